@@ -1,0 +1,339 @@
+//! The model of a cluster that everything is decided from.
+//!
+//! Plain values in a fixed order, pruned to what some decision reads. Where they come from (watches, a file, the
+//! virtual cluster) is not known here, and nothing here judges them. The invariant, kept by [`Cluster::sorted`]: two
+//! models of the same cluster are equal whatever order the objects arrived in, so a decision never depends on it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::version::Observed;
+
+/// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
+///
+/// One read of the Node tells whose cordon it is. A kubelet may write it too, so it only ever permits an uncordon.
+pub const CORDON_ANNOTATION: &str = "evenkeel.dev/cordoned-by";
+
+/// Annotation by which a person delays one Node: it is reported as held, and never as done.
+pub const HOLD_ANNOTATION: &str = "evenkeel.dev/hold";
+
+/// The components the skew policy speaks of, in the order in which an upgrade moves them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Component {
+    /// kube-apiserver: always first.
+    KubeApiserver,
+    /// kube-controller-manager: after every apiserver it can reach.
+    KubeControllerManager,
+    /// kube-scheduler: the same.
+    KubeScheduler,
+    /// cloud-controller-manager: the same.
+    CloudControllerManager,
+    /// kubelet: after the whole control plane.
+    Kubelet,
+    /// kube-proxy: judged, and moved by whatever manages its `DaemonSet`.
+    KubeProxy,
+}
+
+impl Component {
+    /// Every component, in upgrade order.
+    pub const ALL: [Self; 6] = [
+        Self::KubeApiserver,
+        Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::CloudControllerManager,
+        Self::Kubelet,
+        Self::KubeProxy,
+    ];
+
+    /// The component's own name: `kube-apiserver`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::CloudControllerManager => "cloud-controller-manager",
+            Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
+        }
+    }
+
+    /// The component of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|component| component.name() == name)
+    }
+
+    /// Whether it is one of the controllers, which move after every apiserver and before any kubelet.
+    pub const fn is_controller(self) -> bool {
+        matches!(self, Self::KubeControllerManager | Self::KubeScheduler | Self::CloudControllerManager)
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One running component other than a kubelet: an apiserver endpoint, a static pod, a kube-proxy pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Which component.
+    pub component: Component,
+    /// What it is called in the cluster: `192.0.2.1:6443` for an apiserver endpoint, else the pod's name.
+    pub name: Arc<str>,
+    /// The Node it runs on, when that is visible.
+    pub node: Option<Arc<str>>,
+    /// The version it runs, as far as seen: an apiserver's own `/version`, else the image tag.
+    pub version: Observed,
+    /// Changes when the process was replaced: the pod's UID, or the identity lease's holder for an apiserver.
+    pub incarnation: Arc<str>,
+    /// It answers (apiserver) or its pod is Ready.
+    pub ready: bool,
+}
+
+/// A Node and its kubelet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of the Node, read on its own")]
+pub struct Node {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`. A Node re-created under the same name is another node.
+    pub uid: Arc<str>,
+    /// `metadata.resourceVersion`: the precondition of any write to it.
+    pub resource_version: Arc<str>,
+    /// The pool shown for it, from well-known pool labels.
+    pub pool: Arc<str>,
+    /// `metadata.labels`, for node groups' selectors.
+    pub labels: BTreeMap<String, String>,
+    /// `status.nodeInfo.kubeletVersion`: the node's own claim.
+    pub kubelet: Observed,
+    /// Condition `Ready` is `True`.
+    pub ready: bool,
+    /// When the kubelet last posted that condition.
+    pub heartbeat: Option<Timestamp>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// The value of [`CORDON_ANNOTATION`].
+    pub cordoned_by: Option<Arc<str>>,
+    /// [`HOLD_ANNOTATION`] is present.
+    pub held: bool,
+    /// Labelled as a control-plane node.
+    pub control_plane: bool,
+}
+
+/// The controller of a pod (its owner reference with `controller: true`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// `apps/v1`.
+    pub api_version: Arc<str>,
+    /// `ReplicaSet`.
+    pub kind: Arc<str>,
+    /// Name in the pod's namespace.
+    pub name: Arc<str>,
+}
+
+/// `status.phase` as far as a drain cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not started; the eviction handler asks no budget for it.
+    Pending,
+    /// Running, or a phase that is not known here.
+    Running,
+    /// `Succeeded` or `Failed`: it never blocks.
+    Finished,
+}
+
+/// A pod that is bound to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`: the precondition of its eviction.
+    pub uid: Arc<str>,
+    /// `spec.nodeName`.
+    pub node: Arc<str>,
+    /// `metadata.labels`, for budgets' selectors.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// Its controller, if it has one.
+    pub owner: Option<Owner>,
+    /// `status.phase`.
+    pub phase: Phase,
+    /// Condition `Ready` is `True`.
+    pub ready: bool,
+    /// `metadata.deletionTimestamp`, which already contains the grace period.
+    pub deleting: Option<Timestamp>,
+    /// It carries `kubernetes.io/config.mirror`: a static pod's image in the API.
+    pub mirror: bool,
+    /// It has a volume of type `emptyDir`, whose data an eviction destroys.
+    pub empty_dir: bool,
+    /// Label `evenkeel.dev/node-upgrade`: it is an executor's own pod and is not drained.
+    pub executor_of: Option<Arc<str>>,
+}
+
+/// A label selector. `None` selectors match nothing and are not represented; an empty one matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Selector {
+    /// Labels that must be equal.
+    pub match_labels: BTreeMap<String, String>,
+    /// Expressions that must hold.
+    pub match_expressions: Vec<Expression>,
+}
+
+/// One `matchExpressions` term.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expression {
+    /// The label's key.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other makes the selector invalid, and it matches nothing.
+    pub operator: String,
+    /// The values of `In` and `NotIn`.
+    #[serde(default)]
+    pub values: Vec<String>,
+}
+
+impl Selector {
+    /// Whether `labels` are selected.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|term| {
+                let value = labels.get(&term.key);
+                match term.operator.as_str() {
+                    "In" => value.is_some_and(|v| term.values.contains(v)),
+                    "NotIn" => value.is_none_or(|v| !term.values.contains(v)),
+                    "Exists" => value.is_some(),
+                    "DoesNotExist" => value.is_none(),
+                    _ => false,
+                }
+            })
+    }
+}
+
+/// `spec.unhealthyPodEvictionPolicy` of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum UnhealthyPolicy {
+    /// Unset or `IfHealthyBudget`.
+    #[default]
+    IfHealthyBudget,
+    /// Unready pods go without asking.
+    AlwaysAllow,
+    /// A value this version does not know: the API asks clients to refuse for unready pods.
+    Unrecognised,
+}
+
+/// A `PodDisruptionBudget` with the numbers the disruption controller last wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.resourceVersion`; changes with every status the controller or an eviction writes.
+    pub resource_version: Arc<str>,
+    /// `spec.selector`; `None` selects no pod.
+    pub selector: Option<Selector>,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `status.observedGeneration`; behind `generation` the numbers below are stale.
+    pub observed_generation: i64,
+    /// `status.disruptionsAllowed`; absent counts as 0, so that what cannot be read permits nothing.
+    pub disruptions_allowed: i32,
+    /// `status.currentHealthy`.
+    pub current_healthy: i32,
+    /// `status.desiredHealthy`.
+    pub desired_healthy: i32,
+    /// `status.expectedPods`.
+    pub expected_pods: i32,
+    /// The message of `DisruptionAllowed=False` with reason `SyncFailed`: the other numbers are then stale.
+    pub sync_failed: Option<Arc<str>>,
+    /// `spec.unhealthyPodEvictionPolicy`.
+    pub unhealthy_policy: UnhealthyPolicy,
+}
+
+/// Everything seen of a cluster at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// Apiservers, controllers and kube-proxies.
+    pub instances: Vec<Instance>,
+    /// Nodes and their kubelets.
+    pub nodes: Vec<Node>,
+    /// Pods bound to nodes. Empty where only the report is made, which needs none.
+    pub pods: Vec<Pod>,
+    /// Budgets of all namespaces.
+    pub budgets: Vec<Budget>,
+}
+
+impl Cluster {
+    /// The same cluster in the fixed order that every decision relies on.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.instances.sort_by(|a, b| (a.component, &a.name).cmp(&(b.component, &b.name)));
+        self.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        self.pods.sort_by(|a, b| (&a.node, &a.namespace, &a.name).cmp(&(&b.node, &b.namespace, &b.name)));
+        self.budgets.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        self
+    }
+
+    /// The instances of `component`, by name.
+    pub fn of(&self, component: Component) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(move |instance| instance.component == component)
+    }
+
+    /// The Node of that name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        let found = self.nodes.binary_search_by(|node| node.name.as_ref().cmp(name)).ok()?;
+        self.nodes.get(found)
+    }
+
+    /// The pods bound to the node of that name, by namespace and name.
+    pub fn pods_on<'a>(&'a self, node: &'a str) -> &'a [Pod] {
+        let start = self.pods.partition_point(|pod| pod.node.as_ref() < node);
+        let end = self.pods.partition_point(|pod| pod.node.as_ref() <= node);
+        self.pods.get(start..end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn term(key: &str, operator: &str, values: &[&str]) -> Expression {
+        Expression {
+            key: key.to_owned(),
+            operator: operator.to_owned(),
+            values: values.iter().map(|v| (*v).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn selectors_match_as_the_api_server_does() {
+        let have = labels(&[("app", "cart"), ("tier", "web")]);
+        let expressions = |terms: &[Expression]| Selector {
+            match_labels: BTreeMap::new(),
+            match_expressions: terms.to_vec(),
+        };
+        assert!(Selector::default().matches(&have), "an empty selector matches every pod of the namespace");
+        assert!(Selector { match_labels: labels(&[("app", "cart")]), ..Default::default() }.matches(&have));
+        assert!(!Selector { match_labels: labels(&[("app", "db")]), ..Default::default() }.matches(&have));
+        assert!(expressions(&[term("app", "In", &["cart", "db"])]).matches(&have));
+        assert!(expressions(&[term("zone", "NotIn", &["a"])]).matches(&have), "an absent label is not in");
+        assert!(
+            expressions(&[term("tier", "Exists", &[]), term("zone", "DoesNotExist", &[])]).matches(&have)
+        );
+        assert!(
+            !expressions(&[term("tier", "Gt", &["1"])]).matches(&have),
+            "an invalid selector matches nothing"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! Every decision Evenkeel makes, as pure functions over values.
+//!
+//! Nothing here knows a Kubernetes client, an async runtime, a clock or randomness; `Cargo.toml` is what keeps it
+//! so. The operator, the command line, the tests and later the simulator call the same functions: there is one
+//! implementation of each rule. Ground floor first; a module uses only modules above it in this list.
+//!
+//! * [`version`]: what a version string means, and when none is known.
+//! * [`cluster`]: the immutable model everything is decided from.
+//! * [`skew`]: the Kubernetes version skew policy as data, and the judgement of a cluster by it.
+//! * [`disruption`]: which pods a drain moves, what a PodDisruptionBudget allows, what an eviction's answer means.
+//! * [`plan`]: what an upgrade will do, in which order, and what stands in its way before it starts.
+//! * [`rollout`]: the upgrade state machine: `decide(cluster, upgrade, claims, now)`.
+//! * [`lease`]: who leads, by client-go's timing rules.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod cluster;
+pub mod disruption;
+#[cfg(test)]
+mod fixture;
+pub mod lease;
+pub mod plan;
+pub mod rollout;
+pub mod skew;
+pub mod version;

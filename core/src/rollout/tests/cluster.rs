@@ -1,0 +1,336 @@
+//! A toy cluster, a second a tick: it carries out the machine's writes, moves pods, computes budgets and upgrades what
+//! the machine gives to an executor. After every write it checks the design's invariants.
+
+use std::fmt::Write as _;
+
+use super::super::*;
+use crate::cluster::{Node, Phase as PodPhase, Pod};
+use crate::fixture::{at, cluster, pod};
+use crate::rollout;
+
+pub(super) struct Toy {
+    pub(super) cluster: Cluster,
+    pub(super) claims: Vec<Claim>,
+    pub(super) upgrade: Upgrade,
+    pub(super) log: Vec<String>,
+    pub(super) evictions: usize,
+    pub(super) refused: usize,
+    pub(super) max_in_flight: usize,
+    /// The process dies after this many writes: what it remembers is gone.
+    pub(super) crash_after: Option<usize>,
+    /// The executor never manages this node.
+    pub(super) broken: Option<String>,
+    memory: Memory,
+    jobs: BTreeMap<(Arc<str>, u32), JobState>,
+    seconds: i64,
+    limit: usize,
+    desired: BTreeMap<String, i32>,
+    made: usize,
+}
+
+impl Toy {
+    pub(super) fn new(nodes: usize, max_unavailable: usize) -> Self {
+        let kubelets = vec!["v1.36.4"; nodes];
+        let upgrade = Upgrade {
+            name: "up".into(),
+            version: "v1.37.1".parse().unwrap(),
+            mode: Mode::Automatic,
+            approved_hash: None,
+            suspended: false,
+            queued_behind: None,
+            control_plane_executor: "cloud".into(),
+            groups: vec![Group {
+                name: "all".into(),
+                selector: Selector::default(),
+                max_unavailable: Amount::Count(max_unavailable),
+                executor: "cloud".into(),
+            }],
+            drain_timeout: SignedDuration::from_secs(40),
+            executors: [("cloud".into(), Executor::External { deadline: SignedDuration::from_secs(60) })]
+                .into(),
+            plan: None,
+            started: None,
+            completed: None,
+        };
+        Self {
+            cluster: cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &kubelets),
+            claims: Vec::new(),
+            upgrade,
+            log: Vec::new(),
+            evictions: 0,
+            refused: 0,
+            max_in_flight: 0,
+            crash_after: None,
+            broken: None,
+            memory: Memory::default(),
+            jobs: BTreeMap::new(),
+            seconds: 0,
+            limit: max_unavailable,
+            desired: BTreeMap::new(),
+            made: 0,
+        }
+    }
+
+    /// `replicas` pods over the nodes, of which a budget wants `desired` healthy.
+    pub(super) fn deploy(&mut self, app: &str, replicas: usize, desired: i32) {
+        for i in 0..replicas {
+            let node = self.cluster.nodes[i % self.cluster.nodes.len()].name.clone();
+            self.cluster.pods.push(pod(app, i, &node));
+        }
+        self.desired.insert(app.to_owned(), desired);
+        self.cluster.budgets.push(crate::fixture::budget(app, 0, 0, desired));
+        self.settle_budgets();
+        self.cluster = std::mem::take(&mut self.cluster).sorted();
+    }
+
+    pub(super) fn pods_of(&self, app: &str) -> Vec<&Pod> {
+        self.cluster.pods.iter().filter(|p| p.labels.get("app").is_some_and(|a| a == app)).collect()
+    }
+
+    pub(super) fn node_mut(&mut self, name: &str) -> &mut Node {
+        self.cluster.nodes.iter_mut().find(|n| *n.name == *name).unwrap()
+    }
+
+    pub(super) fn world(&self) -> World<'_> {
+        World {
+            cluster: &self.cluster,
+            claims: &self.claims,
+            jobs: &self.jobs,
+            memory: &self.memory,
+            executors: "executors",
+            now: at(self.seconds),
+        }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        decide(&self.upgrade, self.world()).status
+    }
+
+    pub(super) fn phase(&self) -> rollout::Phase {
+        self.status().phase
+    }
+
+    pub(super) fn log_head(&self, lines: usize) -> String {
+        self.log.iter().filter(|l| !l.starts_with("Evict")).take(lines).fold(
+            String::new(),
+            |mut text, line| {
+                writeln!(text, "{line}").unwrap();
+                text
+            },
+        )
+    }
+
+    /// Ticks until nothing has been written and nothing moved for a while, or `limit` seconds.
+    pub(super) fn run_to_the_end(&mut self, limit: usize) {
+        let mut quiet = 0;
+        for _ in 0..limit {
+            let before = self.log.len();
+            self.tick();
+            quiet = if self.log.len() == before { quiet + 1 } else { 0 };
+            let status = self.status();
+            if status.phase == rollout::Phase::Completed || quiet > 100 {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn run_until(&mut self, limit: usize, done: impl Fn(&Self) -> bool) {
+        for _ in 0..limit {
+            if done(self) {
+                return;
+            }
+            self.tick();
+        }
+        panic!("not reached in {limit} s:\n{}", self.log.join("\n"));
+    }
+
+    /// One second: decide, write, let the cluster go on.
+    pub(super) fn tick(&mut self) {
+        self.seconds += 1;
+        let decision = decide(&self.upgrade, self.world());
+        if let Some(hash) = decision.status.hash {
+            self.upgrade.plan = Some((hash.into(), decision.status.from.unwrap()));
+        }
+        self.upgrade.started = decision.status.started;
+        for action in decision.actions {
+            self.apply(action);
+            self.check();
+            if self.crash_after == Some(self.log.len()) {
+                self.memory = Memory::default();
+                break;
+            }
+        }
+        self.executors();
+        self.workloads();
+        self.settle_budgets();
+        self.cluster = std::mem::take(&mut self.cluster).sorted();
+        self.forget_seen();
+    }
+
+    fn apply(&mut self, action: Action) {
+        match action {
+            Action::Claim { name, subject } => {
+                assert!(self.claims.iter().all(|c| *c.name != *name), "{name} exists");
+                self.log.push(format!("Claim {name}"));
+                self.made += 1;
+                self.claims.push(Claim {
+                    uid: format!("uid-{}", self.made).into(),
+                    name: name.into(),
+                    resource_version: "1".into(),
+                    upgrade: "up".into(),
+                    subject,
+                    state: State::Claimed,
+                    attempt: 1,
+                    message: String::new(),
+                    blockers: Vec::new(),
+                });
+            }
+            Action::Cordon { node, mark } => {
+                assert!(self.claims.iter().any(|c| c.mark() == mark), "the claim comes first");
+                self.log.push(format!("Cordon {}", node.name));
+                let live = self.node_mut(&node.name);
+                assert!(!live.unschedulable && live.uid == node.uid);
+                live.unschedulable = true;
+                live.cordoned_by = Some(mark.into());
+            }
+            Action::Uncordon { node, mark } => {
+                self.log.push(format!("Uncordon {}", node.name));
+                let live = self.node_mut(&node.name);
+                assert_eq!(live.cordoned_by.as_deref(), Some(mark.as_str()), "only what we cordoned");
+                live.unschedulable = false;
+                live.cordoned_by = None;
+            }
+            Action::Evict(permit) => self.evict(&permit),
+            Action::Record { claim, state, attempt, message, blockers, drained, .. } => {
+                self.log.push(format!("Record {claim} {}", state.name()));
+                if let Some(node) = drained {
+                    let left = self.cluster.pods_on(&node.name);
+                    assert!(left.is_empty(), "{} is upgraded with pods on it", node.name);
+                    assert!(self.cluster.node(&node.name).unwrap().unschedulable);
+                }
+                let live = self.claims.iter_mut().find(|c| c.name == claim).unwrap();
+                (live.state, live.attempt, live.message, live.blockers) = (state, attempt, message, blockers);
+            }
+            Action::Release { claim, .. } => {
+                self.log.push(format!("Release {claim}"));
+                self.claims.retain(|c| c.name != claim);
+            }
+            Action::ReleaseOrphan { .. } | Action::StartJob { .. } => unreachable!("external executors only"),
+        }
+    }
+
+    fn evict(&mut self, permit: &crate::disruption::Permit) {
+        self.log.push(format!("Evict {}", permit.pod()));
+        let node = self.cluster.node(permit.node()).unwrap();
+        assert!(node.unschedulable && node.cordoned_by.is_some(), "pods leave only a node that we cordoned");
+        self.memory.pods.insert(permit.uid().clone(), PodMemory::Sent);
+        if let Some(charge) = permit.charge() {
+            self.memory.budgets.insert(charge.budget.clone(), Busy::Until(charge.resource_version.clone()));
+            let budget = self.cluster.budgets.iter_mut().find(|b| b.name == charge.budget.1).unwrap();
+            if budget.disruptions_allowed < 1 {
+                self.refused += 1;
+                return;
+            }
+            budget.disruptions_allowed -= 1;
+            budget.resource_version = format!("{}+", budget.resource_version).into();
+        }
+        let gone_at = at(self.seconds + 2);
+        let pod = self.cluster.pods.iter_mut().find(|p| p.uid == *permit.uid()).unwrap();
+        assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
+        pod.deleting = Some(gone_at);
+        pod.ready = false;
+        self.evictions += 1;
+    }
+
+    /// What an executor is given for two seconds, it has done.
+    fn executors(&mut self) {
+        let now = at(self.seconds);
+        for claim in self.claims.clone() {
+            let State::Upgrading { since, .. } = claim.state else { continue };
+            let due = now.duration_since(since).as_secs() >= 2;
+            if !due || self.broken.as_deref() == Some(&*claim.subject.node) {
+                continue;
+            }
+            let version = crate::version::Observed::Known(claim.subject.to.clone());
+            if claim.subject.component == Component::Kubelet {
+                let servers_done = self.cluster.instances.iter().all(|i| i.version == version);
+                assert!(servers_done, "kubelet work before the control plane is done");
+                let node = self.node_mut(&claim.subject.node);
+                (node.kubelet, node.ready, node.heartbeat) = (version, true, Some(now));
+            } else {
+                let instance = self.cluster.instances.iter_mut().find(|i| {
+                    i.component == claim.subject.component && i.node.as_ref() == Some(&claim.subject.node)
+                });
+                let instance = instance.unwrap();
+                instance.version = version;
+                instance.incarnation = format!("{}-new", claim.subject.node).into();
+            }
+        }
+    }
+
+    /// Terminating pods go, and come back on a node that is free, ready two seconds later.
+    fn workloads(&mut self) {
+        let now = at(self.seconds);
+        let gone: Vec<Pod> =
+            self.cluster.pods.iter().filter(|p| p.deleting.is_some_and(|d| d <= now)).cloned().collect();
+        self.cluster.pods.retain(|p| p.deleting.is_none_or(|d| d > now));
+        for pod in self.cluster.pods.iter_mut().filter(|p| p.deleting.is_none()) {
+            pod.ready = true;
+            pod.phase = PodPhase::Running;
+        }
+        for old in gone {
+            let free: Vec<_> = self.cluster.nodes.iter().filter(|n| !n.unschedulable && n.ready).collect();
+            let Some(node) = free.get(self.made % free.len().max(1)) else { continue };
+            let node = node.name.clone();
+            self.made += 1;
+            self.cluster.pods.push(Pod {
+                name: format!("{}+{}", old.name, self.made).into(),
+                uid: format!("made-{}", self.made).into(),
+                node,
+                deleting: None,
+                ready: false,
+                phase: PodPhase::Pending,
+                ..old
+            });
+        }
+    }
+
+    fn settle_budgets(&mut self) {
+        for budget in &mut self.cluster.budgets {
+            let of = |p: &&Pod| p.labels.get("app").is_some_and(|app| **app == *budget.name);
+            let pods: Vec<&Pod> = self.cluster.pods.iter().filter(of).collect();
+            let healthy = i32::try_from(pods.iter().filter(|p| p.ready).count()).unwrap();
+            let expected = i32::try_from(pods.iter().filter(|p| p.deleting.is_none()).count()).unwrap();
+            let allowed = (healthy - budget.desired_healthy).max(0);
+            if (budget.current_healthy, budget.disruptions_allowed) != (healthy, allowed) {
+                budget.resource_version = format!("{}.", budget.resource_version).into();
+            }
+            (budget.current_healthy, budget.expected_pods, budget.disruptions_allowed) =
+                (healthy, expected, allowed);
+        }
+    }
+
+    fn forget_seen(&mut self) {
+        let live: Vec<_> =
+            self.cluster.pods.iter().filter(|p| p.deleting.is_none()).map(|p| p.uid.clone()).collect();
+        self.memory.pods.retain(|uid, _| live.contains(uid));
+    }
+
+    fn check(&mut self) {
+        let of_node = |c: &&Claim| c.subject.component == Component::Kubelet;
+        let in_flight = self.claims.iter().filter(of_node).filter(|c| c.state.in_flight()).count();
+        let failed =
+            self.claims.iter().filter(of_node).filter(|c| matches!(c.state, State::Failed { .. })).count();
+        let unavailable = self.cluster.nodes.iter().filter(|n| n.unschedulable || !n.ready).count();
+        self.max_in_flight = self.max_in_flight.max(in_flight);
+        assert!(in_flight <= self.limit, "{in_flight} nodes in flight of {}", self.limit);
+        let ours = self.cluster.nodes.iter().filter(|n| n.cordoned_by.is_some()).count();
+        assert!(ours <= self.limit + failed, "{ours} nodes cordoned by us of {}", self.limit);
+        assert!(unavailable <= self.limit.max(2) + failed + 1);
+        for budget in &self.cluster.budgets {
+            let healthy = self.pods_of(&budget.name).iter().filter(|p| p.ready).count();
+            let wanted = self.desired.get(&*budget.name).copied().unwrap_or(0);
+            assert!(i32::try_from(healthy).unwrap() >= wanted, "PDB {} is violated", budget.name);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The state machine against a small cluster that answers its writes.
+
+mod cluster;
+
+use expect_test::expect;
+
+use self::cluster::Toy;
+use super::*;
+use crate::cluster::Component;
+
+#[test]
+fn an_upgrade_runs_in_order_and_ends_even() {
+    let mut toy = Toy::new(6, 2);
+    for app in 0..3 {
+        toy.deploy(&format!("app-{app}"), 4, 3);
+    }
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+    assert!(toy.max_in_flight == 2, "the budget is used: {}", toy.max_in_flight);
+    assert_eq!(toy.refused, 0, "no eviction was sent that the budget refused");
+    expect![[r#"
+        Claim up.kube-apiserver.cp-1
+        Record up.kube-apiserver.cp-1 Upgrading
+        Record up.kube-apiserver.cp-1 Upgraded
+        Claim up.kube-apiserver.cp-2
+        Record up.kube-apiserver.cp-2 Upgrading
+        Record up.kube-apiserver.cp-2 Upgraded
+        Claim up.kube-controller-manager.cp-1
+        Record up.kube-controller-manager.cp-1 Upgrading
+        Record up.kube-controller-manager.cp-1 Upgraded
+        Claim up.kube-scheduler.cp-1
+        Record up.kube-scheduler.cp-1 Upgrading
+        Record up.kube-scheduler.cp-1 Upgraded
+        Claim up.kubelet.n-1
+        Claim up.kubelet.n-2
+        Cordon n-1
+        Cordon n-2
+        Record up.kubelet.n-1 Draining
+        Record up.kubelet.n-2 Draining
+    "#]]
+    .assert_eq(&toy.log_head(18));
+}
+
+#[test]
+fn a_node_that_cannot_be_drained_is_parked_named_and_finished_when_it_can() {
+    let mut toy = Toy::new(4, 1);
+    toy.deploy("impossible", 1, 1);
+    let stuck = toy.pods_of("impossible").first().unwrap().node.clone();
+    toy.run_to_the_end(900);
+    assert_eq!(toy.phase(), Phase::NodesParked);
+    let status = toy.status();
+    assert_eq!(status.parked.len(), 1, "the others went on");
+    assert_eq!(status.parked[0].node, stuck);
+    assert!(status.message.contains("PDB shop/impossible can never allow an eviction"), "{}", status.message);
+    assert!(!toy.world().cluster.node(&stuck).unwrap().unschedulable, "it was given back");
+    let written = toy.log.len();
+    toy.run_to_the_end(900);
+    assert_eq!(toy.log.len(), written, "it is not disturbed again while the budget visibly allows nothing");
+    toy.cluster.budgets.retain(|b| *b.name != *"impossible");
+    toy.run_to_the_end(900);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn a_crash_after_any_write_loses_nothing() {
+    let mut whole = Toy::new(3, 1);
+    whole.deploy("cart", 3, 2);
+    whole.run_to_the_end(600);
+    let (evictions, writes) = (whole.evictions, whole.log.len());
+    assert_eq!(whole.phase(), Phase::Completed);
+    for crash in 0..writes {
+        let mut toy = Toy::new(3, 1);
+        toy.deploy("cart", 3, 2);
+        toy.crash_after = Some(crash);
+        toy.run_to_the_end(600);
+        assert_eq!(toy.phase(), Phase::Completed, "crash after write {crash}");
+        assert!(toy.evictions <= evictions + 3, "crash after write {crash}: {} evictions", toy.evictions);
+    }
+}
+
+#[test]
+fn a_persons_cordon_is_respected() {
+    let mut toy = Toy::new(3, 2);
+    toy.node_mut("n-2").unschedulable = true;
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::NodesHeld);
+    assert!(toy.status().message.contains("n-2: cordoned by someone else"), "{}", toy.status().message);
+    toy.node_mut("n-2").unschedulable = false;
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn a_person_who_uncordons_is_not_fought() {
+    let mut toy = Toy::new(2, 1);
+    toy.deploy("slow", 2, 2);
+    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
+    let node =
+        toy.claims.iter().find(|c| matches!(c.state, State::Draining { .. })).unwrap().subject.node.clone();
+    toy.node_mut(&node).unschedulable = false;
+    toy.tick();
+    toy.tick();
+    let claim = toy.claims.iter().find(|c| c.subject.node == node).unwrap();
+    assert!(matches!(claim.state, State::Parked { .. }), "{:?}", claim.state);
+    assert!(claim.message.contains("uncordoned by someone else"));
+}
+
+#[test]
+fn unhealthy_nodes_count_and_go_first() {
+    let mut toy = Toy::new(4, 2);
+    toy.node_mut("n-3").ready = false;
+    toy.node_mut("n-4").ready = false;
+    toy.run_until(600, |toy| toy.claims.iter().any(|c| c.subject.component == Component::Kubelet));
+    let claimed: Vec<_> = toy.claims.iter().filter(|c| c.subject.component == Component::Kubelet).collect();
+    let nodes: Vec<_> = claimed.iter().map(|c| c.subject.node.to_string()).collect();
+    assert_eq!(nodes, ["n-3", "n-4"], "two of two are unavailable already: no healthy node is taken");
+}
+
+#[test]
+fn suspend_gives_back_what_drains_and_finishes_what_is_upgrading() {
+    let mut toy = Toy::new(3, 2);
+    toy.deploy("impossible", 1, 1);
+    toy.run_until(600, |toy| {
+        let has = |name: &str| {
+            toy.claims.iter().any(|c| c.state.name() == name && c.subject.component == Component::Kubelet)
+        };
+        has("Draining") && has("Upgrading")
+    });
+    toy.upgrade.suspended = true;
+    toy.run_to_the_end(120);
+    assert_eq!(toy.phase(), Phase::Suspended);
+    assert!(toy.cluster.nodes.iter().all(|n| !n.unschedulable && n.cordoned_by.is_none()));
+    assert!(toy.claims.iter().all(|c| !c.state.in_flight()));
+}
+
+#[test]
+fn nothing_begins_without_approval_and_the_hash_of_what_was_seen() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.mode = Mode::RequireApproval;
+    toy.run_to_the_end(30);
+    assert_eq!(toy.phase(), Phase::AwaitingApproval);
+    assert!(toy.log.is_empty());
+    let hash = toy.status().hash.unwrap();
+    toy.upgrade.approved_hash = Some(hash.as_str().into());
+    toy.upgrade.groups[0].max_unavailable = Amount::Count(9);
+    toy.run_to_the_end(30);
+    assert_eq!(toy.phase(), Phase::AwaitingApproval, "another plan than the approved one");
+    toy.upgrade.groups[0].max_unavailable = Amount::Count(1);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn targets_that_are_refused() {
+    for (target, line) in [
+        ("v1.35.9", "v1.35.9 would be a downgrade: kube-apiserver cp-1 runs v1.36.4"),
+        (
+            "v1.38.0",
+            "kube-apiservers are at 1.36; 1.38 is more than one minor away and minors must not be skipped",
+        ),
+    ] {
+        let mut toy = Toy::new(2, 1);
+        toy.upgrade.version = target.parse().unwrap();
+        toy.run_to_the_end(30);
+        assert_eq!((toy.phase(), toy.status().message.as_str()), (Phase::PreflightFailed, line));
+        assert!(toy.log.is_empty(), "nothing was touched");
+    }
+}
+
+#[test]
+fn a_failed_executor_stops_the_control_plane_and_parks_only_its_node() {
+    let mut toy = Toy::new(3, 1);
+    toy.broken = Some("n-2".to_owned());
+    toy.run_to_the_end(3000);
+    assert_eq!(toy.phase(), Phase::NodesFailed);
+    let node = toy.world().cluster.node("n-2").unwrap().clone();
+    assert!(node.unschedulable, "a half upgraded node stays cordoned, and the status names it");
+    assert!(toy.status().parked[0].reason.contains("not observed within 60 s; the node stays cordoned"));
+
+    let mut toy = Toy::new(3, 1);
+    toy.broken = Some("cp-2".to_owned());
+    toy.run_to_the_end(3000);
+    assert_eq!(toy.phase(), Phase::ControlPlaneFailed);
+    assert!(toy.claims.iter().all(|c| c.subject.component == Component::KubeApiserver));
+}
+
+#[test]
+fn a_node_re_created_under_its_name_is_another_node() {
+    let mut toy = Toy::new(2, 1);
+    toy.deploy("slow", 2, 2);
+    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
+    let node =
+        toy.claims.iter().find(|c| matches!(c.state, State::Draining { .. })).unwrap().subject.node.clone();
+    let fresh = crate::fixture::node(&node, "v1.36.4");
+    *toy.node_mut(&node) = crate::cluster::Node { uid: "another".into(), ..fresh };
+    toy.tick();
+    let of_old =
+        |toy: &Toy| toy.claims.iter().any(|c| c.subject.node == node && *c.subject.node_uid != *"another");
+    assert!(!of_old(&toy), "the claim on the old node is void");
+}
+
+#[test]
+fn cordons_of_deleted_claims_are_given_back() {
+    let mut toy = Toy::new(2, 1);
+    toy.deploy("slow", 2, 2);
+    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
+    toy.claims.clear();
+    let actions = orphans(&toy.cluster, &toy.claims);
+    assert!(matches!(actions.as_slice(), [Action::ReleaseOrphan { .. }]), "{actions:?}");
+}

@@ -1,0 +1,128 @@
+//! Claims: created before the Node is touched, moved from state to state, deleted when they are about nothing.
+
+use std::sync::Arc;
+
+use evenkeel_core::disruption::{Class, class};
+use evenkeel_core::rollout::{Blocker, NodeRef, State, Subject};
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::DynamicObject;
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::json;
+
+use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
+use crate::api::{ClusterUpgrade, NodeUpgrade, spec_of, status_of};
+use crate::observe::clients::{EFFECT_TIMEOUT, within};
+use crate::observe::fold::{Interner, Watched as _};
+use crate::observe::lean;
+
+/// The state a claim goes to.
+pub(super) struct Next {
+    pub(super) state: State,
+    pub(super) attempt: u32,
+    pub(super) message: String,
+    pub(super) blockers: Vec<Blocker>,
+}
+
+impl Hands {
+    /// Records the claim; fails when one of that name exists.
+    pub(super) async fn create_claim(
+        &self,
+        upgrade: &ClusterUpgrade,
+        name: &str,
+        subject: &Subject,
+    ) -> Result<Outcome, Stop> {
+        let mut claim = NodeUpgrade::new(name, spec_of(&upgrade.name_any().into(), subject));
+        claim.metadata.owner_references = upgrade.controller_owner_ref(&()).map(|owner| vec![owner]);
+        let what = format!("create NodeUpgrade {name}");
+        let body = serde_json::to_value(&claim).and_then(serde_json::from_value::<DynamicObject>);
+        let body = body.map_err(|error| Stop::Failed(format!("{what}: {error}")))?;
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        self.leading()?;
+        let claims = self.claims();
+        let sent = within(EFFECT_TIMEOUT, claims.create(&params, &body)).await;
+        sent.map(|claim| Outcome::Claim(Box::new(claim))).map_err(|error| stop(&what, &error))
+    }
+
+    /// Moves the claim on; fails when it has changed, or when `drained` names a node that a fresh read does not find
+    /// cordoned by this claim and empty.
+    pub(super) async fn record(
+        &self,
+        upgrade: &ClusterUpgrade,
+        claim: &Arc<str>,
+        resource_version: &str,
+        next: Next,
+        drained: Option<NodeRef>,
+    ) -> Result<Outcome, Stop> {
+        if let Some(node) = drained {
+            self.confirm_drained(claim, &node).await?;
+        }
+        let status = status_of(&next.state, next.attempt, &next.message, &next.blockers, Timestamp::now());
+        let patch =
+            json!({ "metadata": { "resourceVersion": resource_version }, "status": replace(&status) });
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        self.leading()?;
+        let claims = self.claims();
+        let sent = within(EFFECT_TIMEOUT, claims.patch_status(claim, &params, &Patch::Merge(&patch))).await;
+        let claim = sent.map_err(|error| stop(&format!("record NodeUpgrade {claim}"), &error))?;
+        self.events.claim(upgrade, &claim, &next.state, &next.message).await;
+        Ok(Outcome::Claim(Box::new(claim)))
+    }
+
+    /// The last look before what cannot be undone: watches may be behind, a fresh read is not.
+    async fn confirm_drained(&self, claim: &str, expected: &NodeRef) -> Result<(), Stop> {
+        let name = &expected.name;
+        let mut names = Interner::default();
+        let nodes = self.nodes();
+        let node = within(EFFECT_TIMEOUT, nodes.get(name)).await;
+        let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.keep(&mut names);
+        let node = &node.node;
+        let ours = node.cordoned_by.as_deref().is_some_and(|mark| mark.split('/').next() == Some(claim));
+        if node.uid != expected.uid || !node.unschedulable || !ours {
+            return Err(Stop::Lost(format!("node {name} is not cordoned by {claim} any more")));
+        }
+        let pods: Api<lean::Pod> = Api::all(self.client.clone());
+        let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
+        let pods = within(EFFECT_TIMEOUT, pods.list(&on_node)).await;
+        let pods = pods.map_err(|error| stop(&format!("list the pods of node {name}"), &error))?;
+        let mut pods = pods.items.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
+        match pods.find(|pod| class(pod, &self.executors_namespace) != Class::Stay) {
+            Some(pod) => Err(Stop::Lost(format!("node {name} still runs {}/{}", pod.namespace, pod.name))),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the claim; fails when it has changed.
+    pub(super) async fn delete_claim(
+        &self,
+        name: Arc<str>,
+        uid: Arc<str>,
+        resource_version: &str,
+    ) -> Result<Outcome, Stop> {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_string()),
+                resource_version: Some(resource_version.to_owned()),
+            }),
+            ..Default::default()
+        };
+        self.leading()?;
+        let claims = self.claims();
+        match within(EFFECT_TIMEOUT, claims.delete(&name, &params)).await {
+            Ok(_) => Ok(Outcome::ClaimGone { name, uid }),
+            Err(error) => Err(stop(&format!("delete NodeUpgrade {name}"), &error)),
+        }
+    }
+}
+
+/// The status as a merge patch that also clears what is not set: a merge patch keeps what it does not name.
+fn replace(status: &crate::api::NodeUpgradeStatus) -> serde_json::Value {
+    let mut all = json!({ "retryTime": null, "incarnationBefore": null, "blockedBy": null });
+    if let (Some(all), Ok(serde_json::Value::Object(set))) =
+        (all.as_object_mut(), serde_json::to_value(status))
+    {
+        all.extend(set);
+    }
+    all
+}

@@ -1,0 +1,183 @@
+//! The executor's Job: the upgrade's pod template, bound to the node.
+
+use std::sync::Arc;
+
+use evenkeel_core::rollout::Subject;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Map, Value, json};
+
+use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
+use crate::api::ClusterUpgrade;
+use crate::observe::clients::{EFFECT_TIMEOUT, within};
+use crate::observe::lean::{EXECUTOR_LABEL, Job};
+
+/// Label that tells which attempt of its claim a Job is.
+pub const ATTEMPT_LABEL: &str = "evenkeel.dev/attempt";
+/// How long a finished Job is kept to look at, in seconds.
+const KEPT_SECONDS: u32 = 86_400;
+
+impl Hands {
+    /// Makes the Job of this attempt; one that exists is as good.
+    pub(super) async fn start_job(
+        &self,
+        upgrade: &ClusterUpgrade,
+        claim: &str,
+        uid: &Arc<str>,
+        attempt: u32,
+        subject: &Subject,
+    ) -> Result<Outcome, Stop> {
+        let executor = upgrade.spec.executors.iter().find(|e| *e.name == *subject.executor);
+        let template = executor.and_then(|e| e.job.as_ref()).map(|job| &job.template);
+        let template = template
+            .ok_or_else(|| Stop::Failed(format!("executor {} has no Job template", subject.executor)))?;
+        let name = job_name(uid, attempt);
+        let manifest = manifest(&name, claim, uid, attempt, subject, template);
+        let what = format!("create Job {}/{name} of NodeUpgrade {claim}", self.executors_namespace);
+        let request = Api::<Job>::namespaced(self.client.clone(), &self.executors_namespace);
+        self.leading()?;
+        match within(EFFECT_TIMEOUT, create(&self.client, &self.executors_namespace, &manifest)).await {
+            Ok(job) => Ok(Outcome::Job(Box::new(job))),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let found = within(EFFECT_TIMEOUT, request.get(&name)).await;
+                found.map(|job| Outcome::Job(Box::new(job))).map_err(|error| stop(&what, &error))
+            }
+            Err(error) => Err(stop(&what, &error)),
+        }
+    }
+}
+
+/// One Job per claim and attempt, whoever asks and however often.
+fn job_name(uid: &str, attempt: u32) -> String {
+    format!("evenkeel-{uid}-{attempt}")
+}
+
+async fn create(client: &kube::Client, namespace: &str, manifest: &Value) -> kube::Result<Job> {
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+    let body = serde_json::to_vec(manifest).map_err(kube::Error::SerdeError)?;
+    let url = <Job as kube::Resource>::url_path(&(), Some(namespace));
+    let request = kube::core::Request::new(url).create(&params, body).map_err(kube::Error::BuildRequest)?;
+    client.request(request).await
+}
+
+fn manifest(name: &str, claim: &str, uid: &str, attempt: u32, subject: &Subject, template: &Value) -> Value {
+    let labels = json!({ EXECUTOR_LABEL: uid, ATTEMPT_LABEL: attempt.to_string() });
+    let mut template = template.clone();
+    let metadata = object(&mut template, "metadata");
+    let labels_of = object_in(metadata, "labels");
+    labels_of.insert(EXECUTOR_LABEL.to_owned(), json!(uid));
+    labels_of.insert(ATTEMPT_LABEL.to_owned(), json!(attempt.to_string()));
+    let spec = object(&mut template, "spec");
+    // Bound directly: the node is cordoned, and the scheduler would keep it off.
+    spec.insert("nodeName".to_owned(), json!(&*subject.node));
+    spec.entry("restartPolicy").or_insert_with(|| json!("Never"));
+    push(spec, "tolerations", &[json!({ "operator": "Exists" })]);
+    let env = [
+        json!({ "name": "EVENKEEL_NODE", "value": &*subject.node }),
+        json!({ "name": "EVENKEEL_COMPONENT", "value": subject.component.name() }),
+        json!({ "name": "EVENKEEL_FROM", "value": subject.from }),
+        json!({ "name": "EVENKEEL_TO", "value": subject.to.to_string() }),
+    ];
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(container) = container.as_object_mut() {
+                push(container, "env", &env);
+            }
+        }
+    }
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": { "evenkeel.dev/node-upgrade-name": claim },
+            "ownerReferences": [{
+                "apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade", "name": claim, "uid": uid,
+            }],
+        },
+        "spec": { "backoffLimit": 2, "ttlSecondsAfterFinished": KEPT_SECONDS, "template": template },
+    })
+}
+
+/// The object at `key`, made when it is missing or no object.
+fn object<'a>(value: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    match value {
+        Value::Object(map) => object_in(map, key),
+        _ => unreachable!("it was made an object above"),
+    }
+}
+
+fn object_in<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
+    let entry = map.entry(key).or_insert_with(|| json!({}));
+    if !entry.is_object() {
+        *entry = json!({});
+    }
+    match entry {
+        Value::Object(map) => map,
+        _ => unreachable!("it was made an object above"),
+    }
+}
+
+fn push(map: &mut Map<String, Value>, key: &str, items: &[Value]) {
+    let entry = map.entry(key).or_insert_with(|| json!([]));
+    if let Some(list) = entry.as_array_mut() {
+        list.extend(items.iter().cloned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_core::cluster::Component;
+
+    #[test]
+    fn the_template_is_kept_and_bound_to_the_node() {
+        let subject = Subject {
+            component: Component::Kubelet,
+            node: "n-1".into(),
+            node_uid: "u".into(),
+            from: "v1.36.4".into(),
+            to: "v1.37.1".parse().unwrap(),
+            executor: "job".into(),
+        };
+        let template = json!({
+            "metadata": { "labels": { "team": "platform" } },
+            "spec": { "hostPID": true, "containers": [{ "name": "up", "image": "x", "env": [{ "name": "A", "value": "b" }] }] },
+        });
+        let job = manifest("evenkeel-uid-1", "up.kubelet.n-1", "uid", 1, &subject, &template);
+        let pod = &job["spec"]["template"];
+        assert_eq!(pod["metadata"]["labels"]["team"], "platform");
+        assert_eq!(pod["metadata"]["labels"][EXECUTOR_LABEL], "uid");
+        assert_eq!(pod["spec"]["nodeName"], "n-1");
+        assert_eq!(pod["spec"]["restartPolicy"], "Never");
+        assert_eq!(pod["spec"]["hostPID"], true);
+        assert_eq!(pod["spec"]["containers"][0]["env"].as_array().unwrap().len(), 5);
+    }
+
+    #[test]
+    fn nonsense_templates_do_not_panic() {
+        let subject = Subject {
+            component: Component::Kubelet,
+            node: "n-1".into(),
+            node_uid: "u".into(),
+            from: "v1.36.4".into(),
+            to: "v1.37.1".parse().unwrap(),
+            executor: "job".into(),
+        };
+        for template in [
+            json!(null),
+            json!([1]),
+            json!({ "spec": 3, "metadata": [] }),
+            json!({ "spec": { "containers": [7] } }),
+        ] {
+            assert_eq!(
+                manifest("n", "c", "u", 1, &subject, &template)["spec"]["template"]["spec"]["nodeName"],
+                "n-1"
+            );
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `NodeUpgrade`: the claim, written before the Node is touched.
+
+use std::sync::Arc;
+
+use evenkeel_core::cluster::Component;
+use evenkeel_core::rollout::{Blocker, Claim, State, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{CustomResource, KubeSchema, ResourceExt as _};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One component on one node on its way to a version: the claim that the operator records before it touches the node,
+/// kept while it is in flight, parked or failed, and for a while after. Deleting one gives its node back and lets it be
+/// tried again.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "evenkeel.dev",
+    version = "v1alpha1",
+    kind = "NodeUpgrade",
+    plural = "nodeupgrades",
+    shortname = "nup",
+    category = "upgrades",
+    doc = "One component on one node on its way to a version: the claim that the operator records before it touches the node. Made by the operator; deleting one gives its node back and lets it be tried again.",
+    status = "NodeUpgradeStatus",
+    derive = "PartialEq",
+    selectable = ".spec.nodeName",
+    selectable = ".spec.upgradeName",
+    printcolumn(name = "Node", type_ = "string", json_path = ".spec.nodeName"),
+    printcolumn(name = "Component", type_ = "string", json_path = ".spec.component"),
+    printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
+    printcolumn(name = "From", type_ = "string", json_path = ".spec.fromVersion"),
+    printcolumn(name = "To", type_ = "string", json_path = ".spec.toVersion"),
+    printcolumn(name = "Since", type_ = "date", json_path = ".status.since"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
+    printcolumn(name = "Attempt", type_ = "integer", json_path = ".status.attempt", priority = 1),
+    printcolumn(name = "Executor", type_ = "string", json_path = ".spec.executor", priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self == oldSelf").message("a claim must not be changed; delete it to give the node back"))]
+pub struct NodeUpgradeSpec {
+    /// The ClusterUpgrade it belongs to.
+    pub upgrade_name: String,
+    /// Which component moves: `kubelet`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or
+    /// `cloud-controller-manager`.
+    #[schemars(schema_with = "component_schema")]
+    pub component: Component,
+    /// The node; for a control-plane component whose node is not visible, the instance's name.
+    pub node_name: String,
+    /// UID of that Node when it was claimed. A Node re-created under the same name is another node.
+    #[serde(default, rename = "nodeUID")]
+    pub node_uid: String,
+    /// The version before.
+    pub from_version: String,
+    /// The version to reach.
+    pub to_version: String,
+    /// Which of the ClusterUpgrade's executors moves it.
+    pub executor: String,
+}
+
+fn component_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let names = Component::ALL.map(Component::name);
+    schemars::json_schema!({ "type": "string", "enum": names })
+}
+
+/// Where the claim is.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeUpgradeStatus {
+    /// `Claimed`, `Draining`, `Upgrading` (the executor may work), `Upgraded`, `Parked` or `Failed`.
+    #[serde(default)]
+    pub state: String,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// One line for a person.
+    #[serde(default)]
+    pub message: String,
+    /// How often it was tried, the present one included.
+    #[serde(default)]
+    pub attempt: i32,
+    /// When a parked node is tried again at the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_time: Option<Time>,
+    /// What changes when the process restarts, as it was before the upgrade: the kubelet's last heartbeat, or a pod's
+    /// UID.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub incarnation_before: String,
+    /// What keeps the node from being drained, the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
+    pub blocked_by: Vec<BlockedBy>,
+}
+
+/// One pod that does not leave.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockedBy {
+    /// `namespace/name` of the pod.
+    pub pod: String,
+    /// `namespace/name` of the PodDisruptionBudget, where one is to blame.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pod_disruption_budget: String,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+/// What is wrong with a stored claim that nobody but us should have written.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("NodeUpgrade {name} {why}; delete it to have it made anew")]
+pub struct BadClaim {
+    name: String,
+    why: String,
+}
+
+/// The core's value of a stored claim.
+///
+/// # Errors
+/// [`BadClaim`] when its versions or state cannot be read.
+pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
+    let bad = |why: String| BadClaim { name: object.name_any(), why };
+    let spec = &object.spec;
+    let status = object.status.clone().unwrap_or_default();
+    let since = status.since.as_ref().map(|time| time.0);
+    let timed = || since.ok_or_else(|| bad(format!("is {} without a time", status.state)));
+    let state = match status.state.as_str() {
+        "" | "Claimed" => State::Claimed,
+        "Draining" => State::Draining { since: timed()? },
+        "Upgrading" => {
+            State::Upgrading { since: timed()?, before: status.incarnation_before.as_str().into() }
+        }
+        "Upgraded" => State::Upgraded { at: timed()? },
+        "Parked" => {
+            let since = timed()?;
+            State::Parked { since, retry_at: status.retry_time.as_ref().map_or(since, |time| time.0) }
+        }
+        "Failed" => State::Failed { since: timed()? },
+        other => return Err(bad(format!("has the state {other}, which this version does not know"))),
+    };
+    let budget = |text: &str| text.split_once('/').map(|(namespace, name)| (namespace.into(), name.into()));
+    Ok(Claim {
+        name: object.name_any().into(),
+        uid: object.uid().unwrap_or_default().into(),
+        resource_version: object.resource_version().unwrap_or_default().into(),
+        upgrade: spec.upgrade_name.as_str().into(),
+        subject: Subject {
+            component: spec.component,
+            node: spec.node_name.as_str().into(),
+            node_uid: spec.node_uid.as_str().into(),
+            from: spec.from_version.clone(),
+            to: spec.to_version.parse().map_err(|error| bad(format!("toVersion {error}")))?,
+            executor: spec.executor.as_str().into(),
+        },
+        state,
+        attempt: u32::try_from(status.attempt).unwrap_or(0).max(1),
+        message: status.message.clone(),
+        blockers: status
+            .blocked_by
+            .iter()
+            .map(|b| Blocker {
+                pod: b.pod.clone(),
+                budget: budget(&b.pod_disruption_budget),
+                reason: b.reason.clone(),
+            })
+            .collect(),
+    })
+}
+
+/// The status that stores `state`.
+pub fn status_of(
+    state: &State,
+    attempt: u32,
+    message: &str,
+    blockers: &[Blocker],
+    now: k8s_openapi::jiff::Timestamp,
+) -> NodeUpgradeStatus {
+    let (since, retry, before) = match state {
+        State::Claimed => (now, None, None),
+        State::Draining { since } | State::Upgraded { at: since } | State::Failed { since } => {
+            (*since, None, None)
+        }
+        State::Upgrading { since, before } => (*since, None, Some(before)),
+        State::Parked { since, retry_at } => (*since, Some(*retry_at), None),
+    };
+    NodeUpgradeStatus {
+        state: state.name().to_owned(),
+        since: Some(Time(since)),
+        message: message.to_owned(),
+        attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
+        retry_time: retry.map(Time),
+        incarnation_before: before.map(ToString::to_string).unwrap_or_default(),
+        blocked_by: blockers
+            .iter()
+            .map(|b| BlockedBy {
+                pod: b.pod.clone(),
+                pod_disruption_budget: b
+                    .budget
+                    .as_ref()
+                    .map(|(ns, name)| format!("{ns}/{name}"))
+                    .unwrap_or_default(),
+                reason: b.reason.clone(),
+            })
+            .collect(),
+    }
+}
+
+/// The spec that stores `subject`.
+pub fn spec_of(upgrade: &Arc<str>, subject: &Subject) -> NodeUpgradeSpec {
+    NodeUpgradeSpec {
+        upgrade_name: upgrade.to_string(),
+        component: subject.component,
+        node_name: subject.node.to_string(),
+        node_uid: subject.node_uid.to_string(),
+        from_version: subject.from.clone(),
+        to_version: subject.to.to_string(),
+        executor: subject.executor.to_string(),
+    }
+}

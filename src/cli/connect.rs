@@ -1,0 +1,25 @@
+//! Which cluster the command line means.
+
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use super::ClusterArgs;
+use crate::observe::clients::one_line;
+
+/// The configuration that kubectl would use, or that of the pod's service account.
+pub(super) async fn config(args: &ClusterArgs) -> Result<Config, String> {
+    let options = KubeConfigOptions { context: args.context.clone(), ..Default::default() };
+    if let Some(path) = &args.kubeconfig {
+        let file =
+            Kubeconfig::read_from(path).map_err(|error| format!("--kubeconfig: {}", one_line(&error)))?;
+        let config = Config::from_custom_kubeconfig(file, &options).await;
+        return config.map_err(|error| format!("kubeconfig {}: {}", path.display(), one_line(&error)));
+    }
+    if args.context.is_some() {
+        let config = Config::from_kubeconfig(&options).await;
+        return config.map_err(|error| format!("kubeconfig: {}", one_line(&error)));
+    }
+    Config::infer().await.map_err(|error| {
+        format!("no cluster is configured; set KUBECONFIG or use --kubeconfig ({})", one_line(&error))
+    })
+}

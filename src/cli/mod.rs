@@ -1,0 +1,194 @@
+//! The command line: arguments, exit codes, and what a person reads.
+//!
+//! Nothing here decides or writes to a cluster. The invariants: standard output carries data only, everything else
+//! goes to standard error; and an error is one line that says what happened, to what, and what to do next.
+
+mod connect;
+mod report;
+mod table;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::api::definitions;
+use crate::operator::{self, telemetry};
+
+/// Everything is as it should be.
+const EXIT_OK: u8 = 0;
+/// Something could not be done.
+const EXIT_FAILED: u8 = 1;
+/// It was done, and what was found is not as it should be.
+const EXIT_FINDINGS: u8 = 2;
+/// The arguments were wrong; clap's own 2 would read as findings.
+const EXIT_USAGE: u8 = 64;
+
+/// Makes Kubernetes version skew visible and upgrades boring.
+#[derive(Parser)]
+#[command(name = "evenkeel", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Judge a cluster by the Kubernetes version skew policy and print where it stands.
+    ///
+    /// Reads nodes, control-plane pods, leases and the kube-apiservers' own /version; changes nothing and needs no
+    /// operator. Exit code 0: inside the policy or not known to be outside; 2: outside; 1: the cluster cannot be read.
+    Report(ReportArgs),
+    /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.
+    ///
+    /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). SIGTERM
+    /// ends it in order and hands the leadership over. Exit code 0: it was told to stop; 1: it could not begin, or it
+    /// lost the leadership.
+    Operator(OperatorArgs),
+    /// Print the CustomResourceDefinitions, or write each to its own file.
+    Crds {
+        /// The folder to write them to.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// Which cluster, as kubectl says it.
+#[derive(Args)]
+struct ClusterArgs {
+    /// The kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig to use [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+#[derive(Args)]
+struct ReportArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// The form of the output.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For a person.
+    Table,
+    /// The status of a ClusterSkewReport as JSON.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+#[derive(Args)]
+struct OperatorArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Drive ClusterUpgrades: cordon, drain and hand nodes to executors. Without it the operator only reports.
+    #[arg(long)]
+    upgrades: bool,
+    /// Namespace of the leader election Lease.
+    #[arg(long, env = "EVENKEEL_NAMESPACE", default_value = "evenkeel-system", value_name = "NAMESPACE")]
+    namespace: String,
+    /// Namespace in which executors' Jobs run.
+    #[arg(
+        long,
+        env = "EVENKEEL_EXECUTOR_NAMESPACE",
+        default_value = "evenkeel-executors",
+        value_name = "NAMESPACE"
+    )]
+    executor_namespace: String,
+    /// Name of this replica in the leader election [default: the host's name]
+    #[arg(long, env = "EVENKEEL_IDENTITY", value_name = "NAME")]
+    identity: Option<String>,
+    /// Address of /metrics, /healthz and /readyz.
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    listen: SocketAddr,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; printing can only fail when nobody reads.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { EXIT_USAGE } else { EXIT_OK });
+        }
+    };
+    match run(cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(line) => {
+            eprintln!("error: {line}");
+            ExitCode::from(EXIT_FAILED)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<u8, String> {
+    match command {
+        Command::Crds { dir } => crds(dir.as_deref()),
+        Command::Report(args) => runtime(1)?.block_on(report::run(args)),
+        Command::Operator(args) => {
+            telemetry::begin(std::env::var(telemetry::FILTER_VARIABLE).ok().as_deref())
+                .map_err(|error| error.to_string())?;
+            runtime(2)?.block_on(run_operator(args)).map(|()| EXIT_OK)
+        }
+    }
+}
+
+fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, String> {
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    built.map_err(|error| format!("cannot start: {error}"))
+}
+
+async fn run_operator(args: OperatorArgs) -> Result<(), String> {
+    let config = connect::config(&args.cluster).await?;
+    let host = args.identity.or_else(|| std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()));
+    let options = operator::Options {
+        upgrades: args.upgrades,
+        namespace: args.namespace,
+        // The start is part of the name: a restarted container must not take itself for its predecessor.
+        identity: format!("{}_{}", host.unwrap_or_else(|| "evenkeel".to_owned()), start_id()),
+        executors_namespace: args.executor_namespace,
+        listen: args.listen,
+    };
+    Box::pin(operator::run(config, options)).await.map_err(|ended| ended.to_string())
+}
+
+/// Another text for each start of a process on one host.
+fn start_id() -> String {
+    format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
+}
+
+fn crds(dir: Option<&Path>) -> Result<u8, String> {
+    let mut all = String::new();
+    for (file, definition) in definitions() {
+        let text =
+            serde_saphyr::to_string(&definition).map_err(|error| format!("cannot write {file}: {error}"))?;
+        let text = format!("# Generated by `evenkeel crds`; do not edit.\n---\n{text}");
+        match dir {
+            Some(dir) => {
+                let path = dir.join(file);
+                std::fs::write(&path, text)
+                    .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            }
+            None => all.push_str(&text),
+        }
+    }
+    print(&all)?;
+    Ok(EXIT_OK)
+}
+
+/// Writes data to standard output; a reader that went away is no error.
+fn print(text: &str) -> Result<(), String> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
+        _ => Ok(()),
+    }
+}

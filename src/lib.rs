@@ -1,0 +1,18 @@
+//! Evenkeel: what watches a Kubernetes cluster and acts on it, around the decisions of `evenkeel-core`.
+//!
+//! Everything that touches a network, a clock or a terminal lives in this package; no rule does. A module uses only
+//! modules above it in this list.
+//!
+//! * [`api`]: the custom resources; schema, printer columns, and the way between them and the core's values.
+//! * [`observe`]: one watch per kind folded into lean types, apiserver probing, component discovery, the model.
+//! * [`act`]: the core's actions as API writes with preconditions.
+//! * [`operator`]: the controllers, leader election, health and metrics endpoints, logs, shutdown.
+//! * [`cli`]: arguments and what a person reads.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod act;
+pub mod api;
+pub mod cli;
+pub mod observe;
+pub mod operator;

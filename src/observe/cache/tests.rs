@@ -1,0 +1,205 @@
+//! The request loop against an in-process apiserver that follows a script.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use axum::body::{Body, Bytes};
+use futures::stream;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::super::lean::Lease;
+use super::*;
+
+/// One answer of the apiserver.
+enum Answer {
+    Refuse(u16, &'static str),
+    List(Value),
+    /// A watch that tells these events and then stays open, or ends.
+    Watch(Vec<Value>, bool),
+}
+
+/// Answers in turn and keeps what was asked; after the last answer every request hangs.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<(VecDeque<Answer>, Vec<String>)>>);
+
+impl Server {
+    fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self(Arc::new(Mutex::new((answers.into_iter().collect(), Vec::new()))))
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.0.lock().unwrap().1.clone()
+    }
+
+    fn watch(&self) -> (Cache<Lease>, CancellationToken) {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let server = server.clone();
+            async move {
+                let answer = {
+                    let mut server = server.0.lock().unwrap();
+                    server.1.push(request.uri().query().unwrap_or_default().to_owned());
+                    server.0.pop_front()
+                };
+                let (code, body) = match answer {
+                    None => std::future::pending().await,
+                    Some(Answer::Refuse(code, message)) => {
+                        let status =
+                            json!({"kind": "Status", "status": "Failure", "code": code, "message": message});
+                        (code, Body::from(status.to_string()))
+                    }
+                    Some(Answer::List(list)) => (200, Body::from(list.to_string())),
+                    Some(Answer::Watch(events, open)) => {
+                        let lines: String =
+                            events.iter().flat_map(|event| [event.to_string(), "\n".to_owned()]).collect();
+                        let told = stream::once(async move { Ok::<_, Infallible>(Bytes::from(lines)) });
+                        let body = if open { told.chain(stream::pending()).boxed() } else { told.boxed() };
+                        (200, Body::from_stream(body))
+                    }
+                };
+                Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        let api = Api::namespaced(Client::new(service, "default"), "kube-system");
+        let pace = Pace { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
+        let stop = CancellationToken::new();
+        (Cache::spawn(api, &(), Select::default(), Changes::default(), pace, stop.clone()), stop)
+    }
+}
+
+fn lease(name: &str, version: u32) -> Value {
+    json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata":
+        {"name": name, "namespace": "kube-system", "resourceVersion": version.to_string(), "uid": name}})
+}
+
+fn event(kind: &str, object: &Value) -> Value {
+    json!({"type": kind, "object": object})
+}
+
+fn mark(version: u32, ends_the_list: bool) -> Value {
+    let annotations = if ends_the_list { json!({"k8s.io/initial-events-end": "true"}) } else { json!({}) };
+    let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
+    event("BOOKMARK", &json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}))
+}
+
+fn names(cache: &Cache<Lease>) -> Vec<String> {
+    cache.list().iter().map(|lease| lease.name.to_string()).collect()
+}
+
+async fn until(cache: &Cache<Lease>, done: impl Fn(&Cache<Lease>) -> bool) {
+    let mut changes = cache.0.changes.subscribe();
+    let settled = async {
+        while !done(cache) {
+            changes.changed().await.unwrap();
+        }
+    };
+    let state = || format!("{:?} {:?}", cache.state(), names(cache));
+    timeout(Duration::from_secs(10), settled).await.unwrap_or_else(|_| panic!("it stays at {}", state()));
+}
+
+fn synced(cache: &Cache<Lease>, expected: &[&str]) -> bool {
+    cache.state() == State::Synced && names(cache) == expected
+}
+
+#[tokio::test]
+async fn a_streamed_list_is_followed_and_resumed_where_it_ended() {
+    let added = |name, version| event("ADDED", &lease(name, version));
+    let server = Server::new([
+        Answer::Watch(
+            vec![added("a", 3), added("b", 4), mark(7, true), added("c", 8), mark(9, false)],
+            false,
+        ),
+        Answer::Watch(vec![event("DELETED", &lease("a", 10))], true),
+    ]);
+    let (cache, _stop) = server.watch();
+    until(&cache, |cache| synced(cache, &["b", "c"])).await;
+    let asked = server.asked();
+    assert!(
+        asked[0].contains("sendInitialEvents=true") && asked[0].ends_with("resourceVersion="),
+        "{}",
+        asked[0]
+    );
+    assert!(
+        asked[1].ends_with("resourceVersion=9") && !asked[1].contains("sendInitialEvents"),
+        "{}",
+        asked[1]
+    );
+    assert!(cache.confirmed().is_some());
+}
+
+#[tokio::test]
+async fn a_server_without_streaming_lists_is_paged_from_then_on() {
+    let gone = || json!({"kind": "Status", "code": 410, "message": "too old", "reason": "Expired"});
+    let page = |names: &[&str], version: u32, more: &str| {
+        let items: Vec<_> = names.iter().map(|name| lease(name, 3)).collect();
+        Answer::List(
+            json!({"metadata": {"resourceVersion": version.to_string(), "continue": more}, "items": items}),
+        )
+    };
+    let server = Server::new([
+        Answer::Refuse(
+            422,
+            "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+        ),
+        page(&["a"], 7, "next"),
+        page(&["b"], 7, ""),
+        Answer::Watch(vec![event("ERROR", &gone())], false),
+        page(&["b"], 20, ""),
+    ]);
+    let (cache, _stop) = server.watch();
+    until(&cache, |cache| synced(cache, &["a", "b"])).await;
+    until(&cache, |cache| synced(cache, &["b"])).await;
+    let asked = server.asked();
+    assert!(asked[1].contains("limit=500") && asked[2].contains("continue=next"), "{asked:?}");
+    assert!(asked[3].contains("watch=true") && asked[4].contains("limit=500"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn an_undecodable_object_taints_until_it_is_listed_clean() {
+    let bad = event("ADDED", &json!({"metadata": {"name": "bad", "labels": 7}}));
+    let good = event("ADDED", &lease("good", 3));
+    let server = Server::new([
+        Answer::Watch(vec![good.clone(), bad, mark(7, true)], true),
+        Answer::Watch(vec![good, mark(8, true)], true),
+    ]);
+    let (cache, _stop) = server.watch();
+    until(&cache, |cache| matches!(cache.state(), State::Tainted(_)) && names(cache) == ["good"]).await;
+    until(&cache, |cache| synced(cache, &["good"])).await;
+}
+
+#[tokio::test]
+async fn refusals_say_what_to_do_and_grow_rarer() {
+    let refuse = |code, message| Answer::Refuse(code, message);
+    let server = Server::new([
+        refuse(403, "leases is forbidden"),
+        refuse(404, "the server could not find the requested resource"),
+        refuse(500, "etcd is down"),
+        refuse(500, "etcd is down"),
+        Answer::Watch(vec![mark(7, true)], true),
+    ]);
+    let begun = Instant::now();
+    let (cache, _stop) = server.watch();
+    let failing =
+        |cache: &Cache<Lease>, text: &str| matches!(cache.state(), State::Failing(why) if why.contains(text));
+    until(&cache, |cache| failing(cache, "grant the verbs list and watch on leases.coordination.k8s.io"))
+        .await;
+    until(&cache, |cache| failing(cache, "does not serve leases.coordination.k8s.io")).await;
+    until(&cache, |cache| failing(cache, "etcd is down (HTTP 500)")).await;
+    until(&cache, |cache| synced(cache, &[])).await;
+    assert!(begun.elapsed() >= Duration::from_millis(10 + 20 + 40 + 40));
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_keeps_what_is_held() {
+    let server = Server::new([
+        Answer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], false),
+        Answer::Refuse(500, "etcd is down"),
+        Answer::Watch(Vec::new(), true),
+    ]);
+    let (cache, _stop) = server.watch();
+    until(&cache, |cache| matches!(cache.state(), State::Failing(_)) && names(cache) == ["a"]).await;
+    until(&cache, |cache| synced(cache, &["a"])).await;
+    assert_eq!(server.asked().len(), 3, "no second list");
+}

@@ -1,0 +1,207 @@
+//! Which instances of which components run: the join of apiserver endpoints, identity leases and kube-system's pods.
+//!
+//! Pure. Here belongs how each platform shows its components (policy reference section 6); what their versions mean
+//! belongs to the core. The invariants: an apiserver that is restarting stays an instance, not ready and of unknown
+//! version; nothing is counted twice; and no version is inferred from another component's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{Component, Instance};
+use evenkeel_core::version::{Observed, Unknown};
+use jiff::{SignedDuration, Timestamp};
+
+use super::apiservers::Endpoint;
+use super::lean::{Container, LeaseSeen, NodeSeen, PodSeen, Runs};
+
+/// A running apiserver renews its identity lease every 10 s; one that died keeps its lease for an hour.
+const LEASE_FRESH: SignedDuration = SignedDuration::from_secs(60);
+
+/// What the pod of `labels` and containers runs: component, version by image tag, container restarts.
+///
+/// `mirror` is whether it is a static pod.
+pub(super) fn image_of(
+    labels: &BTreeMap<String, String>,
+    mirror: bool,
+    spec: &[Container],
+    status: &[Container],
+) -> Option<(Component, Observed, u32)> {
+    let labelled = ["component", "k8s-app"]
+        .iter()
+        .find_map(|label| Component::from_name(labels.get(*label)?))
+        .filter(|component| *component != Component::Kubelet);
+    let named = |container: &&Container, component: Component| {
+        container.name.as_deref() == Some(component.name()) || image_name(container) == component.name()
+    };
+    let (component, container) = match labelled {
+        Some(component) => (component, spec.iter().find(|c| named(c, component)).or(spec.first())?),
+        None => spec.iter().find_map(|c| Some((Component::from_name(image_name(c))?, c)))?,
+    };
+    let running = status.iter().find(|running| running.name == container.name);
+    // The status names the image that runs, but some runtimes give it by digest only.
+    let image = |container: &Container| Observed::from_image(container.image.as_deref().unwrap_or_default());
+    let version = match running.map(image) {
+        Some(version @ Observed::Known(_)) => version,
+        _ => image(container),
+    };
+    // Cloud providers number their images as they like (hcloud v1.8.1, alicloud v0.1.0); only images that carry the
+    // component's own name, and those of a distribution's static pods, follow Kubernetes' versions.
+    let own_numbers = component == Component::CloudControllerManager
+        && !mirror
+        && image_name(container) != component.name();
+    let version = if own_numbers { Observed::Unknown(Unknown::NotReported) } else { version };
+    Some((component, version, running.and_then(|running| running.restart_count).unwrap_or_default()))
+}
+
+/// The last path element of the image, without tag and digest.
+fn image_name(container: &Container) -> &str {
+    let image = container.image.as_deref().unwrap_or_default();
+    let name = image.split('@').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    name.split(':').next().unwrap_or_default()
+}
+
+/// What was seen, as far as components are concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    /// All nodes.
+    pub nodes: &'a [&'a NodeSeen],
+    /// Pods; those that run no component are passed over.
+    pub pods: &'a [&'a PodSeen],
+    /// The apiservers' identity leases.
+    pub leases: &'a [&'a LeaseSeen],
+    /// The apiserver endpoints with what each last answered.
+    pub endpoints: &'a [Endpoint],
+    /// The time now, for the freshness of leases.
+    pub now: Timestamp,
+}
+
+/// Every instance of every component but the kubelets, in no particular order.
+pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
+    let mut found = apiservers(seen);
+    found.extend(running(seen).filter(|(_, runs)| runs.component != Component::KubeApiserver).map(
+        |(pod, runs)| Instance {
+            component: runs.component,
+            name: Arc::clone(&pod.pod.name),
+            node: node_of(pod),
+            version: runs.version.clone(),
+            incarnation: incarnation(pod, runs),
+            ready: pod.pod.ready,
+        },
+    ));
+    found
+}
+
+/// The pods that run a component and have not ended.
+fn running<'a>(seen: &Sources<'a>) -> impl Iterator<Item = (&'a PodSeen, &'a Runs)> {
+    let ended = evenkeel_core::cluster::Phase::Finished;
+    seen.pods
+        .iter()
+        .filter(move |pod| pod.pod.phase != ended)
+        .filter_map(|pod| Some((*pod, pod.runs.as_deref()?)))
+}
+
+fn node_of(pod: &PodSeen) -> Option<Arc<str>> {
+    Some(Arc::clone(&pod.pod.node)).filter(|node| !node.is_empty())
+}
+
+fn incarnation(pod: &PodSeen, runs: &Runs) -> Arc<str> {
+    format!("{}/{}", pod.pod.uid, runs.restarts).into()
+}
+
+fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
+    let pods: Vec<_> = running(seen).filter(|(_, runs)| runs.component == Component::KubeApiserver).collect();
+    let fresh = |lease: &&LeaseSeen| {
+        lease.renewed.is_some_and(|renewed| seen.now.duration_since(renewed) <= LEASE_FRESH)
+    };
+    let mut leases: BTreeMap<Arc<str>, &LeaseSeen> = BTreeMap::new();
+    let mut homeless = Vec::new();
+    for lease in seen.leases.iter().copied().filter(|lease| fresh(lease)) {
+        match seen.nodes.iter().find(|node| node.is_host(&lease.hostname)) {
+            Some(node) => _ = leases.insert(Arc::clone(&node.node.name), lease),
+            None => homeless.push(lease),
+        }
+    }
+    let by_ip = addresses(seen, &pods);
+    let incarnation_on = |node: &str| {
+        let lease = leases.get(node).map(|lease| Arc::clone(&lease.holder));
+        lease.or_else(|| {
+            pods.iter()
+                .find(|(pod, _)| pod.pod.node.as_ref() == node)
+                .map(|(pod, runs)| incarnation(pod, runs))
+        })
+    };
+    let mut found: Vec<_> = seen
+        .endpoints
+        .iter()
+        .map(|endpoint| {
+            let node = ip(&endpoint.address).and_then(|ip| by_ip.get(&ip).cloned());
+            Instance {
+                component: Component::KubeApiserver,
+                name: Arc::clone(&endpoint.address),
+                version: endpoint.version.clone(),
+                incarnation: node.as_deref().and_then(incarnation_on).unwrap_or_default(),
+                ready: endpoint.reachable,
+                node,
+            }
+        })
+        .collect();
+    // An endpoint that is on no known node may be any of the pods or leases: adding those would count it twice.
+    if found.iter().any(|instance| instance.node.is_none()) {
+        return found;
+    }
+    let mut present: BTreeSet<_> = found.iter().filter_map(|instance| instance.node.clone()).collect();
+    let absent = |name: &Arc<str>, node: Option<Arc<str>>, incarnation: Arc<str>| Instance {
+        component: Component::KubeApiserver,
+        name: Arc::clone(name),
+        node,
+        version: Observed::Unknown(Unknown::Unreachable),
+        incarnation,
+        ready: false,
+    };
+    for (pod, runs) in &pods {
+        let node = node_of(pod);
+        if node.as_ref().is_none_or(|node| present.insert(Arc::clone(node))) {
+            let lease = node.as_ref().and_then(|node| leases.get(node));
+            let incarnation = lease.map_or_else(|| incarnation(pod, runs), |lease| Arc::clone(&lease.holder));
+            found.push(absent(&pod.pod.name, node, incarnation));
+        }
+    }
+    for (node, lease) in &leases {
+        if present.insert(Arc::clone(node)) {
+            found.push(absent(&lease.name, Some(Arc::clone(node)), Arc::clone(&lease.holder)));
+        }
+    }
+    // Leases of hosts that are no nodes tell something only where nothing else does.
+    if found.is_empty() {
+        found.extend(homeless.iter().map(|lease| absent(&lease.name, None, Arc::clone(&lease.holder))));
+    }
+    found
+}
+
+/// The node of each address an endpoint has: by `InternalIP`, else by the host address of an apiserver's static pod.
+fn addresses(seen: &Sources<'_>, pods: &[(&PodSeen, &Runs)]) -> BTreeMap<IpAddr, Arc<str>> {
+    let wanted: BTreeSet<_> = seen.endpoints.iter().filter_map(|endpoint| ip(&endpoint.address)).collect();
+    let mut found = BTreeMap::new();
+    for (pod, runs) in pods {
+        if let (Some(ip), Some(node)) = (runs.host_ip.as_deref().and_then(|ip| ip.parse().ok()), node_of(pod))
+        {
+            found.insert(ip, node);
+        }
+    }
+    for node in seen.nodes {
+        for ip in node.internal_ips.iter().filter_map(|ip| ip.parse().ok()).filter(|ip| wanted.contains(ip)) {
+            found.insert(ip, Arc::clone(&node.node.name));
+        }
+    }
+    found
+}
+
+/// The IP of `192.0.2.1:6443` or `[2001:db8::1]:6443`.
+fn ip(address: &str) -> Option<IpAddr> {
+    let (host, _) = address.rsplit_once(':')?;
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Tables: what each platform shows, and which instances that means.
+
+use evenkeel_core::cluster::Cluster;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::super::fold::{Interner, Watched};
+use super::super::lean::{Lease, Node, Pod};
+use super::*;
+
+const NOW: &str = "2026-11-20T12:00:00Z";
+
+fn keep<K: Watched>(object: Value) -> K::Kept {
+    serde_json::from_value::<K>(object).unwrap().keep(&mut Interner::default())
+}
+
+fn node(name: &str, ip: &str) -> Arc<NodeSeen> {
+    keep::<Node>(json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": format!("{name}.host")}},
+        "status": {"addresses": [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": ip}]},
+    }))
+}
+
+/// A pod of kube-system that is Ready.
+fn pod(name: &str, node: &str, component: &str, image: &str) -> PodSeen {
+    keep::<Pod>(json!({
+        "metadata": {"name": name, "namespace": "kube-system", "uid": format!("uid-{name}"),
+                     "labels": {"component": component}, "annotations": {"kubernetes.io/config.mirror": "x"}},
+        "spec": {"nodeName": node, "containers": [{"name": component, "image": image}]},
+        "status": {"phase": "Running", "hostIP": format!("host-of-{node}"),
+                   "conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+}
+
+fn lease(hostname: &str, renewed: &str) -> LeaseSeen {
+    keep::<Lease>(json!({
+        "metadata": {"name": format!("apiserver-{hostname}"), "labels": {"kubernetes.io/hostname": hostname}},
+        "spec": {"holderIdentity": format!("holder-{hostname}"), "renewTime": renewed},
+    }))
+}
+
+fn endpoint(address: &str, version: Option<&str>) -> Endpoint {
+    Endpoint {
+        address: address.into(),
+        version: version.map_or(Observed::Unknown(Unknown::Unreachable), Observed::from_report),
+        reachable: version.is_some(),
+        asked: true,
+        error: None,
+        since: Instant::now(),
+        confirmed: None,
+    }
+}
+
+/// `name@node version incarnation`, with `!` where it is not ready.
+fn check(
+    nodes: &[Arc<NodeSeen>],
+    pods: &[PodSeen],
+    leases: &[LeaseSeen],
+    endpoints: &[Endpoint],
+    expected: &[&str],
+) {
+    let nodes: Vec<_> = nodes.iter().map(AsRef::as_ref).collect();
+    let (pods, leases): (Vec<_>, Vec<_>) = (pods.iter().collect(), leases.iter().collect());
+    let now = NOW.parse().unwrap();
+    let seen = Sources { nodes: &nodes, pods: &pods, leases: &leases, endpoints, now };
+    let cluster = Cluster { instances: instances(&seen), ..Cluster::default() }.sorted();
+    let shown: Vec<_> = cluster
+        .instances
+        .iter()
+        .map(|found| {
+            let node = found.node.as_deref().unwrap_or("?");
+            let ready = if found.ready { "" } else { "!" };
+            format!("{}@{node} {} {}{ready}", found.name, found.version, found.incarnation)
+        })
+        .collect();
+    assert_eq!(shown, expected);
+}
+
+const FRESH: &str = "2026-11-20T11:59:15.000000Z";
+const STALE: &str = "2026-11-20T11:58:45.000000Z";
+const SERVER: &str = "registry.k8s.io/kube-apiserver:v1.36.4";
+
+#[test]
+fn kubeadm_with_one_apiserver_restarting() {
+    check(
+        &[node("cp-1", "192.0.2.1"), node("cp-2", "192.0.2.2")],
+        &[
+            pod("kube-apiserver-cp-1", "cp-1", "kube-apiserver", SERVER),
+            pod("kube-apiserver-cp-2", "cp-2", "kube-apiserver", SERVER),
+        ],
+        &[lease("cp-1", FRESH), lease("cp-2", STALE)],
+        &[endpoint("192.0.2.1:6443", Some("v1.36.4"))],
+        &[
+            "192.0.2.1:6443@cp-1 v1.36.4 holder-cp-1",
+            "kube-apiserver-cp-2@cp-2 unknown uid-kube-apiserver-cp-2/0!",
+        ],
+    );
+}
+
+#[test]
+fn k3s_shows_leases_only() {
+    let nodes = [node("s1", "192.0.2.1"), node("s2", "2001:db8::2"), node("agent", "192.0.2.9")];
+    let leases = [lease("s1.host", FRESH), lease("s2", FRESH)];
+    let one = endpoint("192.0.2.1:6443", Some("v1.36.4+k3s1"));
+    let both = [one.clone(), endpoint("[2001:db8::2]:6443", None)];
+    check(
+        &nodes,
+        &[],
+        &leases,
+        &both,
+        &["192.0.2.1:6443@s1 v1.36.4+k3s1 holder-s1.host", "[2001:db8::2]:6443@s2 unknown holder-s2!"],
+    );
+    check(
+        &nodes,
+        &[],
+        &leases,
+        &[one],
+        &["192.0.2.1:6443@s1 v1.36.4+k3s1 holder-s1.host", "apiserver-s2@s2 unknown holder-s2!"],
+    );
+}
+
+#[test]
+fn a_managed_control_plane_is_not_counted_twice() {
+    check(
+        &[node("worker", "192.0.2.9")],
+        &[],
+        &[lease("ip-10-0-0-1", FRESH), lease("ip-10-0-0-2", FRESH)],
+        &[
+            endpoint("198.51.100.1:443", Some("v1.36.4-eks-1")),
+            endpoint("198.51.100.2:443", Some("v1.36.4-eks-1")),
+        ],
+        &["198.51.100.1:443@? v1.36.4-eks-1 ", "198.51.100.2:443@? v1.36.4-eks-1 "],
+    );
+}
+
+#[test]
+fn an_apiserver_that_advertises_another_address_is_not_counted_twice() {
+    check(
+        &[node("s1", "192.0.2.1")],
+        &[],
+        &[lease("s1", FRESH)],
+        &[endpoint("198.51.100.1:6443", Some("v1.36.4"))],
+        &["198.51.100.1:6443@? v1.36.4 "],
+    );
+}
+
+#[test]
+fn leases_of_no_node_count_only_where_nothing_else_does() {
+    let leases = [lease("controller", FRESH)];
+    check(&[], &[], &leases, &[], &["apiserver-controller@? unknown holder-controller!"]);
+    let mapped = [endpoint("192.0.2.1:6443", Some("v1.36.4"))];
+    check(&[node("n", "192.0.2.1")], &[], &leases, &mapped, &["192.0.2.1:6443@n v1.36.4 "]);
+}
+
+#[test]
+fn pods_are_recognised_by_label_or_image() {
+    let run = |labels: Value, image: &str, running: &str| {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "kube-system", "labels": labels},
+            "spec": {"nodeName": "n", "containers": [{"name": "main", "image": image}]},
+            "status": {"containerStatuses": [{"name": "main", "image": running, "restartCount": 2}]},
+        });
+        keep::<Pod>(pod).runs.map(|runs| format!("{} {} {}", runs.component, runs.version, runs.restarts))
+    };
+    for (labels, image, running, expected) in [
+        (json!({"k8s-app": "kube-proxy"}), "r:5000/kube-proxy:v1.36.4", "", Some("kube-proxy v1.36.4 2")),
+        // The pod's image was changed in place; the old one still runs.
+        (
+            json!({"k8s-app": "kube-proxy"}),
+            "kube-proxy:v1.36.4",
+            "kube-proxy:v1.35.1",
+            Some("kube-proxy v1.35.1 2"),
+        ),
+        (json!({}), "kube-proxy:v1.36.4", "sha256:0123456789abcdef", Some("kube-proxy v1.36.4 2")),
+        (
+            json!({"component": "kube-scheduler"}),
+            "kube-scheduler@sha256:0123",
+            "",
+            Some("kube-scheduler unknown 2"),
+        ),
+        (
+            json!({"component": "kube-controller-manager"}),
+            "rancher/hardened-kubernetes:v1.33.8-rke2r1-build20260101",
+            "",
+            Some("kube-controller-manager v1.33.8-rke2r1-build20260101 2"),
+        ),
+        (
+            json!({"k8s-app": "cloud-controller-manager"}),
+            "hetznercloud/hcloud-cloud-controller-manager:v1.8.1",
+            "",
+            Some("cloud-controller-manager unknown 2"),
+        ),
+        (
+            json!({}),
+            "provider-aws/cloud-controller-manager:v1.32.0",
+            "",
+            Some("cloud-controller-manager v1.32.0 2"),
+        ),
+        (json!({"k8s-app": "kube-dns"}), "coredns/coredns:v1.12.0", "", None),
+        (json!({"component": "kubelet"}), "tool:v1", "", None),
+    ] {
+        assert_eq!(run(labels, image, running).as_deref(), expected, "{image}");
+    }
+}

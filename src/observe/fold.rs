@@ -1,0 +1,408 @@
+//! How the events of one watch become the set of objects that exist.
+//!
+//! Pure: no network, no clock, no lock. The invariants: nothing older than what is held replaces it; what a complete
+//! list does not name is dropped; and a set that may lack an object says so until a list without a fault.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+/// A kind that is watched: the type itself is its wire form, [`Watched::Kept`] is what stays in memory of it.
+pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 'static {
+    /// What is kept of an object, pruned to what some decision reads.
+    type Kept: Clone + Debug + Send + Sync + 'static;
+
+    /// Prunes `self`, sharing texts that repeat among objects through `names`.
+    fn keep(self, names: &mut Interner) -> Self::Kept;
+
+    /// Whether the change from `before` to `after` can change a decision. A heartbeat must not wake anyone.
+    fn wakes(_before: &Self::Kept, _after: &Self::Kept) -> bool {
+        true
+    }
+
+    /// The object's UID. Only kinds whose objects we delete ourselves need to keep it.
+    fn uid(_kept: &Self::Kept) -> Option<&str> {
+        None
+    }
+}
+
+/// Texts and label sets that many objects share, held once.
+#[derive(Debug, Default)]
+pub struct Interner {
+    texts: HashSet<Arc<str>>,
+    labels: HashSet<Arc<BTreeMap<String, String>>>,
+    /// How many there may be before the next sweep.
+    limit: usize,
+}
+
+impl Interner {
+    /// The shared copy of `text`.
+    pub fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.texts.get(text) {
+            return Arc::clone(shared);
+        }
+        self.sweep_if_grown();
+        let shared: Arc<str> = text.into();
+        self.texts.insert(Arc::clone(&shared));
+        shared
+    }
+
+    /// The shared copy of a label set: the pods of one workload have the same.
+    pub fn labels(&mut self, labels: BTreeMap<String, String>) -> Arc<BTreeMap<String, String>> {
+        if let Some(shared) = self.labels.get(&labels) {
+            return Arc::clone(shared);
+        }
+        self.sweep_if_grown();
+        let shared = Arc::new(labels);
+        self.labels.insert(Arc::clone(&shared));
+        shared
+    }
+
+    /// Sweeps when there are twice as many as after the last time: pods come and go for months without a new list.
+    fn sweep_if_grown(&mut self) {
+        if self.texts.len() + self.labels.len() >= self.limit {
+            self.sweep();
+        }
+    }
+
+    /// Forgets what no object uses any more.
+    fn sweep(&mut self) {
+        self.texts.retain(|shared| Arc::strong_count(shared) > 1);
+        self.labels.retain(|shared| Arc::strong_count(shared) > 1);
+        self.limit = 2 * (self.texts.len() + self.labels.len()).max(512);
+    }
+}
+
+/// Namespace (empty for a cluster-scoped object) and name.
+pub type Key = (Arc<str>, Arc<str>);
+
+/// A resourceVersion: comparable where it is a number, which every built-in storage's is (promised since 1.35).
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Version {
+    Number(u64),
+    Opaque(Box<str>),
+}
+
+impl Version {
+    fn read(text: Option<&str>) -> Self {
+        let text = text.unwrap_or_default();
+        text.parse().map_or_else(|_| Self::Opaque(text.into()), Self::Number)
+    }
+
+    /// Certainly written after `other`.
+    fn newer_than(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Number(a), Self::Number(b)) if a > b)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    version: Version,
+    /// The list that last named it; 0 if none did.
+    round: u32,
+    kept: T,
+}
+
+/// How far a cache can be relied on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No list since the start, or since the history was lost, is complete: objects may be missing or long gone.
+    Syncing,
+    /// Every object is held, and changes are being followed.
+    Synced,
+    /// An object could not be decoded, so what is held may lack it. Lasts until a list without such an object.
+    Tainted(Arc<str>),
+    /// The list or watch fails for this reason: what is held, if anything, is ageing.
+    Failing(Arc<str>),
+}
+
+/// The objects of one kind, as the events so far tell.
+#[derive(Debug)]
+pub struct Fold<K: Watched> {
+    entries: BTreeMap<Key, Entry<K::Kept>>,
+    /// UIDs that we deleted and whose last events may still be on their way.
+    deleted: BTreeMap<Key, Box<str>>,
+    names: Interner,
+    round: u32,
+    complete: bool,
+    /// The fault of the list that is under way.
+    fault: Option<Arc<str>>,
+    taint: Option<Arc<str>>,
+    failure: Option<Arc<str>>,
+}
+
+impl<K: Watched> Default for Fold<K> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+            names: Interner::default(),
+            round: 0,
+            complete: false,
+            fault: None,
+            taint: None,
+            failure: None,
+        }
+    }
+}
+
+impl<K: Watched> Fold<K> {
+    /// How far this can be relied on; the gravest reason not to wins.
+    pub fn state(&self) -> State {
+        if let Some(failure) = &self.failure {
+            State::Failing(Arc::clone(failure))
+        } else if let Some(taint) = &self.taint {
+            State::Tainted(Arc::clone(taint))
+        } else if self.complete {
+            State::Synced
+        } else {
+            State::Syncing
+        }
+    }
+
+    /// What is held, by namespace and name.
+    pub fn values(&self) -> impl Iterator<Item = &K::Kept> {
+        self.entries.values().map(|entry| &entry.kept)
+    }
+
+    /// How many objects are held.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The object of that namespace (empty for a cluster-scoped one) and name.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&K::Kept> {
+        self.entries.get(&(namespace.into(), name.into())).map(|entry| &entry.kept)
+    }
+
+    /// A list begins.
+    pub fn list_begins(&mut self) {
+        self.round = self.round.saturating_add(1);
+        self.complete = false;
+        self.fault = None;
+    }
+
+    /// The list is complete as of `version`: what it did not name is gone, unless it was written after the list.
+    pub fn list_ends(&mut self, version: &str) {
+        let (round, listed) = (self.round, Version::read(Some(version)));
+        self.entries.retain(|_, entry| entry.round == round || entry.version.newer_than(&listed));
+        self.deleted.clear();
+        self.names.sweep();
+        self.complete = true;
+        self.failure = None;
+        self.taint = self.fault.take();
+    }
+
+    /// An object that the list names. Whether that can change a decision.
+    pub fn listed(&mut self, object: K) -> bool {
+        let round = self.round;
+        self.put(object, round)
+    }
+
+    /// An object as a watch or a write of ours returned it. Whether that can change a decision.
+    pub fn apply(&mut self, object: K) -> bool {
+        self.put(object, 0)
+    }
+
+    /// `round` is that of the list which names it, or 0: an object that only we wrote while a list is under way may
+    /// have been deleted before the list was made.
+    fn put(&mut self, object: K, round: u32) -> bool {
+        let meta = object.meta();
+        let key = self.key(&object);
+        let version = Version::read(meta.resource_version.as_deref());
+        if self.deleted.get(&key).is_some_and(|uid| Some(uid.as_ref()) == meta.uid.as_deref()) {
+            return false;
+        }
+        if let Some(held) = self.entries.get_mut(&key) {
+            held.round = held.round.max(round);
+            if held.version == version || held.version.newer_than(&version) {
+                return false;
+            }
+            let kept = object.keep(&mut self.names);
+            let wakes = K::wakes(&held.kept, &kept);
+            (held.version, held.kept) = (version, kept);
+            return wakes;
+        }
+        let kept = object.keep(&mut self.names);
+        self.entries.insert(key, Entry { version, round, kept });
+        true
+    }
+
+    /// A watch says that `object` is gone. Whether it was held.
+    pub fn delete(&mut self, object: &K) -> bool {
+        let key = self.key(object);
+        let meta = object.meta();
+        if self.deleted.get(&key).is_some_and(|uid| Some(uid.as_ref()) == meta.uid.as_deref()) {
+            self.deleted.remove(&key);
+        }
+        let version = Version::read(meta.resource_version.as_deref());
+        // What is newer than the deletion is another object of the same name.
+        let newer = self.entries.get(&key).is_some_and(|held| held.version.newer_than(&version));
+        !newer && self.entries.remove(&key).is_some()
+    }
+
+    /// We deleted the object with `uid`, and it is gone at once (no grace period, no finalizers). Whether it was held.
+    pub fn deleted_own(&mut self, namespace: &str, name: &str, uid: &str) -> bool {
+        let key = (self.names.text(namespace), name.into());
+        let held = self.entries.get(&key).is_some_and(|entry| K::uid(&entry.kept) == Some(uid));
+        if held {
+            self.entries.remove(&key);
+            self.deleted.insert(key, uid.into());
+        }
+        held
+    }
+
+    /// An event or a list could not be decoded.
+    pub fn undecodable(&mut self, fault: &str) {
+        let fault: Arc<str> = fault.into();
+        self.fault = Some(Arc::clone(&fault));
+        self.taint = Some(fault);
+    }
+
+    /// The list or watch failed.
+    pub fn failing(&mut self, failure: &str) {
+        self.failure = Some(failure.into());
+    }
+
+    /// The watch goes on from where it was: nothing was missed. Whether it had been failing.
+    pub fn following(&mut self) -> bool {
+        self.failure.take().is_some()
+    }
+
+    fn key(&mut self, object: &K) -> Key {
+        let meta = object.meta();
+        let namespace = self.names.text(meta.namespace.as_deref().unwrap_or_default());
+        (namespace, meta.name.as_deref().unwrap_or_default().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DynamicObject;
+    use serde_json::json;
+
+    use super::*;
+
+    type Test = Fold<DynamicObject>;
+
+    fn object(name: &str, version: &str, uid: &str) -> DynamicObject {
+        let object =
+            json!({"metadata": {"name": name, "namespace": "shop", "resourceVersion": version, "uid": uid}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// A fold after a complete list of `names` at version 10.
+    fn listed(names: &[&str]) -> Test {
+        let mut fold = Test::default();
+        fold.list_begins();
+        for name in names {
+            fold.listed(object(name, "5", name));
+        }
+        fold.list_ends("10");
+        fold
+    }
+
+    fn held(fold: &Test) -> Vec<(String, String)> {
+        let text = |text: &Option<String>| text.clone().unwrap();
+        fold.values().map(|o| (text(&o.metadata.name), text(&o.metadata.resource_version))).collect()
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned())).collect()
+    }
+
+    #[test]
+    fn nothing_is_complete_before_the_end_of_a_list() {
+        let mut fold = Test::default();
+        assert_eq!(fold.state(), State::Syncing);
+        fold.list_begins();
+        fold.listed(object("a", "5", "a"));
+        assert_eq!(fold.state(), State::Syncing);
+        fold.list_ends("10");
+        assert_eq!(fold.state(), State::Synced);
+    }
+
+    #[test]
+    fn a_new_list_drops_what_vanished_and_keeps_what_is_newer_than_it() {
+        let mut fold = listed(&["a", "b", "c"]);
+        fold.list_begins();
+        assert_eq!(fold.state(), State::Syncing, "history was lost: what is held may be gone");
+        fold.listed(object("a", "5", "a"));
+        fold.apply(object("ours", "21", "ours"));
+        fold.apply(object("b", "15", "b"));
+        fold.list_ends("20");
+        assert_eq!(held(&fold), pairs(&[("a", "5"), ("ours", "21")]));
+    }
+
+    #[test]
+    fn an_undecodable_object_taints_until_a_clean_list() {
+        let mut fold = Test::default();
+        fold.list_begins();
+        fold.listed(object("good", "5", "good"));
+        fold.undecodable("bad");
+        fold.list_ends("10");
+        assert_eq!(fold.state(), State::Tainted("bad".into()));
+        fold.apply(object("good", "11", "good"));
+        fold.failing("refused");
+        assert_eq!(fold.state(), State::Failing("refused".into()));
+        assert!(fold.following());
+        assert_eq!(fold.state(), State::Tainted("bad".into()), "a watch that resumes does not clean");
+        fold.list_begins();
+        assert_eq!(fold.state(), State::Tainted("bad".into()));
+        fold.list_ends("20");
+        assert_eq!(fold.state(), State::Synced);
+
+        fold.undecodable("worse");
+        assert_eq!(fold.state(), State::Tainted("worse".into()), "while watching, one event is lost");
+    }
+
+    #[test]
+    fn what_is_older_than_held_is_ignored() {
+        let mut fold = listed(&["a"]);
+        assert!(fold.apply(object("a", "12", "a")), "our own write");
+        assert!(!fold.apply(object("a", "11", "a")), "its watch event comes after");
+        assert!(!fold.apply(object("a", "12", "a")));
+        assert_eq!(held(&fold), pairs(&[("a", "12")]));
+        assert!(fold.apply(object("a", "100", "a")), "compared as numbers, not as text");
+        assert!(fold.apply(object("a", "opaque", "a")), "what cannot be compared is taken as it comes");
+    }
+
+    #[test]
+    fn an_object_that_is_created_again_is_another() {
+        let mut fold = listed(&["a"]);
+        assert!(fold.apply(object("a", "13", "second")), "our create answered first");
+        assert!(!fold.delete(&object("a", "12", "a")), "the first one's end comes late");
+        assert_eq!(held(&fold), pairs(&[("a", "13")]));
+        assert!(fold.delete(&object("a", "14", "second")));
+        assert!(fold.is_empty());
+    }
+
+    #[test]
+    fn what_we_deleted_does_not_come_back() {
+        let mut fold = listed(&["a"]);
+        assert!(!fold.deleted_own("shop", "a", "another"), "only the one that was deleted");
+        assert!(fold.deleted_own("shop", "a", "a"));
+        assert!(!fold.apply(object("a", "11", "a")), "an event from before the deletion");
+        assert!(fold.is_empty());
+        assert!(fold.apply(object("a", "13", "second")));
+        fold.delete(&object("a", "12", "a"));
+        assert_eq!(held(&fold), pairs(&[("a", "13")]));
+    }
+
+    #[test]
+    fn texts_that_no_object_uses_are_forgotten() {
+        let mut names = Interner::default();
+        let kept = names.text("kept");
+        names.text("gone");
+        assert!(Arc::ptr_eq(&kept, &names.text("kept")));
+        names.sweep();
+        assert_eq!(names.texts.len(), 1);
+    }
+}

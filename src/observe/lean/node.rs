@@ -1,0 +1,131 @@
+//! Node: the wire form and what is kept.
+
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{self, CORDON_ANNOTATION, HOLD_ANNOTATION};
+use evenkeel_core::version::Observed;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use super::super::fold::{Interner, Watched};
+use super::{Condition, HOSTNAME_LABEL, condition, is_true, meta, text, time};
+
+const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+
+/// Where the makers of node pools write the pool's name, in the order in which they are believed.
+const POOL_LABELS: [&str; 7] = [
+    "eks.amazonaws.com/nodegroup",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+    "karpenter.sh/nodepool",
+    "doks.digitalocean.com/node-pool",
+    "node.cluster.x-k8s.io/pool",
+    "pool",
+];
+
+/// A Node on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::core::v1::Node")]
+pub struct Node {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    spec: Option<NodeSpec>,
+    status: Option<NodeStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct NodeSpec {
+    unschedulable: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeStatus {
+    addresses: Option<Vec<Address>>,
+    conditions: Option<Vec<Condition>>,
+    node_info: Option<NodeInfo>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Address {
+    r#type: Option<String>,
+    address: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeInfo {
+    kubelet_version: Option<String>,
+}
+
+/// What is kept of a Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSeen {
+    /// The node as decisions read it.
+    pub node: cluster::Node,
+    /// Its addresses of type `InternalIP`.
+    pub internal_ips: Box<[Box<str>]>,
+}
+
+impl NodeSeen {
+    /// Whether `hostname` (as an apiserver's identity lease gives it) is this node's.
+    pub fn is_host(&self, hostname: &str) -> bool {
+        self.node.name.as_ref() == hostname
+            || self.node.labels.get(HOSTNAME_LABEL).is_some_and(|label| label == hostname)
+    }
+}
+
+impl Watched for Node {
+    type Kept = Arc<NodeSeen>;
+
+    fn keep(self, names: &mut Interner) -> Self::Kept {
+        let labels = self.metadata.labels.unwrap_or_default();
+        let annotations = self.metadata.annotations.unwrap_or_default();
+        let control_plane = labels.contains_key(CONTROL_PLANE_LABEL);
+        let pool = POOL_LABELS
+            .iter()
+            .find_map(|label| labels.get(*label).map(String::as_str))
+            .unwrap_or(if control_plane { "control-plane" } else { "default" });
+        let status = self.status.unwrap_or_default();
+        let info = status.node_info.unwrap_or_default();
+        let ready = condition(status.conditions.as_ref(), "Ready");
+        let internal_ips = status.addresses.unwrap_or_default().into_iter();
+        Arc::new(NodeSeen {
+            internal_ips: internal_ips
+                .filter(|address| address.r#type.as_deref() == Some("InternalIP"))
+                .filter_map(|address| Some(address.address?.into_boxed_str()))
+                .collect(),
+            node: cluster::Node {
+                name: text(self.metadata.name.as_deref()),
+                uid: text(self.metadata.uid.as_deref()),
+                resource_version: text(self.metadata.resource_version.as_deref()),
+                pool: names.text(pool),
+                kubelet: Observed::from_report(info.kubelet_version.as_deref().unwrap_or_default()),
+                ready: is_true(status.conditions.as_ref(), "Ready"),
+                heartbeat: ready.and_then(|ready| time(ready.last_heartbeat_time.as_deref()?)),
+                unschedulable: self.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
+                cordoned_by: annotations.get(CORDON_ANNOTATION).map(|claim| claim.as_str().into()),
+                held: annotations.contains_key(HOLD_ANNOTATION),
+                control_plane,
+                labels,
+            },
+        })
+    }
+
+    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
+        let (old, new) = (&before.node, &after.node);
+        let but_for_the_heartbeat =
+            |node: &cluster::Node| (node.ready, node.unschedulable, node.held, node.control_plane);
+        but_for_the_heartbeat(old) != but_for_the_heartbeat(new)
+            || (&old.uid, &old.pool, &old.kubelet, &old.cordoned_by)
+                != (&new.uid, &new.pool, &new.kubelet, &new.cordoned_by)
+            || old.labels != new.labels
+            || before.internal_ips != after.internal_ips
+    }
+
+    fn uid(kept: &Self::Kept) -> Option<&str> {
+        Some(&kept.node.uid)
+    }
+}

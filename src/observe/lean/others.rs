@@ -1,0 +1,266 @@
+//! The smaller kinds: budgets, endpoints, leases, Jobs, and custom resources of any kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{self, Budget, UnhealthyPolicy};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DynamicObject;
+use serde::Deserialize;
+
+use super::super::fold::{Interner, Watched};
+use super::{Condition, HOSTNAME_LABEL, condition, meta, text, time};
+
+/// A `PodDisruptionBudget` on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::policy::v1::PodDisruptionBudget")]
+pub struct PodDisruptionBudget {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    spec: Option<BudgetSpec>,
+    status: Option<BudgetStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct BudgetSpec {
+    selector: Option<cluster::Selector>,
+    unhealthy_pod_eviction_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct BudgetStatus {
+    observed_generation: Option<i64>,
+    disruptions_allowed: Option<i32>,
+    current_healthy: Option<i32>,
+    desired_healthy: Option<i32>,
+    expected_pods: Option<i32>,
+    conditions: Option<Vec<Condition>>,
+}
+
+impl Watched for PodDisruptionBudget {
+    type Kept = Arc<Budget>;
+
+    fn keep(self, names: &mut Interner) -> Self::Kept {
+        let spec = self.spec.unwrap_or_default();
+        let status = self.status.unwrap_or_default();
+        let failed = condition(status.conditions.as_ref(), "DisruptionAllowed").filter(|found| {
+            found.status.as_deref() == Some("False") && found.reason.as_deref() == Some("SyncFailed")
+        });
+        Arc::new(Budget {
+            namespace: names.text(self.metadata.namespace.as_deref().unwrap_or_default()),
+            name: text(self.metadata.name.as_deref()),
+            resource_version: text(self.metadata.resource_version.as_deref()),
+            selector: spec.selector,
+            generation: self.metadata.generation.unwrap_or_default(),
+            observed_generation: status.observed_generation.unwrap_or_default(),
+            disruptions_allowed: status.disruptions_allowed.unwrap_or_default(),
+            current_healthy: status.current_healthy.unwrap_or_default(),
+            desired_healthy: status.desired_healthy.unwrap_or_default(),
+            expected_pods: status.expected_pods.unwrap_or_default(),
+            sync_failed: failed.map(|found| text(found.message.as_deref())),
+            unhealthy_policy: match spec.unhealthy_pod_eviction_policy.as_deref() {
+                None | Some("IfHealthyBudget") => UnhealthyPolicy::IfHealthyBudget,
+                Some("AlwaysAllow") => UnhealthyPolicy::AlwaysAllow,
+                Some(_) => UnhealthyPolicy::Unrecognised,
+            },
+        })
+    }
+}
+
+/// An `EndpointSlice` on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::discovery::v1::EndpointSlice")]
+pub struct EndpointSlice {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    // Go writes `null` for both when they are empty.
+    endpoints: Option<Vec<Endpoint>>,
+    ports: Option<Vec<Port>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Endpoint {
+    addresses: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Port {
+    name: Option<String>,
+    port: Option<u16>,
+}
+
+/// What is kept of an `EndpointSlice`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointsSeen {
+    /// `metadata.resourceVersion`: a new one means that something happened to an endpoint.
+    pub resource_version: Arc<str>,
+    /// Every address with the slice's `https` port (else its first): `192.0.2.1:6443`, `[2001:db8::1]:6443`.
+    pub addresses: Box<[Arc<str>]>,
+}
+
+impl Watched for EndpointSlice {
+    type Kept = EndpointsSeen;
+
+    fn keep(self, _: &mut Interner) -> Self::Kept {
+        let ports = self.ports.unwrap_or_default();
+        let https = ports.iter().find(|port| port.name.as_deref() == Some("https")).or(ports.first());
+        let port = https.and_then(|port| port.port).unwrap_or(443);
+        let addresses = self
+            .endpoints
+            .unwrap_or_default()
+            .into_iter()
+            .flat_map(|found| found.addresses.unwrap_or_default());
+        EndpointsSeen {
+            resource_version: text(self.metadata.resource_version.as_deref()),
+            addresses: addresses
+                .map(|ip| {
+                    if ip.contains(':') {
+                        format!("[{ip}]:{port}").into()
+                    } else {
+                        format!("{ip}:{port}").into()
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A Lease on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::coordination::v1::Lease")]
+pub struct Lease {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    spec: Option<LeaseSpec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LeaseSpec {
+    holder_identity: Option<String>,
+    renew_time: Option<String>,
+}
+
+/// What is kept of an apiserver's identity lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseSeen {
+    /// `metadata.name`: one per host.
+    pub name: Arc<str>,
+    /// Label `kubernetes.io/hostname`.
+    pub hostname: Arc<str>,
+    /// `spec.holderIdentity`: another one for each start of the process.
+    pub holder: Arc<str>,
+    /// `spec.renewTime`.
+    pub renewed: Option<Timestamp>,
+}
+
+impl Watched for Lease {
+    type Kept = LeaseSeen;
+
+    fn keep(self, _: &mut Interner) -> Self::Kept {
+        let spec = self.spec.unwrap_or_default();
+        let labels = self.metadata.labels.unwrap_or_default();
+        LeaseSeen {
+            name: text(self.metadata.name.as_deref()),
+            hostname: text(labels.get(HOSTNAME_LABEL).map(String::as_str)),
+            holder: text(spec.holder_identity.as_deref()),
+            renewed: spec.renew_time.as_deref().and_then(time),
+        }
+    }
+
+    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
+        (&before.hostname, &before.holder) != (&after.hostname, &after.holder)
+    }
+}
+
+/// A Job on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::batch::v1::Job")]
+pub struct Job {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    status: Option<JobStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct JobStatus {
+    active: Option<u32>,
+    succeeded: Option<u32>,
+    failed: Option<u32>,
+    conditions: Option<Vec<Condition>>,
+}
+
+/// What is kept of a Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSeen {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.labels`.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// The message of condition `Complete=True`.
+    pub complete: Option<Arc<str>>,
+    /// The message of condition `Failed=True`.
+    pub failed: Option<Arc<str>>,
+    /// Pods that run.
+    pub active_pods: u32,
+    /// Pods that succeeded.
+    pub succeeded_pods: u32,
+    /// Pods that failed.
+    pub failed_pods: u32,
+}
+
+impl Watched for Job {
+    type Kept = Arc<JobSeen>;
+
+    fn keep(self, names: &mut Interner) -> Self::Kept {
+        let status = self.status.unwrap_or_default();
+        let message = |name| {
+            condition(status.conditions.as_ref(), name)
+                .filter(|found| found.status.as_deref() == Some("True"))
+                .map(|found| text(found.message.as_deref()))
+        };
+        Arc::new(JobSeen {
+            namespace: names.text(self.metadata.namespace.as_deref().unwrap_or_default()),
+            name: text(self.metadata.name.as_deref()),
+            uid: text(self.metadata.uid.as_deref()),
+            complete: message("Complete"),
+            failed: message("Failed"),
+            active_pods: status.active.unwrap_or_default(),
+            succeeded_pods: status.succeeded.unwrap_or_default(),
+            failed_pods: status.failed.unwrap_or_default(),
+            labels: names.labels(self.metadata.labels.unwrap_or_default()),
+        })
+    }
+
+    fn uid(kept: &Self::Kept) -> Option<&str> {
+        Some(&kept.uid)
+    }
+}
+
+/// Custom resources are kept undecoded, so that one that cannot be decoded is named and hides no other.
+impl Watched for DynamicObject {
+    type Kept = Arc<DynamicObject>;
+
+    fn keep(mut self, _: &mut Interner) -> Self::Kept {
+        self.metadata.managed_fields = None;
+        Arc::new(self)
+    }
+
+    fn uid(kept: &Self::Kept) -> Option<&str> {
+        kept.metadata.uid.as_deref()
+    }
+}

@@ -1,0 +1,148 @@
+//! Pod: the wire form and what is kept.
+
+use evenkeel_core::cluster::{self, Component, Owner, Phase};
+use evenkeel_core::version::Observed;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::super::components::image_of;
+use super::super::fold::{Interner, Watched};
+use super::{Condition, MIRROR_ANNOTATION, is_true, meta, text};
+
+/// Label on the pods of an executor's Job: the name of the `NodeUpgrade` they work for.
+pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
+
+/// A Pod on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::core::v1::Pod")]
+pub struct Pod {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    spec: Option<PodSpec>,
+    status: Option<PodStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    node_name: Option<String>,
+    volumes: Option<Vec<Volume>>,
+    containers: Option<Vec<Container>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Volume {
+    empty_dir: Option<IgnoredAny>,
+}
+
+/// A container of a pod: from its spec, or from its status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in super::super) struct Container {
+    pub(in super::super) name: Option<String>,
+    pub(in super::super) image: Option<String>,
+    pub(in super::super) restart_count: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatus {
+    phase: Option<String>,
+    conditions: Option<Vec<Condition>>,
+    container_statuses: Option<Vec<Container>>,
+    #[serde(rename = "hostIP")]
+    host_ip: Option<String>,
+}
+
+/// What is kept of a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSeen {
+    /// The pod as decisions read it; its node is empty while it is not bound.
+    pub pod: cluster::Pod,
+    /// What it runs, if it is a pod of kube-system that runs a component of the skew policy.
+    pub runs: Option<Box<Runs>>,
+}
+
+/// A component in a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runs {
+    /// Which component.
+    pub component: Component,
+    /// By the tag of its image.
+    pub version: Observed,
+    /// How often the kubelet restarted its container.
+    pub restarts: u32,
+    /// `status.hostIP`.
+    pub host_ip: Option<Box<str>>,
+}
+
+impl Watched for Pod {
+    type Kept = PodSeen;
+
+    fn keep(self, names: &mut Interner) -> Self::Kept {
+        let labels = self.metadata.labels.unwrap_or_default();
+        let annotations = self.metadata.annotations.unwrap_or_default();
+        let spec = self.spec.unwrap_or_default();
+        let status = self.status.unwrap_or_default();
+        let mirror = annotations.contains_key(MIRROR_ANNOTATION);
+        let namespace = names.text(self.metadata.namespace.as_deref().unwrap_or_default());
+        let runs = (namespace.as_ref() == "kube-system")
+            .then(|| {
+                image_of(
+                    &labels,
+                    mirror,
+                    &spec.containers.unwrap_or_default(),
+                    &status.container_statuses.unwrap_or_default(),
+                )
+            })
+            .flatten()
+            .map(|(component, version, restarts)| {
+                Box::new(Runs {
+                    component,
+                    version,
+                    restarts,
+                    host_ip: status.host_ip.map(String::into_boxed_str),
+                })
+            });
+        let owner = self
+            .metadata
+            .owner_references
+            .unwrap_or_default()
+            .into_iter()
+            .find(|owner| owner.controller == Some(true));
+        let pod = cluster::Pod {
+            namespace,
+            name: text(self.metadata.name.as_deref()),
+            uid: text(self.metadata.uid.as_deref()),
+            node: names.text(spec.node_name.as_deref().unwrap_or_default()),
+            owner: owner.map(|owner| Owner {
+                api_version: names.text(&owner.api_version),
+                kind: names.text(&owner.kind),
+                name: names.text(&owner.name),
+            }),
+            phase: match status.phase.as_deref() {
+                Some("Pending") => Phase::Pending,
+                Some("Succeeded" | "Failed") => Phase::Finished,
+                _ => Phase::Running,
+            },
+            ready: is_true(status.conditions.as_ref(), "Ready"),
+            deleting: self.metadata.deletion_timestamp.map(|time| time.0),
+            mirror,
+            empty_dir: spec.volumes.unwrap_or_default().iter().any(|volume| volume.empty_dir.is_some()),
+            executor_of: labels.get(EXECUTOR_LABEL).map(|claim| claim.as_str().into()),
+            labels: names.labels(labels),
+        };
+        PodSeen { pod, runs }
+    }
+
+    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
+        before != after
+    }
+
+    fn uid(kept: &Self::Kept) -> Option<&str> {
+        Some(&kept.pod.uid)
+    }
+}

@@ -1,0 +1,127 @@
+//! What is kept of objects as real servers send them, and of objects that lack almost everything.
+
+use evenkeel_core::cluster::UnhealthyPolicy;
+use serde_json::{Value, json};
+
+use super::super::fold::{Interner, Watched};
+use super::*;
+
+fn keep<K: Watched>(object: Value) -> K::Kept {
+    serde_json::from_value::<K>(object).unwrap().keep(&mut Interner::default())
+}
+
+#[test]
+fn objects_that_lack_everything_are_read_and_permit_nothing() {
+    let empty = || json!({"metadata": {"name": "x"}});
+    let node = keep::<Node>(empty());
+    assert!(!node.node.ready && node.node.kubelet.known().is_none());
+    assert_eq!(node.node.pool.as_ref(), "default");
+    let budget = keep::<PodDisruptionBudget>(empty());
+    assert_eq!((budget.disruptions_allowed, budget.selector.clone()), (0, None));
+    assert!(!keep::<Pod>(empty()).pod.ready);
+    assert!(
+        keep::<EndpointSlice>(json!({"metadata": {}, "endpoints": null, "ports": null})).addresses.is_empty()
+    );
+    assert!(keep::<Job>(empty()).complete.is_none());
+}
+
+#[test]
+fn a_node_with_everything() {
+    let object = json!({
+        "metadata": {
+            "name": "n1", "uid": "u1", "resourceVersion": "7",
+            "labels": {"karpenter.sh/nodepool": "spot", "node-role.kubernetes.io/control-plane": ""},
+            "annotations": {"evenkeel.dev/cordoned-by": "up/1", "evenkeel.dev/hold": "", "other": "x"},
+            "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": 7}}],
+        },
+        "spec": {"unschedulable": true},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-20T11:59:15Z"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.4"},
+        },
+    });
+    let wire: Node = serde_json::from_value(object.clone()).unwrap();
+    assert!(wire.metadata.managed_fields.is_none());
+    assert_eq!(wire.metadata.annotations.as_ref().map(BTreeMap::len), Some(2));
+    let seen = keep::<Node>(object.clone());
+    let node = &seen.node;
+    assert_eq!((node.pool.as_ref(), node.kubelet.to_string().as_str()), ("spot", "v1.36.4"));
+    assert_eq!(node.cordoned_by.as_deref(), Some("up/1"));
+    assert!(node.ready && node.held && node.unschedulable && node.control_plane && node.heartbeat.is_some());
+
+    let changed = |pointer: &str, value: Value| {
+        let mut object = object.clone();
+        *object.pointer_mut(pointer).unwrap() = value;
+        Node::wakes(&seen, &keep::<Node>(object))
+    };
+    assert!(!changed("/status/conditions/0/lastHeartbeatTime", json!("2026-11-20T12:04:15Z")), "a heartbeat");
+    assert!(!changed("/metadata/resourceVersion", json!("8")));
+    assert!(changed("/status/nodeInfo/kubeletVersion", json!("v1.37.1")));
+    assert!(changed("/status/conditions/0/status", json!("Unknown")));
+}
+
+#[test]
+fn a_control_plane_node_without_a_pool_is_its_own_pool() {
+    let node = keep::<Node>(json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}));
+    assert_eq!(node.node.pool.as_ref(), "control-plane");
+}
+
+#[test]
+fn a_pod_with_everything() {
+    let owner = |kind: &str, controller: bool| json!({"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "u", "controller": controller});
+    let seen = keep::<Pod>(json!({
+        "metadata": {
+            "name": "web-1", "namespace": "shop", "uid": "u1", "deletionTimestamp": "2026-11-20T12:00:30Z",
+            "labels": {"evenkeel.dev/node-upgrade": "prod-137-n1"},
+            "ownerReferences": [owner("Other", false), owner("ReplicaSet", true)],
+        },
+        "spec": {"nodeName": "n1", "volumes": [{"name": "a", "configMap": {}}, {"name": "b", "emptyDir": {}}]},
+        "status": {"phase": "Failed", "conditions": [{"type": "Ready", "status": "False"}]},
+    }));
+    let pod = &seen.pod;
+    assert_eq!(pod.owner.as_ref().map(|owner| owner.kind.as_ref()), Some("ReplicaSet"));
+    assert_eq!(pod.phase, evenkeel_core::cluster::Phase::Finished);
+    assert!(pod.deleting.is_some() && pod.empty_dir && !pod.mirror && !pod.ready);
+    assert_eq!(pod.executor_of.as_deref(), Some("prod-137-n1"));
+    assert_eq!(seen.runs, None, "components run in kube-system only");
+}
+
+#[test]
+fn a_budget_whose_numbers_are_stale_says_so() {
+    let budget = keep::<PodDisruptionBudget>(json!({
+        "metadata": {"name": "b", "namespace": "shop", "generation": 3},
+        "spec": {"selector": {"matchLabels": {"app": "cart"}}, "unhealthyPodEvictionPolicy": "Sometimes"},
+        "status": {
+            "observedGeneration": 2, "disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2,
+            "conditions": [{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "why"}],
+        },
+    }));
+    assert_eq!((budget.generation, budget.observed_generation, budget.disruptions_allowed), (3, 2, 1));
+    assert_eq!(budget.sync_failed.as_deref(), Some("why"));
+    assert_eq!(budget.unhealthy_policy, UnhealthyPolicy::Unrecognised);
+    assert!(budget.selector.is_some());
+}
+
+#[test]
+fn endpoints_are_dialable_addresses() {
+    let slice = keep::<EndpointSlice>(json!({
+        "metadata": {"resourceVersion": "4"},
+        "endpoints": [{"addresses": ["192.0.2.1"]}, {"addresses": ["2001:db8::1"]}],
+        "ports": [{"name": "konnectivity", "port": 8132}, {"name": "https", "port": 6443}],
+    }));
+    let addresses: Vec<_> = slice.addresses.iter().map(AsRef::as_ref).collect();
+    assert_eq!(addresses, ["192.0.2.1:6443", "[2001:db8::1]:6443"]);
+}
+
+#[test]
+fn a_job_that_failed() {
+    let job = keep::<Job>(json!({
+        "metadata": {"name": "j", "namespace": "evenkeel", "uid": "u", "labels": {"a": "b"}},
+        "status": {"failed": 2, "conditions": [
+            {"type": "Complete", "status": "False"}, {"type": "Failed", "status": "True", "message": "BackoffLimit"}]},
+    }));
+    assert_eq!(
+        (job.failed.as_deref(), job.complete.as_deref(), job.failed_pods),
+        (Some("BackoffLimit"), None, 2)
+    );
+}

@@ -1,0 +1,384 @@
+//! Leader election on a Lease object: the driver of [`evenkeel_core::lease`].
+//!
+//! Here belong requests and the clock; every decision is the core's. The invariant: a [`Proof`] ends
+//! `renew_deadline` after the renewal behind it was *sent*, so whoever checks it right before a request cannot act
+//! after another replica took over. A Lease never fences by itself: every write still carries its own precondition.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::lease::{Record, Timing, View, Write, step};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::observe::clients::{one_line, within};
+
+/// We do not lead, or not any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("leadership was lost")]
+pub struct LeadershipLost;
+
+/// That this process leads, until [`Proof::valid_until`]. Every function that writes takes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    valid_until: Instant,
+}
+
+impl Proof {
+    /// The end of the proof. A renewal does not extend it: take a new one from [`Leadership::proof`].
+    pub fn valid_until(&self) -> Instant {
+        self.valid_until
+    }
+
+    /// To be called right before a request is sent.
+    ///
+    /// # Errors
+    /// When the proof has ended.
+    pub fn check(&self) -> Result<(), LeadershipLost> {
+        if Instant::now() < self.valid_until { Ok(()) } else { Err(LeadershipLost) }
+    }
+}
+
+/// Whether this process leads. Cheap to clone and to ask.
+#[derive(Clone, Debug)]
+pub struct Leadership(watch::Receiver<Option<Proof>>);
+
+impl Leadership {
+    /// A proof as of now, if we lead.
+    pub fn proof(&self) -> Option<Proof> {
+        (*self.0.borrow()).filter(|proof| proof.check().is_ok())
+    }
+
+    /// Resolves with a proof as soon as we lead; never if the election was stopped.
+    pub async fn gained(&self) -> Proof {
+        let mut receiver = self.0.clone();
+        let led = receiver.wait_for(|proof| proof.is_some_and(|proof| proof.check().is_ok())).await;
+        match led.ok().and_then(|proof| *proof) {
+            Some(proof) => proof,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Resolves as soon as we do not lead.
+    pub async fn lost(&self) {
+        let mut receiver = self.0.clone();
+        loop {
+            let proof = (*receiver.borrow_and_update()).filter(|proof| proof.check().is_ok());
+            let Some(proof) = proof else { return };
+            tokio::select! {
+                () = sleep_until(proof.valid_until) => {}
+                changed = receiver.changed() => if changed.is_err() {
+                    // The election ended; what it proved last still ends by itself.
+                    sleep_until(proof.valid_until).await;
+                }
+            }
+        }
+    }
+}
+
+/// A candidate for the leadership that one Lease stands for.
+pub struct Candidate {
+    /// A client without retries.
+    pub client: Client,
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// The name of the Lease.
+    pub name: String,
+    /// Who we are: another text for each start of a process, such as `<pod name>_<random>`.
+    pub identity: String,
+    /// How long things take.
+    pub timing: Timing,
+}
+
+impl Candidate {
+    /// Stands for election until `stop`, then releases the Lease if we hold it; the task ends after that.
+    ///
+    /// `stop` must not be cancelled before everything that acts as the leader has ended. Must be called inside a
+    /// tokio runtime.
+    pub fn spawn(self, stop: CancellationToken) -> (Leadership, JoinHandle<()>) {
+        let (publish, receiver) = watch::channel(None);
+        let election = Election {
+            leases: Api::namespaced(self.client, &self.namespace),
+            name: self.name,
+            view: View::new(&self.identity, self.timing),
+            timing: self.timing,
+            origin: Instant::now(),
+            held: None,
+            publish,
+        };
+        (Leadership(receiver), tokio::spawn(election.run(stop)))
+    }
+}
+
+struct Election {
+    leases: Api<Lease>,
+    name: String,
+    view: View,
+    timing: Timing,
+    origin: Instant,
+    /// The Lease as our last write left it. `None` when that may no longer be so: it is read again.
+    held: Option<Lease>,
+    publish: watch::Sender<Option<Proof>>,
+}
+
+impl Election {
+    async fn run(mut self, stop: CancellationToken) {
+        while stop.run_until_cancelled(self.look()).await.is_some() {
+            if stop.run_until_cancelled(sleep(self.timing.retry)).await.is_none() {
+                break;
+            }
+        }
+        self.release().await;
+    }
+
+    /// Lets others take over at once, as far as that can be had quickly.
+    async fn release(mut self) {
+        let (view, write) = self.view.clone().release();
+        self.view = view;
+        self.publish();
+        if write.is_none() {
+            return;
+        }
+        // A look that was interrupted may have written: what to release is read again.
+        let lease = match self.held.take() {
+            Some(held) => Ok(Some(held)),
+            None => within(self.limit(), self.leases.get_opt(&self.name)).await,
+        };
+        let released = match lease {
+            Ok(lease) => {
+                let (view, _) = step(self.view.clone(), lease.as_ref().map(record), self.now());
+                match view.release().1 {
+                    Some(write) => self.send(&write, lease).await.map(|_| ()),
+                    None => return,
+                }
+            }
+            Err(error) => Err(error),
+        };
+        match released {
+            Ok(()) => tracing::info!("leadership released"),
+            Err(error) => tracing::warn!(error = one_line(&error), "the lease was not released; it expires"),
+        }
+    }
+
+    /// One look at the Lease and, if it is our turn, one write.
+    async fn look(&mut self) {
+        let lease = match self.held.take() {
+            Some(held) => Some(held),
+            None => match within(self.limit(), self.leases.get_opt(&self.name)).await {
+                Ok(lease) => lease,
+                Err(error) => {
+                    tracing::warn!(error = one_line(&error), "cannot read the leader election lease");
+                    return self.publish();
+                }
+            },
+        };
+        let (view, write) = step(self.view.clone(), lease.as_ref().map(record), self.now());
+        self.view = view;
+        self.publish();
+        let Some(write) = write else { return };
+        let sent = self.now();
+        match self.send(&write, lease).await {
+            Ok(lease) => {
+                self.view = self.view.clone().wrote(record(&lease), sent, self.now());
+                self.held = Some(lease);
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                tracing::debug!("another candidate wrote the lease first");
+            }
+            Err(error) => tracing::warn!(error = one_line(&error), "cannot write the leader election lease"),
+        }
+        self.publish();
+    }
+
+    async fn send(&self, write: &Write, lease: Option<Lease>) -> kube::Result<Lease> {
+        let now = MicroTime(Timestamp::now());
+        let mut lease = lease.unwrap_or_else(|| Lease {
+            metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+            ..Lease::default()
+        });
+        lease.metadata.resource_version = write.resource_version.as_deref().map(str::to_owned);
+        lease.metadata.managed_fields = None;
+        let spec = lease.spec.get_or_insert_default();
+        spec.holder_identity = Some(write.holder.as_ref().to_owned());
+        // Whole seconds on the wire: rounded up, so that nobody waits less than we count on.
+        let seconds = write.duration.as_millis().div_ceil(1000);
+        spec.lease_duration_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX));
+        spec.lease_transitions = Some(write.transitions);
+        spec.renew_time = Some(now.clone());
+        if write.acquires {
+            spec.acquire_time = Some(now);
+        }
+        let params = PostParams::default();
+        if write.resource_version.is_some() {
+            within(self.limit(), self.leases.replace(&self.name, &params, &lease)).await
+        } else {
+            within(self.limit(), self.leases.create(&params, &lease)).await
+        }
+    }
+
+    fn publish(&self) {
+        let now = self.now();
+        let until = self.view.leads_until().filter(|until| now < *until);
+        let proof = until.map(|until| Proof { valid_until: self.origin + until });
+        let before = self.publish.send_replace(proof);
+        match (before, proof) {
+            (None, Some(_)) => tracing::info!("leading"),
+            (Some(_), None) => tracing::warn!("no longer leading"),
+            _ => {}
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// As client-go: two attempts fit into the deadline.
+    fn limit(&self) -> Duration {
+        self.timing.renew_deadline / 2
+    }
+}
+
+fn record(lease: &Lease) -> Record {
+    let spec = lease.spec.as_ref();
+    let seconds =
+        spec.and_then(|spec| spec.lease_duration_seconds).and_then(|seconds| u64::try_from(seconds).ok());
+    let renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0.to_string());
+    Record {
+        resource_version: lease.metadata.resource_version.as_deref().unwrap_or_default().into(),
+        holder: spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default().into(),
+        duration: seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+        transitions: spec.and_then(|spec| spec.lease_transitions).unwrap_or_default(),
+        renewed: Arc::from(renewed.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// One Lease behind a server that enforces resourceVersion, and who is cut off from it.
+    #[derive(Clone, Default)]
+    struct Server(Arc<Mutex<State>>);
+
+    #[derive(Default)]
+    struct State {
+        lease: Option<Value>,
+        version: u64,
+        cut_off: BTreeSet<&'static str>,
+    }
+
+    impl Server {
+        fn answer(&self, who: &str, method: &http::Method, sent: &[u8]) -> (u16, Value) {
+            let mut server = self.0.lock().unwrap();
+            let State { lease, version, cut_off } = &mut *server;
+            let status = |code: u16, reason: &str| {
+                (
+                    code,
+                    json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": reason}),
+                )
+            };
+            if cut_off.contains(who) {
+                return status(503, "ServiceUnavailable");
+            }
+            if method == http::Method::GET {
+                return lease.clone().map_or_else(|| status(404, "NotFound"), |lease| (200, lease));
+            }
+            let mut object: Value = serde_json::from_slice(sent).unwrap();
+            let precondition = object["metadata"]["resourceVersion"].clone();
+            let current =
+                lease.as_ref().map_or(Value::Null, |lease| lease["metadata"]["resourceVersion"].clone());
+            if precondition != current {
+                return status(409, if method == http::Method::POST { "AlreadyExists" } else { "Conflict" });
+            }
+            *version += 1;
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+            *lease = Some(object.clone());
+            (200, object)
+        }
+
+        fn client(&self, who: &'static str) -> Client {
+            let server = self.clone();
+            let service = tower::service_fn(move |request: http::Request<Body>| {
+                let server = server.clone();
+                async move {
+                    let (parts, body) = request.into_parts();
+                    let sent = body.collect_bytes().await.unwrap();
+                    let (code, answer) = server.answer(who, &parts.method, &sent);
+                    let answer = Body::from(answer.to_string().into_bytes());
+                    Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
+                }
+            });
+            Client::new(service, "default")
+        }
+
+        fn candidate(&self, who: &'static str, stop: &CancellationToken) -> (Leadership, JoinHandle<()>) {
+            let timing = Timing {
+                // Whole seconds on the wire.
+                lease: Duration::from_secs(1),
+                renew_deadline: Duration::from_millis(500),
+                retry: Duration::from_millis(50),
+            };
+            let (namespace, name) = ("evenkeel".to_owned(), "evenkeel".to_owned());
+            Candidate { client: self.client(who), namespace, name, identity: who.to_owned(), timing }
+                .spawn(stop.clone())
+        }
+
+        fn holder(&self) -> String {
+            self.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["holderIdentity"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        }
+    }
+
+    async fn soon<T>(future: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
+    }
+
+    #[tokio::test]
+    async fn a_released_lease_is_taken_over() {
+        let server = Server::default();
+        let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
+        let (a, a_ends) = server.candidate("a", &stop_a);
+        soon(a.gained()).await;
+        let (b, _) = server.candidate("b", &stop_b);
+        sleep(Duration::from_millis(1500)).await;
+        assert!(a.proof().is_some() && b.proof().is_none(), "a leader that renews keeps the lease");
+
+        stop_a.cancel();
+        soon(a_ends).await.unwrap();
+        assert!(a.proof().is_none());
+        soon(b.gained()).await;
+        assert_eq!(server.holder(), "b");
+        assert_eq!(server.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["leaseTransitions"], json!(1));
+    }
+
+    #[tokio::test]
+    async fn a_leader_that_is_cut_off_stops_before_another_begins() {
+        let server = Server::default();
+        let stop = CancellationToken::new();
+        let (a, _) = server.candidate("a", &stop);
+        let proof = soon(a.gained()).await;
+        let (b, _) = server.candidate("b", &stop);
+        server.0.lock().unwrap().cut_off.insert("a");
+        soon(a.lost()).await;
+        assert!(proof.check().is_err() && b.proof().is_none());
+        soon(b.gained()).await;
+        assert!(a.proof().is_none());
+        stop.cancel();
+    }
+}

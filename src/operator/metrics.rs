@@ -1,0 +1,457 @@
+//! The operator's metrics: names, labels, and nothing that decides a value.
+//!
+//! The one file that knows the prometheus crate. The invariants: every label is of a closed set or bounded by the
+//! caller's rows; series that alerts use exist from the start with 0; and a series whose object is gone is removed.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use evenkeel_core::cluster::Component;
+use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{
+    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+use crate::observe::Source;
+
+/// Which controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// Writes the `ClusterSkewReport`.
+    Report,
+    /// Drives `ClusterUpgrades`.
+    Upgrade,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing more to do until something changes.
+    Ok,
+    /// It waits for a time.
+    Requeue,
+    /// It failed.
+    Error,
+}
+
+/// Why a reconcile failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The caches cannot be relied on.
+    NotReady,
+    /// A write lost a race.
+    Conflict,
+    /// The server refused.
+    Api,
+    /// The server did not answer.
+    Connection,
+    /// An object of ours cannot be decoded or is invalid.
+    Invalid,
+    /// Leadership was lost on the way.
+    LeadershipLost,
+}
+
+/// What became of an eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// Accepted.
+    Evicted,
+    /// A budget forbids it.
+    RefusedPdb,
+    /// The pod was gone.
+    NotFound,
+    /// The namespace is being deleted.
+    TerminatingNamespace,
+    /// An admission webhook refused.
+    WebhookDenied,
+    /// Anything else.
+    Error,
+}
+
+macro_rules! labels {
+    ($type:ident { $($variant:ident => $label:literal),+ $(,)? }) => {
+        impl $type {
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The label's value.
+            const fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label),+ }
+            }
+        }
+    };
+}
+
+labels!(Controller { Report => "report", Upgrade => "upgrade" });
+labels!(Outcome { Ok => "ok", Requeue => "requeue", Error => "error" });
+labels!(Reason {
+    NotReady => "not_ready", Conflict => "conflict", Api => "api", Connection => "connection", Invalid => "invalid",
+    LeadershipLost => "leadership_lost",
+});
+labels!(Eviction {
+    Evicted => "evicted", RefusedPdb => "refused_pdb", NotFound => "not_found",
+    TerminatingNamespace => "terminating_ns", WebhookDenied => "webhook_denied", Error => "error",
+});
+
+/// What was built.
+#[derive(Clone, Copy, Debug)]
+pub struct Build<'a> {
+    /// Of this program.
+    pub version: &'a str,
+    /// The git revision.
+    pub revision: &'a str,
+    /// Of the compiler.
+    pub rust_version: &'a str,
+}
+
+/// How many instances run exactly one version.
+#[derive(Clone, Copy, Debug)]
+pub struct Instances<'a> {
+    /// Which component.
+    pub component: Component,
+    /// Its pool.
+    pub pool: &'a str,
+    /// The whole version, or `unknown`.
+    pub version: &'a str,
+    /// Its minor, or `unknown`.
+    pub minor: &'a str,
+    /// How many.
+    pub count: u64,
+}
+
+/// How far one component of one pool is from the apiservers, in minors.
+#[derive(Clone, Copy, Debug)]
+pub struct Distance<'a> {
+    /// Which component.
+    pub component: Component,
+    /// Its pool.
+    pub pool: &'a str,
+    /// The most that any instance is behind the newest apiserver.
+    pub behind: i64,
+    /// The most that any instance is ahead of the oldest apiserver.
+    pub ahead: i64,
+}
+
+/// How many instances break one rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Violations<'a> {
+    /// Which component.
+    pub component: Component,
+    /// Its pool.
+    pub pool: &'a str,
+    /// The rule's name.
+    pub rule: &'a str,
+    /// `Unsupported`, `AtLimit` or `Warning`.
+    pub severity: &'a str,
+    /// How many; rows with 0 for the known rules keep alerts from losing their series.
+    pub count: u64,
+}
+
+/// How many nodes of one upgrade are in one state.
+#[derive(Clone, Copy, Debug)]
+pub struct UpgradeNodes<'a> {
+    /// The `ClusterUpgrade`.
+    pub upgrade: &'a str,
+    /// Their state.
+    pub state: &'a str,
+    /// How many.
+    pub count: u64,
+}
+
+/// A gauge whose series are exactly the rows it was last given.
+struct Table<const N: usize> {
+    gauge: IntGaugeVec,
+    shown: Mutex<BTreeSet<[String; N]>>,
+}
+
+impl<const N: usize> Table<N> {
+    fn new(registry: &Registry, name: &str, help: &str, labels: [&str; N]) -> prometheus::Result<Self> {
+        let gauge = register(registry, IntGaugeVec::new(Opts::new(name, help), &labels)?)?;
+        Ok(Self { gauge, shown: Mutex::default() })
+    }
+
+    fn show<'a>(&self, rows: impl Iterator<Item = ([&'a str; N], i64)>) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = std::mem::take(&mut *shown);
+        for (labels, value) in rows {
+            self.gauge.with_label_values(&labels).set(value);
+            let labels = labels.map(str::to_owned);
+            gone.remove(&labels);
+            shown.insert(labels);
+        }
+        for labels in gone {
+            // It was there; an error would only say that it is not.
+            _ = self.gauge.remove_label_values(&labels.each_ref().map(String::as_str));
+        }
+    }
+}
+
+fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> prometheus::Result<C> {
+    registry.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}
+
+fn integer(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Every metric of the program. Setters take what is to be shown; they never fail.
+pub struct Metrics {
+    registry: Registry,
+    leader: IntGauge,
+    reconcile_duration: HistogramVec,
+    reconcile_errors: IntCounterVec,
+    collector_success: GaugeVec,
+    collector_errors: IntCounterVec,
+    report_success: Gauge,
+    instances: Table<4>,
+    behind: Table<2>,
+    ahead: Table<2>,
+    behind_limit: Table<1>,
+    violations: Table<4>,
+    upgrade_nodes: Table<2>,
+    evictions: IntCounterVec,
+}
+
+impl Metrics {
+    /// All metrics, with every series whose labels are known beforehand at 0.
+    ///
+    /// # Errors
+    /// When two metrics have the same name, or a name is none.
+    pub fn new(build: &Build<'_>) -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let r = &registry;
+        r.register(Box::new(ProcessCollector::for_self()))?;
+        let info = Opts::new("evenkeel_build_info", "What was built; always 1.")
+            .const_label("version", build.version)
+            .const_label("revision", build.revision)
+            .const_label("rust_version", build.rust_version);
+        register(r, IntGauge::with_opts(info)?)?.set(1);
+        // A report takes milliseconds; an upgrade's step waits for the API.
+        let buckets = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
+        let duration =
+            HistogramOpts::new("evenkeel_reconcile_duration_seconds", "How long one reconcile took.");
+        let counter =
+            |name, help, labels: &[&str]| register(r, IntCounterVec::new(Opts::new(name, help), labels)?);
+        let metrics = Self {
+            leader: register(r, IntGauge::new("evenkeel_leader", "1 while this process holds the Lease.")?)?,
+            reconcile_duration: register(
+                r,
+                HistogramVec::new(duration.buckets(buckets), &["controller", "result"])?,
+            )?,
+            reconcile_errors: counter(
+                "evenkeel_reconcile_errors_total",
+                "Reconciles that failed.",
+                &["controller", "reason"],
+            )?,
+            collector_success: register(
+                r,
+                GaugeVec::new(
+                    Opts::new(
+                        "evenkeel_collector_last_success_timestamp_seconds",
+                        "When the source last told anything; 0 before it did.",
+                    ),
+                    &["source"],
+                )?,
+            )?,
+            collector_errors: counter(
+                "evenkeel_collector_errors_total",
+                "How often a source became unusable.",
+                &["source"],
+            )?,
+            report_success: register(
+                r,
+                Gauge::new(
+                    "evenkeel_report_last_success_timestamp_seconds",
+                    "When the ClusterSkewReport was last written or found to be right.",
+                )?,
+            )?,
+            instances: Table::new(
+                r,
+                "evenkeel_component_instances",
+                "How many instances run exactly this version.",
+                ["component", "pool", "version", "minor"],
+            )?,
+            behind: Table::new(
+                r,
+                "evenkeel_component_minor_versions_behind",
+                "The most minors that any instance is behind the newest kube-apiserver.",
+                ["component", "pool"],
+            )?,
+            ahead: Table::new(
+                r,
+                "evenkeel_component_minor_versions_ahead",
+                "The most minors that any instance is ahead of the oldest kube-apiserver; must be 0.",
+                ["component", "pool"],
+            )?,
+            behind_limit: Table::new(
+                r,
+                "evenkeel_component_minor_versions_behind_limit",
+                "How many minors the skew policy allows the component to be behind.",
+                ["component"],
+            )?,
+            violations: Table::new(
+                r,
+                "evenkeel_violations",
+                "How many instances break the rule.",
+                ["component", "pool", "rule", "severity"],
+            )?,
+            upgrade_nodes: Table::new(
+                r,
+                "evenkeel_upgrade_nodes",
+                "How many nodes of the upgrade are in the state.",
+                ["upgrade", "state"],
+            )?,
+            evictions: counter("evenkeel_evictions_total", "Evictions that were tried.", &["result"])?,
+            registry,
+        };
+        metrics.begin_at_zero();
+        Ok(metrics)
+    }
+
+    fn begin_at_zero(&self) {
+        for controller in Controller::ALL {
+            for outcome in Outcome::ALL {
+                let _ = self.reconcile_duration.with_label_values(&[controller.label(), outcome.label()]);
+            }
+            for reason in Reason::ALL {
+                let _ = self.reconcile_errors.with_label_values(&[controller.label(), reason.label()]);
+            }
+        }
+        for source in Source::ALL {
+            let _ = self.collector_success.with_label_values(&[source.name()]);
+            let _ = self.collector_errors.with_label_values(&[source.name()]);
+        }
+        for result in Eviction::ALL {
+            let _ = self.evictions.with_label_values(&[result.label()]);
+        }
+    }
+
+    /// Every metric in Prometheus' text format 0.0.4.
+    ///
+    /// # Errors
+    /// When a metric cannot be encoded.
+    pub fn text(&self) -> prometheus::Result<String> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Whether this process leads.
+    pub fn leader(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// A reconcile ended.
+    pub fn reconciled(&self, controller: Controller, outcome: Outcome, took: Duration) {
+        let labels = [controller.label(), outcome.label()];
+        self.reconcile_duration.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A reconcile failed.
+    pub fn reconcile_failed(&self, controller: Controller, reason: Reason) {
+        self.reconcile_errors.with_label_values(&[controller.label(), reason.label()]).inc();
+    }
+
+    /// The source last told anything at `unix_seconds`.
+    pub fn collected(&self, source: Source, unix_seconds: f64) {
+        self.collector_success.with_label_values(&[source.name()]).set(unix_seconds);
+    }
+
+    /// The source became unusable.
+    pub fn collect_failed(&self, source: Source) {
+        self.collector_errors.with_label_values(&[source.name()]).inc();
+    }
+
+    /// The report was written, or found to be right, at `unix_seconds`.
+    pub fn reported(&self, unix_seconds: f64) {
+        self.report_success.set(unix_seconds);
+    }
+
+    /// Which versions run; replaces what was shown before.
+    pub fn instances(&self, rows: &[Instances<'_>]) {
+        show(&self.instances, rows, |row| {
+            ([row.component.name(), row.pool, row.version, row.minor], integer(row.count))
+        });
+    }
+
+    /// How far components are from the apiservers; replaces what was shown before.
+    pub fn distances(&self, rows: &[Distance<'_>]) {
+        show(&self.behind, rows, |row| ([row.component.name(), row.pool], row.behind));
+        show(&self.ahead, rows, |row| ([row.component.name(), row.pool], row.ahead));
+    }
+
+    /// How many minors each component may be behind; replaces what was shown before.
+    pub fn limits(&self, rows: &[(Component, i64)]) {
+        show(&self.behind_limit, rows, |(component, minors)| ([component.name()], *minors));
+    }
+
+    /// Which rules are broken; replaces what was shown before.
+    pub fn violations(&self, rows: &[Violations<'_>]) {
+        show(&self.violations, rows, |row| {
+            ([row.component.name(), row.pool, row.rule, row.severity], integer(row.count))
+        });
+    }
+
+    /// How far every upgrade is; replaces what was shown before.
+    pub fn upgrade_nodes(&self, rows: &[UpgradeNodes<'_>]) {
+        show(&self.upgrade_nodes, rows, |row| ([row.upgrade, row.state], integer(row.count)));
+    }
+
+    /// An eviction was tried.
+    pub fn evicted(&self, result: Eviction) {
+        self.evictions.with_label_values(&[result.label()]).inc();
+    }
+}
+
+fn show<'a, R, const N: usize>(table: &Table<N>, rows: &'a [R], row: impl Fn(&'a R) -> ([&'a str; N], i64)) {
+    table.show(rows.iter().map(row));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics() -> Metrics {
+        Metrics::new(&Build { version: "0.1.0", revision: "abc", rust_version: "1.95" }).unwrap()
+    }
+
+    #[test]
+    fn known_series_exist_from_the_start() {
+        let text = metrics().text().unwrap();
+        for line in [
+            "evenkeel_leader 0",
+            r#"evenkeel_evictions_total{result="refused_pdb"} 0"#,
+            r#"evenkeel_collector_errors_total{source="pdbs"} 0"#,
+            r#"evenkeel_reconcile_errors_total{controller="report",reason="conflict"} 0"#,
+            r#"evenkeel_reconcile_duration_seconds_count{controller="upgrade",result="ok"} 0"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn series_that_vanish_are_removed() {
+        let metrics = metrics();
+        let row = |version, count| Instances {
+            component: Component::Kubelet,
+            pool: "workers",
+            version,
+            minor: "1.36",
+            count,
+        };
+        metrics.instances(&[row("v1.36.3", 2), row("v1.36.4", 1)]);
+        metrics.instances(&[row("v1.36.4", 3)]);
+        let text = metrics.text().unwrap();
+        let shown: Vec<_> =
+            text.lines().filter(|line| line.starts_with("evenkeel_component_instances{")).collect();
+        assert_eq!(
+            shown,
+            [
+                r#"evenkeel_component_instances{component="kubelet",minor="1.36",pool="workers",version="v1.36.4"} 3"#
+            ]
+        );
+    }
+}

@@ -1,0 +1,356 @@
+//! The controller that drives `ClusterUpgrade`s: look, decide, act, look again.
+//!
+//! It decides nothing and remembers nothing that matters: the core decides, the API remembers. Evictions run beside the
+//! loop, because one may take seconds; every other write is finished before the next decision, so that a decision
+//! always sees the claims that exist.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::cluster::Cluster;
+use evenkeel_core::disruption::answer::Answer;
+use evenkeel_core::rollout::{self, Action, Claim, JobState, Upgrade, World, decide, orphans};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use kube::{Client, ResourceExt as _};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::elect::Leadership;
+use super::memory::Sent;
+use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
+use crate::act::status::{NotWritten, write};
+use crate::act::{ATTEMPT_LABEL, FIELD_MANAGER, Hands, Outcome};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, decode, upgrade};
+use crate::observe::cache::Cache;
+use crate::observe::fold::State;
+use crate::observe::lean::{EXECUTOR_LABEL, Job};
+use crate::observe::{Observer, Source};
+
+/// At most one decision in this time: what changes together is seen together.
+const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
+/// At most one status write per upgrade in this time.
+const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
+/// After a request that failed, rather than lost a race.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// Longest time without a look.
+const AT_LEAST: Duration = Duration::from_mins(1);
+
+/// What the controller works with.
+pub(super) struct Driver<'a> {
+    pub(super) observer: &'a Observer,
+    pub(super) upgrades: Cache<DynamicObject>,
+    pub(super) claims: Cache<DynamicObject>,
+    pub(super) jobs: Cache<Job>,
+    pub(super) client: Client,
+    pub(super) leadership: Leadership,
+    pub(super) hands: Hands,
+    pub(super) executors_namespace: &'a str,
+    pub(super) metrics: &'a Metrics,
+}
+
+/// What is kept between two looks; losing it is safe.
+#[derive(Default)]
+struct Kept {
+    sent: Sent,
+    evictions: JoinSet<Outcome>,
+    status_written: BTreeMap<String, Instant>,
+    complaint: String,
+    /// A write failed or waits for its turn: look again then even if nothing changes.
+    again: Option<Instant>,
+}
+
+impl Driver<'_> {
+    /// Drives upgrades until `stop`; then waits for the requests under way.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let mut changes = self.observer.changes().subscribe();
+        let mut kept = Kept::default();
+        while !stop.is_cancelled() {
+            changes.mark_unchanged();
+            let began = Instant::now();
+            kept.again = None;
+            let look_at = match self.once(&mut kept).await {
+                Ok(at) => {
+                    kept.complaint.clear();
+                    at
+                }
+                Err(line) => {
+                    if line != kept.complaint {
+                        tracing::warn!(problem = line, "upgrades wait");
+                        kept.complaint = line;
+                    }
+                    self.metrics.reconcile_failed(Controller::Upgrade, Reason::NotReady);
+                    None
+                }
+            };
+            self.metrics.reconciled(Controller::Upgrade, metrics::Outcome::Ok, began.elapsed());
+            let wait = wait_until(look_at, kept.sent.next(), kept.again);
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = sleep(wait) => {}
+                _ = changes.changed() => {}
+                Some(done) = kept.evictions.join_next() => self.evicted(&mut kept, done),
+            }
+            sleep(BETWEEN_DECISIONS).await;
+            while let Some(done) = kept.evictions.try_join_next() {
+                self.evicted(&mut kept, done);
+            }
+        }
+        while kept.evictions.join_next().await.is_some() {}
+    }
+
+    /// One look at everything; says when to look again.
+    async fn once(&self, kept: &mut Kept) -> Result<Option<Timestamp>, String> {
+        for (what, state) in [
+            ("ClusterUpgrades", self.upgrades.state()),
+            ("NodeUpgrades", self.claims.state()),
+            ("Jobs", self.jobs.state()),
+        ] {
+            match state {
+                State::Synced => {}
+                State::Syncing => return Err(format!("{what}: the first list is not complete yet")),
+                State::Tainted(why) | State::Failing(why) => return Err(why.to_string()),
+            }
+        }
+        let now = Timestamp::now();
+        let (cluster, inventory) = self.observer.cluster(now).map_err(|error| error.to_string())?;
+        // Without its pods every node would look drained, without budgets every pod free.
+        for needed in [Source::Pods, Source::Budgets, Source::Leases] {
+            if let Some(why) = inventory.reason(needed) {
+                return Err(why.to_owned());
+            }
+        }
+        let mut claims = Vec::new();
+        for stored in self.claims.list() {
+            let claim = decode::<NodeUpgrade>(&stored).and_then(|c| claim_of(&c).map_err(|e| e.to_string()));
+            claims.push(claim?);
+        }
+        let jobs = self.executor_jobs();
+        let memory = kept.sent.memory(&cluster, now);
+        let world = World {
+            cluster: &cluster,
+            claims: &claims,
+            jobs: &jobs,
+            memory: &memory,
+            executors: self.executors_namespace,
+            now,
+        };
+        let mut look_at = None;
+        let mut rows = Vec::new();
+        for (object, intent) in self.in_turn(kept, now).await {
+            let decision = decide(&intent, world);
+            look_at = [look_at, decision.again_at].into_iter().flatten().min();
+            rows.push((object.name_any(), counts(&decision.status)));
+            // The plan and the time of beginning are state: they stand in the status before anything happens.
+            let told = self.tell(kept, &object, upgrade::status(&object, &decision.status, now)).await;
+            if told {
+                self.act(kept, object, decision.actions).await;
+            }
+        }
+        self.release_orphans(kept, &cluster, &claims).await;
+        let rows = rows.iter().flat_map(|(upgrade, counts)| {
+            counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })
+        });
+        self.metrics.upgrade_nodes(&rows.collect::<Vec<_>>());
+        Ok(look_at)
+    }
+
+    /// The valid upgrades, oldest first. The one that is under way goes on; while it does, all others queue.
+    async fn in_turn(&self, kept: &mut Kept, now: Timestamp) -> Vec<(ClusterUpgrade, Upgrade)> {
+        let mut upgrades = Vec::new();
+        for stored in self.upgrades.list() {
+            match decode::<ClusterUpgrade>(&stored) {
+                Ok(object) => match upgrade::validate(&object) {
+                    Ok(intent) => upgrades.push((object, intent)),
+                    Err(invalid) => {
+                        let status = upgrade::status_of_invalid(&object, &invalid.to_string(), now);
+                        self.tell(kept, &object, status).await;
+                    }
+                },
+                Err(line) => {
+                    if kept.complaint != line {
+                        tracing::warn!(problem = line, "a ClusterUpgrade cannot be read and is left alone");
+                        kept.complaint = line;
+                    }
+                }
+            }
+        }
+        let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
+        upgrades.sort_by_key(|(object, _)| (created(object), object.name_any()));
+        let under_way = upgrades
+            .iter()
+            .filter(|(_, intent)| intent.completed.is_none())
+            .min_by_key(|(object, intent)| {
+                (intent.started.unwrap_or(Timestamp::MAX), created(object), object.name_any())
+            })
+            .map(|(_, intent)| intent.name.clone());
+        for (_, intent) in &mut upgrades {
+            if intent.completed.is_none() && under_way.as_ref() != Some(&intent.name) {
+                intent.queued_behind.clone_from(&under_way);
+            }
+        }
+        upgrades
+    }
+
+    fn executor_jobs(&self) -> BTreeMap<(Arc<str>, u32), JobState> {
+        let jobs = self.jobs.list();
+        let of = jobs.iter().filter_map(|job| {
+            let claim = job.labels.get(EXECUTOR_LABEL)?;
+            let attempt = job.labels.get(ATTEMPT_LABEL)?.parse().ok()?;
+            let state = match (&job.complete, &job.failed) {
+                (Some(_), _) => JobState::Complete,
+                (None, Some(message)) => JobState::Failed(message.to_string()),
+                (None, None) => JobState::Running,
+            };
+            Some(((claim.as_str().into(), attempt), state))
+        });
+        of.collect()
+    }
+
+    /// Carries `actions` out: evictions beside the loop, everything else before the next decision.
+    async fn act(&self, kept: &mut Kept, object: ClusterUpgrade, actions: Vec<Action>) {
+        let object = Arc::new(object);
+        let mut writes = FuturesUnordered::new();
+        for action in actions {
+            if let Action::Evict(permit) = &action {
+                kept.sent.sends(permit);
+                let (hands, object) = (self.hands.clone(), Arc::clone(&object));
+                kept.evictions.spawn(async move { hands.perform(&object, action).await });
+            } else {
+                writes.push(self.hands.perform(&object, action));
+            }
+        }
+        while let Some(outcome) = writes.next().await {
+            self.take(kept, outcome);
+        }
+    }
+
+    async fn release_orphans(&self, kept: &mut Kept, cluster: &Cluster, claims: &[Claim]) {
+        for action in orphans(cluster, claims) {
+            let Action::ReleaseOrphan { node, mark } = action else { continue };
+            tracing::info!(node = &*node.name, mark, "giving back a node whose claim was deleted");
+            let outcome = self.hands.release_orphan(&node, &mark).await;
+            self.take(kept, outcome);
+        }
+    }
+
+    fn evicted(&self, kept: &mut Kept, done: Result<Outcome, tokio::task::JoinError>) {
+        match done {
+            Ok(outcome) => self.take(kept, outcome),
+            Err(error) => tracing::error!(%error, "an eviction did not end"),
+        }
+    }
+
+    /// Folds in what a write returned, so that the next decision sees it.
+    fn take(&self, kept: &mut Kept, outcome: Outcome) {
+        match outcome {
+            Outcome::Claim(claim) => {
+                let state = claim.data["status"]["state"].as_str().unwrap_or("Claimed");
+                let message = claim.data["status"]["message"].as_str().unwrap_or_default();
+                tracing::info!(claim = claim.name_any(), state, message, "claim");
+                self.claims.apply_own(*claim);
+            }
+            Outcome::ClaimGone { name, uid } => {
+                tracing::info!(claim = &*name, "claim deleted");
+                self.claims.deleted_own("", &name, &uid);
+            }
+            Outcome::Node(node) => self.observer.nodes.apply_own(*node),
+            Outcome::Job(job) => self.jobs.apply_own(*job),
+            Outcome::Eviction { uid, charge, answer } => {
+                self.metrics.evicted(label(&answer));
+                kept.sent.answered(uid, charge, &answer, Timestamp::now());
+            }
+            Outcome::Lost(line) => {
+                tracing::info!(line, "the world had moved on");
+                self.metrics.reconcile_failed(Controller::Upgrade, Reason::Conflict);
+            }
+            Outcome::Failed(line) => {
+                tracing::warn!(line, "a write failed");
+                self.metrics.reconcile_failed(Controller::Upgrade, Reason::Api);
+                kept.again = Some(Instant::now() + AFTER_FAILURE);
+            }
+            Outcome::NotLeading => {
+                self.metrics.reconcile_failed(Controller::Upgrade, Reason::LeadershipLost);
+            }
+        }
+    }
+
+    /// Writes the status if it says something else than what stands there. False when what must be recorded before
+    /// anything happens was not.
+    async fn tell(&self, kept: &mut Kept, object: &ClusterUpgrade, status: ClusterUpgradeStatus) -> bool {
+        if object.status.as_ref() == Some(&status) {
+            return true;
+        }
+        let name = object.name_any();
+        let urgent = |s: &ClusterUpgradeStatus| {
+            (
+                s.start_time.clone(),
+                s.completion_time.clone(),
+                s.plan.as_ref().map(|p| p.hash.clone()),
+                s.observed_generation,
+            )
+        };
+        let same = object.status.as_ref().is_some_and(|before| urgent(before) == urgent(&status));
+        let due = kept.status_written.get(&name).map(|at| *at + BETWEEN_STATUSES);
+        if let Some(due) = due.filter(|due| same && *due > Instant::now()) {
+            kept.again = Some(kept.again.map_or(due, |again| again.min(due)));
+            return true;
+        }
+        kept.status_written.insert(name, Instant::now());
+        match write(&self.client, &self.leadership, FIELD_MANAGER, object, &status).await {
+            Ok(written) => {
+                self.upgrades.apply_own(written);
+                return true;
+            }
+            Err(NotWritten::NotLeading) => {}
+            Err(NotWritten::Lost(line)) => tracing::info!(line, "the world had moved on"),
+            Err(NotWritten::Failed(line)) => {
+                tracing::warn!(line, "a status was not written");
+                kept.again = Some(Instant::now() + AFTER_FAILURE);
+            }
+        }
+        same
+    }
+}
+
+/// Nodes of an upgrade by state.
+fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
+    let (upgraded, total) = status
+        .stages
+        .iter()
+        .find(|s| s.stage == evenkeel_core::plan::Stage::Kubelets)
+        .map_or((0, 0), |s| (s.upgraded, s.total));
+    let out = status.parked.len();
+    vec![
+        ("Pending", total.saturating_sub(upgraded + status.in_flight + out) as u64),
+        ("InFlight", status.in_flight as u64),
+        ("Updated", upgraded as u64),
+        ("Parked", status.blocked() as u64),
+        ("Failed", status.failed() as u64),
+        ("Held", (out - status.blocked() - status.failed()) as u64),
+    ]
+}
+
+fn label(answer: &Answer) -> metrics::Eviction {
+    match answer {
+        Answer::Accepted => metrics::Eviction::Evicted,
+        Answer::Gone => metrics::Eviction::NotFound,
+        Answer::Budget { .. } => metrics::Eviction::RefusedPdb,
+        Answer::Throttled { .. } | Answer::Unclear { .. } | Answer::Refused { .. } => {
+            metrics::Eviction::Error
+        }
+    }
+}
+
+/// How long to sleep when nothing changes.
+fn wait_until(decision: Option<Timestamp>, memory: Option<Timestamp>, again: Option<Instant>) -> Duration {
+    let now = Timestamp::now();
+    let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
+    let timestamps = [decision, memory].into_iter().flatten().map(until);
+    let again = again.map(|at| at.saturating_duration_since(Instant::now()));
+    timestamps.chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
+}
