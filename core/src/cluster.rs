@@ -109,7 +109,7 @@ pub struct Node {
     /// The pool shown for it, from well-known pool labels.
     pub pool: Arc<str>,
     /// `metadata.labels`, for node groups' selectors.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Arc<BTreeMap<String, String>>,
     /// `status.nodeInfo.kubeletVersion`: the node's own claim.
     pub kubelet: Observed,
     /// Condition `Ready` is `True`.

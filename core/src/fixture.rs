@@ -1,6 +1,5 @@
 //! Small clusters for tests, said in a line.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -31,7 +30,7 @@ pub(crate) fn node(name: &str, version: &str) -> Node {
         uid: format!("uid-{name}").into(),
         resource_version: "1".into(),
         pool: "default".into(),
-        labels: BTreeMap::new(),
+        labels: Arc::default(),
         kubelet: Observed::from_report(version),
         ready: true,
         heartbeat: Some(at(0)),

@@ -7,6 +7,7 @@ use kube::core::DynamicObject;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Resource, ResourceExt as _};
 
+use super::claim::Next;
 use crate::api::ClusterUpgrade;
 use crate::observe::clients::one_line;
 
@@ -25,16 +26,11 @@ impl Events {
 
     /// What is worth telling of a claim's new state. The claim is the related object, because the recorder repeats the
     /// first note of events that agree in everything else.
-    pub(super) async fn claim(
-        &self,
-        upgrade: &ClusterUpgrade,
-        claim: &DynamicObject,
-        state: &State,
-        message: &str,
-    ) {
-        let (type_, reason, action) = match state {
+    pub(super) async fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &Next) {
+        let (message, blocked) = (&next.message, !next.blockers.is_empty());
+        let (type_, reason, action) = match &next.state {
             State::Claimed => return,
-            State::Draining { .. } if message != "draining" => (EventType::Warning, "DrainBlocked", "Drain"),
+            State::Draining { .. } if blocked => (EventType::Warning, "DrainBlocked", "Drain"),
             State::Draining { .. } => (EventType::Normal, "NodeDraining", "Drain"),
             State::Upgrading { .. } => (EventType::Normal, "ExecutorStarted", "Upgrade"),
             State::Upgraded { .. } => (EventType::Normal, "Upgraded", "Verify"),

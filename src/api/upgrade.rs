@@ -149,6 +149,8 @@ fn one() -> IntOrString {
 fn amount_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "x-kubernetes-int-or-string": true,
+        // For the cost estimate of the rule; no longer text is allowed by it either.
+        "maxLength": 4,
         "x-kubernetes-validations": [{
             "rule": "type(self) == int ? int(self) >= 1 && int(self) <= 5000 : string(self).matches('^([1-9][0-9]?|100)%$')",
             "message": "must be a number of at least 1, or a percentage such as `10%`"

@@ -11,6 +11,9 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+use evenkeel_core::lease::Timing;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -106,6 +109,9 @@ struct OperatorArgs {
     /// Name of this replica in the leader election [default: the host's name]
     #[arg(long, env = "EVENKEEL_IDENTITY", value_name = "NAME")]
     identity: Option<String>,
+    /// How long a leader that is silent stays the leader, in seconds; it gives up after two thirds of that.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=3600), value_name = "SECONDS")]
+    lease_duration: u16,
     /// Address of /metrics, /healthz and /readyz.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     listen: SocketAddr,
@@ -156,9 +162,16 @@ async fn run_operator(args: OperatorArgs) -> Result<(), String> {
         // The start is part of the name: a restarted container must not take itself for its predecessor.
         identity: format!("{}_{}", host.unwrap_or_else(|| "evenkeel".to_owned()), start_id()),
         executors_namespace: args.executor_namespace,
+        lease: lease_timing(args.lease_duration),
         listen: args.listen,
     };
     Box::pin(operator::run(config, options)).await.map_err(|ended| ended.to_string())
+}
+
+/// client-go's proportions: of 15 s, 10 s to renew in and 2 s between two tries.
+fn lease_timing(seconds: u16) -> Timing {
+    let lease = Duration::from_secs(seconds.into());
+    Timing { lease, renew_deadline: lease * 2 / 3, retry: lease * 2 / 15 }
 }
 
 /// Another text for each start of a process on one host.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_core::lease::Timing;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Config, CustomResourceExt, Resource};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,8 @@ pub struct Options {
     pub identity: String,
     /// Namespace of executors' Jobs.
     pub executors_namespace: String,
+    /// How fast leadership changes hands.
+    pub lease: Timing,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub listen: SocketAddr,
 }
@@ -82,11 +85,12 @@ pub async fn run(config: Config, options: Options) -> Result<(), Ended> {
     let serving = tokio::spawn(serve::serve(listener, Arc::clone(&metrics), ready, watching.clone()));
     let electing = CancellationToken::new();
     let candidate = Candidate {
-        client: effects.clone(),
+        // Its own client: writes that hang must not keep the lease from being renewed.
+        client: effects_client(&config)?,
         namespace: options.namespace.clone(),
         name: "evenkeel".to_owned(),
         identity: options.identity.clone(),
-        timing: evenkeel_core::lease::Timing::default(),
+        timing: options.lease,
     };
     let (leadership, election) = candidate.spawn(electing.clone());
 

@@ -18,6 +18,10 @@ const SETTLE: SignedDuration = SignedDuration::from_secs(5);
 const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
 /// What holds a drain back is written to its claim only when it lasts; numbers of a busy budget change all the time.
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
+/// How long a replaced controller may take to win its lease and fill its caches. An eviction that the disruption
+/// controller does not see leaves the budget of a pod that returns under its old name short for two minutes
+/// (`disruptedPods`, `pkg/controller/disruption`).
+const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
 /// How many blockers a claim names.
 const SHOWN_BLOCKERS: usize = 5;
 
@@ -87,7 +91,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         }
         State::Claimed if ours && node.unschedulable => {
             round.wake(after(now, SETTLE));
-            round.record(claim, State::Draining { since: now }, "draining");
+            round.record(claim, State::Draining { since: now }, "its pods are leaving");
         }
         State::Claimed if node.unschedulable => {
             // A person was faster. The node is theirs until they uncordon it.
@@ -272,6 +276,16 @@ pub(super) fn held(round: &Round<'_>, mine: &[&Claim]) -> Vec<(Arc<str>, &'stati
 
 /// Takes up as many further nodes as the groups' budgets allow.
 pub(super) fn open(round: &mut Round<'_>, mine: &[&Claim]) {
+    let replaced = mine.iter().filter(|claim| claim.subject.component.is_controller());
+    let last = replaced.filter_map(|claim| match claim.state {
+        State::Upgraded { at } => Some(after(at, CONTROLLERS_SETTLE)),
+        _ => None,
+    });
+    if let Some(settled) = last.max().filter(|settled| round.world.now < *settled) {
+        round.wake(settled);
+        round.working.push("gives the replaced controllers time to take up their work".to_owned());
+        return;
+    }
     for group in &round.upgrade.groups {
         let upgrade: &Upgrade = round.upgrade;
         let members: Vec<&Node> = round

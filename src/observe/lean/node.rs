@@ -109,7 +109,7 @@ impl Watched for Node {
                 cordoned_by: annotations.get(CORDON_ANNOTATION).map(|claim| claim.as_str().into()),
                 held: annotations.contains_key(HOLD_ANNOTATION),
                 control_plane,
-                labels,
+                labels: names.labels(labels),
             },
         })
     }

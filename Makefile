@@ -1,0 +1,88 @@
+# Everything a person runs. `make test` and `make demo` work on a fresh Linux machine that has Rust (rustup) and Go:
+# what else they need, a real control plane's binaries, they build first, into a cache that all checkouts share.
+
+CARGO ?= cargo
+DEVCLUSTER = $(CARGO) run -q -p evenkeel-devcluster --
+EVENKEEL = $(or $(CARGO_TARGET_DIR),target)/debug/evenkeel
+CARGO_DENY_VERSION = 0.20.2
+# More arguments for the cluster targets.
+ARGS ?=
+
+.DEFAULT_GOAL := help
+# One thing after the other: cargo is parallel by itself, and the progress stays readable.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## Print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: binaries build ## Show a whole upgrade on a real control plane, in this terminal
+	$(CARGO) run -q --example demo -- $(EVENKEEL)
+
+.PHONY: test
+test: binaries build ## Run every test, those on a real control plane included
+	$(CARGO) test --workspace
+
+.PHONY: lint
+lint: cargo-deny ## Check format, clippy, documentation, licenses and dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+	$(CARGO) deny check bans licenses sources
+
+.PHONY: crds
+crds: ## Write crds/ anew from the code (a test says when that is needed)
+	$(CARGO) run -q -- crds --dir crds
+
+.PHONY: bench
+bench: ## Measure deciding: ns per node of assess() and decide(), without any cluster
+	$(CARGO) bench -p evenkeel-core --bench assess
+
+.PHONY: cluster-up
+cluster-up: binaries ## Start a development cluster in the background (ARGS='--apiserver 1.36 --nodes 6')
+	$(DEVCLUSTER) up $(ARGS)
+
+.PHONY: cluster-shell
+cluster-shell: ## Open a shell in which kubectl reaches it (ARGS='-- kubectl get nodes' runs that instead)
+	@$(DEVCLUSTER) shell $(ARGS)
+
+.PHONY: cluster-down
+cluster-down: ## End the development cluster
+	$(DEVCLUSTER) down $(ARGS)
+
+.PHONY: binaries
+binaries: tools ## Build etcd, kube-apiserver and the others into a cache outside the checkout (first time: minutes)
+	$(DEVCLUSTER) build
+
+.PHONY: audit
+audit: cargo-deny ## Check the dependencies against published advisories (fetches them from github.com)
+	$(CARGO) deny check advisories
+
+.PHONY: clean
+clean: ## Remove what cargo built; the cache of cluster binaries stays
+	$(CARGO) clean
+
+.PHONY: build
+build:
+	$(CARGO) build
+
+# The namespaces that development clusters live in are made with these.
+.PHONY: tools
+tools:
+	@test "$$(uname)" = Linux || { echo "error: development clusters need Linux" >&2; exit 1; }
+	@missing=; PATH="$$PATH:/usr/sbin:/sbin"; \
+	for tool in ip mount nsenter setpriv setsid unshare; do \
+		command -v $$tool >/dev/null || missing="$$missing $$tool"; \
+	done; \
+	test -z "$$missing" || { \
+		echo "error: missing:$$missing; install iproute2 and util-linux (Debian: apt-get install iproute2 util-linux)" >&2; \
+		exit 1; \
+	}
+
+.PHONY: cargo-deny
+cargo-deny:
+	@test "$$($(CARGO) deny --version 2>/dev/null)" = "cargo-deny $(CARGO_DENY_VERSION)" || { \
+		echo "installing cargo-deny $(CARGO_DENY_VERSION), which takes a few minutes"; \
+		$(CARGO) install cargo-deny --locked --version $(CARGO_DENY_VERSION); \
+	}

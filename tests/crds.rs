@@ -1,0 +1,46 @@
+//! The definitions in `crds/` are those of the code: what is installed, reviewed and diffed is what runs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use evenkeel::api::definitions;
+
+#[test]
+fn crds_are_fresh() {
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crds");
+    // What an earlier run left must not stand for what this one did not write.
+    let _absent = fs::remove_dir_all(&made);
+    fs::create_dir_all(&made).unwrap();
+    let status =
+        Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(["crds", "--dir"]).arg(&made).status().unwrap();
+    assert!(status.success(), "evenkeel crds: {status}");
+
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
+    for (file, _) in definitions() {
+        let wanted = fs::read_to_string(made.join(file)).unwrap();
+        let found = fs::read_to_string(kept.join(file)).unwrap_or_default();
+        let differs = wanted.lines().zip(found.lines()).position(|(wanted, found)| wanted != found);
+        let line = differs.unwrap_or_else(|| wanted.lines().count().min(found.lines().count())) + 1;
+        assert!(
+            wanted == found,
+            "crds/{file} is not what the code says from line {line} on; run `make crds`"
+        );
+    }
+
+    let known: Vec<_> = definitions().iter().map(|(file, _)| *file).collect();
+    for entry in fs::read_dir(&kept).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(
+            known.contains(&name.as_str()) || name == "kustomization.yaml",
+            "crds/{name} is of no definition; delete it"
+        );
+    }
+    let kustomization = fs::read_to_string(kept.join("kustomization.yaml")).unwrap();
+    for file in known {
+        assert!(
+            kustomization.contains(&format!("- {file}\n")),
+            "crds/kustomization.yaml does not name {file}"
+        );
+    }
+}

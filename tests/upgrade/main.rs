@@ -1,0 +1,256 @@
+//! A whole upgrade on a real control plane: seen before, brought even, and never a budget violated on the way.
+
+mod golden;
+mod observer;
+mod operator;
+mod scenario;
+mod standin;
+
+use std::time::{Duration, Instant};
+
+use evenkeel_devcluster::{Cluster, Failure, TestResult, in_namespace};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+
+use observer::Observer;
+use operator::Operator;
+use scenario::{PODS, kubectl, root, until};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_evenkeel");
+
+/// Runs `body` with an executor and an observer beside it.
+async fn beside(
+    cluster: &Cluster,
+    observer: &Observer,
+    body: impl AsyncFnOnce() -> TestResult,
+) -> TestResult {
+    tokio::select! {
+        done = body() => done,
+        failed = standin::work(cluster) => failed,
+        failed = observer.watch(cluster) => failed,
+    }
+}
+
+async fn prepared() -> Result<Cluster, Failure> {
+    let cluster = scenario::cluster().await?;
+    scenario::install(&cluster).await?;
+    scenario::workloads(&cluster).await?;
+    Ok(cluster)
+}
+
+/// `kubectl get` of one field of the upgrade.
+async fn field(cluster: &Cluster, path: &str) -> Result<String, Failure> {
+    kubectl(cluster, &["get", "clusterupgrade", "to-137", "-o", &format!("jsonpath={path}")]).await
+}
+
+async fn reaches(cluster: &Cluster, reason: &str, limit: Duration) -> TestResult {
+    let ready = "{.status.conditions[?(@.type=='Ready')].reason}";
+    let reached =
+        until(
+            &format!("the upgrade is {reason}"),
+            limit,
+            async || Ok(field(cluster, ready).await? == reason),
+        )
+        .await;
+    if reached.is_err() {
+        eprintln!("{}", kubectl(cluster, &["get", "cup,nup,nodes", "-o", "wide"]).await.unwrap_or_default());
+        eprintln!("{}", kubectl(cluster, &["get", "cup", "-o", "yaml"]).await.unwrap_or_default());
+    }
+    reached
+}
+
+fn no_violations(observer: &Observer) {
+    let seen = observer.seen();
+    assert!(seen.events > 500, "the observer saw only {} events", seen.events);
+    assert!(!seen.evicted.is_empty(), "the observer saw no eviction");
+    assert_eq!(seen.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_cluster_is_brought_even() -> TestResult {
+    in_namespace("a_cluster_is_brought_even", async || {
+        let cluster = prepared().await?;
+        let observer = Observer::default();
+        let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
+        operator.start()?;
+        let done =
+            beside(&cluster, &observer, async || brought_even(&cluster, &observer, &mut operator).await)
+                .await;
+        if done.is_err() {
+            eprintln!("{}", operator.log());
+        }
+        done
+    })
+}
+
+async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Operator) -> TestResult {
+    let supported = ["wait", "--for=condition=SkewSupported", "clusterskewreport/cluster", "--timeout=30s"];
+    until("the report is there", Duration::from_secs(30), async || {
+        Ok(kubectl(cluster, &supported).await.is_ok())
+    })
+    .await?;
+    golden::check("before", &kubectl(cluster, &["get", "clusterskewreport"]).await?)?;
+
+    let started = Instant::now();
+    cluster.apply(root("tests/upgrade/upgrade.yaml")).await?;
+    until("an apiserver is upgraded and another is not", Duration::from_mins(1), async || {
+        let server = kubectl(cluster, &["get", "skew", "cluster", "-o", "jsonpath={.status.server}"]).await?;
+        Ok(server == "v1.36.4..v1.37.1")
+    })
+    .await?;
+    golden::check("control-plane-mixed", &kubectl(cluster, &["get", "clusterskewreport"]).await?)?;
+
+    reaches(cluster, "NodesParked", Duration::from_mins(4)).await?;
+    println!("parked with everything else done after {:.0} s", started.elapsed().as_secs_f64());
+    settled(cluster).await?;
+    golden::check("parked", &kubectl(cluster, &["get", "clusterskewreport,cup,nup"]).await?)?;
+    let reason = field(cluster, "{.status.parked[*].reason}").await?;
+    assert!(
+        reason
+            .contains("PDB shop/ledger can never allow an eviction: it needs 1 healthy of 1 (1 healthy now)"),
+        "{reason}"
+    );
+    assert_eq!(observer::at_rest(cluster, &["general-5"]).await?, Vec::<String>::new());
+
+    // A person mends the budget: the parked node is taken up again by itself.
+    kubectl(
+        cluster,
+        &["-n", "shop", "patch", "pdb", "ledger", "--type=merge", "-p", r#"{"spec":{"minAvailable":0}}"#],
+    )
+    .await?;
+    reaches(cluster, "Completed", Duration::from_mins(2)).await?;
+    println!("complete after {:.0} s", started.elapsed().as_secs_f64());
+    settled(cluster).await?;
+    golden::check("after", &kubectl(cluster, &["get", "clusterskewreport,cup,nup"]).await?)?;
+    assert_eq!(observer::at_rest(cluster, &[]).await?, Vec::<String>::new());
+    kubectl(cluster, &["wait", "--for=condition=Ready", "clusterupgrade/to-137", "--timeout=5s"]).await?;
+
+    let metrics = operator::page("/metrics").await?;
+    for line in ["evenkeel_leader 1", r#"evenkeel_upgrade_nodes{state="Updated",upgrade="to-137"} 15"#] {
+        assert!(metrics.contains(line), "no {line} in\n{metrics}");
+    }
+    assert!(operator::page("/healthz").await?.starts_with("HTTP/1.1 200"));
+    assert!(operator::page("/readyz").await?.starts_with("HTTP/1.1 200"));
+
+    let ended = operator.stop().await?;
+    assert!(ended.success(), "SIGTERM ended it with {ended}");
+    let holder =
+        ["-n", "evenkeel-system", "get", "lease", "evenkeel", "-o", "jsonpath={.spec.holderIdentity}"];
+    assert_eq!(kubectl(cluster, &holder).await?, "", "the lease was handed over");
+
+    no_violations(observer);
+    let requests = observer.audit(cluster)?;
+    println!("{requests:#?}");
+    let nodes = scenario::WORKERS + 3;
+    // A node takes a claim, a cordon, three states and an uncordon, besides its evictions; the parked one a cordon, two
+    // states and an uncordon more, and each control-plane component a claim and two states. What lost a race apart.
+    let patches = requests.of("patch nodes") - requests.lost_of("patch nodes");
+    assert_eq!(patches, 2 * (nodes + 1), "cordons and uncordons of {nodes} nodes, one of them twice");
+    assert_eq!(requests.of("create nodeupgrades"), nodes + 5, "claims");
+    let states = requests.of("patch nodeupgrades/status") - requests.lost_of("patch nodeupgrades/status");
+    assert!(states <= 3 * nodes + 2 * 5 + 6, "{states} states of claims");
+    let reads = requests.of("get nodes") + requests.of("list pods");
+    assert!(reads <= 2 * (nodes + 2), "{reads} reads for {nodes} nodes");
+    assert!(requests.evictions <= PODS * 2, "{} evictions of {PODS} pods", requests.evictions);
+    assert!(requests.refused <= requests.evictions / 10, "{} evictions were refused", requests.refused);
+    no_violations(observer);
+    Ok(())
+}
+
+/// Nothing is in flight, and the report has caught up.
+async fn settled(cluster: &Cluster) -> TestResult {
+    until("nothing is in flight", Duration::from_secs(30), async || {
+        Ok(field(cluster, "{.status.progress.inFlight}").await? == "0")
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    Ok(())
+}
+
+#[test]
+fn ten_kills_change_nothing() -> TestResult {
+    in_namespace("ten_kills_change_nothing", async || {
+        let cluster = prepared().await?;
+        let observer = Observer::default();
+        let mut operator = Operator::new(&cluster, BINARY, &["--lease-duration", "3"]).await?;
+        operator.start()?;
+        let done =
+            beside(&cluster, &observer, async || killed(&cluster, &observer, &mut operator).await).await;
+        if done.is_err() {
+            eprintln!("{}", operator.log());
+        }
+        done
+    })
+}
+
+async fn killed(cluster: &Cluster, observer: &Observer, operator: &mut Operator) -> TestResult {
+    cluster.apply(root("tests/upgrade/upgrade.yaml")).await?;
+    let claims = standin::node_upgrades(cluster.client());
+    // Each kill waits until the upgrade has moved since the last one, so that they are spread over the whole of it.
+    let mut before = String::new();
+    for kill in 0..10_u64 {
+        until(&format!("the upgrade moves on after kill {kill}"), Duration::from_mins(1), async || {
+            let states: Vec<String> = claims
+                .list(&ListParams::default())
+                .await?
+                .items
+                .iter()
+                .map(|claim| format!("{} {}", claim.name_any(), claim.data["status"]["state"]))
+                .collect();
+            let now = states.join("\n");
+            Ok(!now.is_empty() && std::mem::replace(&mut before, now.clone()) != now)
+        })
+        .await?;
+        // Not at the same moment after each step: 0 to 2.7 s later.
+        tokio::time::sleep(Duration::from_millis(300 * kill)).await;
+        operator.kill().await?;
+        operator.start()?;
+    }
+    reaches(cluster, "NodesParked", Duration::from_mins(4)).await?;
+    settled(cluster).await?;
+    assert_eq!(observer::at_rest(cluster, &["general-5"]).await?, Vec::<String>::new());
+    kubectl(cluster, &["-n", "shop", "delete", "pdb", "ledger"]).await?;
+    reaches(cluster, "Completed", Duration::from_mins(2)).await?;
+    settled(cluster).await?;
+    assert_eq!(observer::at_rest(cluster, &[]).await?, Vec::<String>::new());
+    assert_eq!(operator.starts, 11);
+    let requests = observer.audit(cluster)?;
+    println!("{requests:#?}");
+    assert!(requests.evictions <= PODS * 2, "{} evictions of {PODS} pods", requests.evictions);
+    no_violations(observer);
+    Ok(())
+}
+
+#[test]
+fn the_observer_sees_what_is_wrong() -> TestResult {
+    in_namespace("the_observer_sees_what_is_wrong", async || {
+        let cluster = prepared().await?;
+        let observer = Observer::default();
+        beside(&cluster, &observer, async || {
+            until("the observer has seen every node", Duration::from_secs(20), async || {
+                Ok(observer.seen().events > 100)
+            })
+            .await?;
+            assert_eq!(observer.seen().violations, Vec::<String>::new());
+            let expect = async |what: &str| {
+                until(what, Duration::from_secs(20), async || {
+                    Ok(observer.seen().violations.iter().any(|line| line.contains(what)))
+                })
+                .await
+            };
+            kubectl(&cluster, &["-n", "shop", "delete", "pod", "--wait=false", "-l", "app=ledger"]).await?;
+            expect("was deleted without an eviction").await?;
+            expect("PDB shop/ledger is violated").await?;
+            cluster.restart_kubelet("general-1", scenario::TO).await?;
+            expect("kubelet on general-1 is v1.37.1 while").await?;
+            kubectl(&cluster, &["cordon", "general-1", "general-2", "general-3", "general-4", "general-7"])
+                .await?;
+            expect("5 workers are unavailable").await?;
+            kubectl(&cluster, &["annotate", "node", "general-6", "evenkeel.dev/cordoned-by=nobody/x"])
+                .await?;
+            expect("which does not exist").await?;
+            Ok(())
+        })
+        .await
+    })
+}

@@ -1,0 +1,351 @@
+//! Follows every event of the cluster beside the operator and notes each broken invariant of the design.
+//!
+//! It shares no code with the operator and trusts none of its words: versions come from the apiservers and Nodes
+//! themselves, health from the pods, and who deleted what from the audit log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use evenkeel_devcluster::{Cluster, Failure};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DynamicObject, ListParams};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt as _};
+
+use crate::scenario::{MAX_UNAVAILABLE, OPERATOR_USER, TO, is_ready};
+use crate::standin::node_upgrades;
+
+const MARK: &str = "evenkeel.dev/cordoned-by";
+
+/// What was seen so far.
+#[derive(Default, Clone)]
+pub struct Seen {
+    nodes: BTreeMap<String, Node>,
+    pods: BTreeMap<String, Pod>,
+    listing: BTreeMap<String, Pod>,
+    budgets: BTreeMap<String, PodDisruptionBudget>,
+    /// Budgets that were once whole: before that, pods are still starting.
+    whole: BTreeSet<String>,
+    pub events: usize,
+    pub violations: Vec<String>,
+    pub most_unavailable: usize,
+    /// Evictions by pod UID that were seen to happen.
+    pub evicted: BTreeSet<String>,
+}
+
+#[derive(Clone, Default)]
+pub struct Observer(Arc<Mutex<Seen>>);
+
+enum Seeing {
+    Node(Event<Node>),
+    Pod(Event<Pod>),
+    Budget(Event<PodDisruptionBudget>),
+    Claim(Event<DynamicObject>),
+}
+
+impl Observer {
+    pub fn seen(&self) -> Seen {
+        self.0.lock().map(|seen| seen.clone()).unwrap_or_default()
+    }
+
+    fn note(&self, line: String) {
+        if let Ok(mut seen) = self.0.lock() {
+            seen.violations.push(line);
+        }
+    }
+
+    /// Watches until the future is dropped.
+    pub async fn watch(&self, cluster: &Cluster) -> Result<(), Failure> {
+        let client = cluster.client();
+        let config = watcher::Config::default();
+        let nodes = watcher(Api::<Node>::all(client.clone()), config.clone()).map(|e| e.map(Seeing::Node));
+        let pods = watcher(Api::<Pod>::all(client.clone()), config.clone()).map(|e| e.map(Seeing::Pod));
+        let budgets = watcher(Api::<PodDisruptionBudget>::all(client.clone()), config.clone())
+            .map(|e| e.map(Seeing::Budget));
+        let claims = watcher(node_upgrades(client.clone()), config).map(|e| e.map(Seeing::Claim));
+        let mut events =
+            futures::stream::select_all([nodes.boxed(), pods.boxed(), budgets.boxed(), claims.boxed()]);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Seeing::Node(event)) => self.node(cluster, event).await,
+                Ok(Seeing::Pod(event)) => self.pod(event),
+                Ok(Seeing::Budget(event)) => self.budget(event),
+                Ok(Seeing::Claim(event)) => self.claim(cluster, event).await,
+                // The apiserver behind the watch was replaced; the watcher lists again.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+        Err(Failure::new("the observer's watches ended"))
+    }
+
+    async fn node(&self, cluster: &Cluster, event: Event<Node>) {
+        let (Event::Apply(node) | Event::InitApply(node)) = event else { return };
+        let name = node.name_any();
+        let before = {
+            let Ok(mut seen) = self.0.lock() else { return };
+            seen.events += 1;
+            let before = seen.nodes.insert(name.clone(), node.clone());
+            let workers =
+                seen.nodes.values().filter(|n| n.labels().get("pool").is_some_and(|p| p == "general"));
+            let unavailable = workers.filter(|n| unschedulable(n) || !node_ready(n)).count();
+            seen.most_unavailable = seen.most_unavailable.max(unavailable);
+            if unavailable > MAX_UNAVAILABLE {
+                seen.violations
+                    .push(format!("{unavailable} workers are unavailable; {MAX_UNAVAILABLE} may be"));
+            }
+            before
+        };
+        let version = kubelet(&node);
+        if before.as_ref().map(kubelet).is_some_and(|b| b != version) {
+            self.kubelet_may_be(cluster, &name, &version).await;
+        }
+        if let Some(mark) =
+            node.annotations().get(MARK).filter(|_| !before.as_ref().is_some_and(unschedulable))
+        {
+            self.claim_exists(cluster, &name, mark).await;
+        }
+    }
+
+    /// No kubelet is newer than any apiserver or controller, and none moves before all of them did.
+    async fn kubelet_may_be(&self, cluster: &Cluster, node: &str, version: &str) {
+        for handle in cluster.components() {
+            match handle.release().await {
+                Ok(release) if release.version() == version || version != TO => {}
+                Ok(release) => {
+                    self.note(format!(
+                        "kubelet on {node} is {version} while {} is {}",
+                        handle.name(),
+                        release.version()
+                    ));
+                }
+                Err(error) => {
+                    self.note(format!("kubelet on {node} moved while {} was gone: {error}", handle.name()))
+                }
+            }
+        }
+    }
+
+    /// The claim was recorded before the cordon.
+    async fn claim_exists(&self, cluster: &Cluster, node: &str, mark: &str) {
+        let (name, uid) = mark.split_once('/').unwrap_or((mark, ""));
+        for _ in 0..20 {
+            match node_upgrades(cluster.client()).get_opt(name).await {
+                Ok(Some(claim)) if claim.uid().as_deref() == Some(uid) => return,
+                Ok(_) => break,
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+        self.note(format!("node {node} was cordoned for {mark}, which does not exist"));
+    }
+
+    fn pod(&self, event: Event<Pod>) {
+        let Ok(mut seen) = self.0.lock() else { return };
+        seen.events += 1;
+        match event {
+            // A list in the making is not the cluster: it counts when it is complete.
+            Event::Init => seen.listing.clear(),
+            Event::InitApply(pod) => {
+                seen.listing.insert(key(&pod), pod);
+                return;
+            }
+            Event::InitDone => seen.pods = std::mem::take(&mut seen.listing),
+            Event::Apply(pod) => {
+                if pod.metadata.deletion_timestamp.is_some() && pod.namespace().as_deref() == Some("shop") {
+                    if left_by_eviction(&pod) {
+                        seen.evicted.extend(pod.uid());
+                    } else {
+                        let line = format!("pod {} was deleted without an eviction", key(&pod));
+                        seen.violations.push(line);
+                    }
+                }
+                seen.pods.insert(key(&pod), pod);
+            }
+            Event::Delete(pod) => {
+                seen.pods.remove(&key(&pod));
+            }
+        }
+        seen.check_budgets();
+    }
+
+    fn budget(&self, event: Event<PodDisruptionBudget>) {
+        let Ok(mut seen) = self.0.lock() else { return };
+        seen.events += 1;
+        match event {
+            Event::InitApply(budget) | Event::Apply(budget) => {
+                seen.budgets.insert(
+                    format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any()),
+                    budget,
+                );
+            }
+            Event::Delete(budget) => {
+                let key = format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any());
+                seen.budgets.remove(&key);
+                seen.whole.remove(&key);
+            }
+            Event::Init | Event::InitDone => {}
+        }
+    }
+
+    /// "Upgraded" is said only of a node that reports the target, is Ready and schedulable again.
+    async fn claim(&self, cluster: &Cluster, event: Event<DynamicObject>) {
+        let (Event::Apply(claim) | Event::InitApply(claim)) = event else { return };
+        if let Ok(mut seen) = self.0.lock() {
+            seen.events += 1;
+        }
+        let spec = &claim.data["spec"];
+        if claim.data["status"]["state"] != "Upgraded" || spec["component"] != "kubelet" {
+            return;
+        }
+        let name = spec["nodeName"].as_str().unwrap_or_default();
+        let nodes: Api<Node> = Api::all(cluster.client());
+        for _ in 0..20 {
+            match nodes.get(name).await {
+                Ok(node)
+                    if kubelet(&node) == TO
+                        && node_ready(&node)
+                        && !node.annotations().contains_key(MARK) =>
+                {
+                    return;
+                }
+                Ok(node) => {
+                    let ready = node_ready(&node);
+                    return self
+                        .note(format!("{name} is called upgraded: {}, ready {ready}", kubelet(&node)));
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+        self.note(format!("{name} is called upgraded and cannot be read"));
+    }
+
+    /// What the audit log tells afterwards: evictions and nothing else took pods away, and a budget was not hammered.
+    pub fn audit(&self, cluster: &Cluster) -> Result<Requests, Failure> {
+        let log = cluster.audit_log()?;
+        let mut requests = Requests::default();
+        for entry in log.iter().filter(|entry| entry.user == OPERATOR_USER) {
+            let what = if entry.subresource.is_empty() {
+                entry.resource.clone()
+            } else {
+                format!("{}/{}", entry.resource, entry.subresource)
+            };
+            let kind = format!("{} {what}", entry.verb);
+            if entry.code == 409 {
+                *requests.lost.entry(kind.clone()).or_default() += 1;
+            }
+            *requests.by_kind.entry(kind).or_default() += 1;
+            if entry.is_write() {
+                requests.writes += 1;
+            }
+            if entry.resource == "pods" && entry.subresource == "eviction" {
+                match entry.code {
+                    200..=299 => requests.evictions += 1,
+                    429 => requests.refused += 1,
+                    _ => requests.other += 1,
+                }
+            } else if entry.resource == "pods" && entry.is_write() {
+                self.note(format!(
+                    "the operator did {} on pod {}/{}",
+                    entry.verb, entry.namespace, entry.name
+                ));
+            }
+            if entry.code == 403 {
+                self.note(format!("the operator was not allowed to {} {what}", entry.verb));
+            }
+        }
+        Ok(requests)
+    }
+}
+
+/// What the operator asked for.
+#[derive(Default, Debug, Clone)]
+pub struct Requests {
+    pub by_kind: BTreeMap<String, usize>,
+    /// Of those, the ones whose precondition failed.
+    pub lost: BTreeMap<String, usize>,
+    pub writes: usize,
+    pub evictions: usize,
+    pub refused: usize,
+    pub other: usize,
+}
+
+impl Requests {
+    pub fn of(&self, kind: &str) -> usize {
+        self.by_kind.get(kind).copied().unwrap_or_default()
+    }
+
+    pub fn lost_of(&self, kind: &str) -> usize {
+        self.lost.get(kind).copied().unwrap_or_default()
+    }
+}
+
+impl Seen {
+    /// No budget that was whole has fewer healthy pods than it needs.
+    fn check_budgets(&mut self) {
+        let mut broken = Vec::new();
+        for (name, budget) in &self.budgets {
+            let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+            let Some(labels) = selector.and_then(|selector| selector.match_labels.as_ref()) else { continue };
+            let namespace = budget.namespace();
+            let of_budget = |pod: &&Pod| {
+                pod.namespace() == namespace && labels.iter().all(|(k, v)| pod.labels().get(k) == Some(v))
+            };
+            let healthy = self.pods.values().filter(of_budget).filter(|pod| healthy(pod)).count();
+            let desired =
+                budget.status.as_ref().and_then(|status| status.desired_healthy).unwrap_or_default();
+            let desired = usize::try_from(desired).unwrap_or_default();
+            if healthy >= desired {
+                self.whole.insert(name.clone());
+            } else if self.whole.remove(name) {
+                // Once for each time that it falls below.
+                broken.push(format!("PDB {name} is violated: {healthy} healthy, {desired} needed"));
+            }
+        }
+        self.violations.extend(broken);
+    }
+}
+
+fn key(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}
+
+fn healthy(pod: &Pod) -> bool {
+    is_ready(pod) && pod.metadata.deletion_timestamp.is_none()
+}
+
+fn left_by_eviction(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "DisruptionTarget" && c.status == "True")
+}
+
+fn unschedulable(node: &Node) -> bool {
+    node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
+}
+
+fn node_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+fn kubelet(node: &Node) -> String {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    info.map(|info| info.kubelet_version.clone()).unwrap_or_default()
+}
+
+/// At rest: every node at the target, schedulable and unmarked, but for those named.
+pub async fn at_rest(cluster: &Cluster, except: &[&str]) -> Result<Vec<String>, Failure> {
+    let nodes: Api<Node> = Api::all(cluster.client());
+    let mut wrong = Vec::new();
+    for node in nodes.list(&ListParams::default()).await?.items {
+        let name = node.name_any();
+        if unschedulable(&node) || node.annotations().contains_key(MARK) {
+            wrong.push(format!("{name} is left cordoned"));
+        }
+        if kubelet(&node) != TO && !except.contains(&name.as_str()) {
+            wrong.push(format!("{name} runs {}", kubelet(&node)));
+        }
+    }
+    Ok(wrong)
+}

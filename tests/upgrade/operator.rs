@@ -1,0 +1,95 @@
+//! The operator as a process: started with its own service account's token, stopped, killed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use evenkeel_devcluster::{Cluster, Failure, TestResult};
+use tokio::process::{Child, Command};
+
+use crate::scenario::{NAMESPACE, SERVICE_ACCOUNT};
+
+pub struct Operator {
+    binary: PathBuf,
+    kubeconfig: PathBuf,
+    log: PathBuf,
+    extra: Vec<String>,
+    child: Option<Child>,
+    pub starts: usize,
+}
+
+impl Operator {
+    /// Not started yet; it will run `binary` as the service account that `config/upgrade` makes for it.
+    pub async fn new(cluster: &Cluster, binary: impl AsRef<Path>, extra: &[&str]) -> Result<Self, Failure> {
+        Ok(Self {
+            binary: binary.as_ref().to_owned(),
+            kubeconfig: cluster.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT).await?,
+            log: cluster.logs().join("evenkeel.log"),
+            extra: extra.iter().map(|arg| (*arg).to_owned()).collect(),
+            child: None,
+            starts: 0,
+        })
+    }
+
+    pub fn start(&mut self) -> TestResult {
+        self.starts += 1;
+        let failed =
+            |error: std::io::Error| Failure::new(format!("starting {}: {error}", self.binary.display()));
+        let log = File::options().create(true).append(true).open(&self.log).map_err(failed)?;
+        let mut command = Command::new(&self.binary);
+        command
+            .arg("operator")
+            .args(["--upgrades", "--listen", "127.0.0.1:8080", "--identity", "operator", "--kubeconfig"])
+            .arg(&self.kubeconfig)
+            .args(&self.extra)
+            .env_remove("KUBECONFIG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true);
+        self.child = Some(command.spawn().map_err(failed)?);
+        Ok(())
+    }
+
+    /// SIGKILL: it gets no chance to say anything.
+    pub async fn kill(&mut self) -> TestResult {
+        match self.child.take() {
+            Some(mut child) => {
+                child.kill().await.map_err(|error| Failure::new(format!("killing the operator: {error}")))
+            }
+            None => Err(Failure::new("the operator does not run")),
+        }
+    }
+
+    /// SIGTERM, and how it ended.
+    pub async fn stop(&mut self) -> Result<std::process::ExitStatus, Failure> {
+        let Some(mut child) = self.child.take() else {
+            return Err(Failure::new("the operator does not run"));
+        };
+        let id = child.id().unwrap_or_default().to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status().await;
+        told.map_err(|error| Failure::new(format!("kill -TERM: {error}")))?;
+        match tokio::time::timeout(Duration::from_secs(20), child.wait()).await {
+            Ok(ended) => ended.map_err(|error| Failure::new(format!("waiting for the operator: {error}"))),
+            Err(_) => Err(Failure::new("the operator did not end within 20 s of SIGTERM")),
+        }
+    }
+
+    /// Everything it has logged, over all starts.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+/// GET of one of the operator's own pages.
+pub async fn page(path: &str) -> Result<String, Failure> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let failed = |error: std::io::Error| Failure::new(format!("GET {path}: {error}"));
+    let mut connection = tokio::net::TcpStream::connect("127.0.0.1:8080").await.map_err(failed)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: evenkeel\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.map_err(failed)?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.map_err(failed)?;
+    Ok(answer)
+}

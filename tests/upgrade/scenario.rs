@@ -1,0 +1,102 @@
+//! The cluster of the upgrade tests and of the demo: three apiservers, twelve workers in three zones, and eighty pods
+//! under budgets that are fine, tight and impossible.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Api;
+use kube::api::ListParams;
+
+/// Where the cluster begins and where it goes.
+pub const FROM: &str = "v1.36.4";
+pub const TO: &str = "v1.37.1";
+pub const WORKERS: usize = 12;
+/// Nodes of the workers' group that may be unavailable at once.
+pub const MAX_UNAVAILABLE: usize = 4;
+/// Workloads' pods, those of the DaemonSet included.
+pub const PODS: usize = 80;
+
+pub const SERVICE_ACCOUNT: &str = "evenkeel-upgrader";
+pub const NAMESPACE: &str = "evenkeel-system";
+/// The audit log's name of the operator.
+pub const OPERATOR_USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-upgrader";
+
+pub fn root(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Starts the cluster, without Evenkeel and without workloads.
+pub async fn cluster() -> Result<Cluster, Failure> {
+    let workers = NodeGroup::workers(WORKERS).zones(["a", "b", "c"]).kubelet(FROM).pool("general");
+    Ok(Cluster::builder().apiservers(&[V1_36, V1_36, V1_36]).nodes(workers).start().await?)
+}
+
+/// Installs Evenkeel as its README says: definitions, roles, Deployment.
+pub async fn install(cluster: &Cluster) -> TestResult {
+    cluster.apply(root("config/upgrade")).await?;
+    for crd in ["clusterskewreports", "clusterupgrades", "nodeupgrades"] {
+        let wait =
+            ["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{crd}.evenkeel.dev")];
+        kubectl(cluster, &wait).await?;
+    }
+    Ok(())
+}
+
+/// Starts the workloads and waits until every pod is Ready and every budget computed.
+pub async fn workloads(cluster: &Cluster) -> TestResult {
+    cluster.apply(root("tests/upgrade/workloads.yaml")).await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), "shop");
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(cluster.client(), "shop");
+    until("every pod is ready and every budget computed", Duration::from_mins(2), async || {
+        let pods = pods.list(&ListParams::default()).await?.items;
+        let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+        let budgets = budgets.list(&ListParams::default()).await?.items;
+        let computed = budgets.iter().all(|budget| {
+            let status = budget.status.as_ref();
+            let healthy = status.and_then(|s| s.current_healthy).unwrap_or_default();
+            healthy > 0 && Some(healthy) == status.and_then(|s| s.expected_pods)
+        });
+        Ok(ready == PODS && computed)
+    })
+    .await
+}
+
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// kubectl as admin; its standard output.
+pub async fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String, Failure> {
+    let output = cluster.kubectl(args).await?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let error = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("kubectl {}: {}", args.join(" "), error.trim())))
+}
+
+/// Waits until `probe` is true. An error is "not yet": apiservers come and go here.
+pub async fn until(
+    what: &str,
+    limit: Duration,
+    mut probe: impl AsyncFnMut() -> Result<bool, Failure>,
+) -> TestResult {
+    let started = Instant::now();
+    let mut last = String::new();
+    loop {
+        match probe().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(failure) => last = format!(" ({failure:?})"),
+        }
+        if started.elapsed() > limit {
+            let seconds = limit.as_secs();
+            return Err(Failure::new(format!("after {seconds} s, still not: {what}{last}")));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
