@@ -61,8 +61,11 @@ async fn show(binary: &std::path::Path) -> TestResult {
     println!("   ready after {:.1} s", begun.elapsed().as_secs_f64());
     scenario::install(&cluster).await?;
     println!("   Evenkeel installed with: kubectl apply -k config/upgrade");
-    scenario::workloads(&cluster).await?;
-    println!("   {} pods are Ready, under budgets that are fine, tight and impossible:", scenario::PODS);
+    scenario::workloads(&cluster, scenario::WORKERS).await?;
+    println!(
+        "   {} pods are Ready, under budgets that are fine, tight and impossible:",
+        scenario::MOVABLE + scenario::WORKERS
+    );
     indent(&kubectl(&cluster, &["-n", "shop", "get", "pdb"]).await?);
 
     let observer = Observer::default();

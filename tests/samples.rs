@@ -16,18 +16,18 @@ fn sample<K: DeserializeOwned + Serialize>(file: &str) -> Result<K, String> {
     let written: Value = serde_saphyr::from_str(&text).map_err(|error| format!("{file}: {error}"))?;
     let read: K = serde_json::from_value(written.clone()).map_err(|error| format!("{file}: {error}"))?;
     let again = serde_json::to_value(&read).map_err(|error| format!("{file}: {error}"))?;
-    lost(&written, &again, file.to_owned()).map_or(Ok(read), |field| Err(format!("{field} is no field")))
+    lost(&written, &again, file).map_or(Ok(read), |field| Err(format!("{field} is no field")))
 }
 
 /// The first path of `written` that `read` does not have.
-fn lost(written: &Value, read: &Value, path: String) -> Option<String> {
+fn lost(written: &Value, read: &Value, path: &str) -> Option<String> {
     match (written, read) {
         (Value::Object(written), Value::Object(read)) => written.iter().find_map(|(key, value)| {
             let path = format!("{path}: .{key}");
-            read.get(key).map_or(Some(path.clone()), |found| lost(value, found, path))
+            read.get(key).map_or(Some(path.clone()), |found| lost(value, found, &path))
         }),
         (Value::Array(written), Value::Array(read)) => {
-            written.iter().zip(read).enumerate().find_map(|(i, (a, b))| lost(a, b, format!("{path}[{i}]")))
+            written.iter().zip(read).enumerate().find_map(|(i, (a, b))| lost(a, b, &format!("{path}[{i}]")))
         }
         _ => None,
     }

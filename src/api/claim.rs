@@ -160,6 +160,7 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
                 pod: b.pod.clone(),
                 budget: budget(&b.pod_disruption_budget),
                 reason: b.reason.clone(),
+                lasting: false,
             })
             .collect(),
     })

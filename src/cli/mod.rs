@@ -165,7 +165,7 @@ async fn run_operator(args: OperatorArgs) -> Result<(), String> {
         lease: lease_timing(args.lease_duration),
         listen: args.listen,
     };
-    Box::pin(operator::run(config, options)).await.map_err(|ended| ended.to_string())
+    operator::run(config, options).await.map_err(|ended| ended.to_string())
 }
 
 /// client-go's proportions: of 15 s, 10 s to renew in and 2 s between two tries.

@@ -60,6 +60,7 @@ struct Kept {
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
     complaint: String,
+    unreadable: Vec<String>,
     /// A write failed or waits for its turn: look again then even if nothing changes.
     again: Option<Instant>,
 }
@@ -162,6 +163,7 @@ impl Driver<'_> {
     /// The valid upgrades, oldest first. The one that is under way goes on; while it does, all others queue.
     async fn in_turn(&self, kept: &mut Kept, now: Timestamp) -> Vec<(ClusterUpgrade, Upgrade)> {
         let mut upgrades = Vec::new();
+        let mut unreadable = Vec::new();
         for stored in self.upgrades.list() {
             match decode::<ClusterUpgrade>(&stored) {
                 Ok(object) => match upgrade::validate(&object) {
@@ -171,14 +173,14 @@ impl Driver<'_> {
                         self.tell(kept, &object, status).await;
                     }
                 },
-                Err(line) => {
-                    if kept.complaint != line {
-                        tracing::warn!(problem = line, "a ClusterUpgrade cannot be read and is left alone");
-                        kept.complaint = line;
-                    }
-                }
+                Err(line) => unreadable.push(line),
             }
         }
+        // The same trouble is told once, not at every look.
+        for line in unreadable.iter().filter(|line| !kept.unreadable.contains(line)) {
+            tracing::warn!(problem = line, "a ClusterUpgrade cannot be read and is left alone");
+        }
+        kept.unreadable = unreadable;
         let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
         upgrades.sort_by_key(|(object, _)| (created(object), object.name_any()));
         let under_way = upgrades

@@ -8,13 +8,13 @@ mod standin;
 
 use std::time::{Duration, Instant};
 
-use evenkeel_devcluster::{Cluster, Failure, TestResult, in_namespace};
+use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, in_namespace};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
 use observer::Observer;
 use operator::Operator;
-use scenario::{PODS, kubectl, root, until};
+use scenario::{MOVABLE, kubectl, root, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_evenkeel");
 
@@ -29,13 +29,6 @@ async fn beside(
         failed = standin::work(cluster) => failed,
         failed = observer.watch(cluster) => failed,
     }
-}
-
-async fn prepared() -> Result<Cluster, Failure> {
-    let cluster = scenario::cluster().await?;
-    scenario::install(&cluster).await?;
-    scenario::workloads(&cluster).await?;
-    Ok(cluster)
 }
 
 /// `kubectl get` of one field of the upgrade.
@@ -69,7 +62,7 @@ fn no_violations(observer: &Observer) {
 #[test]
 fn a_cluster_is_brought_even() -> TestResult {
     in_namespace("a_cluster_is_brought_even", async || {
-        let cluster = prepared().await?;
+        let cluster = scenario::prepared().await?;
         let observer = Observer::default();
         let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
         operator.start()?;
@@ -151,7 +144,7 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
     assert!(states <= 3 * nodes + 2 * 5 + 6, "{states} states of claims");
     let reads = requests.of("get nodes") + requests.of("list pods");
     assert!(reads <= 2 * (nodes + 2), "{reads} reads for {nodes} nodes");
-    assert!(requests.evictions <= PODS * 2, "{} evictions of {PODS} pods", requests.evictions);
+    assert!(requests.evictions <= MOVABLE * 2, "{} evictions of {MOVABLE} pods", requests.evictions);
     assert!(requests.refused <= requests.evictions / 10, "{} evictions were refused", requests.refused);
     no_violations(observer);
     Ok(())
@@ -170,7 +163,7 @@ async fn settled(cluster: &Cluster) -> TestResult {
 #[test]
 fn ten_kills_change_nothing() -> TestResult {
     in_namespace("ten_kills_change_nothing", async || {
-        let cluster = prepared().await?;
+        let cluster = scenario::prepared().await?;
         let observer = Observer::default();
         let mut operator = Operator::new(&cluster, BINARY, &["--lease-duration", "3"]).await?;
         operator.start()?;
@@ -216,7 +209,110 @@ async fn killed(cluster: &Cluster, observer: &Observer, operator: &mut Operator)
     assert_eq!(operator.starts, 11);
     let requests = observer.audit(cluster)?;
     println!("{requests:#?}");
-    assert!(requests.evictions <= PODS * 2, "{} evictions of {PODS} pods", requests.evictions);
+    assert!(requests.evictions <= MOVABLE * 2, "{} evictions of {MOVABLE} pods", requests.evictions);
+    no_violations(observer);
+    Ok(())
+}
+
+#[test]
+fn people_are_respected() -> TestResult {
+    in_namespace("people_are_respected", async || {
+        let workers = NodeGroup::workers(5).zones(["a", "b", "c"]).kubelet(scenario::FROM).pool("general");
+        let cluster = Cluster::builder().apiservers(&[V1_36]).nodes(workers).start().await?;
+        scenario::install(&cluster).await?;
+        scenario::workloads(&cluster, 5).await?;
+        let observer = Observer::default();
+        let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
+        operator.start()?;
+        let done = beside(&cluster, &observer, async || respected(&cluster, &observer).await).await;
+        if done.is_err() {
+            eprintln!("{}", operator.log());
+        }
+        done
+    })
+}
+
+async fn patch(cluster: &Cluster, spec: &str) -> TestResult {
+    let patch = format!(r#"{{"spec":{spec}}}"#);
+    kubectl(cluster, &["patch", "clusterupgrade", "to-137", "--type=merge", "-p", &patch]).await?;
+    Ok(())
+}
+
+async fn nodes_with(cluster: &Cluster, path: &str) -> Result<String, Failure> {
+    kubectl(
+        cluster,
+        &["get", "nodes", "-o", &format!("jsonpath={{range .items[{path}]}}{{.metadata.name}} {{end}}")],
+    )
+    .await
+}
+
+async fn respected(cluster: &Cluster, observer: &Observer) -> TestResult {
+    kubectl(cluster, &["cordon", "general-2"]).await?;
+    kubectl(cluster, &["annotate", "node", "general-3", "evenkeel.dev/hold=on-call"]).await?;
+    cluster.apply(root("tests/upgrade/upgrade.yaml")).await?;
+
+    // An approval is bound to the plan that was seen.
+    patch(cluster, r#"{"mode":"RequireApproval","approval":{"planHash":"000000000000"}}"#).await?;
+    kubectl(cluster, &["delete", "nodeupgrades", "--all"]).await?;
+    reaches(cluster, "AwaitingApproval", Duration::from_secs(40)).await?;
+    let hash = field(cluster, "{.status.plan.hash}").await?;
+    patch(cluster, &format!(r#"{{"approval":{{"planHash":"{hash}"}}}}"#)).await?;
+
+    // Suspended while nodes drain: they are given back and nothing new begins.
+    let claims = standin::node_upgrades(cluster.client());
+    let states = async || -> Result<Vec<String>, Failure> {
+        let claims = claims.list(&ListParams::default()).await?.items;
+        let kubelets = claims.iter().filter(|claim| claim.data["spec"]["component"] == "kubelet");
+        Ok(kubelets
+            .map(|claim| claim.data["status"]["state"].as_str().unwrap_or_default().to_owned())
+            .collect())
+    };
+    until("a node drains", Duration::from_mins(2), async || {
+        Ok(states().await?.iter().any(|s| s == "Draining"))
+    })
+    .await?;
+    patch(cluster, r#"{"suspend":true}"#).await?;
+    reaches(cluster, "Suspended", Duration::from_secs(20)).await?;
+    until("nothing is in flight", Duration::from_secs(30), async || {
+        Ok(states()
+            .await?
+            .iter()
+            .all(|state| !["", "Claimed", "Draining", "Upgrading"].contains(&state.as_str())))
+    })
+    .await?;
+    assert_eq!(
+        nodes_with(cluster, "?(@.spec.unschedulable==true)").await?,
+        "general-2 ",
+        "only the person's cordon is left"
+    );
+    let before = states().await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(states().await?, before, "nothing happens while it is suspended");
+    let paused = field(cluster, "{.status.conditions[?(@.type=='Paused')].status}").await?;
+    assert_eq!(paused, "True");
+
+    patch(cluster, r#"{"suspend":false}"#).await?;
+    kubectl(cluster, &["-n", "shop", "delete", "pdb", "ledger"]).await?;
+    reaches(cluster, "NodesHeld", Duration::from_mins(3)).await?;
+    let held = field(cluster, "{range .status.parked[*]}{.node}: {.reason};{end}").await?;
+    assert_eq!(
+        held,
+        "general-2: cordoned by someone else; uncordon it to let it take part;\
+         general-3: held by annotation evenkeel.dev/hold;"
+    );
+    assert_eq!(nodes_with(cluster, "?(@.spec.unschedulable==true)").await?, "general-2 ");
+    assert_eq!(field(cluster, "{.status.progress.summary}").await?, "4/6");
+
+    kubectl(cluster, &["uncordon", "general-2"]).await?;
+    kubectl(cluster, &["annotate", "node", "general-3", "evenkeel.dev/hold-"]).await?;
+    reaches(cluster, "Completed", Duration::from_mins(2)).await?;
+    settled(cluster).await?;
+    assert_eq!(observer::at_rest(cluster, &[]).await?, Vec::<String>::new());
+
+    // Deleted with everything it made; no node keeps a mark.
+    kubectl(cluster, &["delete", "clusterupgrade", "to-137"]).await?;
+    until("its claims are gone", Duration::from_secs(40), async || Ok(states().await?.is_empty())).await?;
+    observer.audit(cluster)?;
     no_violations(observer);
     Ok(())
 }
@@ -224,7 +320,7 @@ async fn killed(cluster: &Cluster, observer: &Observer, operator: &mut Operator)
 #[test]
 fn the_observer_sees_what_is_wrong() -> TestResult {
     in_namespace("the_observer_sees_what_is_wrong", async || {
-        let cluster = prepared().await?;
+        let cluster = scenario::prepared().await?;
         let observer = Observer::default();
         beside(&cluster, &observer, async || {
             until("the observer has seen every node", Duration::from_secs(20), async || {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel_devcluster::{Cluster, Failure};
+use evenkeel_devcluster::{AuditEntry, Cluster, Failure};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -39,6 +39,7 @@ pub struct Seen {
 #[derive(Clone, Default)]
 pub struct Observer(Arc<Mutex<Seen>>);
 
+#[allow(clippy::large_enum_variant, reason = "one at a time")]
 enum Seeing {
     Node(Event<Node>),
     Pod(Event<Pod>),
@@ -122,7 +123,7 @@ impl Observer {
                     ));
                 }
                 Err(error) => {
-                    self.note(format!("kubelet on {node} moved while {} was gone: {error}", handle.name()))
+                    self.note(format!("kubelet on {node} moved while {} was gone: {error}", handle.name()));
                 }
             }
         }
@@ -240,10 +241,11 @@ impl Observer {
                 requests.writes += 1;
             }
             if entry.resource == "pods" && entry.subresource == "eviction" {
+                *requests.answers.entry(entry.code).or_default() += 1;
                 match entry.code {
                     200..=299 => requests.evictions += 1,
                     429 => requests.refused += 1,
-                    _ => requests.other += 1,
+                    _ => {}
                 }
             } else if entry.resource == "pods" && entry.is_write() {
                 self.note(format!(
@@ -251,12 +253,19 @@ impl Observer {
                     entry.verb, entry.namespace, entry.name
                 ));
             }
-            if entry.code == 403 {
+            // An apiserver that just started refuses everybody until it has read the roles.
+            let allowed = || log.iter().any(|e| e.user == OPERATOR_USER && same(e, entry) && e.code < 300);
+            if entry.code == 403 && !allowed() {
                 self.note(format!("the operator was not allowed to {} {what}", entry.verb));
             }
         }
         Ok(requests)
     }
+}
+
+/// The same verb on the same kind of thing.
+fn same(a: &AuditEntry, b: &AuditEntry) -> bool {
+    (&a.verb, &a.resource, &a.subresource) == (&b.verb, &b.resource, &b.subresource)
 }
 
 /// What the operator asked for.
@@ -268,7 +277,8 @@ pub struct Requests {
     pub writes: usize,
     pub evictions: usize,
     pub refused: usize,
-    pub other: usize,
+    /// Answers to evictions by HTTP status.
+    pub answers: BTreeMap<u16, usize>,
 }
 
 impl Requests {

@@ -82,6 +82,15 @@ impl Operator {
     }
 }
 
+/// A test that fails shows what the operator had to say.
+impl Drop for Operator {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
 /// GET of one of the operator's own pages.
 pub async fn page(path: &str) -> Result<String, Failure> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

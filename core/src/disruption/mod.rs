@@ -154,6 +154,15 @@ impl Refusal {
         }
     }
 
+    /// Whether it stays until a person changes something; otherwise healthy pods or the disruption controller may end it.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Exhausted { desired, expected, .. } => desired >= expected,
+            Self::SyncFailed { .. } | Self::Overlapping { .. } | Self::UnknownPolicy { .. } => true,
+            Self::Stale { .. } | Self::Queued { .. } => false,
+        }
+    }
+
     /// Whether it is only our own pacing, which resolves itself in moments.
     pub fn is_pacing(&self) -> bool {
         matches!(self, Self::Queued { .. })

@@ -22,6 +22,8 @@ pub(super) struct Round<'a> {
     pub(super) budgets: Budgets<'a>,
     pub(super) actions: Vec<Action>,
     pub(super) again_at: Option<Timestamp>,
+    /// A node that does not move now may move later without a person.
+    pub(super) hope: bool,
     /// What something other than time stands in the way of, one line each.
     pub(super) blocked: Vec<String>,
     /// What is under way and takes its time, one line each.
@@ -72,6 +74,7 @@ pub fn decide(upgrade: &Upgrade, world: World<'_>) -> Decision {
         budgets: Budgets::new(&cluster.budgets, world.memory.budgets.clone()),
         actions: Vec::new(),
         again_at: None,
+        hope: false,
         blocked: Vec::new(),
         working: Vec::new(),
     };
@@ -101,7 +104,8 @@ pub fn decide(upgrade: &Upgrade, world: World<'_>) -> Decision {
         forget_oldest(&mut round, &mine);
     }
     outlook.held = nodes::held(&round, &mine);
-    let Round { actions, again_at, blocked, working, .. } = round;
+    let Round { actions, again_at, hope, blocked, working, .. } = round;
+    outlook.hope = hope;
     outlook.waits = blocked.into_iter().chain(working).collect();
     let status = status(upgrade, world, &mine, &progress, outlook, &actions);
     Decision { actions, status, again_at }

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::decide::Round;
 use super::{Action, Blocker, PodMemory};
 use crate::cluster::{Node, Pod};
-use crate::disruption::{Class, class};
+use crate::disruption::{BudgetName, Class, class};
 
 /// What is left on a node.
 pub(super) struct Remaining {
@@ -23,36 +23,44 @@ pub(super) fn evict(round: &mut Round<'_>, node: &Node) -> Remaining {
     let world = round.world;
     let mut remaining = Remaining { pods: 0, blockers: Vec::new() };
     for pod in world.cluster.pods_on(&node.name) {
-        let reason = match class(pod, world.executors) {
+        let held = match class(pod, world.executors) {
             Class::Stay => continue,
-            Class::Bare => {
-                Some((None, "has no controller that would bring it back; move it by hand".to_owned()))
-            }
-            Class::Terminating => stuck(round, pod).map(|reason| (None, reason)),
+            Class::Bare => Some(Held {
+                budget: None,
+                reason: "has no controller that would bring it back; move it by hand".to_owned(),
+                lasting: true,
+            }),
+            Class::Terminating => stuck(round, pod),
             Class::Evict => ask(round, pod),
         };
         remaining.pods += 1;
-        if let Some((budget, reason)) = reason {
+        if let Some(Held { budget, reason, lasting }) = held {
             let pod = format!("{}/{}", pod.namespace, pod.name);
-            remaining.blockers.push(Blocker { pod, budget, reason });
+            remaining.blockers.push(Blocker { pod, budget, reason, lasting });
         }
     }
     remaining
 }
 
-type Held = Option<(Option<crate::disruption::BudgetName>, String)>;
+/// What holds one pod back.
+struct Held {
+    budget: Option<BudgetName>,
+    reason: String,
+    lasting: bool,
+}
 
-fn stuck(round: &mut Round<'_>, pod: &Pod) -> Option<String> {
+fn stuck(round: &mut Round<'_>, pod: &Pod) -> Option<Held> {
     let since = pod.deleting?;
     let late = since.saturating_add(STUCK_AFTER).ok()?;
     if round.world.now < late {
         round.wake(late);
         return None;
     }
-    Some(format!("should have terminated by {since} and is still there"))
+    let reason = format!("should have terminated by {since} and is still there");
+    Some(Held { budget: None, reason, lasting: false })
 }
 
-fn ask(round: &mut Round<'_>, pod: &Pod) -> Held {
+fn ask(round: &mut Round<'_>, pod: &Pod) -> Option<Held> {
     let world = round.world;
     if let Some(until) = world.memory.throttled_until.filter(|until| *until > world.now) {
         round.wake(until);
@@ -62,7 +70,7 @@ fn ask(round: &mut Round<'_>, pod: &Pod) -> Held {
         Some(PodMemory::Sent) => return None,
         Some(PodMemory::NotBefore(until, why)) if *until > world.now => {
             round.wake(*until);
-            return why.clone().map(|why| (None, why));
+            return why.clone().map(|reason| Held { budget: None, reason, lasting: false });
         }
         _ => {}
     }
@@ -72,6 +80,10 @@ fn ask(round: &mut Round<'_>, pod: &Pod) -> Held {
             None
         }
         Err(refusal) if refusal.is_pacing() => None,
-        Err(refusal) => Some((refusal.budget().cloned(), refusal.to_string())),
+        Err(refusal) => Some(Held {
+            budget: refusal.budget().cloned(),
+            reason: refusal.to_string(),
+            lasting: refusal.is_lasting(),
+        }),
     }
 }

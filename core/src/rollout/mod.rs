@@ -178,6 +178,8 @@ pub struct Blocker {
     pub budget: Option<BudgetName>,
     /// Why, in one line.
     pub reason: String,
+    /// It stays until a person changes something, as far as can be seen. Not stored: it is seen anew.
+    pub lasting: bool,
 }
 
 /// What a claim is about.

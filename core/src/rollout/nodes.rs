@@ -16,6 +16,8 @@ use crate::version::KubeVersion;
 const SETTLE: SignedDuration = SignedDuration::from_secs(5);
 /// A parked node is not tried again sooner, even when nothing seems to block it.
 const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
+/// A parked node that nobody has to do anything for may still come to nothing; after this it is called stalled.
+const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// What holds a drain back is written to its claim only when it lasts; numbers of a busy budget change all the time.
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
 /// How long a replaced controller may take to win its lease and fill its caches. An eviction that the disruption
@@ -315,7 +317,21 @@ pub(super) fn open(round: &mut Round<'_>, mine: &[&Claim]) {
             (n.ready, claim.is_some(), n.kubelet.known().map(KubeVersion::release), n.name.clone())
         });
         for (node, claim) in candidates {
-            if in_flight >= limit || node.ready && unavailable >= limit {
+            if in_flight >= limit {
+                break;
+            }
+            if node.ready && unavailable >= limit {
+                if in_flight == 0 {
+                    let all = members.len();
+                    let name = &group.name;
+                    round.blocked.push(format!(
+                        "group {name}: {unavailable} of {all} nodes are unavailable, {limit} may be"
+                    ));
+                    // Nodes that failed under us stay as they are; others may recover by themselves.
+                    let failed =
+                        |n: &&&Node| claim_of(n).is_some_and(|c| matches!(c.state, State::Failed { .. }));
+                    round.hope |= members.iter().filter(failed).count() < limit;
+                }
                 break;
             }
             match claim {
@@ -354,6 +370,11 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node) -> Result<Action, St
     let sent = round.actions.len();
     let blocked = drain::evict(round, node).blockers;
     round.actions.truncate(sent);
+    let hope_until = after(since, HOPE_FOR);
+    if blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until {
+        round.hope = true;
+        round.wake(hope_until);
+    }
     if let Some(first) = blocked.first() {
         return Err(format!("{} is parked: {} {}", node.name, first.pod, first.reason));
     }

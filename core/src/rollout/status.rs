@@ -128,6 +128,7 @@ pub(super) struct Outlook {
     pub(super) preflight: Vec<String>,
     pub(super) waits: Vec<String>,
     pub(super) held: Vec<(Arc<str>, &'static str)>,
+    pub(super) hope: bool,
 }
 
 pub(super) fn status(
@@ -208,7 +209,7 @@ fn phase(
         Phase::Working(stage)
     } else if failed(false) {
         Phase::ControlPlaneFailed
-    } else if stage < Stage::Kubelets || !outlook.preflight.is_empty() {
+    } else if stage < Stage::Kubelets || !outlook.preflight.is_empty() || outlook.hope {
         Phase::Working(stage)
     } else if failed(true) {
         Phase::NodesFailed

@@ -144,6 +144,11 @@ impl Toy {
         panic!("not reached in {limit} s:\n{}", self.log.join("\n"));
     }
 
+    /// Time passes and nothing happens.
+    pub(super) fn pass(&mut self, seconds: i64) {
+        self.seconds += seconds;
+    }
+
     /// One second: decide, write, let the cluster go on.
     pub(super) fn tick(&mut self) {
         self.seconds += 1;

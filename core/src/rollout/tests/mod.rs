@@ -62,6 +62,19 @@ fn a_node_that_cannot_be_drained_is_parked_named_and_finished_when_it_can() {
 }
 
 #[test]
+fn a_budget_that_may_recover_is_waited_for_and_not_called_stalled() {
+    let mut toy = Toy::new(2, 1);
+    toy.deploy("impossible", 1, 1);
+    toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), Phase::NodesParked);
+    // One of two replicas is not there: when it comes back, the other may go.
+    toy.cluster.budgets[0].expected_pods = 2;
+    assert_eq!(toy.phase(), Phase::Working(crate::plan::Stage::Kubelets));
+    toy.pass(3700);
+    assert_eq!(toy.phase(), Phase::NodesParked, "an hour later it is for a person to look at");
+}
+
+#[test]
 fn a_crash_after_any_write_loses_nothing() {
     let mut whole = Toy::new(3, 1);
     whole.deploy("cart", 3, 2);

@@ -1,0 +1,208 @@
+//! What is wrong is said in one clear line, changes nothing, and stops nothing else.
+
+#[path = "upgrade/operator.rs"]
+#[allow(dead_code, reason = "the upgrade tests use the rest")]
+mod operator;
+#[path = "upgrade/scenario.rs"]
+#[allow(dead_code, reason = "the upgrade tests use the rest")]
+mod scenario;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, in_namespace};
+use operator::Operator;
+use scenario::{kubectl, root, until};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_evenkeel");
+
+/// Runs the binary to its end: exit code and standard error, which must be one line.
+fn fails(args: &[&str], kubeconfig: Option<&Path>) -> (Option<i32>, String) {
+    let mut command = Command::new(BINARY);
+    command
+        .args(args)
+        .env_remove("KUBECONFIG")
+        .env("HOME", "/nonexistent")
+        .env_remove("KUBERNETES_SERVICE_HOST");
+    if let Some(path) = kubeconfig {
+        command.arg("--kubeconfig").arg(path);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let errors: Vec<&str> = said.lines().filter(|line| !line.starts_with('{')).collect();
+    assert_eq!(errors.len(), 1, "one line, not {said}");
+    assert!(output.stdout.is_empty(), "nothing on standard output");
+    (output.status.code(), errors[0].to_owned())
+}
+
+#[test]
+fn without_a_cluster() {
+    let dir = std::env::temp_dir().join(format!("evenkeel-bad-input-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let broken = dir.join("broken");
+    std::fs::write(&broken, "clusters: [").unwrap();
+    let nobody = dir.join("nobody");
+    // Port 1 of the loopback address: nobody listens there.
+    let config = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
+        clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: u, user: {}}]}";
+    std::fs::write(&nobody, config).unwrap();
+    for command in ["report", "operator"] {
+        let check = |kubeconfig: Option<&Path>, parts: &[&str]| {
+            let (code, line) = fails(&[command], kubeconfig);
+            assert_eq!(code, Some(1), "{line}");
+            assert!(parts.iter().all(|part| line.contains(part)), "{command}: {line}");
+        };
+        check(None, &["error: no cluster is configured; set KUBECONFIG or use --kubeconfig"]);
+        check(Some(&dir.join("missing")), &["--kubeconfig", "No such file"]);
+        check(Some(&broken), &["--kubeconfig"]);
+        check(Some(&nobody), &["Connection refused"]);
+    }
+    let usage = Command::new(BINARY).arg("rapport").output().unwrap();
+    assert_eq!(usage.status.code(), Some(64));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn on_a_cluster() -> TestResult {
+    in_namespace("on_a_cluster", async || {
+        let cluster = Cluster::builder()
+            .apiservers(&[V1_36])
+            .nodes(NodeGroup::workers(2).kubelet(scenario::FROM))
+            .start()
+            .await?;
+        let (code, line) = fails(&["operator"], Some(cluster.kubeconfig()));
+        assert_eq!(code, Some(1));
+        assert!(line.contains("clusterskewreports.evenkeel.dev is not installed"), "{line}");
+        assert!(line.contains("kubectl apply -k config/crd"), "{line}");
+
+        cluster.apply(root("config/default")).await?;
+        scenario::install(&cluster).await?;
+        cluster.apply(root("config/samples")).await?;
+        kubectl(&cluster, &["delete", "-f", &root("config/samples").display().to_string()]).await?;
+
+        let stranger = cluster.service_account_kubeconfig("default", "default").await?;
+        let (code, line) = fails(&["operator"], Some(&stranger));
+        assert_eq!(code, Some(1));
+        assert!(line.contains("cannot list clusterskewreports") && line.contains("forbidden"), "{line}");
+        let (code, line) = fails(&["report"], Some(&stranger));
+        assert_eq!(code, Some(1));
+        assert!(line.contains("nodes") && line.contains("forbidden"), "{line}");
+
+        schema_refuses(&cluster).await?;
+        let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
+        operator.start()?;
+        let told = told_by_the_operator(&cluster, &mut operator).await;
+        if told.is_err() {
+            eprintln!("{}", operator.log());
+        }
+        told
+    })
+}
+
+const SPEC: &str =
+    r#""mode":"Automatic","controlPlane":{"executor":"x"},"executors":[{"name":"x","external":{}}]"#;
+
+async fn create(cluster: &Cluster, name: &str, spec: &str) -> Result<String, Failure> {
+    let path = cluster.logs().join(format!("{name}.json"));
+    let object = format!(
+        r#"{{"apiVersion":"evenkeel.dev/v1alpha1","kind":"ClusterUpgrade","metadata":{{"name":"{name}"}},"spec":{{{spec}}}}}"#
+    );
+    std::fs::write(&path, object).map_err(|error| Failure::new(error.to_string()))?;
+    kubectl(cluster, &["create", "-f", &path.display().to_string()]).await
+}
+
+/// The schema refuses what can be seen to be wrong, and says what is allowed.
+async fn schema_refuses(cluster: &Cluster) -> TestResult {
+    let group = |more: &str| {
+        format!(r#""version":"v1.37.1",{SPEC},"nodeGroups":[{{"name":"g","selector":{{}},{more}}}]"#)
+    };
+    for (spec, says) in [
+        (format!(r#""version":"1.37",{SPEC}"#), "spec.version"),
+        (group(r#""executor":"y""#), "`nodeGroups[].executor` must name one of `executors`"),
+        (group(r#""executor":"x","maxUnavailable":0"#), "must be a number of at least 1, or a percentage"),
+        (group(r#""executor":"x","maxUnavailable":"0%""#), "must be a number of at least 1, or a percentage"),
+        (
+            r#""version":"v1.37.1","controlPlane":{"executor":"x"},"executors":[{"name":"x"}]"#.to_owned(),
+            "exactly one of `job` and `external` must be set",
+        ),
+    ] {
+        let refused = create(cluster, "refused", &spec).await;
+        let line =
+            format!("{:?}", refused.err().ok_or_else(|| Failure::new(format!("{spec} was accepted")))?);
+        assert!(line.contains(says), "{spec}: {line}");
+    }
+    create(cluster, "percent", &group(r#""executor":"x","maxUnavailable":"100%""#)).await?;
+    kubectl(cluster, &["delete", "clusterupgrade", "--all"]).await?;
+    Ok(())
+}
+
+async fn says(cluster: &Cluster, kind: &str, name: &str, condition: &str, line: &str) -> TestResult {
+    let path = format!("jsonpath={{.status.conditions[?(@.type=='{condition}')]['status','message']}}");
+    until(&format!("{condition} of {name} says {line}"), Duration::from_secs(40), async || {
+        let told = kubectl(cluster, &["get", kind, name, "-o", &path]).await?;
+        if told.contains(line) { Ok(true) } else { Err(Failure::new(told)) }
+    })
+    .await
+}
+
+async fn told_by_the_operator(cluster: &Cluster, operator: &mut Operator) -> TestResult {
+    for (name, version, line) in [
+        ("down", "v1.35.9", "v1.35.9 would be a downgrade: kube-apiserver 192.0.2.1:6443 runs v1.36.4"),
+        (
+            "far",
+            "v1.38.0",
+            "kube-apiservers are at 1.36; 1.38 is more than one minor away and minors must not be skipped",
+        ),
+    ] {
+        create(cluster, name, &format!(r#""version":"{version}",{SPEC}"#)).await?;
+        says(cluster, "cup", name, "Ready", &format!("False {line}")).await?;
+        says(cluster, "cup", name, "Stalled", &format!("True {line}")).await?;
+        kubectl(cluster, &["delete", "cup", name]).await?;
+    }
+    let claims = kubectl(cluster, &["get", "nodeupgrades", "-o", "name"]).await?;
+    assert_eq!(claims, "", "nothing was begun");
+
+    // Budgets that may not be read: the report names the permission and goes on. Watches that are open stay open, so
+    // this is seen by the next start.
+    operator.stop().await?;
+    let rules = "jsonpath={range .rules[*]}{.resources}{\"\\n\"}{end}";
+    let rules = kubectl(cluster, &["get", "clusterrole", "evenkeel-reporter", "-o", rules]).await?;
+    let index = rules.lines().position(|line| line.contains("poddisruptionbudgets"));
+    let index = index.ok_or_else(|| Failure::new(format!("no rule for budgets in {rules}")))?;
+    let patch = format!(r#"[{{"op":"remove","path":"/rules/{index}"}}]"#);
+    kubectl(cluster, &["patch", "clusterrole", "evenkeel-reporter", "--type=json", "-p", &patch]).await?;
+    operator.start()?;
+    says(cluster, "skew", "cluster", "InventoryComplete", "False").await?;
+    says(cluster, "skew", "cluster", "InventoryComplete", "poddisruptionbudgets").await?;
+    says(cluster, "skew", "cluster", "SkewSupported", "True").await?;
+    let unready = operator::page("/readyz").await?;
+    assert!(unready.starts_with("HTTP/1.1 503") && unready.contains("poddisruptionbudgets"), "{unready}");
+
+    let back = r#"[{"op":"add","path":"/rules/-","value":{"apiGroups":["policy"],"resources":["poddisruptionbudgets"],"verbs":["list","watch"]}}]"#;
+    kubectl(cluster, &["patch", "clusterrole", "evenkeel-reporter", "--type=json", "-p", back]).await?;
+    until("the operator is ready again", Duration::from_mins(1), async || {
+        Ok(operator::page("/readyz").await?.starts_with("HTTP/1.1 200"))
+    })
+    .await?;
+
+    // An object that cannot be read: it is named, and the others go on.
+    let preserve = r#"[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema","value":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}]"#;
+    kubectl(cluster, &["patch", "crd", "clusterupgrades.evenkeel.dev", "--type=json", "-p", preserve])
+        .await?;
+    until("the laxer schema is in force", Duration::from_secs(20), async || {
+        Ok(create(cluster, "unreadable", r#""version":5"#).await.is_ok())
+    })
+    .await?;
+    until("the log names it", Duration::from_secs(30), async || {
+        let log = operator.log();
+        Ok(log
+            .lines()
+            .any(|line| line.contains("ClusterUpgrade unreadable") && line.contains("invalid type")))
+    })
+    .await?;
+    let log = operator.log();
+    let named = log.lines().filter(|line| line.contains("ClusterUpgrade unreadable")).count();
+    assert_eq!(named, 1, "it is named once");
+    Ok(())
+}
