@@ -4,9 +4,10 @@
 //! modules above it in this list.
 //!
 //! * [`api`]: the custom resources; schema, printer columns, and the way between them and the core's values.
+//! * [`clients`]: the Kubernetes clients, and how their errors are told.
 //! * [`observe`]: one watch per kind folded into lean types, apiserver probing, component discovery, the model.
-//! * [`act`]: the core's actions as API writes with preconditions.
-//! * [`operator`]: the controllers, leader election, health and metrics endpoints, logs, shutdown.
+//! * [`act`]: the core's actions as API writes with preconditions, and the leadership that they need.
+//! * [`operator`]: the controllers, health and metrics endpoints, logs, shutdown.
 //! * [`cli`]: arguments and what a person reads.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -14,5 +15,6 @@
 pub mod act;
 pub mod api;
 pub mod cli;
+pub mod clients;
 pub mod observe;
 pub mod operator;

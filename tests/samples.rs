@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use evenkeel::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade, claim_of, report, upgrade};
-use evenkeel_core::rollout::{Executor, Mode};
+use evenkeel_core::plan::{Executor, Mode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

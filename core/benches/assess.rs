@@ -14,9 +14,8 @@ use divan::counter::ItemsCount;
 use evenkeel_core::cluster::{
     Budget, Cluster, Component, Instance, Node, Owner, Phase, Pod, Selector, UnhealthyPolicy,
 };
-use evenkeel_core::rollout::{
-    Amount, Claim, Decision, Executor, Group, Memory, Mode, State, Subject, Upgrade, World, decide,
-};
+use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade};
+use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
 use evenkeel_core::skew::assess;
 use evenkeel_core::version::{KubeVersion, Observed};
 use jiff::{SignedDuration, Timestamp};

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
 use crate::api::{ClusterUpgrade, NodeUpgrade, spec_of, status_of};
-use crate::observe::clients::{EFFECT_TIMEOUT, within};
+use crate::clients::{EFFECT_TIMEOUT, within};
 use crate::observe::fold::{Interner, Watched as _};
 use crate::observe::lean;
 

@@ -9,7 +9,7 @@ use kube::{Resource, ResourceExt as _};
 
 use super::claim::Next;
 use crate::api::ClusterUpgrade;
-use crate::observe::clients::one_line;
+use crate::clients::one_line;
 
 /// Longest note the API takes, in characters.
 const MAX_NOTE: usize = 1000;

@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::PostParams;
 
 use super::{Hands, Outcome, Stop};
-use crate::observe::clients::{EFFECT_TIMEOUT, one_line, within};
+use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 
 impl Hands {
     /// Uses `permit` up. `Api::evict` is not used because it loses the delete options, and with them the UID.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
 use crate::api::ClusterUpgrade;
-use crate::observe::clients::{EFFECT_TIMEOUT, within};
+use crate::clients::{EFFECT_TIMEOUT, within};
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 
 /// Label that tells which attempt of its claim a Job is.
@@ -134,21 +134,27 @@ mod tests {
     use super::*;
     use evenkeel_core::cluster::Component;
 
-    #[test]
-    fn the_template_is_kept_and_bound_to_the_node() {
-        let subject = Subject {
+    fn subject() -> Subject {
+        Subject {
             component: Component::Kubelet,
             node: "n-1".into(),
             node_uid: "u".into(),
             from: "v1.36.4".into(),
             to: "v1.37.1".parse().unwrap(),
             executor: "job".into(),
-        };
+        }
+    }
+
+    #[test]
+    fn the_template_is_kept_and_bound_to_the_node() {
         let template = json!({
             "metadata": { "labels": { "team": "platform" } },
-            "spec": { "hostPID": true, "containers": [{ "name": "up", "image": "x", "env": [{ "name": "A", "value": "b" }] }] },
+            "spec": {
+                "hostPID": true,
+                "containers": [{ "name": "up", "image": "x", "env": [{ "name": "A", "value": "b" }] }],
+            },
         });
-        let job = manifest("evenkeel-uid-1", "up.kubelet.n-1", "uid", 1, &subject, &template);
+        let job = manifest("evenkeel-uid-1", "up.kubelet.n-1", "uid", 1, &subject(), &template);
         let pod = &job["spec"]["template"];
         assert_eq!(pod["metadata"]["labels"]["team"], "platform");
         assert_eq!(pod["metadata"]["labels"][EXECUTOR_LABEL], "uid");
@@ -160,24 +166,10 @@ mod tests {
 
     #[test]
     fn nonsense_templates_do_not_panic() {
-        let subject = Subject {
-            component: Component::Kubelet,
-            node: "n-1".into(),
-            node_uid: "u".into(),
-            from: "v1.36.4".into(),
-            to: "v1.37.1".parse().unwrap(),
-            executor: "job".into(),
-        };
-        for template in [
-            json!(null),
-            json!([1]),
-            json!({ "spec": 3, "metadata": [] }),
-            json!({ "spec": { "containers": [7] } }),
-        ] {
-            assert_eq!(
-                manifest("n", "c", "u", 1, &subject, &template)["spec"]["template"]["spec"]["nodeName"],
-                "n-1"
-            );
+        let spec = json!({ "spec": { "containers": [7] } });
+        for template in [json!(null), json!([1]), json!({ "spec": 3, "metadata": [] }), spec] {
+            let job = manifest("n", "c", "u", 1, &subject(), &template);
+            assert_eq!(job["spec"]["template"]["spec"]["nodeName"], "n-1");
         }
     }
 }

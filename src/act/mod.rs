@@ -5,6 +5,7 @@
 //! leadership it needs and looks at it right before sending.
 
 mod claim;
+pub mod elect;
 mod event;
 mod evict;
 mod job;
@@ -18,9 +19,9 @@ use evenkeel_core::rollout::{Action, NodeRef};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 
+use self::elect::Leadership;
 use crate::api::{ClusterUpgrade, NodeUpgrade};
 use crate::observe::lean;
-use crate::operator::elect::Leadership;
 
 pub use event::Events;
 pub use job::ATTEMPT_LABEL;
@@ -90,7 +91,7 @@ impl From<Stop> for Outcome {
 
 /// What an API error means for a write with a precondition.
 fn stop(what: &str, error: &kube::Error) -> Stop {
-    let line = crate::observe::clients::one_line(error);
+    let line = crate::clients::one_line(error);
     match error {
         // Conflict, AlreadyExists, or the object is gone: somebody was faster.
         kube::Error::Api(status) if matches!(status.code, 404 | 409) => Stop::Lost(format!("{what}: {line}")),

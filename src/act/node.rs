@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
-use crate::observe::clients::{EFFECT_TIMEOUT, within};
+use crate::clients::{EFFECT_TIMEOUT, within};
 
 impl Hands {
     /// Marks `node` unschedulable and ours, in one patch that fails if the Node has changed.

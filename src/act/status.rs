@@ -6,9 +6,9 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::act::elect::Leadership;
 use crate::api::{ClusterSkewReport, ClusterSkewReportSpec, report};
-use crate::observe::clients::{EFFECT_TIMEOUT, one_line, within};
-use crate::operator::elect::Leadership;
+use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 
 /// Why a status was not written.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::ClusterArgs;
-use crate::observe::clients::one_line;
+use crate::clients::one_line;
 
 /// The configuration that kubectl would use, or that of the pod's service account.
 pub(super) async fn config(args: &ClusterArgs) -> Result<Config, String> {

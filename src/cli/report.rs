@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::table::table;
 use super::{EXIT_FINDINGS, EXIT_OK, Output, ReportArgs, connect, print};
 use crate::api::report::{Context, status};
+use crate::clients::{effects_client, one_line, probe_client, read_client, within};
 use crate::observe::cache::Changes;
-use crate::observe::clients::{effects_client, one_line, probe_client, read_client, within};
 use crate::observe::{Inventory, Observer, PodScope, apiservers};
 
 /// How long the cluster may take to tell everything.

@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cache::Changes;
-use super::clients::{ClientError, PROBE_TIMEOUT, one_line, within};
+use crate::clients::{ClientError, PROBE_TIMEOUT, one_line, within};
 
-/// Makes the client for the endpoint of that address: [`super::clients::probe_client`] outside of tests.
+/// Makes the client for the endpoint of that address: [`crate::clients::probe_client`] outside of tests.
 pub type Connect = Arc<dyn Fn(&str) -> Result<Client, ClientError> + Send + Sync>;
 
 /// When endpoints are asked.

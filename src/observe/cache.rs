@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::clients::one_line;
 use super::fold::{Fold, State, Watched};
+use crate::clients::one_line;
 
 /// Wakes the controllers: a counter that every cache and probe shares.
 #[derive(Clone, Debug)]

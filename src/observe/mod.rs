@@ -6,7 +6,6 @@
 
 pub mod apiservers;
 pub mod cache;
-pub mod clients;
 pub mod components;
 pub mod fold;
 pub mod lean;

@@ -14,8 +14,8 @@ use kube::{Client, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::elect::Leadership;
 use super::metrics::{Controller, Distance, Instances, Metrics, Outcome, Reason, Violations};
+use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, create_report, write};
 use crate::api::report::{self, ClusterSkewReportStatus, Context};
 use crate::api::{ClusterSkewReport, conditions, decode};

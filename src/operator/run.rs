@@ -9,15 +9,15 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Config, CustomResourceExt, Resource};
 use tokio_util::sync::CancellationToken;
 
-use super::elect::{Candidate, Leadership};
 use super::metrics::{Build, Metrics};
 use super::report::Reporter;
 use super::upgrade::Driver;
 use super::{serve, shutdown};
 use crate::act::Hands;
+use crate::act::elect::{Candidate, Leadership};
 use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade};
+use crate::clients::{ClientError, effects_client, one_line, probe_client, read_client, within};
 use crate::observe::cache::{Cache, Changes, Pace, Select};
-use crate::observe::clients::{ClientError, effects_client, one_line, probe_client, read_client, within};
 use crate::observe::fold::State;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, PodScope, apiservers};

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::answer::Answer;
-use evenkeel_core::rollout::{self, Action, Claim, JobState, Upgrade, World, decide, orphans};
+use evenkeel_core::plan::{Stage, Upgrade};
+use evenkeel_core::rollout::{self, Action, Claim, JobState, World, decide, orphans};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
@@ -20,9 +21,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::elect::Leadership;
 use super::memory::Sent;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
+use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, FIELD_MANAGER, Hands, Outcome};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, decode, upgrade};
@@ -321,11 +322,8 @@ impl Driver<'_> {
 
 /// Nodes of an upgrade by state.
 fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
-    let (upgraded, total) = status
-        .stages
-        .iter()
-        .find(|s| s.stage == evenkeel_core::plan::Stage::Kubelets)
-        .map_or((0, 0), |s| (s.upgraded, s.total));
+    let (upgraded, total) =
+        status.stages.iter().find(|s| s.stage == Stage::Kubelets).map_or((0, 0), |s| (s.upgraded, s.total));
     let out = status.parked.len();
     vec![
         ("Pending", total.saturating_sub(upgraded + status.in_flight + out) as u64),

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use super::decide::Round;
+use super::round::Round;
 use super::{Action, Blocker, PodMemory};
 use crate::cluster::{Node, Pod};
 use crate::disruption::{BudgetName, Class, class};

@@ -12,107 +12,22 @@
 mod decide;
 mod drain;
 mod nodes;
+mod round;
 mod servers;
 mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::cluster::{Cluster, Component, Selector};
+use crate::cluster::{Cluster, Component};
 use crate::disruption::{BudgetName, Busy, Permit};
 use crate::version::KubeVersion;
 
 pub use decide::decide;
 pub use nodes::orphans;
 pub use status::{Parked, Phase, Status};
-
-/// When work may be started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Never: the plan is shown.
-    PlanOnly,
-    /// When `approval.planHash` is the plan's hash.
-    RequireApproval,
-    /// At once.
-    Automatic,
-}
-
-/// How many nodes of a group may be unavailable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// So many.
-    Count(usize),
-    /// So many percent of the group, rounded down, at least one.
-    Percent(usize),
-}
-
-impl Amount {
-    /// The number of nodes in a group of `size`.
-    pub fn of(self, size: usize) -> usize {
-        match self {
-            Self::Count(count) => count,
-            Self::Percent(percent) => (size * percent / 100).max(1),
-        }
-    }
-}
-
-/// Nodes that are upgraded alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Which nodes; a node belongs to the first group that selects it.
-    pub selector: Selector,
-    /// How many at once, nodes that are unhealthy for any reason counted.
-    pub max_unavailable: Amount,
-    /// Who changes the version.
-    pub executor: Arc<str>,
-}
-
-/// Who changes a version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Executor {
-    /// A Job on the node, from the upgrade's pod template.
-    Job,
-    /// Somebody else; waited for until `deadline` has passed.
-    External {
-        /// How long it may take.
-        deadline: SignedDuration,
-    },
-}
-
-/// What a person wants: a validated `ClusterUpgrade`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upgrade {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Where to.
-    pub version: KubeVersion,
-    /// When.
-    pub mode: Mode,
-    /// The plan a person approved.
-    pub approved_hash: Option<Arc<str>>,
-    /// No new disruption.
-    pub suspended: bool,
-    /// The upgrade that is under way and has to be complete first.
-    pub queued_behind: Option<Arc<str>>,
-    /// Who moves control-plane components.
-    pub control_plane_executor: Arc<str>,
-    /// Which nodes, in order of precedence.
-    pub groups: Vec<Group>,
-    /// How long a node's drain may take before it is parked.
-    pub drain_timeout: SignedDuration,
-    /// The executors by name. Every name used above is a key.
-    pub executors: BTreeMap<Arc<str>, Executor>,
-    /// The plan as the status has it: its hash, and where it came from.
-    pub plan: Option<(Arc<str>, KubeVersion)>,
-    /// When the first work was started.
-    pub started: Option<Timestamp>,
-    /// When it was complete; it is then history and is not taken up again for this generation of its spec.
-    pub completed: Option<Timestamp>,
-}
 
 /// What a claim is at.
 #[derive(Clone, Debug, PartialEq, Eq)]

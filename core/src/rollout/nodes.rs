@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest, Sha256};
 
-use super::decide::{ExecutorState, Round, executor, record, release};
 use super::drain::{self, Remaining};
-use super::{Action, Blocker, Claim, NodeRef, State, Subject, Upgrade};
+use super::round::{ExecutorState, Round, claim_name, executor, record, release};
+use super::{Action, Blocker, Claim, NodeRef, State, Subject};
 use crate::cluster::{Cluster, Component, Node, Pod};
-use crate::plan::{Stage, group_of, hex};
+use crate::plan::{Stage, Upgrade, group_of};
 use crate::version::KubeVersion;
 
 /// How long after the cordon pods may still arrive that were bound before it was seen by the scheduler.
@@ -26,17 +25,6 @@ const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
 const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
 /// How many blockers a claim names.
 const SHOWN_BLOCKERS: usize = 5;
-
-/// The name of the claim of `subject`: one claim per upgrade, component and node.
-pub(super) fn claim_name(upgrade: &str, subject: &Subject) -> String {
-    let full = format!("{upgrade}.{}.{}", subject.component, subject.node.replace([':', '[', ']'], "-"));
-    if full.len() <= 253 {
-        return full;
-    }
-    let digest = hex(&Sha256::digest(&full), 8);
-    let cut: String = full.chars().take(230).collect();
-    format!("{}-{digest}", cut.trim_end_matches(['.', '-']))
-}
 
 fn node_ref(node: &Node) -> NodeRef {
     NodeRef {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::decide::{ExecutorState, Round, executor, release};
+use super::round::{ExecutorState, Round, claim_name, executor, release};
 use super::{Action, Claim, State, Subject};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::plan::Stage;
@@ -107,7 +107,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage, mine: &[&Claim]) {
         executor: round.upgrade.control_plane_executor.clone(),
         node,
     };
-    let name = super::nodes::claim_name(&round.upgrade.name, &subject);
+    let name = claim_name(&round.upgrade.name, &subject);
     if mine.iter().all(|claim| *claim.name != *name) {
         round.actions.push(Action::Claim { name, subject });
     }

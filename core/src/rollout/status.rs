@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Action, Claim, State, Upgrade, World};
+use super::{Action, Claim, State, World};
 use crate::cluster::Component;
-use crate::plan::{Stage, StageProgress, current_stage};
+use crate::plan::{Mode, Stage, StageProgress, Upgrade, current_stage};
 use crate::version::KubeVersion;
 
 /// Where the upgrade is as a whole.
@@ -197,7 +197,7 @@ fn phase(
         Phase::Completed
     } else if upgrade.started.is_none() && mine.is_empty() && !outlook.preflight.is_empty() {
         Phase::PreflightFailed
-    } else if upgrade.mode == super::Mode::PlanOnly {
+    } else if upgrade.mode == Mode::PlanOnly {
         Phase::PlanOnly
     } else if upgrade.suspended {
         Phase::Suspended

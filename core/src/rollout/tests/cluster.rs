@@ -3,9 +3,12 @@
 
 use std::fmt::Write as _;
 
+use jiff::SignedDuration;
+
 use super::super::*;
-use crate::cluster::{Node, Phase as PodPhase, Pod};
+use crate::cluster::{Node, Phase as PodPhase, Pod, Selector};
 use crate::fixture::{at, cluster, pod};
+use crate::plan::{Amount, Executor, Group, Mode, Upgrade};
 use crate::rollout;
 
 pub(super) struct Toy {

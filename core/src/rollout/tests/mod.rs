@@ -7,6 +7,7 @@ use expect_test::expect;
 use self::cluster::Toy;
 use super::*;
 use crate::cluster::Component;
+use crate::plan::{Amount, Mode};
 
 #[test]
 fn an_upgrade_runs_in_order_and_ends_even() {

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::observe::clients::{one_line, within};
+use crate::clients::{one_line, within};
 
 /// We do not lead, or not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,227 @@
+//! From what a person wrote to the core's value, and from what the core decided to the status.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{Expression, Selector};
+use evenkeel_core::plan::{self, Amount, Executor, Group, Stage, StageProgress, Upgrade};
+use evenkeel_core::rollout::{self, Phase};
+use evenkeel_core::version::{KubeVersion, ParseError, escape};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+
+use super::{
+    ClusterUpgrade, ClusterUpgradeStatus, LabelExpression, LabelSelector, Mode, NodeGroup, ParkedNode, Plan,
+    PlanStage, Progress,
+};
+use crate::api::conditions;
+use crate::api::report::count;
+
+/// How many nodes the status names as out of the rollout.
+const MAX_PARKED: usize = 50;
+/// How many lines a list of the status has.
+const MAX_LINES: usize = 20;
+
+/// What is wrong with a `ClusterUpgrade` that the schema let through.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// The version cannot be read.
+    #[error("spec.version {0} {1}; write it like v1.37.1")]
+    Version(String, ParseError),
+    /// An executor name that nothing defines.
+    #[error("{field} names executor {name}, which is not in spec.executors")]
+    Executor {
+        /// The field.
+        field: String,
+        /// The name.
+        name: String,
+    },
+    /// Neither or both kinds.
+    #[error("executor {0}: exactly one of job and external must be set")]
+    ExecutorKind(String),
+    /// A bad budget.
+    #[error("nodeGroups {0}: maxUnavailable must be a number of at least 1, or a percentage such as 10%")]
+    MaxUnavailable(String),
+}
+
+/// The core's value of a `ClusterUpgrade`, complete and consistent.
+///
+/// # Errors
+/// [`Invalid`], naming the field.
+pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
+    let spec = &object.spec;
+    let version =
+        |text: &str| text.parse::<KubeVersion>().map_err(|error| Invalid::Version(escape(text), error));
+    let mut executors: BTreeMap<Arc<str>, Executor> = BTreeMap::new();
+    for executor in &spec.executors {
+        let kind = match (&executor.job, &executor.external) {
+            (Some(_), None) => Executor::Job,
+            (None, Some(external)) => Executor::External {
+                deadline: SignedDuration::from_secs(i64::from(external.deadline_seconds)),
+            },
+            _ => return Err(Invalid::ExecutorKind(executor.name.clone())),
+        };
+        executors.insert(executor.name.as_str().into(), kind);
+    }
+    let known = |field: String, name: &str| {
+        let (name, _) = executors
+            .get_key_value(name)
+            .ok_or_else(|| Invalid::Executor { field, name: name.to_owned() })?;
+        Ok(Arc::clone(name))
+    };
+    let groups = spec.node_groups.iter().map(|group| {
+        Ok(Group {
+            name: group.name.as_str().into(),
+            selector: selector(&group.selector),
+            max_unavailable: amount(group)?,
+            executor: known(format!("nodeGroups {}", group.name), &group.executor)?,
+        })
+    });
+    let status = object.status.as_ref();
+    // A completed upgrade is history only for the spec it completed: a new version in it is a new upgrade.
+    let same_spec = status.is_some_and(|s| s.plan.as_ref().is_some_and(|plan| plan.to == spec.version));
+    let stored = status.filter(|_| same_spec);
+    let plan = stored.and_then(|s| s.plan.as_ref());
+    Ok(Upgrade {
+        name: object.name_any().into(),
+        version: version(&spec.version)?,
+        mode: match spec.mode {
+            Mode::PlanOnly => plan::Mode::PlanOnly,
+            Mode::RequireApproval => plan::Mode::RequireApproval,
+            Mode::Automatic => plan::Mode::Automatic,
+        },
+        approved_hash: spec.approval.as_ref().map(|approval| approval.plan_hash.as_str().into()),
+        suspended: spec.suspend,
+        queued_behind: None,
+        control_plane_executor: known("controlPlane".to_owned(), &spec.control_plane.executor)?,
+        groups: groups.collect::<Result<_, Invalid>>()?,
+        drain_timeout: SignedDuration::from_secs(i64::from(spec.drain.timeout_seconds)),
+        executors,
+        plan: plan.and_then(|plan| Some((plan.hash.as_str().into(), plan.from.parse().ok()?))),
+        started: stored.and_then(|s| s.start_time.as_ref()).map(|time| time.0),
+        completed: stored.and_then(|s| s.completion_time.as_ref()).map(|time| time.0),
+    })
+}
+
+fn selector(selector: &LabelSelector) -> Selector {
+    let expression = |term: &LabelExpression| Expression {
+        key: term.key.clone(),
+        operator: format!("{:?}", term.operator),
+        values: term.values.clone(),
+    };
+    Selector {
+        match_labels: selector.match_labels.clone(),
+        match_expressions: selector.match_expressions.iter().map(expression).collect(),
+    }
+}
+
+fn amount(group: &NodeGroup) -> Result<Amount, Invalid> {
+    let parsed = match &group.max_unavailable {
+        IntOrString::Int(number) => usize::try_from(*number).ok().map(Amount::Count),
+        IntOrString::String(text) => {
+            let number = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
+            number.filter(|percent| *percent <= 100).map(Amount::Percent)
+        }
+    };
+    let positive = |amount: &Amount| !matches!(amount, Amount::Count(0) | Amount::Percent(0));
+    parsed.filter(positive).ok_or_else(|| Invalid::MaxUnavailable(group.name.clone()))
+}
+
+/// The status that says `decided`.
+pub fn status(object: &ClusterUpgrade, decided: &rollout::Status, now: Timestamp) -> ClusterUpgradeStatus {
+    let nodes = decided.stages.iter().find(|s| s.stage == Stage::Kubelets);
+    let (upgraded, selected) = nodes.map_or((0, 0), |s| (s.upgraded, s.total));
+    let phase = decided.phase;
+    let parked = decided.parked.iter().take(MAX_PARKED).map(|p| ParkedNode {
+        node: p.node.to_string(),
+        state: p.state.to_owned(),
+        since: p.since.map(Time),
+        reason: p.reason.clone(),
+    });
+    let stage = |s: &StageProgress| PlanStage {
+        name: s.stage.name().to_owned(),
+        total: count(s.total),
+        upgraded: count(s.upgraded),
+    };
+    ClusterUpgradeStatus {
+        observed_generation: object.metadata.generation,
+        plan: decided.hash.as_ref().zip(decided.from.as_ref()).map(|(hash, from)| Plan {
+            hash: hash.clone(),
+            from: from.to_string(),
+            to: object.spec.version.clone(),
+            stages: decided.stages.iter().map(stage).collect(),
+            blockers: decided.preflight.iter().take(MAX_LINES).cloned().collect(),
+        }),
+        progress: Progress {
+            summary: format!("{upgraded}/{selected}"),
+            upgraded: count(upgraded),
+            selected: count(selected),
+            in_flight: count(decided.in_flight),
+            blocked: count(decided.blocked()),
+            failed: count(decided.failed()),
+        },
+        waiting_for: decided.waits.iter().take(MAX_LINES).cloned().collect(),
+        parked: parked.collect(),
+        parked_omitted: count(decided.parked.len().saturating_sub(MAX_PARKED)),
+        start_time: decided.started.map(Time),
+        completion_time: decided.completed.map(Time),
+        conditions: conditions_of(object, phase, decided, now),
+    }
+}
+
+fn conditions_of(
+    object: &ClusterUpgrade,
+    phase: Phase,
+    decided: &rollout::Status,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let before = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let yes = |on: bool| if on { "True" } else { "False" };
+    let reason = phase.reason();
+    let message = decided.message.as_str();
+    // kstatus: Reconciling and Stalled are never both True, and a suspended object is neither.
+    let ready = match phase {
+        Phase::Completed => "True",
+        _ if phase.stalled() => "False",
+        _ => "Unknown",
+    };
+    let reconciling = !phase.stalled() && !matches!(phase, Phase::Completed | Phase::Suspended);
+    let blocked = decided.blocked();
+    let blocked_line = format!("{blocked} nodes are parked because their drain is blocked");
+    let preflight = decided.preflight.first().map_or("", String::as_str);
+    let wanted = [
+        ("Ready", ready, reason, message),
+        ("Reconciling", yes(reconciling), reason, ""),
+        ("Stalled", yes(phase.stalled()), reason, if phase.stalled() { message } else { "" }),
+        ("AwaitingApproval", yes(phase == Phase::AwaitingApproval), reason, ""),
+        ("Paused", yes(phase == Phase::Suspended), reason, ""),
+        (
+            "DrainBlocked",
+            yes(blocked > 0),
+            if blocked > 0 { "NodesParked" } else { "NothingBlocked" },
+            if blocked > 0 { &blocked_line } else { "" },
+        ),
+        (
+            "PreflightPassed",
+            yes(decided.preflight.is_empty()),
+            if decided.preflight.is_empty() { "Passed" } else { "Blocked" },
+            preflight,
+        ),
+    ];
+    conditions(&wanted, before, object.metadata.generation, now)
+}
+
+/// The status of an upgrade whose spec cannot be carried out.
+pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> ClusterUpgradeStatus {
+    let before = object.status.clone().unwrap_or_default();
+    let wanted = [
+        ("Ready", "False", "Invalid", why),
+        ("Reconciling", "False", "Invalid", ""),
+        ("Stalled", "True", "Invalid", why),
+    ];
+    let generation = object.metadata.generation;
+    let conditions = conditions(&wanted, &before.conditions, generation, now);
+    ClusterUpgradeStatus { observed_generation: generation, conditions, ..before }
+}
