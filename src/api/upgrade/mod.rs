@@ -1,6 +1,6 @@
 //! `ClusterUpgrade`: what a person wants, kept in git, and how far it is.
 //!
-//! The schema; what it means to the core is in [`convert`].
+//! The schema; what it means to the core is in `convert`.
 
 mod convert;
 
