@@ -201,7 +201,7 @@ fn upgrade(target: KubeVersion) -> Upgrade {
         ],
         drain_timeout: SignedDuration::from_mins(30),
         executors: [("cloud".into(), external)].into(),
-        plan: None,
+        from: None,
         started: Some(at(0)),
         completed: None,
     }

@@ -93,11 +93,11 @@ pub struct Upgrade {
     pub drain_timeout: SignedDuration,
     /// The executors by name. Every name used above is a key.
     pub executors: BTreeMap<Arc<str>, Executor>,
-    /// The plan as the status has it: its hash, and where it came from.
-    pub plan: Option<(Arc<str>, KubeVersion)>,
+    /// Where it comes from, once that was recorded: later the apiservers say something else.
+    pub from: Option<KubeVersion>,
     /// When the first work was started.
     pub started: Option<Timestamp>,
-    /// When it was complete; it is then history and is not taken up again for this generation of its spec.
+    /// When it was complete; with this plan it is then history and is not taken up again.
     pub completed: Option<Timestamp>,
 }
 

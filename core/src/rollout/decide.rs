@@ -16,7 +16,7 @@ const KEPT_UPGRADED: usize = 100;
 pub fn decide(upgrade: &Upgrade, world: World<'_>) -> Decision {
     let cluster = world.cluster;
     let progress = plan::progress(cluster, upgrade);
-    let from = upgrade.plan.as_ref().map(|(_, from)| from.clone()).or_else(|| plan::from_version(cluster));
+    let from = upgrade.from.clone().or_else(|| plan::from_version(cluster));
     let hash = from.as_ref().map(|from| plan::hash(upgrade, from));
     let approved = match upgrade.mode {
         Mode::PlanOnly => false,

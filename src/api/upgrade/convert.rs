@@ -79,12 +79,11 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
             executor: known(format!("nodeGroups {}", group.name), &group.executor)?,
         })
     });
-    let status = object.status.as_ref();
-    // A completed upgrade is history only for the spec it completed: a new version in it is a new upgrade.
-    let same_spec = status.is_some_and(|s| s.plan.as_ref().is_some_and(|plan| plan.to == spec.version));
-    let stored = status.filter(|_| same_spec);
+    // What is stored is about this upgrade only while it goes to the same version.
+    let stored =
+        object.status.as_ref().filter(|s| s.plan.as_ref().is_some_and(|plan| plan.to == spec.version));
     let plan = stored.and_then(|s| s.plan.as_ref());
-    Ok(Upgrade {
+    let mut upgrade = Upgrade {
         name: object.name_any().into(),
         version: version(&spec.version)?,
         mode: match spec.mode {
@@ -99,10 +98,16 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
         groups: groups.collect::<Result<_, Invalid>>()?,
         drain_timeout: SignedDuration::from_secs(i64::from(spec.drain.timeout_seconds)),
         executors,
-        plan: plan.and_then(|plan| Some((plan.hash.as_str().into(), plan.from.parse().ok()?))),
+        from: plan.and_then(|plan| plan.from.parse().ok()),
         started: stored.and_then(|s| s.start_time.as_ref()).map(|time| time.0),
-        completed: stored.and_then(|s| s.completion_time.as_ref()).map(|time| time.0),
-    })
+        completed: None,
+    };
+    // It is complete for the plan that was carried out: a node group added since is a new plan.
+    let carried_out = upgrade.from.as_ref().map(|from| plan::hash(&upgrade, from));
+    if carried_out.is_some() && carried_out == plan.map(|plan| plan.hash.clone()) {
+        upgrade.completed = stored.and_then(|s| s.completion_time.as_ref()).map(|time| time.0);
+    }
+    Ok(upgrade)
 }
 
 fn selector(selector: &LabelSelector) -> Selector {
@@ -224,4 +229,55 @@ pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> 
     let generation = object.metadata.generation;
     let conditions = conditions(&wanted, &before.conditions, generation, now);
     ClusterUpgradeStatus { observed_generation: generation, conditions, ..before }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(groups: &serde_json::Value) -> ClusterUpgrade {
+        let object = json!({
+            "apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": { "name": "up" },
+            "spec": {
+                "version": "v1.37.1", "controlPlane": { "executor": "x" }, "nodeGroups": groups,
+                "executors": [{ "name": "x", "external": {} }],
+            },
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_completed_upgrade_is_history_until_its_plan_changes() {
+        let group = |name: &str| json!({ "name": name, "selector": {}, "executor": "x" });
+        let mut done = object(&json!([group("a")]));
+        let from = "v1.36.4".parse().unwrap();
+        let hash = plan::hash(&validate(&done).unwrap(), &from);
+        done.status = Some(ClusterUpgradeStatus {
+            plan: Some(Plan { hash, from: from.to_string(), to: "v1.37.1".to_owned(), ..Default::default() }),
+            completion_time: Some(Time(Timestamp::UNIX_EPOCH)),
+            ..Default::default()
+        });
+        let completed = |object: &ClusterUpgrade| validate(object).unwrap().completed.is_some();
+        assert!(completed(&done));
+        let mut suspended = done.clone();
+        suspended.spec.suspend = true;
+        assert!(completed(&suspended), "suspending what is complete begins nothing");
+        let wider =
+            ClusterUpgrade { status: done.status.clone(), ..object(&json!([group("a"), group("b")])) };
+        assert!(!completed(&wider), "another group is another plan");
+        let mut further = done.clone();
+        further.spec.version = "v1.37.2".to_owned();
+        assert!(
+            !completed(&further) && validate(&further).unwrap().from.is_none(),
+            "another version begins anew"
+        );
+    }
+
+    #[test]
+    fn executors_must_exist() {
+        let group = json!([{ "name": "a", "selector": {}, "executor": "y" }]);
+        let told = validate(&object(&group)).unwrap_err().to_string();
+        assert_eq!(told, "nodeGroups a names executor y, which is not in spec.executors");
+    }
 }

@@ -51,7 +51,7 @@ impl Toy {
             drain_timeout: SignedDuration::from_secs(40),
             executors: [("cloud".into(), Executor::External { deadline: SignedDuration::from_secs(60) })]
                 .into(),
-            plan: None,
+            from: None,
             started: None,
             completed: None,
         };
@@ -156,9 +156,7 @@ impl Toy {
     pub(super) fn tick(&mut self) {
         self.seconds += 1;
         let decision = decide(&self.upgrade, self.world());
-        if let Some(hash) = decision.status.hash {
-            self.upgrade.plan = Some((hash.into(), decision.status.from.unwrap()));
-        }
+        self.upgrade.from = decision.status.from;
         self.upgrade.started = decision.status.started;
         for action in decision.actions {
             self.apply(action);
