@@ -154,7 +154,9 @@ fn up(session: &Session) -> Result<()> {
     let ready = session.up(&args)?;
     println!("cluster {} is up after {:.1} s: {}", session.name(), ready.seconds, ready.summary);
     let name = if session.name() == "dev" { String::new() } else { format!(" --name {}", session.name()) };
-    println!("reach it with: devcluster shell{name} -- kubectl get nodes");
+    // Whatever this program was started as can be typed again from the same folder.
+    let program = std::env::args().next().unwrap_or_else(|| "devcluster".to_owned());
+    println!("reach it with: {program} shell{name} -- kubectl get nodes   (without a command: a shell)");
     Ok(())
 }
 

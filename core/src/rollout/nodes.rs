@@ -165,8 +165,8 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, ours: bool, since
 fn first_blocker(left: &Remaining) -> String {
     match left.blockers.split_first() {
         None => format!("{} pods are leaving", left.pods),
-        Some((first, [])) => format!("{} {}", first.pod, first.reason),
-        Some((first, more)) => format!("{} {} (and {} more)", first.pod, first.reason, more.len()),
+        Some((first, [])) => format!("pod {}: {}", first.pod, first.reason),
+        Some((first, more)) => format!("pod {}: {} (and {} more)", first.pod, first.reason, more.len()),
     }
 }
 
@@ -364,7 +364,7 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node) -> Result<Action, St
         round.wake(hope_until);
     }
     if let Some(first) = blocked.first() {
-        return Err(format!("{} is parked: {} {}", node.name, first.pod, first.reason));
+        return Err(format!("{} is parked: pod {}: {}", node.name, first.pod, first.reason));
     }
     let here = |blocker: &Blocker| {
         let pods = round.world.cluster.pods_on(&node.name).iter();
