@@ -144,6 +144,35 @@ mod tests {
         assert_eq!(one_line(&kube::Error::Api(status.boxed())), "nodes is forbidden (HTTP 403)");
     }
 
+    /// A server that refuses everything as a spent budget does, and counts how often it is asked.
+    #[tokio::test]
+    async fn a_refused_write_is_sent_once() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                let _ = connection.read(&mut request).await;
+                counter.fetch_add(1, Ordering::SeqCst);
+                let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,"reason":"TooManyRequests"}"#;
+                let head =
+                    "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close";
+                let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                let _ = connection.write_all(answer.as_bytes()).await;
+            }
+        });
+        let client = effects_client(&Config::new(url.parse().unwrap())).unwrap();
+        let answer = within(EFFECT_TIMEOUT, client.apiserver_version()).await;
+        assert!(matches!(answer, Err(kube::Error::Api(status)) if status.code == 429));
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "the client must not retry behind our back");
+    }
+
     #[tokio::test]
     async fn a_probe_dials_the_address_it_is_given() {
         let config = Config::new("http://shared.example:6443".parse().unwrap());

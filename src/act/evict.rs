@@ -15,18 +15,8 @@ use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 impl Hands {
     /// Uses `permit` up. `Api::evict` is not used because it loses the delete options, and with them the UID.
     pub(super) async fn evict(&self, permit: Permit) -> Result<Outcome, Stop> {
-        let body = Eviction {
-            metadata: ObjectMeta { name: Some(permit.pod().to_owned()), ..Default::default() },
-            delete_options: Some(DeleteOptions {
-                preconditions: Some(Preconditions {
-                    uid: Some(permit.uid().to_string()),
-                    resource_version: None,
-                }),
-                ..Default::default()
-            }),
-        };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), permit.namespace());
-        let params = PostParams::default();
+        let (params, body) = (PostParams::default(), body(permit.pod(), permit.uid()));
         self.leading()?;
         let sent = pods.create_subresource::<_, Status>("eviction", permit.pod(), &params, &body);
         let answer = match within(EFFECT_TIMEOUT, sent).await {
@@ -48,5 +38,34 @@ impl Hands {
             }
         };
         Ok(Outcome::Eviction { uid: permit.uid().clone(), charge: permit.charge().cloned(), answer })
+    }
+}
+
+/// The eviction of the pod of that name, if it still has that UID, with the pod's own grace period.
+fn body(pod: &str, uid: &str) -> Eviction {
+    Eviction {
+        metadata: ObjectMeta { name: Some(pod.to_owned()), ..Default::default() },
+        delete_options: Some(DeleteOptions {
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..Default::default()
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_carries_the_uid_as_a_precondition() {
+        let sent = serde_json::to_value(body("web-1", "uid-1")).unwrap();
+        assert_eq!(sent["apiVersion"], "policy/v1");
+        assert_eq!(sent["metadata"]["name"], "web-1");
+        assert_eq!(sent["deleteOptions"]["preconditions"]["uid"], "uid-1");
+        assert_eq!(
+            sent["deleteOptions"]["gracePeriodSeconds"],
+            serde_json::Value::Null,
+            "the pod's own grace period"
+        );
     }
 }

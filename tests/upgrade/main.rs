@@ -8,7 +8,7 @@ mod standin;
 
 use std::time::{Duration, Instant};
 
-use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, in_namespace};
+use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, V1_37, in_namespace};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
@@ -342,6 +342,14 @@ fn the_observer_sees_what_is_wrong() -> TestResult {
             kubectl(&cluster, &["cordon", "general-1", "general-2", "general-3", "general-4", "general-7"])
                 .await?;
             expect("5 workers are unavailable").await?;
+            kubectl(&cluster, &["cordon", "cp-1", "cp-2"]).await?;
+            expect("2 control-plane nodes are unavailable").await?;
+            // It will not lead: a scheduler that is newer than its apiservers waits for APIs that they do not have.
+            let scheduler = cluster.scheduler(0);
+            tokio::select! {
+                seen = expect("kube-scheduler is v1.37.1 while kube-apiserver-cp-1 is not") => seen?,
+                done = scheduler.swap(V1_37) => return Err(Failure::new(format!("nobody saw {done:?}"))),
+            }
             kubectl(&cluster, &["annotate", "node", "general-6", "evenkeel.dev/cordoned-by=nobody/x"])
                 .await?;
             expect("which does not exist").await?;

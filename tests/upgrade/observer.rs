@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel_devcluster::{AuditEntry, Cluster, Failure};
+use evenkeel_devcluster::{AuditEntry, Cluster, Failure, Role};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -72,7 +72,12 @@ impl Observer {
         while let Some(event) = events.next().await {
             match event {
                 Ok(Seeing::Node(event)) => self.node(cluster, event).await,
-                Ok(Seeing::Pod(event)) => self.pod(event),
+                Ok(Seeing::Pod(event)) => {
+                    if let Event::Apply(pod) = &event {
+                        self.controller_may_be(cluster, pod).await;
+                    }
+                    self.pod(event);
+                }
                 Ok(Seeing::Budget(event)) => self.budget(event),
                 Ok(Seeing::Claim(event)) => self.claim(cluster, event).await,
                 // The apiserver behind the watch was replaced; the watcher lists again.
@@ -89,13 +94,19 @@ impl Observer {
             let Ok(mut seen) = self.0.lock() else { return };
             seen.events += 1;
             let before = seen.nodes.insert(name.clone(), node.clone());
-            let workers =
-                seen.nodes.values().filter(|n| n.labels().get("pool").is_some_and(|p| p == "general"));
-            let unavailable = workers.filter(|n| unschedulable(n) || !node_ready(n)).count();
-            seen.most_unavailable = seen.most_unavailable.max(unavailable);
-            if unavailable > MAX_UNAVAILABLE {
+            let out = |worker: bool| {
+                let control_plane = "node-role.kubernetes.io/control-plane";
+                let group = seen.nodes.values().filter(|n| n.labels().contains_key(control_plane) != worker);
+                group.filter(|n| unschedulable(n) || !node_ready(n)).count()
+            };
+            let (workers, control_plane) = (out(true), out(false));
+            seen.most_unavailable = seen.most_unavailable.max(workers);
+            if workers > MAX_UNAVAILABLE {
+                seen.violations.push(format!("{workers} workers are unavailable; {MAX_UNAVAILABLE} may be"));
+            }
+            if control_plane > 1 {
                 seen.violations
-                    .push(format!("{unavailable} workers are unavailable; {MAX_UNAVAILABLE} may be"));
+                    .push(format!("{control_plane} control-plane nodes are unavailable; 1 may be"));
             }
             before
         };
@@ -125,6 +136,21 @@ impl Observer {
                 Err(error) => {
                     self.note(format!("kubelet on {node} moved while {} was gone: {error}", handle.name()));
                 }
+            }
+        }
+    }
+
+    /// No controller is newer than any apiserver.
+    async fn controller_may_be(&self, cluster: &Cluster, pod: &Pod) {
+        let component = pod.labels().get("component").map(String::as_str).unwrap_or_default();
+        let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+        let image = container.and_then(|container| container.image.as_deref()).unwrap_or_default();
+        if !["kube-controller-manager", "kube-scheduler"].contains(&component) || !image.ends_with(TO) {
+            return;
+        }
+        for handle in cluster.components().filter(|handle| handle.role() == Role::Apiserver) {
+            if handle.release().await.is_ok_and(|release| release.version() != TO) {
+                self.note(format!("{component} is {TO} while {} is not", handle.name()));
             }
         }
     }
