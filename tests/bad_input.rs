@@ -149,6 +149,10 @@ async fn says(cluster: &Cluster, kind: &str, name: &str, condition: &str, line: 
 }
 
 async fn told_by_the_operator(cluster: &Cluster, operator: &mut Operator) -> TestResult {
+    // One that never begins holds up nobody.
+    let looking = SPEC.replace("Automatic", "PlanOnly");
+    create(cluster, "a-look", &format!(r#""version":"v1.37.1",{looking}"#)).await?;
+    says(cluster, "cup", "a-look", "Ready", "Unknown mode is PlanOnly").await?;
     for (name, version, line) in [
         ("down", "v1.35.9", "v1.35.9 would be a downgrade: kube-apiserver 192.0.2.1:6443 runs v1.36.4"),
         (

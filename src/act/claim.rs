@@ -66,7 +66,7 @@ impl Hands {
         let claims = self.claims();
         let sent = within(EFFECT_TIMEOUT, claims.patch_status(claim, &params, &Patch::Merge(&patch))).await;
         let claim = sent.map_err(|error| stop(&format!("record NodeUpgrade {claim}"), &error))?;
-        self.events.claim(upgrade, &claim, &next).await;
+        self.events.claim(upgrade, &claim, &next);
         Ok(Outcome::Claim(Box::new(claim)))
     }
 

@@ -26,7 +26,7 @@ impl Events {
 
     /// What is worth telling of a claim's new state. The claim is the related object, because the recorder repeats the
     /// first note of events that agree in everything else.
-    pub(super) async fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &Next) {
+    pub(super) fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &Next) {
         let (message, blocked) = (&next.message, !next.blockers.is_empty());
         let (type_, reason, action) = match &next.state {
             State::Claimed => return,
@@ -47,7 +47,11 @@ impl Events {
             uid: claim.uid(),
             ..Default::default()
         };
-        self.publish(type_, reason, action, note, Some(related), &upgrade.object_ref(&())).await;
+        // Beside the work: an apiserver that is slow to take an event must not hold up the next decision.
+        let (events, regarding) = (self.clone(), upgrade.object_ref(&()));
+        tokio::spawn(async move {
+            events.publish(type_, reason, action, note, Some(related), &regarding).await;
+        });
     }
 
     /// One event about `regarding`. An event that cannot be written is logged and forgotten: it decides nothing.

@@ -90,7 +90,7 @@ impl Driver<'_> {
                 }
             };
             self.metrics.reconciled(Controller::Upgrade, metrics::Outcome::Ok, began.elapsed());
-            let wait = wait_until(look_at, kept.sent.next(), kept.again);
+            let wait = wait_until(look_at, kept.again);
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = sleep(wait) => {}
@@ -143,8 +143,20 @@ impl Driver<'_> {
         };
         let mut look_at = None;
         let mut rows = Vec::new();
-        for (object, intent) in self.in_turn(kept, now).await {
+        let upgrades = self.upgrades(kept, now).await;
+        // One is under way at a time. Whatever has begun goes on; while nothing has, the oldest that may begins.
+        let begun = |intent: &&Upgrade| intent.started.is_some() && intent.completed.is_none();
+        let first =
+            upgrades.iter().map(|(_, intent)| intent).filter(begun).min_by_key(|intent| intent.started);
+        let mut under_way = first.map(|intent| intent.name.clone());
+        for (object, mut intent) in upgrades {
+            intent.queued_behind =
+                under_way.clone().filter(|other| intent.completed.is_none() && *other != intent.name);
             let decision = decide(&intent, world);
+            if under_way.is_none() && decision.status.started.is_some() && decision.status.completed.is_none()
+            {
+                under_way = Some(intent.name.clone());
+            }
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
             rows.push((object.name_any(), counts(&decision.status)));
             // The plan and the time of beginning are state: they stand in the status before anything happens.
@@ -158,11 +170,11 @@ impl Driver<'_> {
             counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })
         });
         self.metrics.upgrade_nodes(&rows.collect::<Vec<_>>());
-        Ok(look_at)
+        Ok([look_at, kept.sent.next()].into_iter().flatten().min())
     }
 
-    /// The valid upgrades, oldest first. The one that is under way goes on; while it does, all others queue.
-    async fn in_turn(&self, kept: &mut Kept, now: Timestamp) -> Vec<(ClusterUpgrade, Upgrade)> {
+    /// The valid upgrades, oldest first; what is wrong with the others is told in their status.
+    async fn upgrades(&self, kept: &mut Kept, now: Timestamp) -> Vec<(ClusterUpgrade, Upgrade)> {
         let mut upgrades = Vec::new();
         let mut unreadable = Vec::new();
         for stored in self.upgrades.list() {
@@ -184,18 +196,6 @@ impl Driver<'_> {
         kept.unreadable = unreadable;
         let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
         upgrades.sort_by_key(|(object, _)| (created(object), object.name_any()));
-        let under_way = upgrades
-            .iter()
-            .filter(|(_, intent)| intent.completed.is_none())
-            .min_by_key(|(object, intent)| {
-                (intent.started.unwrap_or(Timestamp::MAX), created(object), object.name_any())
-            })
-            .map(|(_, intent)| intent.name.clone());
-        for (_, intent) in &mut upgrades {
-            if intent.completed.is_none() && under_way.as_ref() != Some(&intent.name) {
-                intent.queued_behind.clone_from(&under_way);
-            }
-        }
         upgrades
     }
 
@@ -347,10 +347,9 @@ fn label(answer: &Answer) -> metrics::Eviction {
 }
 
 /// How long to sleep when nothing changes.
-fn wait_until(decision: Option<Timestamp>, memory: Option<Timestamp>, again: Option<Instant>) -> Duration {
+fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>) -> Duration {
     let now = Timestamp::now();
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
-    let timestamps = [decision, memory].into_iter().flatten().map(until);
     let again = again.map(|at| at.saturating_duration_since(Instant::now()));
-    timestamps.chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
+    look_at.map(until).into_iter().chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
 }
