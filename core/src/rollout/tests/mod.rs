@@ -131,20 +131,93 @@ fn unhealthy_nodes_count_and_go_first() {
 }
 
 #[test]
+fn at_most_the_limit_is_in_flight_however_many_are_unhealthy() {
+    let mut toy = Toy::new(5, 2);
+    for node in 1..=5 {
+        toy.node_mut(&format!("n-{node}")).ready = false;
+    }
+    toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
+    toy.tick();
+    assert_eq!(toy.kubelets_in_flight(), 2);
+}
+
+#[test]
+fn nodes_that_are_unavailable_for_other_reasons_take_their_place_in_the_budget() {
+    let mut toy = Toy::new(4, 2);
+    toy.run_until(600, scheduler_upgraded);
+    let done = toy.node_mut("n-4");
+    (done.kubelet, done.ready) = (crate::version::Observed::from_report("v1.37.1"), false);
+    toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
+    for _ in 0..3 {
+        toy.tick();
+        assert!(toy.kubelets_in_flight() <= 1, "one of two is unavailable already");
+    }
+}
+
+#[test]
+fn a_person_who_cordons_between_claim_and_cordon_was_faster() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
+    toy.node_mut("n-1").unschedulable = true;
+    toy.tick();
+    assert_eq!(toy.kubelets_in_flight(), 0, "the claim is given up");
+    let node = toy.world().cluster.node("n-1").unwrap();
+    assert!(node.unschedulable && node.cordoned_by.is_none(), "the cordon is theirs");
+}
+
+#[test]
 fn suspend_gives_back_what_drains_and_finishes_what_is_upgrading() {
-    let mut toy = Toy::new(3, 2);
+    let mut toy = Toy::new(4, 2);
     toy.deploy("impossible", 1, 1);
-    toy.run_until(600, |toy| {
-        let has = |name: &str| {
-            toy.claims.iter().any(|c| c.state.name() == name && c.subject.component == Component::Kubelet)
-        };
-        has("Draining") && has("Upgrading")
-    });
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0 && toy.kubelets("Upgrading") > 0);
     toy.upgrade.suspended = true;
+    let (evictions, upgrading) = (toy.evictions, toy.kubelets("Upgrading"));
+    for _ in 0..3 {
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets("Draining"), 0, "what drains is given back at once");
     toy.run_to_the_end(120);
     assert_eq!(toy.phase(), Phase::Suspended);
     assert!(toy.cluster.nodes.iter().all(|n| !n.unschedulable && n.cordoned_by.is_none()));
-    assert!(toy.claims.iter().all(|c| !c.state.in_flight()));
+    assert_eq!(toy.kubelets_in_flight(), 0);
+    assert_eq!(toy.evictions, evictions, "no disruption any more");
+    assert_eq!(toy.kubelets("Upgraded"), upgrading, "only what was upgrading was finished");
+}
+
+#[test]
+fn an_empty_node_is_watched_for_late_pods_before_its_executor_begins() {
+    let mut toy = Toy::new(1, 1);
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    let since = toy.world().now;
+    toy.run_until(60, |toy| toy.kubelets("Upgrading") > 0);
+    assert!(toy.world().now.duration_since(since).as_secs() >= 5);
+}
+
+fn scheduler_upgraded(toy: &Toy) -> bool {
+    let mut schedulers = toy.claims.iter().filter(|c| c.subject.component == Component::KubeScheduler);
+    schedulers.any(|c| c.state.name() == "Upgraded")
+}
+
+#[test]
+fn replaced_controllers_get_time_before_the_first_eviction() {
+    let mut toy = Toy::new(1, 1);
+    toy.run_until(600, scheduler_upgraded);
+    let since = toy.world().now;
+    toy.run_until(60, |toy| toy.kubelets("Claimed") > 0);
+    assert!(toy.world().now.duration_since(since).as_secs() >= 15);
+}
+
+#[test]
+fn the_next_apiserver_waits_until_the_last_was_seen_to_restart() {
+    let mut toy = Toy::new(1, 1);
+    toy.broken = Some("cp-1".to_owned());
+    toy.run_until(60, |toy| toy.claims.iter().any(|c| c.state.name() == "Upgrading"));
+    // It says the new version and was not replaced: whatever that is, it is no upgrade that was seen.
+    toy.cluster.instances[0].version = crate::version::Observed::from_report("v1.37.1");
+    for _ in 0..10 {
+        toy.tick();
+    }
+    assert_eq!(toy.claims.len(), 1, "{:?}", toy.log);
 }
 
 #[test]
