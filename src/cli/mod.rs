@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use evenkeel_core::lease::Timing;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::api::definitions;
 use crate::operator::{self, telemetry};
@@ -64,6 +64,17 @@ enum Command {
     Operator(OperatorArgs),
     /// Print the CustomResourceDefinitions, or write each to its own file.
     Crds {
+        /// The folder to write them to.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+    /// Print a script that completes commands and arguments in a shell.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write that of each command to its own file.
+    Man {
         /// The folder to write them to.
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
@@ -121,6 +132,12 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Result<u8, String> {
     match command {
         Command::Crds { dir } => crds(dir.as_deref()),
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "evenkeel", &mut script);
+            print(&String::from_utf8_lossy(&script)).map(|()| EXIT_OK)
+        }
+        Command::Man { dir } => man(dir.as_deref()),
         Command::Report(args) => runtime(1)?.block_on(report::run(args)),
         Command::Check(args) => runtime(1)?.block_on(check::run(args)),
         Command::Operator(args) => {
@@ -179,6 +196,19 @@ fn crds(dir: Option<&Path>) -> Result<u8, String> {
     }
     print(&all)?;
     Ok(EXIT_OK)
+}
+
+fn man(dir: Option<&Path>) -> Result<u8, String> {
+    if let Some(dir) = dir {
+        let written = clap_mangen::generate_to(Cli::command(), dir);
+        return written
+            .map(|()| EXIT_OK)
+            .map_err(|error| format!("cannot write to {}: {error}", dir.display()));
+    }
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+    rendered.map_err(|error| format!("cannot write the manual page: {error}"))?;
+    print(&String::from_utf8_lossy(&page)).map(|()| EXIT_OK)
 }
 
 /// Writes data to standard output; a reader that went away is no error.

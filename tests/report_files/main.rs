@@ -63,3 +63,17 @@ fn every_transcript_is_what_happens() {
         }
     }
 }
+
+#[test]
+fn there_is_a_completion_for_each_shell_and_a_manual() {
+    let folder = std::env::temp_dir();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = evenkeel(&folder, &["completion", shell], Stdio::null());
+        assert!(
+            output.status.success() && String::from_utf8_lossy(&output.stdout).contains("fail-on"),
+            "{shell}"
+        );
+    }
+    let output = evenkeel(&folder, &["man"], Stdio::null());
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains(".TH evenkeel"));
+}

@@ -5,7 +5,7 @@
 use clap::ValueEnum;
 use evenkeel_core::cluster::Component;
 use evenkeel_core::skew::{Assessment, Row, Standing, names, policy};
-use evenkeel_core::version::Observed;
+use evenkeel_core::version::{Observed, Unknown};
 
 /// How grave; the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -94,10 +94,7 @@ fn of_row(row: &Row) -> Option<Outcome> {
         (Standing::Unknown, Observed::Unknown(why)) => (
             Level::Warning,
             "unknown-version",
-            match row.count {
-                1 => format!("{of} in pool {}: version unknown ({why})", row.pool),
-                _ => format!("{of} in pool {}: version unknown (the first: {why})", row.pool),
-            },
+            format!("{of} in pool {}: version {}", row.pool, unknown(row, why)),
             say(row.component),
         ),
         _ => return None,
@@ -111,6 +108,11 @@ fn of_row(row: &Row) -> Option<Outcome> {
         remedy,
         names: names(row.count, &row.samples),
     })
+}
+
+/// `unknown (not reported)`. Versions that are not known are one row, so the reason may not be everyone's.
+pub(super) fn unknown(row: &Row, why: &Unknown) -> String {
+    if row.count == 1 { format!("unknown ({why})") } else { format!("unknown (the first: {why})") }
 }
 
 /// How a person can say a version that is not seen.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use evenkeel_core::skew::{Row, Standing, Verdict, names, policy};
 use evenkeel_core::version::Observed;
 
-use super::outcome::{Level, Outcome};
+use super::outcome::{Level, Outcome, unknown};
 use super::paint::{Ink, Paint};
 use super::table::{Cell, table};
 use super::{Report, Style};
@@ -125,7 +125,7 @@ fn cells(row: &Row, wide: bool) -> Vec<Cell> {
     };
     let dash = || "-".to_owned();
     let version = match &row.version {
-        Observed::Unknown(why) if wide => format!("unknown ({why})"),
+        Observed::Unknown(why) if wide => unknown(row, why),
         version => version.to_string(),
     };
     let mut cells: Vec<Cell> = vec![
