@@ -92,3 +92,69 @@ fn instance(component: Component, name: &Arc<str>, node: Option<Arc<str>>, versi
         ready: true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_core::version::Unknown;
+
+    use super::*;
+
+    fn seen(name: &str, version: &str) -> Instance {
+        let version = match version {
+            "" => Observed::Unknown(Unknown::NoTag),
+            version => Observed::from_report(version),
+        };
+        instance(Component::KubeApiserver, &name.into(), Some(format!("node-{name}").into()), &version)
+    }
+
+    fn said(text: &str) -> Given {
+        let (name, version) =
+            text.split_once('=').map_or((None, text), |(name, rest)| (Some(name.into()), rest));
+        Given { component: Component::KubeApiserver, name, version: version.parse().unwrap() }
+    }
+
+    fn shown(cluster: &Cluster) -> Vec<String> {
+        cluster.instances.iter().map(|instance| format!("{} {}", instance.name, instance.version)).collect()
+    }
+
+    #[test]
+    fn what_a_person_says_of_apiservers() {
+        for (there, given, expected) in [
+            (vec![], vec!["v1.36.4"], vec!["(given) v1.36.4"]),
+            // Mid-upgrade: both are given, and stand for whatever was not known.
+            (
+                vec![seen("a", ""), seen("b", "")],
+                vec!["v1.36.4", "v1.37.0"],
+                vec!["(given) v1.36.4", "(given) v1.37.0"],
+            ),
+            (vec![seen("a", "v1.36.4"), seen("b", "")], vec!["v1.36.1"], vec!["a v1.36.4"]),
+            (vec![seen("a", "v1.36.4"), seen("b", "")], vec!["b=v1.35.1"], vec!["a v1.36.4", "b v1.35.1"]),
+            (vec![seen("a", "")], vec!["node-a=v1.35.1"], vec!["a v1.35.1"]),
+            (vec![seen("a", "v1.36.4")], vec!["c=v1.35.1"], vec!["a v1.36.4", "c v1.35.1"]),
+        ] {
+            let given: Vec<_> = given.into_iter().map(said).collect();
+            let cluster = Cluster { instances: there, ..Cluster::default() };
+            assert_eq!(shown(&add(cluster, &given).unwrap()), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn the_front_door_is_one_of_those_that_are_seen() {
+        for (there, version, expected) in [
+            (vec![], "v1.36.4", vec!["door v1.36.4"]),
+            (vec![seen("a", "")], "v1.36.4", vec!["door v1.36.4"]),
+            (vec![seen("a", "v1.36.4"), seen("b", "")], "v1.36.9", vec!["a v1.36.4", "b unknown"]),
+            (vec![seen("a", "v1.36.4")], "v1.37.0", vec!["a v1.36.4", "door v1.37.0"]),
+        ] {
+            let mut cluster = Cluster { instances: there, ..Cluster::default() };
+            front_door(&mut cluster, "door", &Observed::from_report(version));
+            assert_eq!(shown(&cluster), expected);
+        }
+    }
+
+    #[test]
+    fn a_kubelet_needs_its_node() {
+        let given = Given { component: Component::Kubelet, ..said("n1=v1.36.4") };
+        assert!(add(Cluster::default(), &[given]).unwrap_err().contains("no Node of that name"));
+    }
+}

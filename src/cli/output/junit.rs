@@ -1,4 +1,4 @@
-//! `JUnit` XML: what pipelines show as test results. One case for each row that is well and for each thing that is not.
+//! JUnit XML: what pipelines show as test results. One case for each row that is well and for each thing that is not.
 
 use std::fmt::Write as _;
 

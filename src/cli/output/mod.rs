@@ -34,7 +34,7 @@ pub(super) enum Output {
     Markdown,
     /// SARIF 2.1.0, for code scanning.
     Sarif,
-    /// `JUnit` XML, for a pipeline's test results.
+    /// JUnit XML, for a pipeline's test results.
     Junit,
 }
 
@@ -83,7 +83,8 @@ impl Report {
     fn distance(&self) -> Vec<String> {
         let mut parts = Vec::new();
         if let (Some(behind), Some(limit)) = (self.judged.behind, self.judged.limit) {
-            parts.push(format!("kubelets {behind} minors behind, {limit} allowed"));
+            let minors = if behind == 1 { "minor" } else { "minors" };
+            parts.push(format!("kubelets {behind} {minors} behind, {limit} allowed"));
         }
         let next = &self.judged.next_minor;
         parts.push(match (next.minor, next.allowed) {

@@ -118,14 +118,13 @@ impl Snapshot {
     }
 
     fn node(&mut self, node: Node) {
-        let name = node.metadata.name.clone().unwrap_or_default();
-        let before =
-            self.nodes.get("", &name).map(|seen| seen.node.uid.clone()).filter(|uid| !uid.is_empty());
-        self.nodes.listed(node);
-        let after = self.nodes.get("", &name).map(|seen| seen.node.uid.clone());
-        if before.is_some() && before != after {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let held = self.nodes.get("", name).map_or("", |seen| seen.node.uid.as_ref());
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        if !held.is_empty() && !uid.is_empty() && held != uid {
             self.re_created += 1;
         }
+        self.nodes.listed(node);
     }
 
     /// A Node that cannot be read is still a Node: it is in the model, with a kubelet that is not known.

@@ -164,8 +164,11 @@ impl List {
 }
 
 fn read_document(raw: &RawValue, sink: &mut Sink<'_>) {
-    if raw.get().starts_with('[') {
-        return items(raw, &List::default(), sink);
+    match raw.get().chars().next() {
+        Some('{') => {}
+        Some('[') => return items(raw, &List::default(), sink),
+        // A text, a number: every text is YAML.
+        _ => return sink(Found::Other(1)),
     }
     let head: Head<'_> = match serde_json::from_str(raw.get()) {
         Ok(head) => head,
@@ -192,12 +195,14 @@ fn items(raw: &RawValue, list: &List, sink: &mut Sink<'_>) {
         Err(error) => return sink(unreadable(Kind::Object, None, 0, &error)),
     };
     for (index, raw) in all.unwrap_or_default().into_iter().enumerate() {
+        // Serde reads an array as a struct too, field by field.
+        if !raw.get().starts_with('{') {
+            let why = "it is not an object".to_owned();
+            sink(Found::Bad(Bad { kind: kind_of(list), name: None, item: index + 1, why }));
+            continue;
+        }
         match serde_json::from_str::<Head<'_>>(raw.get()) {
             Ok(head) => object(raw, &head, list, index + 1, sink),
-            Err(_) if !raw.get().starts_with('{') => {
-                let why = "it is not an object".to_owned();
-                sink(Found::Bad(Bad { kind: kind_of(list), name: None, item: index + 1, why }));
-            }
             Err(error) => sink(unreadable(kind_of(list), None, index + 1, &error)),
         }
     }

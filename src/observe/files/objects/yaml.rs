@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Found, Sink, harmless, read_document};
+use super::{Sink, harmless, read_document};
 
 /// Longest input: YAML takes several times as long to read as JSON.
 const MAX_BYTES: usize = 1 << 30;
@@ -36,11 +36,8 @@ pub(super) fn parse(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
             let text = error.to_string();
             format!("is not valid YAML: {}", harmless(text.lines().next().unwrap_or_default()))
         })?;
-        match serde_json::from_str::<&RawValue>(&document.0) {
-            Ok(raw) if raw.get().starts_with(['{', '[']) => read_document(raw, sink),
-            // A text, a number: every text is YAML.
-            _ => sink(Found::Other(1)),
-        }
+        let raw: &RawValue = serde_json::from_str(&document.0).map_err(|error| error.to_string())?;
+        read_document(raw, sink);
     }
     Ok(())
 }
