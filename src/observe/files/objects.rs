@@ -239,7 +239,7 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
             },
             Err(bad) => Found::Bad(bad),
         }),
-        Some(Kind::Pod) if meta.namespace.as_deref().is_none_or(|namespace| namespace == "kube-system") => {
+        Some(Kind::Pod) if meta.namespace.as_deref() == Some("kube-system") => {
             sink(match decode::<Pod>(raw, Kind::Pod, &meta, item) {
                 Ok(pod) => Found::Pod(Box::new(pod)),
                 Err(bad) => Found::Bad(bad),
