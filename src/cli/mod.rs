@@ -3,9 +3,12 @@
 //! Nothing here decides or writes to a cluster. The invariants: standard output carries data only, everything else
 //! goes to standard error; and an error is one line that says what happened, to what, and what to do next.
 
+mod args;
+mod check;
 mod connect;
+mod look;
+mod output;
 mod report;
-mod table;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -15,10 +18,11 @@ use std::time::Duration;
 
 use evenkeel_core::lease::Timing;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::api::definitions;
 use crate::operator::{self, telemetry};
+use args::{CheckArgs, ClusterArgs, ReportArgs};
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
@@ -41,9 +45,17 @@ struct Cli {
 enum Command {
     /// Judge a cluster by the Kubernetes version skew policy and print where it stands.
     ///
-    /// Reads nodes, control-plane pods, leases and the kube-apiservers' own /version; changes nothing and needs no
-    /// operator. Exit code 0: inside the policy or not known to be outside; 2: outside; 1: the cluster cannot be read.
+    /// Reads nodes, control-plane pods, leases and the kube-apiservers' own /version, or files that hold them; changes
+    /// nothing and needs no operator. Exit code 0: inside the policy or not known to be outside; 2: outside; 1: the
+    /// cluster or a file cannot be read; 64: wrong arguments.
+    #[command(after_help = args::EXAMPLES)]
     Report(ReportArgs),
+    /// Judge as `report` does, for scripts: print what is wrong and fail on it.
+    ///
+    /// Exit code 0: nothing at or above --fail-on; 2: something; 1: the cluster or a file cannot be read, or no
+    /// kube-apiserver's version is known, so that nothing can be judged; 64: wrong arguments.
+    #[command(after_help = args::EXAMPLES)]
+    Check(CheckArgs),
     /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.
     ///
     /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). SIGTERM
@@ -56,36 +68,17 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-}
-
-/// Which cluster, as kubectl says it.
-#[derive(Args)]
-struct ClusterArgs {
-    /// The kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig to use [default: the current one]
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-}
-
-#[derive(Args)]
-struct ReportArgs {
-    #[command(flatten)]
-    cluster: ClusterArgs,
-    /// The form of the output.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For a person.
-    Table,
-    /// The status of a ClusterSkewReport as JSON.
-    Json,
-    /// The same as YAML.
-    Yaml,
+    /// Print a script that completes commands and arguments in a shell.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write that of each command to its own file.
+    Man {
+        /// The folder to write them to.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
 }
 
 #[derive(Args)]
@@ -139,7 +132,14 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Result<u8, String> {
     match command {
         Command::Crds { dir } => crds(dir.as_deref()),
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "evenkeel", &mut script);
+            print(&String::from_utf8_lossy(&script)).map(|()| EXIT_OK)
+        }
+        Command::Man { dir } => man(dir.as_deref()),
         Command::Report(args) => runtime(1)?.block_on(report::run(args)),
+        Command::Check(args) => runtime(1)?.block_on(check::run(args)),
         Command::Operator(args) => {
             telemetry::begin(std::env::var(telemetry::FILTER_VARIABLE).ok().as_deref())
                 .map_err(|error| error.to_string())?;
@@ -196,6 +196,19 @@ fn crds(dir: Option<&Path>) -> Result<u8, String> {
     }
     print(&all)?;
     Ok(EXIT_OK)
+}
+
+fn man(dir: Option<&Path>) -> Result<u8, String> {
+    if let Some(dir) = dir {
+        let written = clap_mangen::generate_to(Cli::command(), dir);
+        return written
+            .map(|()| EXIT_OK)
+            .map_err(|error| format!("cannot write to {}: {error}", dir.display()));
+    }
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+    rendered.map_err(|error| format!("cannot write the manual page: {error}"))?;
+    print(&String::from_utf8_lossy(&page)).map(|()| EXIT_OK)
 }
 
 /// Writes data to standard output; a reader that went away is no error.

@@ -72,6 +72,8 @@ pub struct Sources<'a> {
     pub leases: &'a [&'a LeaseSeen],
     /// The apiserver endpoints with what each last answered.
     pub endpoints: &'a [Endpoint],
+    /// Whether apiservers could be asked. Where nobody can be, as with a file, a static pod's image says its version.
+    pub asked: bool,
     /// The time now, for the freshness of leases.
     pub now: Timestamp,
 }
@@ -164,7 +166,12 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
         if node.as_ref().is_none_or(|node| present.insert(Arc::clone(node))) {
             let lease = node.as_ref().and_then(|node| leases.get(node));
             let incarnation = lease.map_or_else(|| incarnation(pod, runs), |lease| Arc::clone(&lease.holder));
-            found.push(absent(&pod.pod.name, node, incarnation));
+            let silent = absent(&pod.pod.name, node, incarnation);
+            found.push(if seen.asked {
+                silent
+            } else {
+                Instance { version: runs.version.clone(), ready: pod.pod.ready, ..silent }
+            });
         }
     }
     for (node, lease) in &leases {

@@ -1,4 +1,4 @@
-//! What the cluster looks like: one watch per kind, apiserver probes, and the model made of both.
+//! What the cluster looks like: one watch per kind, apiserver probes, and the model made of both; or snapshot files.
 //!
 //! Everything is read here and nothing is written or judged. The invariant: a [`Cluster`] is only ever made from
 //! caches that are complete, untainted and followed; what a report can do without is listed as missing, never
@@ -7,7 +7,9 @@
 pub mod apiservers;
 pub mod cache;
 pub mod components;
+pub mod files;
 pub mod fold;
+pub mod given;
 pub mod lean;
 
 use std::fmt;
@@ -264,8 +266,14 @@ impl Observer {
             self.pods.read(|pods| {
                 let pods: Vec<_> = pods.values().filter(|_| use_pods).collect();
                 let running: Vec<_> = pods.iter().copied().filter(|pod| pod.runs.is_some()).collect();
-                let seen =
-                    Sources { nodes: &nodes, pods: &running, leases: &leases, endpoints: &endpoints, now };
+                let seen = Sources {
+                    nodes: &nodes,
+                    pods: &running,
+                    leases: &leases,
+                    endpoints: &endpoints,
+                    asked: true,
+                    now,
+                };
                 cluster.instances = components::instances(&seen);
                 if self.scope == PodScope::All {
                     let bound = pods.iter().filter(|pod| !pod.pod.node.is_empty());

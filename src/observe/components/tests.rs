@@ -62,7 +62,7 @@ fn check(
     let nodes: Vec<_> = nodes.iter().map(AsRef::as_ref).collect();
     let (pods, leases): (Vec<_>, Vec<_>) = (pods.iter().collect(), leases.iter().collect());
     let now = NOW.parse().unwrap();
-    let seen = Sources { nodes: &nodes, pods: &pods, leases: &leases, endpoints, now };
+    let seen = Sources { nodes: &nodes, pods: &pods, leases: &leases, endpoints, asked: true, now };
     let cluster = Cluster { instances: instances(&seen), ..Cluster::default() }.sorted();
     let shown: Vec<_> = cluster
         .instances

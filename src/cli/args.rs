@@ -1,0 +1,116 @@
+//! The arguments that commands share: which cluster or files, what a person adds, and the form of the output.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use evenkeel_core::cluster::Component;
+use evenkeel_core::version::{KubeVersion, escape};
+
+use super::output::{Level, Output};
+use crate::observe::given::Given;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  evenkeel report                                            the cluster that kubectl means
+  kubectl get nodes -o json | evenkeel report -f - --apiserver-version v1.36.4
+  kubectl cluster-info dump --output-directory dump && kubectl version -o json > dump/version.json &&
+    evenkeel check -f dump --fail-on at-limit                a folder, in a pipeline";
+
+/// Which cluster, as kubectl says it.
+#[derive(Args)]
+pub(super) struct ClusterArgs {
+    /// The kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig to use [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub(super) context: Option<String>,
+}
+
+/// Where to look, and what to add to what is seen.
+#[derive(Args)]
+pub(super) struct LookArgs {
+    #[command(flatten)]
+    pub(super) cluster: ClusterArgs,
+    /// Judge this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of them, such
+    /// as a cluster-info dump or a must-gather. May be repeated.
+    #[arg(short, long = "file", value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
+    pub(super) files: Vec<PathBuf>,
+    /// A kube-apiserver's version that cannot be seen, such as v1.36.4 or cp-1=v1.36.4. May be repeated.
+    #[arg(long, value_name = "[NAME=]VERSION", value_parser = apiserver)]
+    apiserver_version: Vec<Given>,
+    /// Another component's version that cannot be seen, such as kube-scheduler=cp-1=v1.36.4. May be repeated.
+    #[arg(long, value_name = "COMPONENT=[NAME=]VERSION", value_parser = component)]
+    component: Vec<Given>,
+}
+
+impl LookArgs {
+    /// What a person says of components.
+    pub(super) fn given(&self) -> Vec<Given> {
+        self.apiserver_version.iter().chain(&self.component).cloned().collect()
+    }
+}
+
+#[derive(Args)]
+pub(super) struct ReportArgs {
+    #[command(flatten)]
+    pub(super) look: LookArgs,
+    #[command(flatten)]
+    pub(super) form: FormArgs,
+}
+
+#[derive(Args)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    pub(super) look: LookArgs,
+    /// What to fail on: this, and everything graver.
+    #[arg(long, value_enum, default_value_t = Level::Violation, value_name = "LEVEL")]
+    pub(super) fail_on: Level,
+    #[command(flatten)]
+    pub(super) form: FormArgs,
+}
+
+/// The form of the output.
+#[derive(Args)]
+pub(super) struct FormArgs {
+    /// The form of the output.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(super) output: Output,
+    /// Whether to use colour; `auto` does on a terminal, unless `NO_COLOR` is set.
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub(super) color: Color,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+fn apiserver(text: &str) -> Result<Given, String> {
+    given(Component::KubeApiserver, text)
+}
+
+fn component(text: &str) -> Result<Given, String> {
+    let (name, rest) = text.split_once('=').ok_or("say COMPONENT=NAME=VERSION")?;
+    let component = Component::from_name(name).ok_or_else(|| {
+        let all: Vec<_> = Component::ALL.iter().map(|component| component.name()).collect();
+        format!("there is no component {}; there are {}", escape(name), all.join(", "))
+    })?;
+    let given = given(component, rest)?;
+    if component == Component::Kubelet && given.name.is_none() {
+        return Err("say which Node's: kubelet=NODE=VERSION".to_owned());
+    }
+    Ok(given)
+}
+
+fn given(component: Component, text: &str) -> Result<Given, String> {
+    let (name, version) = text.split_once('=').map_or((None, text), |(name, rest)| (Some(name), rest));
+    if name.is_some_and(|name| name.is_empty() || escape(name) != name) {
+        return Err("the name is empty, too long or has characters that no name has".to_owned());
+    }
+    let version: KubeVersion =
+        version.parse().map_err(|error| format!("version {} {error}", escape(version)))?;
+    Ok(Given { component, name: name.map(Into::into), version })
+}

@@ -1,0 +1,20 @@
+//! `evenkeel check`: the same judgement, with an exit code for scripts.
+
+use super::args::CheckArgs;
+use super::look::look;
+use super::output::{self, Style};
+use super::{EXIT_FINDINGS, EXIT_OK, print};
+
+pub(super) async fn run(args: CheckArgs) -> Result<u8, String> {
+    let report = look(&args.look).await?;
+    let failed = report.outcomes().iter().any(|outcome| outcome.level <= args.fail_on);
+    if !failed && report.judged.servers.is_none() {
+        return Err(report.missing.iter().find(|line| line.contains("kube-apiserver")).map_or_else(
+            || "no kube-apiserver's version is known; say --apiserver-version v1.36.4".to_owned(),
+            |line| format!("nothing can be judged: {line}"),
+        ));
+    }
+    let style = Style { check: true, fail_on: args.fail_on, paint: output::paint(args.form.color) };
+    print(&output::render(&report, args.form.output, style)?)?;
+    Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
+}

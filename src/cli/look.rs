@@ -1,0 +1,142 @@
+//! One look at what is to be judged: a cluster through the operator's own eyes, or files.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::cluster::{Cluster, Component};
+use evenkeel_core::skew::assess;
+use evenkeel_core::version::Observed;
+use k8s_openapi::jiff::Timestamp;
+use kube::Config;
+use tokio_util::sync::CancellationToken;
+
+use super::args::LookArgs;
+use super::connect;
+use super::output::Report;
+use crate::clients::{effects_client, one_line, probe_client, read_client, within};
+use crate::observe::cache::Changes;
+use crate::observe::files::{Snapshot, shown};
+use crate::observe::{Inventory, NotReady, Observer, PodScope, apiservers, given};
+
+/// How long the cluster may take to tell everything.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Sources that answer by refusing do so at once; this much longer is waited for the others.
+const LATECOMERS: Duration = Duration::from_secs(2);
+
+/// Looks, and judges what was seen.
+pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
+    if !args.files.is_empty() {
+        return files(args);
+    }
+    let config = connect::config(&args.cluster).await?;
+    let (cluster, inventory) = observe(&config).await?;
+    let cluster = given::add(cluster, &args.given())?;
+    Ok(Report {
+        subject: vec![("Cluster", config.cluster_url.to_string())],
+        files: Vec::new(),
+        missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
+        nodes: cluster.nodes.len(),
+        seen: Some(Timestamp::now()),
+        judged: assess(&cluster),
+    })
+}
+
+fn files(args: &LookArgs) -> Result<Report, String> {
+    let snapshot = Snapshot::read(&args.files).map_err(|error| error.to_string())?;
+    let cluster = given::add(snapshot.cluster(), &args.given())?;
+    let names: Vec<_> = args.files.iter().map(|path| shown(path)).collect();
+    let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
+    if let Some(taken) = snapshot.taken() {
+        subject.push(("As of", format!("{taken} (newest heartbeat of a node)")));
+    }
+    Ok(Report {
+        subject,
+        files: names,
+        missing: snapshot.missing(&cluster),
+        nodes: cluster.nodes.len(),
+        seen: snapshot.taken(),
+        judged: assess(&cluster),
+    })
+}
+
+/// `4 nodes, 12 pods of kube-system, 1 version in 3 files; passed over: 31 other objects`.
+fn read(snapshot: &Snapshot) -> String {
+    let many = |count: usize, one: &str, more: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {more}"),
+    };
+    let counts = snapshot.counts();
+    let some = |all: &[(usize, &str, &str)]| -> Vec<String> {
+        let some = all.iter().filter(|(count, ..)| *count > 0);
+        some.map(|(count, one, more)| many(*count, one, more)).collect()
+    };
+    let used = some(&[
+        (counts.nodes, "node", "nodes"),
+        (counts.pods, "pod of kube-system", "pods of kube-system"),
+        (counts.versions, "version", "versions"),
+    ]);
+    let mut line = format!("{} in {}", used.join(", "), many(counts.files, "file", "files"));
+    let passed = some(&[
+        (counts.other_objects, "other object", "other objects"),
+        (counts.other_files, "other file", "other files"),
+    ]);
+    if !passed.is_empty() {
+        line.push_str("; passed over: ");
+        line.push_str(&passed.join(", "));
+    }
+    line
+}
+
+/// Looks once, with the operator's own eyes.
+async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
+    let read = read_client(config).map_err(|error| one_line(&error))?;
+    let asking = effects_client(config).map_err(|error| one_line(&error))?;
+    // One question first: whatever is wrong with the connection is then told once, and not by every watch.
+    let version = within(PATIENCE, asking.apiserver_version()).await;
+    let version =
+        version.map_err(|error| format!("cannot reach {}: {}", config.cluster_url, one_line(&error)))?;
+    let stop = CancellationToken::new();
+    let _stopped = stop.clone().drop_guard();
+    let changes = Changes::default();
+    let mut changed = changes.subscribe();
+    let connect: apiservers::Connect = {
+        let config = config.clone();
+        Arc::new(move |address: &str| probe_client(&config, address))
+    };
+    let observer = Observer::start(&read, connect, PodScope::KubeSystem, changes, &stop);
+    let begun = tokio::time::Instant::now();
+    loop {
+        let seen = observer.cluster(Timestamp::now());
+        let late = begun.elapsed() > PATIENCE;
+        match seen {
+            Ok((cluster, inventory))
+                if inventory.missing.is_empty() || late || begun.elapsed() > LATECOMERS =>
+            {
+                return Ok((by_the_front_door(cluster, config, &version.git_version), inventory));
+            }
+            Err(not_ready) if late => return Err(not_ready.to_string()),
+            Err(not_ready) if begun.elapsed() > LATECOMERS && refused(&not_ready) => {
+                return Err(not_ready.to_string());
+            }
+            _ => {}
+        }
+        let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
+    }
+}
+
+fn refused(not_ready: &NotReady) -> bool {
+    not_ready
+        .0
+        .iter()
+        .any(|missing| missing.reason.contains("forbidden") || missing.reason.contains("HTTP 40"))
+}
+
+/// From outside, the apiservers' own addresses are often not reachable. Then what answers at the front door stands for
+/// them, under that name.
+fn by_the_front_door(mut cluster: Cluster, config: &Config, version: &str) -> Cluster {
+    if cluster.of(Component::KubeApiserver).all(|instance| instance.version.known().is_none()) {
+        let name = config.cluster_url.host().unwrap_or("apiserver");
+        given::front_door(&mut cluster, name, &Observed::from_report(version));
+    }
+    cluster.sorted()
+}

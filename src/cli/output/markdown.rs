@@ -1,0 +1,79 @@
+//! Markdown for a pull request or a ticket.
+
+use std::fmt::Write as _;
+
+use evenkeel_core::skew::names;
+
+use super::{Report, Style};
+
+pub(super) fn markdown(report: &Report, style: Style) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail, here and below.
+    let _ = writeln!(text, "## Version skew: {}\n", report.verdict());
+    if style.check {
+        let failed = report.outcomes().iter().any(|outcome| outcome.level <= style.fail_on);
+        let word = if failed { "failed" } else { "passed" };
+        let _ = writeln!(text, "- Check: **{word}** (fails on {})", style.fail_on.name());
+    }
+    for part in report.distance() {
+        let _ = writeln!(text, "- {}", escaped(&part));
+    }
+    for (title, rest) in &report.subject {
+        let _ = writeln!(text, "- {title}: {}", escaped(rest));
+    }
+    text.push_str("\n| component | pool | version | count | behind | state | names |\n");
+    text.push_str("| --- | --- | --- | ---: | ---: | --- | --- |\n");
+    for row in &report.judged.rows {
+        let cells = [
+            row.component.to_string(),
+            row.pool.to_string(),
+            row.version.to_string(),
+            row.count.to_string(),
+            row.behind.map_or_else(|| "-".to_owned(), |behind| behind.to_string()),
+            row.standing.name().to_owned(),
+            names(row.count, &row.samples),
+        ];
+        let cells: Vec<_> = cells.iter().map(|cell| escaped(cell)).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    let mut section = |title: &str, lines: &mut dyn Iterator<Item = String>| {
+        let lines: Vec<String> = lines.collect();
+        if !lines.is_empty() {
+            let _ = write!(text, "\n### {title}\n\n");
+            for line in lines {
+                let _ = writeln!(text, "- {line}");
+            }
+        }
+    };
+    section(
+        "Findings",
+        &mut report.judged.findings.iter().map(|f| {
+            let which = escaped(&names(f.count, &f.samples));
+            format!("{} (`{}`): {which}  \n  To do: {}", escaped(&f.message), f.rule.id, escaped(&f.remedy))
+        }),
+    );
+    let next = &report.judged.next_minor;
+    if let Some(minor) = next.minor {
+        section(&format!("Before {minor}"), &mut next.blockers.iter().map(|line| escaped(line)));
+    }
+    section("Not seen", &mut report.missing.iter().map(|line| escaped(line)));
+    text
+}
+
+/// `text` without a meaning in Markdown. Backticks stay: our own lines name commands with them.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '|' | '*' | '_' | '~' | '[' | ']' | '\\' | '$' | '#' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}

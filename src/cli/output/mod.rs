@@ -1,0 +1,114 @@
+//! The forms in which a judgement is shown, one file each, and what they have in common.
+//!
+//! Nothing here judges: levels and words come from the core's standing and findings. The invariant: what is written
+//! to a file or a pipe depends on the cluster alone, never on the terminal, and leaves nothing out that it does not
+//! count.
+
+mod document;
+mod junit;
+mod markdown;
+mod outcome;
+mod paint;
+mod sarif;
+mod table;
+mod text;
+
+use clap::ValueEnum;
+use evenkeel_core::skew::{Assessment, Verdict};
+use k8s_openapi::jiff::Timestamp;
+
+pub(super) use outcome::{Level, Outcome};
+pub(super) use paint::{Paint, paint};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For a person.
+    Table,
+    /// The same with each limit, rule, and why a version is not known.
+    Wide,
+    /// A `SkewReport`: the status of a ClusterSkewReport as JSON.
+    Json,
+    /// The same as YAML.
+    Yaml,
+    /// For a pull request or a ticket.
+    Markdown,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
+    /// JUnit XML, for a pipeline's test results.
+    Junit,
+}
+
+/// What was looked at, and the judgement of it.
+pub(super) struct Report {
+    /// What it is about: titles and lines.
+    pub(super) subject: Vec<(&'static str, String)>,
+    /// The files it was read from, if it was.
+    pub(super) files: Vec<String>,
+    /// What was not seen, one line each.
+    pub(super) missing: Vec<String>,
+    /// How many Nodes there are.
+    pub(super) nodes: usize,
+    /// When it was so; files may not say.
+    pub(super) seen: Option<Timestamp>,
+    pub(super) judged: Assessment,
+}
+
+/// How it is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Style {
+    /// As a check that passes or fails, not as a report.
+    pub(super) check: bool,
+    pub(super) fail_on: Level,
+    pub(super) paint: Paint,
+}
+
+impl Report {
+    /// Everything that a check may fail on, worst first.
+    pub(super) fn outcomes(&self) -> Vec<Outcome> {
+        outcome::outcomes(&self.judged, &self.missing)
+    }
+
+    /// `UNSUPPORTED, incomplete`.
+    fn verdict(&self) -> String {
+        let word = match self.judged.supported {
+            Verdict::True => "SUPPORTED",
+            Verdict::False => "UNSUPPORTED",
+            Verdict::Unknown => "UNKNOWN",
+        };
+        let incomplete = if self.missing.is_empty() { "" } else { ", incomplete" };
+        format!("{word}{incomplete}")
+    }
+
+    /// How far behind, and whether the next minor is allowed.
+    fn distance(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        if let (Some(behind), Some(limit)) = (self.judged.behind, self.judged.limit) {
+            let minors = if behind == 1 { "minor" } else { "minors" };
+            parts.push(format!("kubelets {behind} {minors} behind, {limit} allowed"));
+        }
+        let next = &self.judged.next_minor;
+        parts.push(match (next.minor, next.allowed) {
+            (None, _) => "next minor: unknown".to_owned(),
+            (Some(minor), Verdict::True) => format!("next minor {minor}: allowed"),
+            (Some(minor), Verdict::False) => format!("next minor {minor}: blocked"),
+            (Some(minor), Verdict::Unknown) => format!("next minor {minor}: unknown"),
+        });
+        parts
+    }
+}
+
+/// `report` in the form of `output`.
+pub(super) fn render(report: &Report, output: Output, style: Style) -> Result<String, String> {
+    let written = |text: Result<String, serde_json::Error>| {
+        text.map(|text| text + "\n").map_err(|error| format!("cannot write the report: {error}"))
+    };
+    match output {
+        Output::Table | Output::Wide => Ok(text::text(report, output == Output::Wide, style)),
+        Output::Json => written(serde_json::to_string_pretty(&document::document(report))),
+        Output::Yaml => serde_saphyr::to_string(&document::document(report))
+            .map_err(|error| format!("cannot write the report: {error}")),
+        Output::Markdown => Ok(markdown::markdown(report, style)),
+        Output::Sarif => written(serde_json::to_string_pretty(&sarif::sarif(report))),
+        Output::Junit => Ok(junit::junit(report, style.fail_on)),
+    }
+}

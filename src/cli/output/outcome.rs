@@ -1,0 +1,124 @@
+//! What a check may fail on, in three levels.
+//!
+//! No rule is here: a violation is a finding of the core, at the limit is a row's standing.
+
+use clap::ValueEnum;
+use evenkeel_core::cluster::Component;
+use evenkeel_core::skew::{Assessment, Row, Standing, names, policy};
+use evenkeel_core::version::{Observed, Unknown};
+
+/// How grave; the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(in super::super) enum Level {
+    /// Outside the version skew policy.
+    Violation,
+    /// Inside, but the next control-plane minor would put it outside.
+    AtLimit,
+    /// A version that is not known, a controller that lags behind, a source that was not seen.
+    Warning,
+}
+
+impl Level {
+    /// The word for it on the command line.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Violation => "violation",
+            Self::AtLimit => "at-limit",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// One thing.
+pub(in super::super) struct Outcome {
+    pub(in super::super) level: Level,
+    /// The rule's short name: `R2`, `unknown-version`, `not-seen`.
+    pub(super) rule: &'static str,
+    /// The same for the same thing in every run.
+    pub(super) id: String,
+    /// What it is about; nothing for a source that was not seen.
+    pub(super) component: Option<Component>,
+    pub(super) message: String,
+    /// What to do; may be empty where the message says it.
+    pub(super) remedy: String,
+    /// `a, b and 17 more`; may be empty.
+    pub(super) names: String,
+}
+
+/// Everything of `judged`, and what was not seen, worst first.
+pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> {
+    let violations = judged.findings.iter().map(|finding| Outcome {
+        level: Level::Violation,
+        rule: finding.rule.id,
+        id: finding.id.clone(),
+        component: Some(finding.component),
+        message: finding.message.clone(),
+        remedy: finding.remedy.clone(),
+        names: names(finding.count, &finding.samples),
+    });
+    let mut all: Vec<_> = violations.chain(judged.rows.iter().filter_map(of_row)).collect();
+    all.extend(missing.iter().map(|line| Outcome {
+        level: Level::Warning,
+        rule: "not-seen",
+        id: format!("not-seen/{line}"),
+        component: None,
+        message: line.clone(),
+        remedy: String::new(),
+        names: String::new(),
+    }));
+    all.sort_by_key(|outcome| outcome.level);
+    all
+}
+
+fn of_row(row: &Row) -> Option<Outcome> {
+    let of = format!("{} {}", row.count, row.component);
+    let (level, rule, message, remedy) = match (row.standing, &row.version) {
+        (Standing::AtLimit, version) => (
+            Level::AtLimit,
+            policy::rule(row.component, version.minor()?)?.id,
+            format!(
+                "{of} {version} in pool {}: at the limit; the next control-plane minor would put it outside",
+                row.pool
+            ),
+            format!("upgrade {} before the next control-plane minor", row.component),
+        ),
+        (Standing::Transitional, version) => (
+            Level::Warning,
+            policy::rule(row.component, version.minor()?)?.id,
+            format!(
+                "{of} {version} in pool {}: behind its kube-apiserver, which is meant for upgrades only",
+                row.pool
+            ),
+            format!("upgrade {} to the kube-apiserver's minor", row.component),
+        ),
+        (Standing::Unknown, Observed::Unknown(why)) => (
+            Level::Warning,
+            "unknown-version",
+            format!("{of} in pool {}: version {}", row.pool, unknown(row, why)),
+            say(row.component),
+        ),
+        _ => return None,
+    };
+    Some(Outcome {
+        level,
+        rule,
+        id: format!("{rule}/{}/{}/{}/{}", level.name(), row.component, row.pool, row.version),
+        component: Some(row.component),
+        message,
+        remedy,
+        names: names(row.count, &row.samples),
+    })
+}
+
+/// `unknown (not reported)`. Versions that are not known are one row, so the reason may not be everyone's.
+pub(super) fn unknown(row: &Row, why: &Unknown) -> String {
+    if row.count == 1 { format!("unknown ({why})") } else { format!("unknown (the first: {why})") }
+}
+
+/// How a person can say a version that is not seen.
+fn say(component: Component) -> String {
+    match component {
+        Component::KubeApiserver => "if you know it, say --apiserver-version NAME=VERSION".to_owned(),
+        _ => format!("if you know it, say --component {component}=NAME=VERSION"),
+    }
+}

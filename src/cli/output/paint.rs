@@ -1,0 +1,44 @@
+//! Colour, where a person looks.
+
+use std::env::var_os;
+use std::io::{IsTerminal as _, stdout};
+
+use super::super::args::Color;
+
+/// What a colour says; the words say it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ink {
+    Plain,
+    Bold,
+    Good,
+    Care,
+    Bad,
+}
+
+/// Whether there is colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Paint(pub(super) bool);
+
+/// What `when` means for standard output. See no-color.org.
+pub(in super::super) fn paint(when: Color) -> Paint {
+    let set = |name| var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = || var_os("TERM").is_some_and(|term| term == "dumb");
+    Paint(match when {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => stdout().is_terminal() && !set("NO_COLOR") && !dumb(),
+    })
+}
+
+impl Paint {
+    pub(super) fn on(self, ink: Ink, text: &str) -> String {
+        let code = match ink {
+            Ink::Plain => return text.to_owned(),
+            Ink::Bold => "1",
+            Ink::Good => "32",
+            Ink::Care => "33",
+            Ink::Bad => "1;31",
+        };
+        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}

@@ -1,0 +1,84 @@
+//! SARIF 2.1.0: what code scanning shows beside a change.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::Report;
+use super::outcome::{Level, Outcome};
+
+const POLICY: &str = "https://kubernetes.io/releases/version-skew-policy/";
+
+pub(super) fn sarif(report: &Report) -> Value {
+    let outcomes = report.outcomes();
+    // What was not seen is about the run, not about the cluster.
+    let (results, notes): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.component.is_some());
+    let rules: BTreeMap<&str, Value> = results.iter().map(|outcome| (outcome.rule, rule(outcome))).collect();
+    let notes: Vec<_> =
+        notes.iter().map(|note| json!({"level": "warning", "message": {"text": note.message}})).collect();
+    let results: Vec<_> = results.iter().map(|outcome| result(outcome, report)).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "evenkeel",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules.into_values().collect::<Vec<_>>(),
+            }},
+            "invocations": [{"executionSuccessful": true, "toolExecutionNotifications": notes}],
+            "results": results,
+        }],
+    })
+}
+
+fn rule(outcome: &Outcome) -> Value {
+    let about = outcome.component.map_or("cluster", |component| component.name());
+    let text = match outcome.rule {
+        "unknown-version" => "A component's version is not known".to_owned(),
+        _ => format!("Kubernetes version skew policy: {about}"),
+    };
+    json!({"id": outcome.rule, "shortDescription": {"text": text}, "helpUri": POLICY})
+}
+
+fn result(outcome: &Outcome, report: &Report) -> Value {
+    let level = match outcome.level {
+        Level::Violation => "error",
+        Level::AtLimit => "warning",
+        Level::Warning => "note",
+    };
+    let logical = json!([{"fullyQualifiedName": outcome.id, "kind": "resource"}]);
+    let location = match report.files.first().filter(|file| *file != "standard input") {
+        Some(file) => json!({
+            "physicalLocation": {"artifactLocation": {"uri": uri(file)}},
+            "logicalLocations": logical,
+        }),
+        None => json!({"logicalLocations": logical}),
+    };
+    json!({
+        "ruleId": outcome.rule,
+        "level": level,
+        "message": {"text": sentence(outcome)},
+        "locations": [location],
+        "partialFingerprints": {"evenkeel/v1": outcome.id},
+    })
+}
+
+fn sentence(outcome: &Outcome) -> String {
+    let mut text = outcome.message.clone();
+    if !outcome.names.is_empty() {
+        text.extend([" (", &outcome.names, ")"]);
+    }
+    if !outcome.remedy.is_empty() {
+        text.extend([". To do: ", &outcome.remedy]);
+    }
+    text
+}
+
+/// A path as a URI reference.
+fn uri(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    path.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

@@ -1,0 +1,146 @@
+//! The report and the check for a person.
+
+use std::fmt::Write as _;
+
+use evenkeel_core::skew::{Row, Standing, Verdict, names, policy};
+use evenkeel_core::version::Observed;
+
+use super::outcome::{Level, Outcome, unknown};
+use super::paint::{Ink, Paint};
+use super::table::{Cell, table};
+use super::{Report, Style};
+
+/// Verdict first; then what runs, what is wrong, what comes before the next minor, and what was not seen.
+pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
+    let mut text = String::new();
+    let paint = style.paint;
+    if style.check {
+        let outcomes = report.outcomes();
+        let failed = outcomes.iter().any(|outcome| outcome.level <= style.fail_on);
+        let word = if failed { paint.on(Ink::Bad, "FAILED") } else { paint.on(Ink::Good, "PASSED") };
+        line(
+            &mut text,
+            "Check",
+            &format!("{word}   {}   fails on {}", counts(&outcomes), style.fail_on.name()),
+        );
+        head(&mut text, report, paint);
+        for outcome in &outcomes {
+            show(&mut text, outcome, paint);
+        }
+        if wide {
+            let _ = write!(text, "\n{}", rows(report, wide, paint));
+        }
+        return text;
+    }
+    head(&mut text, report, paint);
+    let _ = write!(text, "\n{}", rows(report, wide, paint));
+    let mut section = |title: &str, lines: &mut dyn Iterator<Item = String>| {
+        let lines: Vec<String> = lines.collect();
+        if !lines.is_empty() {
+            let _ = write!(text, "\n{}\n", paint.on(Ink::Bold, title));
+            for line in lines {
+                let _ = writeln!(text, "- {line}");
+            }
+        }
+    };
+    let findings = &report.judged.findings;
+    section(
+        "FINDINGS",
+        &mut findings.iter().map(|f| {
+            format!(
+                "{} [{}]\n  which: {}\n  to do: {}",
+                f.message,
+                f.rule.id,
+                names(f.count, &f.samples),
+                f.remedy
+            )
+        }),
+    );
+    let next = &report.judged.next_minor;
+    if let Some(minor) = next.minor {
+        section(&format!("BEFORE {minor}"), &mut next.blockers.iter().cloned());
+    }
+    section("NOT SEEN", &mut report.missing.iter().cloned());
+    text
+}
+
+// Writing to a String cannot fail, here and below.
+fn line(text: &mut String, title: &str, rest: &str) {
+    let _ = writeln!(text, "{title:<10}{rest}");
+}
+
+fn head(text: &mut String, report: &Report, paint: Paint) {
+    let ink = match report.judged.supported {
+        Verdict::True if report.missing.is_empty() => Ink::Good,
+        Verdict::False => Ink::Bad,
+        _ => Ink::Care,
+    };
+    let verdict = paint.on(ink, &report.verdict());
+    line(text, "Verdict", &format!("{verdict}   {}", report.distance().join("   ")));
+    for (title, rest) in &report.subject {
+        line(text, title, rest);
+    }
+}
+
+fn counts(outcomes: &[Outcome]) -> String {
+    let of = |level| outcomes.iter().filter(|outcome| outcome.level == level).count();
+    let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{}, {} at the limit, {}",
+        plural(of(Level::Violation), "violation"),
+        of(Level::AtLimit),
+        plural(of(Level::Warning), "warning")
+    )
+}
+
+fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
+    let (word, ink) = match outcome.level {
+        Level::Violation => ("VIOLATION", Ink::Bad),
+        Level::AtLimit => ("AT LIMIT", Ink::Care),
+        Level::Warning => ("WARNING", Ink::Care),
+    };
+    let _ = writeln!(text, "\n{}  {} [{}]", paint.on(ink, word), outcome.message, outcome.rule);
+    for (title, rest) in [("which", &outcome.names), ("to do", &outcome.remedy)] {
+        if !rest.is_empty() {
+            let _ = writeln!(text, "  {title}: {rest}");
+        }
+    }
+}
+
+fn rows(report: &Report, wide: bool, paint: Paint) -> String {
+    let mut header = vec!["COMPONENT", "POOL", "VERSION", "COUNT", "BEHIND", "STATE"];
+    if wide {
+        header.extend(["LIMIT", "RULE"]);
+    }
+    header.push("NAMES");
+    let rows: Vec<_> = report.judged.rows.iter().map(|row| cells(row, wide)).collect();
+    table(&header, &rows, paint)
+}
+
+fn cells(row: &Row, wide: bool) -> Vec<Cell> {
+    let ink = match row.standing {
+        Standing::Supported => Ink::Good,
+        Standing::Unsupported => Ink::Bad,
+        Standing::Unknown | Standing::AtLimit | Standing::Transitional => Ink::Care,
+    };
+    let dash = || "-".to_owned();
+    let version = match &row.version {
+        Observed::Unknown(why) if wide => unknown(row, why),
+        version => version.to_string(),
+    };
+    let mut cells: Vec<Cell> = vec![
+        row.component.to_string().into(),
+        row.pool.to_string().into(),
+        version.into(),
+        row.count.to_string().into(),
+        row.behind.map_or_else(dash, |behind| behind.to_string()).into(),
+        Cell { text: row.standing.name().to_owned(), ink },
+    ];
+    if wide {
+        let rule = row.version.minor().and_then(|minor| policy::rule(row.component, minor));
+        cells.push(rule.map_or_else(dash, |rule| rule.max_older.to_string()).into());
+        cells.push(rule.map_or_else(dash, |rule| rule.id.to_owned()).into());
+    }
+    cells.push(names(row.count, &row.samples).into());
+    cells
+}

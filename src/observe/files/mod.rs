@@ -1,0 +1,222 @@
+//! Snapshot files instead of watches: what `kubectl get`, `kubectl cluster-info dump`, must-gather and their like
+//! write, read into the same lean types and joined by the same [`components::instances`].
+//!
+//! Here belongs what was found in which file; what a component's pod or version means does not. The invariants: what
+//! could not be read is named and never silently left out; files that hold no Node make no [`Cluster`]; and no text
+//! of a file is shown before it was made harmless.
+
+mod input;
+mod objects;
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_core::cluster::{Cluster, Component};
+use evenkeel_core::version::Observed;
+use jiff::Timestamp;
+
+use super::components::{self, Sources};
+use super::fold::Fold;
+use super::given;
+use super::lean::{Node, Pod};
+use input::Input;
+use objects::{Bad, Found, Kind, item, parse};
+
+/// How many lines there are at most about objects that cannot be read; the rest is counted.
+const MAX_FAULTS: usize = 10;
+
+/// Nothing can be said about these files; one line that says why and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(String);
+
+/// What was read and what was passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Files that were read.
+    pub files: usize,
+    /// Nodes.
+    pub nodes: usize,
+    /// Pods of kube-system.
+    pub pods: usize,
+    /// Answers of a kube-apiserver to `/version`.
+    pub versions: usize,
+    /// Objects of other kinds, and pods of other namespaces.
+    pub other_objects: usize,
+    /// Files of folders that are neither JSON nor YAML.
+    pub other_files: usize,
+}
+
+/// The objects of some files.
+#[derive(Default)]
+pub struct Snapshot {
+    nodes: Fold<Node>,
+    pods: Fold<Pod>,
+    servers: Vec<(String, Observed)>,
+    counts: Counts,
+    /// Nodes that are there with more than one UID.
+    re_created: usize,
+    faults: Vec<String>,
+    more_faults: usize,
+    /// A `kubectl version` that did not reach the server.
+    without_server: Option<String>,
+}
+
+impl Snapshot {
+    /// Reads files, folders (and what is in them) and `-` for standard input.
+    ///
+    /// # Errors
+    /// When something that was named cannot be read, or no Node is in any of it. A broken file inside a folder is
+    /// listed as missing instead: a dump is often cut off somewhere.
+    pub fn read(paths: &[PathBuf]) -> Result<Self, Unreadable> {
+        let mut snapshot = Self::default();
+        snapshot.nodes.list_begins();
+        snapshot.pods.list_begins();
+        let (inputs, other_files) = input::find(paths).map_err(Unreadable)?;
+        snapshot.counts.other_files = other_files;
+        for input in inputs {
+            let read = input.text().and_then(|text| {
+                let mut sink = |found| snapshot.add(found, &input);
+                parse(&text, &mut sink)
+            });
+            snapshot.counts.files += 1;
+            match read {
+                Err(why) if input.named => return Err(Unreadable(format!("{}: {why}", input.name))),
+                Err(why) => snapshot.fault(format!("{}: {why}", input.name)),
+                Ok(()) => {}
+            }
+        }
+        snapshot.nodes.list_ends("");
+        snapshot.pods.list_ends("");
+        if snapshot.nodes.is_empty() { Err(snapshot.nothing(paths)) } else { Ok(snapshot) }
+    }
+
+    fn nothing(&self, paths: &[PathBuf]) -> Unreadable {
+        let given: Vec<_> = paths.iter().map(|path| input::shown(path)).collect();
+        let found = if self.pods.len() + self.counts.versions > 0 { "no Node" } else { "nothing recognised" };
+        let fault = self.faults.first().map(|fault| format!(" ({fault})")).unwrap_or_default();
+        Unreadable(format!(
+            "{found} in {}{fault}: give the output of `kubectl get nodes -o yaml`, or a folder that holds it",
+            given.join(", ")
+        ))
+    }
+
+    fn add(&mut self, found: Found, input: &Input) {
+        match found {
+            Found::Node(node) => self.node(*node),
+            Found::Pod(pod) => _ = self.pods.listed(*pod),
+            Found::Version(version) => {
+                self.servers.push((input.name.clone(), Observed::from_report(&version)));
+                self.counts.versions += 1;
+            }
+            Found::NoServer => self.without_server = Some(input.name.clone()),
+            Found::Other(count) => self.counts.other_objects += count,
+            Found::Bad(bad) => self.bad(bad, input),
+            Found::CutOff => {
+                self.fault(format!("{}: its list ends without a kind; the file may be cut off", input.name));
+            }
+        }
+    }
+
+    fn node(&mut self, node: Node) {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let held = self.nodes.get("", name).map_or("", |seen| seen.node.uid.as_ref());
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        if !held.is_empty() && !uid.is_empty() && held != uid {
+            self.re_created += 1;
+        }
+        self.nodes.listed(node);
+    }
+
+    /// A Node that cannot be read is still a Node: it is in the model, with a kubelet that is not known.
+    fn bad(&mut self, bad: Bad, input: &Input) {
+        let place = item(bad.item, &input.name);
+        if bad.kind == Kind::Node {
+            let name = bad.name.clone().unwrap_or_else(|| format!("({place})"));
+            if let Ok(node) = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})) {
+                self.nodes.listed(node);
+            }
+        }
+        let name = bad.name.map(|name| format!(" {name}")).unwrap_or_default();
+        self.fault(format!("{place}: {}{name} cannot be read: {}", bad.kind, bad.why));
+    }
+
+    fn fault(&mut self, line: String) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(line);
+        } else {
+            self.more_faults += 1;
+        }
+    }
+
+    /// What was read and what was passed over.
+    pub fn counts(&self) -> Counts {
+        Counts { nodes: self.nodes.len(), pods: self.pods.len(), ..self.counts }
+    }
+
+    /// About when the snapshot was made: the newest heartbeat of its nodes.
+    pub fn taken(&self) -> Option<Timestamp> {
+        self.nodes.values().filter_map(|seen| seen.node.heartbeat).max()
+    }
+
+    /// The cluster in the files, sorted.
+    pub fn cluster(&self) -> Cluster {
+        let nodes: Vec<_> = self.nodes.values().map(AsRef::as_ref).collect();
+        let pods: Vec<_> = self.pods.values().collect();
+        let seen = Sources {
+            nodes: &nodes,
+            pods: &pods,
+            // Who serves now is not in a file: leases end within the minute, and endpoints cannot be asked.
+            leases: &[],
+            endpoints: &[],
+            asked: false,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let mut cluster = Cluster {
+            instances: components::instances(&seen),
+            nodes: nodes.iter().map(|seen| seen.node.clone()).collect(),
+            ..Cluster::default()
+        };
+        for (file, version) in &self.servers {
+            given::front_door(&mut cluster, file, version);
+        }
+        cluster.sorted()
+    }
+
+    /// What `cluster` (the one of these files, with what a person added) was made without, one line each.
+    pub fn missing(&self, cluster: &Cluster) -> Vec<String> {
+        let mut lines = self.faults.clone();
+        if self.more_faults > 0 {
+            lines.push(format!("{} more objects or files cannot be read", self.more_faults));
+        }
+        if self.re_created > 0 {
+            lines.push(format!(
+                "Nodes of one name with different UIDs: {}; the newest of each counts (are these files of one cluster?)",
+                self.re_created
+            ));
+        }
+        let servers = || cluster.of(Component::KubeApiserver);
+        if servers().all(|server| server.version.known().is_none()) {
+            let why = match &self.without_server {
+                Some(file) => format!("{file} names no server: kubectl did not reach it"),
+                None => "no kube-apiserver's version is in the files".to_owned(),
+            };
+            lines.push(format!(
+                "{why}; add the output of `kubectl version -o json`, or say --apiserver-version v1.36.4"
+            ));
+        }
+        let others = cluster.instances.iter().any(|instance| instance.component != Component::KubeApiserver);
+        if self.pods.is_empty() && !others {
+            lines.push(
+                "no pod of kube-system is in the files, so controllers and kube-proxies are not seen; add the output \
+                 of `kubectl get pods -n kube-system -o yaml`"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+}
+
+/// A path that was given, as it is shown.
+pub fn shown(path: &Path) -> String {
+    input::shown(path)
+}

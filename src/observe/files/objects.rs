@@ -1,0 +1,331 @@
+//! From text to objects: JSON or YAML, one document or many, lists of any mixture, bare arrays, single objects.
+//!
+//! Here belong the forms in which tools write objects down, and how what cannot be read is told. List items are read
+//! one by one into the lean types; a list is never held as a tree. The invariant: one object that cannot be read
+//! costs that object and no other.
+
+mod yaml;
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
+
+use super::super::lean::{Node, Pod};
+
+/// Longest text of a file that is shown, in characters.
+const MAX_SHOWN: usize = 120;
+/// What an apiserver accepts as a name and as a label's value, in bytes.
+const MAX_NAME: usize = 253;
+const MAX_LABEL: usize = 63;
+
+/// A kind of object that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Node,
+    Pod,
+    /// Not known: it is no object, or has no kind.
+    Object,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+            Self::Object => "object",
+        })
+    }
+}
+
+/// Something in a file.
+pub(super) enum Found {
+    Node(Box<Node>),
+    /// One of kube-system.
+    Pod(Box<Pod>),
+    /// `gitVersion` of a kube-apiserver.
+    Version(String),
+    /// The answer of `kubectl version` without a server.
+    NoServer,
+    /// That many objects that a report does not need.
+    Other(usize),
+    Bad(Bad),
+    /// The end of a list that is not whole.
+    CutOff,
+}
+
+/// An object that cannot be read.
+pub(super) struct Bad {
+    pub(super) kind: Kind,
+    /// Its name, where that can be read.
+    pub(super) name: Option<String>,
+    /// Which item of the list, from 1; 0 when it is not in a list.
+    pub(super) item: usize,
+    /// Why, harmless to print.
+    pub(super) why: String,
+}
+
+/// `item 3 of nodes.json`, or the file's name alone.
+pub(super) fn item(item: usize, file: &str) -> String {
+    if item == 0 { file.to_owned() } else { format!("item {item} of {file}") }
+}
+
+type Sink<'a> = dyn FnMut(Found) + 'a;
+
+/// Hands everything in `text` to `sink`.
+///
+/// # Errors
+/// When the text is broken; what is before the break has been handed over.
+pub(super) fn parse(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
+    if is_json(text) { json(text, sink) } else { yaml::parse(text, sink) }
+}
+
+/// YAML may begin with a brace too; but then no quote follows it.
+fn is_json(text: &str) -> bool {
+    let mut start = text.trim_start().chars();
+    match start.next() {
+        Some('{') => matches!(start.find(|c| !c.is_whitespace()), Some('"' | '}') | None),
+        Some('[') => matches!(start.find(|c| !c.is_whitespace()), Some('{' | ']' | '[' | '"') | None),
+        _ => false,
+    }
+}
+
+fn json(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
+    for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
+        match document {
+            Ok(raw) => read_document(raw, sink),
+            Err(error) if error.is_eof() => {
+                let line = error.line();
+                return Err(format!("ends in the middle of its JSON (line {line}); write the file again"));
+            }
+            Err(error) => return Err(format!("is not valid JSON: {}", harmless(&error.to_string()))),
+        }
+    }
+    Ok(())
+}
+
+/// The fields that tell what an object is. Each is taken as it is, so that a wrong type spoils that field only.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Head<'a> {
+    #[serde(borrow)]
+    api_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    items: Option<&'a RawValue>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    git_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    server_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    client_version: Option<&'a RawValue>,
+    /// Support bundles wrap the answer of `/version` in this.
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Meta {
+    name: Option<String>,
+    namespace: Option<String>,
+}
+
+fn value<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// The `gitVersion` of the answer to `/version` in `raw`.
+fn git_version(raw: Option<&RawValue>) -> Option<String> {
+    let head: Head<'_> = value(raw)?;
+    value(head.git_version)
+}
+
+/// What the items of a list are, where the list says it and they do not.
+#[derive(Clone, Default)]
+struct List {
+    api_version: Option<String>,
+    kind: Option<String>,
+}
+
+impl List {
+    /// A list of `item`s; of anything when that is empty, which is what `kubectl get` writes.
+    fn of(api_version: Option<String>, item: &str) -> Self {
+        Self { api_version, kind: Some(item.to_owned()).filter(|item| !item.is_empty()) }
+    }
+}
+
+fn read_document(raw: &RawValue, sink: &mut Sink<'_>) {
+    match raw.get().chars().next() {
+        Some('{') => {}
+        Some('[') => return items(raw, &List::default(), sink),
+        // A text, a number: every text is YAML.
+        _ => return sink(Found::Other(1)),
+    }
+    let head: Head<'_> = match serde_json::from_str(raw.get()) {
+        Ok(head) => head,
+        Err(error) => return sink(unreadable(Kind::Object, None, 0, &error)),
+    };
+    let kind: Option<String> = value(head.kind);
+    let of_list = kind.as_deref().map_or(Some(""), |kind| kind.strip_suffix("List"));
+    match (head.items, of_list) {
+        (Some(list), Some(item)) => {
+            items(list, &List::of(value(head.api_version), item), sink);
+            // kubectl writes the kind after the items, so a YAML file that was cut off still reads well.
+            if kind.is_none() && head.api_version.is_some() {
+                sink(Found::CutOff);
+            }
+        }
+        _ => object(raw, &head, &List::default(), 0, sink),
+    }
+}
+
+fn items(raw: &RawValue, list: &List, sink: &mut Sink<'_>) {
+    // Go writes an empty list as null.
+    let all: Option<Vec<&RawValue>> = match serde_json::from_str(raw.get()) {
+        Ok(all) => all,
+        Err(error) => return sink(unreadable(Kind::Object, None, 0, &error)),
+    };
+    for (index, raw) in all.unwrap_or_default().into_iter().enumerate() {
+        // Serde reads an array as a struct too, field by field.
+        if !raw.get().starts_with('{') {
+            let why = "it is not an object".to_owned();
+            sink(Found::Bad(Bad { kind: kind_of(list), name: None, item: index + 1, why }));
+            continue;
+        }
+        match serde_json::from_str::<Head<'_>>(raw.get()) {
+            Ok(head) => object(raw, &head, list, index + 1, sink),
+            Err(error) => sink(unreadable(kind_of(list), None, index + 1, &error)),
+        }
+    }
+}
+
+fn kind_of(list: &List) -> Kind {
+    match list.kind.as_deref() {
+        Some("Node") => Kind::Node,
+        Some("Pod") => Kind::Pod,
+        _ => Kind::Object,
+    }
+}
+
+fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut Sink<'_>) {
+    let kind: Option<String> = value(head.kind);
+    let api_version: Option<String> = value(head.api_version);
+    let api_version = api_version.or_else(|| list.api_version.clone());
+    let kind = match (kind.or_else(|| list.kind.clone()), api_version.as_deref()) {
+        (Some(kind), None | Some("v1")) if kind == "Node" => Some(Kind::Node),
+        (Some(kind), None | Some("v1")) if kind == "Pod" => Some(Kind::Pod),
+        // Other groups have Nodes of their own.
+        (Some(_), _) => None,
+        (None, _) => by_shape(head),
+    };
+    let meta: Meta = value(head.metadata).unwrap_or_default();
+    match kind {
+        Some(Kind::Node) => sink(match decode::<Node>(raw, Kind::Node, &meta, item) {
+            Ok(node) => match node.metadata.labels.iter().flatten().find(|(_, label)| !is_label(label)) {
+                None => Found::Node(Box::new(node)),
+                Some((key, _)) => {
+                    let why = format!("label {} has a value that no cluster accepts", harmless(key));
+                    Found::Bad(Bad { kind: Kind::Node, name: name_of(&meta), item, why })
+                }
+            },
+            Err(bad) => Found::Bad(bad),
+        }),
+        Some(Kind::Pod) if meta.namespace.as_deref() == Some("kube-system") => {
+            sink(match decode::<Pod>(raw, Kind::Pod, &meta, item) {
+                Ok(pod) => Found::Pod(Box::new(pod)),
+                Err(bad) => Found::Bad(bad),
+            });
+        }
+        _ => sink(version_or_other(head)),
+    }
+}
+
+/// What client libraries write without a kind is told by what only it has.
+fn by_shape(head: &Head<'_>) -> Option<Kind> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct NodeStatus {
+        #[serde(rename = "nodeInfo")]
+        _node_info: IgnoredAny,
+    }
+    #[derive(Deserialize)]
+    struct PodSpec {
+        #[serde(rename = "containers")]
+        _containers: IgnoredAny,
+    }
+    head.metadata?;
+    if value::<NodeStatus>(head.status).is_some() {
+        Some(Kind::Node)
+    } else {
+        value::<PodSpec>(head.spec).map(|_| Kind::Pod)
+    }
+}
+
+fn version_or_other(head: &Head<'_>) -> Found {
+    let own = || value(head.git_version).filter(|_| head.kind.is_none());
+    if let Some(version) =
+        own().or_else(|| git_version(head.server_version)).or_else(|| git_version(head.info))
+    {
+        Found::Version(version)
+    } else if head.client_version.is_some() && head.kind.is_none() {
+        Found::NoServer
+    } else {
+        Found::Other(1)
+    }
+}
+
+fn decode<K: DeserializeOwned>(raw: &RawValue, kind: Kind, meta: &Meta, item: usize) -> Result<K, Bad> {
+    let name = name_of(meta);
+    let bad = |name, why: String| Err(Bad { kind, name, item, why });
+    if meta.name.is_none() {
+        return bad(None, "it has no metadata.name".to_owned());
+    }
+    if name.is_none() {
+        return bad(None, "its metadata.name is not one that a cluster accepts".to_owned());
+    }
+    serde_json::from_str(raw.get()).or_else(|error| bad(name, without_place(&error)))
+}
+
+fn unreadable(kind: Kind, name: Option<String>, item: usize, error: &serde_json::Error) -> Found {
+    Found::Bad(Bad { kind, name, item, why: without_place(error) })
+}
+
+/// The error without its line, which would be that of the object and not of the file.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    harmless(text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text))
+}
+
+/// The name, if a cluster could have accepted it; another one could hold anything and be of any length.
+fn name_of(meta: &Meta) -> Option<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    meta.name.clone().filter(|name| !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(allowed))
+}
+
+fn is_label(value: &str) -> bool {
+    value.len() <= MAX_LABEL && value.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+}
+
+/// `text` on one line, short, without anything that moves a terminal's cursor or turns the direction of writing.
+pub(super) fn harmless(text: &str) -> String {
+    // Everything that a terminal does not print as itself: controls, and the marks that are format characters.
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    };
+    let mut shown: String = text.chars().take(MAX_SHOWN).map(|c| if hidden(c) { '?' } else { c }).collect();
+    if text.chars().nth(MAX_SHOWN).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}

@@ -1,0 +1,121 @@
+//! YAML, turned into JSON document by document, and inside of lists item by item.
+//!
+//! So every rule about objects exists once, for JSON, and no more of a large list than one item is a tree.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{Sink, harmless, read_document};
+
+/// Longest input: YAML takes several times as long to read as JSON.
+const MAX_BYTES: usize = 1 << 30;
+
+pub(super) fn parse(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
+    if text.len() > MAX_BYTES {
+        return Err("is over 1 GiB of YAML; write it as JSON (-o json)".to_owned());
+    }
+    // The defaults are for configuration files; a dump of a large cluster is of another size. What bombs are made of
+    // (aliases, nesting) stays as it is.
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_reader_input_bytes: Some(MAX_BYTES),
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
+            max_documents: usize::MAX,
+            max_total_scalar_bytes: MAX_BYTES,
+        },
+        with_snippet: false,
+        emit_comments: false,
+    };
+    let mut reader = text.as_bytes();
+    for document in serde_saphyr::read_with_options::<_, Document>(&mut reader, options) {
+        let document = document.map_err(|error| {
+            let text = error.to_string();
+            format!("is not valid YAML: {}", harmless(text.lines().next().unwrap_or_default()))
+        })?;
+        let raw: &RawValue = serde_json::from_str(&document.0).map_err(|error| error.to_string())?;
+        read_document(raw, sink);
+    }
+    Ok(())
+}
+
+/// A document as JSON.
+struct Document(String);
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ToJson)
+    }
+}
+
+struct ToJson;
+
+impl<'de> Visitor<'de> for ToJson {
+    type Value = Document;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML document")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
+        let mut json = String::from("{");
+        while let Some(key) = map.next_key::<String>()? {
+            if json.len() > 1 {
+                json.push(',');
+            }
+            json.push_str(&Value::from(key.as_str()).to_string());
+            json.push(':');
+            if key == "items" {
+                json.push_str(&map.next_value::<Document>()?.0);
+            } else {
+                json.push_str(&map.next_value::<Value>()?.to_string());
+            }
+        }
+        json.push('}');
+        Ok(Document(json))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Document, A::Error> {
+        let mut json = String::from("[");
+        while let Some(item) = items.next_element::<Value>()? {
+            if json.len() > 1 {
+                json.push(',');
+            }
+            json.push_str(&item.to_string());
+        }
+        json.push(']');
+        Ok(Document(json))
+    }
+
+    fn visit_unit<E>(self) -> Result<Document, E> {
+        Ok(scalar())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Document, E> {
+        Ok(scalar())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Document, E> {
+        Ok(scalar())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Document, E> {
+        Ok(scalar())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Document, E> {
+        Ok(scalar())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Document, E> {
+        Ok(scalar())
+    }
+}
+
+/// What is neither object nor list tells nothing, whatever it is.
+fn scalar() -> Document {
+    Document("null".to_owned())
+}

@@ -1,0 +1,160 @@
+//! What is said of components that cannot be seen: by a person, or by an answer to `/version` from behind a load
+//! balancer.
+//!
+//! Pure. The invariant: what was seen is never replaced by what was only said, unless a person names the very
+//! component.
+
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{Cluster, Component, Instance};
+use evenkeel_core::version::{KubeVersion, Observed};
+
+/// The name of a component that a person gave no name.
+const UNNAMED: &str = "(given)";
+
+/// A version that a person says a component runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Which component.
+    pub component: Component,
+    /// Its Node's name or its own; without it, all of the component whose version is not known are meant.
+    pub name: Option<Arc<str>>,
+    /// The version.
+    pub version: KubeVersion,
+}
+
+/// `cluster` with what a person said of it, sorted.
+///
+/// # Errors
+/// When a kubelet is named whose Node is not there, in one line.
+pub fn add(mut cluster: Cluster, given: &[Given]) -> Result<Cluster, String> {
+    for said in given {
+        let version = Observed::Known(said.version.clone());
+        match (said.component, &said.name) {
+            (Component::Kubelet, name) => {
+                let name = name.as_deref().unwrap_or_default();
+                let Some(node) = cluster.nodes.iter_mut().find(|node| node.name.as_ref() == name) else {
+                    return Err(format!("--component kubelet={name}: there is no Node of that name"));
+                };
+                node.kubelet = version;
+            }
+            (component, Some(name)) => named(&mut cluster, component, name, &version),
+            (component, None) => unnamed(&mut cluster, component, UNNAMED, &version),
+        }
+    }
+    Ok(cluster.sorted())
+}
+
+fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: &Observed) {
+    let mut same = cluster.instances.iter_mut().filter(|instance| {
+        instance.component == component && (instance.name == *name || instance.node.as_ref() == Some(name))
+    });
+    if let Some(instance) = same.next() {
+        instance.version = version.clone();
+    } else {
+        let node = cluster.nodes.iter().any(|node| node.name == *name).then(|| Arc::clone(name));
+        cluster.instances.push(instance(component, name, node, version));
+    }
+}
+
+/// What answers `/version` for all of `cluster`'s apiservers, under `name`. It stands for them where none is known; where
+/// some are, it adds only a minor that none of them shows.
+pub fn front_door(cluster: &mut Cluster, name: &str, version: &Observed) {
+    let known = cluster.of(Component::KubeApiserver).any(|instance| instance.version.known().is_some());
+    if known {
+        add_minor(cluster, Component::KubeApiserver, name, version);
+    } else {
+        unnamed(cluster, Component::KubeApiserver, name, version);
+    }
+}
+
+/// Puts `version` in the place of every unknown one of `component`.
+fn unnamed(cluster: &mut Cluster, component: Component, name: &str, version: &Observed) {
+    cluster
+        .instances
+        .retain(|instance| instance.component != component || instance.version.known().is_some());
+    add_minor(cluster, component, name, version);
+}
+
+fn add_minor(cluster: &mut Cluster, component: Component, name: &str, version: &Observed) {
+    if cluster.of(component).all(|instance| instance.version.minor() != version.minor()) {
+        cluster.instances.push(instance(component, &name.into(), None, version));
+    }
+}
+
+fn instance(component: Component, name: &Arc<str>, node: Option<Arc<str>>, version: &Observed) -> Instance {
+    Instance {
+        component,
+        name: Arc::clone(name),
+        node,
+        version: version.clone(),
+        incarnation: "".into(),
+        ready: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_core::version::Unknown;
+
+    use super::*;
+
+    fn seen(name: &str, version: &str) -> Instance {
+        let version = match version {
+            "" => Observed::Unknown(Unknown::NoTag),
+            version => Observed::from_report(version),
+        };
+        instance(Component::KubeApiserver, &name.into(), Some(format!("node-{name}").into()), &version)
+    }
+
+    fn said(text: &str) -> Given {
+        let (name, version) =
+            text.split_once('=').map_or((None, text), |(name, rest)| (Some(name.into()), rest));
+        Given { component: Component::KubeApiserver, name, version: version.parse().unwrap() }
+    }
+
+    fn shown(cluster: &Cluster) -> Vec<String> {
+        cluster.instances.iter().map(|instance| format!("{} {}", instance.name, instance.version)).collect()
+    }
+
+    #[test]
+    fn what_a_person_says_of_apiservers() {
+        for (there, given, expected) in [
+            (vec![], vec!["v1.36.4"], vec!["(given) v1.36.4"]),
+            // Mid-upgrade: both are given, and stand for whatever was not known.
+            (
+                vec![seen("a", ""), seen("b", "")],
+                vec!["v1.36.4", "v1.37.0"],
+                vec!["(given) v1.36.4", "(given) v1.37.0"],
+            ),
+            (vec![seen("a", "v1.36.4"), seen("b", "")], vec!["v1.36.1"], vec!["a v1.36.4"]),
+            (vec![seen("a", "v1.36.4"), seen("b", "")], vec!["b=v1.35.1"], vec!["a v1.36.4", "b v1.35.1"]),
+            (vec![seen("a", "")], vec!["node-a=v1.35.1"], vec!["a v1.35.1"]),
+            (vec![seen("a", "v1.36.4")], vec!["c=v1.35.1"], vec!["a v1.36.4", "c v1.35.1"]),
+        ] {
+            let given: Vec<_> = given.into_iter().map(said).collect();
+            let cluster = Cluster { instances: there, ..Cluster::default() };
+            assert_eq!(shown(&add(cluster, &given).unwrap()), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn the_front_door_is_one_of_those_that_are_seen() {
+        for (there, version, expected) in [
+            (vec![], "v1.36.4", vec!["door v1.36.4"]),
+            (vec![seen("a", "")], "v1.36.4", vec!["door v1.36.4"]),
+            (vec![seen("a", "v1.36.4"), seen("b", "")], "v1.36.9", vec!["a v1.36.4", "b unknown"]),
+            (vec![seen("a", "v1.36.4")], "v1.37.0", vec!["a v1.36.4", "door v1.37.0"]),
+        ] {
+            let mut cluster = Cluster { instances: there, ..Cluster::default() };
+            front_door(&mut cluster, "door", &Observed::from_report(version));
+            assert_eq!(shown(&cluster), expected);
+        }
+    }
+
+    #[test]
+    fn a_kubelet_needs_its_node() {
+        let given = Given { component: Component::Kubelet, ..said("n1=v1.36.4") };
+        assert!(add(Cluster::default(), &[given]).unwrap_err().contains("no Node of that name"));
+    }
+}
