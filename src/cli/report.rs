@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Cluster, Component, Instance};
+use evenkeel_core::cluster::{Cluster, Component, Instance, Reach};
+use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Assessment, Verdict, assess, names};
 use evenkeel_core::version::Observed;
 use k8s_openapi::jiff::Timestamp;
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::table::table;
 use super::{EXIT_FINDINGS, EXIT_OK, Output, ReportArgs, connect, print};
-use crate::api::report::{Context, status};
+use crate::api::report::{Context, status, with_lifecycle};
 use crate::clients::{effects_client, one_line, probe_client, read_client, within};
 use crate::observe::cache::Changes;
 use crate::observe::{Inventory, Observer, PodScope, apiservers};
@@ -26,18 +27,14 @@ const LATECOMERS: Duration = Duration::from_secs(2);
 pub(super) async fn run(args: ReportArgs) -> Result<u8, String> {
     let config = connect::config(&args.cluster).await?;
     let (cluster, inventory) = observe(&config).await?;
-    let judged = assess(&cluster);
+    let now = Timestamp::now();
+    let judged = with_lifecycle(assess(&cluster, &Policy::default()), now);
     let missing: Vec<String> = inventory.missing.iter().map(|missing| missing.reason.to_string()).collect();
     let text = match args.output {
         Output::Table => render(&judged, &missing, &config.cluster_url.to_string()),
         Output::Json | Output::Yaml => {
-            let context = Context {
-                missing: &missing,
-                before: &[],
-                generation: None,
-                nodes: cluster.nodes.len(),
-                now: Timestamp::now(),
-            };
+            let context =
+                Context { missing: &missing, before: &[], generation: None, nodes: cluster.nodes.len(), now };
             let status = status(&judged, &context);
             let text = if args.output == Output::Json {
                 serde_json::to_string_pretty(&status)
@@ -109,6 +106,8 @@ fn by_the_front_door(mut cluster: Cluster, config: &Config, version: &str) -> Cl
         name: config.cluster_url.host().unwrap_or("apiserver").into(),
         node: None,
         version: Observed::from_report(version),
+        effective: None,
+        reach: Reach::Any,
         incarnation: "".into(),
         ready: true,
     });
@@ -136,7 +135,7 @@ fn render(judged: &Assessment, missing: &[String], server: &str) -> String {
     };
     // Writing to a String cannot fail.
     let _ = writeln!(text, "Cluster   {server}\nVerdict   {verdict}{behind}{allowed}\n");
-    let rows: Vec<[String; 7]> = judged
+    let rows: Vec<[String; 8]> = judged
         .rows
         .iter()
         .map(|row| {
@@ -146,12 +145,16 @@ fn render(judged: &Assessment, missing: &[String], server: &str) -> String {
                 row.version.to_string(),
                 row.count.to_string(),
                 row.behind.map_or_else(|| "-".to_owned(), |behind| behind.to_string()),
+                row.headroom.map_or_else(|| "-".to_owned(), |headroom| headroom.to_string()),
                 row.standing.name().to_owned(),
                 names(row.count, &row.samples),
             ]
         })
         .collect();
-    text.push_str(&table(["COMPONENT", "POOL", "VERSION", "COUNT", "BEHIND", "STATE", "NAMES"], &rows));
+    text.push_str(&table(
+        ["COMPONENT", "POOL", "VERSION", "COUNT", "BEHIND", "HEADROOM", "STATE", "NAMES"],
+        &rows,
+    ));
     let lines = |text: &mut String, title: &str, lines: &mut dyn Iterator<Item = String>| {
         let lines: Vec<String> = lines.collect();
         if !lines.is_empty() {
@@ -164,7 +167,10 @@ fn render(judged: &Assessment, missing: &[String], server: &str) -> String {
     lines(
         &mut text,
         "FINDINGS",
-        &mut judged.findings.iter().map(|f| format!("{} [{}]\n  to do: {}", f.message, f.rule.id, f.remedy)),
+        &mut judged
+            .findings
+            .iter()
+            .map(|f| format!("{}: {} [{}]\n  to do: {}", f.severity.name(), f.message, f.rule.id, f.remedy)),
     );
     if let Some(minor) = next.minor {
         lines(&mut text, &format!("BEFORE {minor}"), &mut next.blockers.iter().cloned());

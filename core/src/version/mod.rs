@@ -60,13 +60,19 @@ impl Minor {
     /// The minor release after this one.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self { major: self.major, minor: self.minor.saturating_add(1) }
+        self.forward(1)
     }
 
     /// The minor release `count` before this one, at least `x.0`.
     #[must_use]
     pub const fn back(self, count: u16) -> Self {
         Self { major: self.major, minor: self.minor.saturating_sub(count) }
+    }
+
+    /// The minor release `count` after this one.
+    #[must_use]
+    pub const fn forward(self, count: u16) -> Self {
+        Self { major: self.major, minor: self.minor.saturating_add(count) }
     }
 
     /// How many minors `self` is older than `other`; negative when it is newer.

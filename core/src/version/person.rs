@@ -71,16 +71,24 @@ impl KubeVersion {
         Some(Self { minor: self.minor, patch: Some(patch), suffix: suffix.into() })
     }
 
+    /// What semantic versioning takes for a pre-release, without the `-`: also a vendor's suffix, such as `eks-99d6cc0`.
+    pub fn pre_release(&self) -> &str {
+        super::grammar::extra(&self.suffix).map_or("", |(pre_release, _)| pre_release)
+    }
+
     /// Whether it is a build on the way to a release: `-alpha`, `-beta` or `-rc`, and not a vendor's suffix.
     pub fn is_pre_release(&self) -> bool {
         let word = self.suffix.strip_prefix('-').unwrap_or_default().split(['.', '+']).next();
         matches!(word, Some("alpha" | "beta" | "rc"))
     }
 
-    /// Whether upstream's list of patches applies: a release as upstream publishes it, or a plain vendor's build of
-    /// one (`+k3s1`, `-eks-99d6cc0`). AKS numbers its long-term patches from 100, after upstream has ended.
+    /// Whether upstream's list of patches applies: a release as upstream publishes it, a build on the way to one, and
+    /// those that are rebuilt from every patch (k3s, RKE2, k0s). EKS, GKE and OpenShift have their own, and AKS numbers
+    /// its long-term patches from 100, after upstream has ended.
     pub fn is_of_upstream_patch_line(&self) -> bool {
-        self.patch.is_some_and(|patch| patch < 100) && !self.is_virtual_kubelet()
+        let rebuilt = ["+k3s", "+rke2", "+k0s"].iter().any(|vendor| self.suffix.starts_with(vendor));
+        self.patch.is_some_and(|patch| patch < 100)
+            && (self.suffix.is_empty() || self.is_pre_release() || rebuilt)
     }
 
     /// Whether it is a virtual kubelet's (`v1.25.0-vk-azure-aci-1.6.2`): no machine, so nothing to drain and replace.
