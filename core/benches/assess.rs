@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use evenkeel_core::cluster::{
-    Budget, Cluster, Component, Instance, Node, Owner, Phase, Pod, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Instance, Node, Owner, Phase, Pod, Reach, Selector, UnhealthyPolicy,
 };
 use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade};
 use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
 use evenkeel_core::skew::assess;
+use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::version::{KubeVersion, Observed};
 use jiff::{SignedDuration, Timestamp};
 
@@ -37,14 +38,14 @@ fn main() {
 #[divan::bench(args = [5_000, 50_000])]
 fn assess_nodes(bencher: Bencher<'_, '_>, nodes: usize) {
     let cluster = half_upgraded(nodes);
-    bencher.counter(ItemsCount::new(nodes)).bench_local(|| assess(black_box(&cluster)));
+    bencher.counter(ItemsCount::new(nodes)).bench_local(|| assess(black_box(&cluster), &Policy::default()));
 }
 
 /// The same with a kube-proxy on every node, as most clusters have it.
 #[divan::bench(args = [5_000, 50_000])]
 fn assess_nodes_with_proxies(bencher: Bencher<'_, '_>, nodes: usize) {
     let cluster = with_proxies(half_upgraded(nodes));
-    bencher.counter(ItemsCount::new(nodes)).bench_local(|| assess(black_box(&cluster)));
+    bencher.counter(ItemsCount::new(nodes)).bench_local(|| assess(black_box(&cluster), &Policy::default()));
 }
 
 /// One decision in the middle of an upgrade: half of the nodes done, one percent draining, thirty pods on every node.
@@ -59,9 +60,11 @@ fn summary() {
     println!("\nns per node (best of the runs of one second)");
     for nodes in [5_000, 50_000] {
         let cluster = half_upgraded(nodes);
-        line("assess", nodes, || drop(black_box(assess(black_box(&cluster)))));
+        line("assess", nodes, || drop(black_box(assess(black_box(&cluster), &Policy::default()))));
         let cluster = with_proxies(cluster);
-        line("assess, with kube-proxies", nodes, || drop(black_box(assess(black_box(&cluster)))));
+        line("assess, with kube-proxies", nodes, || {
+            drop(black_box(assess(black_box(&cluster), &Policy::default())));
+        });
     }
     let scene = Scene::new(5_000);
     line("decide, mid-upgrade", 5_000, || drop(black_box(scene.decide())));
@@ -127,6 +130,8 @@ fn instance(component: Component, name: &str, node: &str, reported: &str) -> Ins
         name: name.into(),
         node: Some(node.into()),
         version: version(reported),
+        effective: None,
+        reach: Reach::Any,
         incarnation: "1".into(),
         ready: true,
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::version::Observed;
+use crate::version::{Effective, Observed};
 
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
 ///
@@ -79,6 +79,31 @@ impl fmt::Display for Component {
     }
 }
 
+/// Which apiservers a component talks to. The policy compares it with exactly those.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Any of them, through a load balancer or a virtual address; also where it is not known, for it allows least.
+    #[default]
+    Any,
+    /// The one on its own node and no other.
+    Local,
+}
+
+/// An admission webhook, as far as it may stand in the way of a new minor.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Webhook {
+    /// The `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
+    pub configuration: Arc<str>,
+    /// Its name in there.
+    pub name: Arc<str>,
+    /// `matchPolicy: Exact`: it sees only the API versions that its rules list.
+    pub exact: bool,
+    /// Some rule of it lists API versions instead of `*`.
+    pub lists_versions: bool,
+    /// `failurePolicy: Fail`: what it cannot answer is refused.
+    pub fails_closed: bool,
+}
+
 /// One running component other than a kubelet: an apiserver endpoint, a static pod, a kube-proxy pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
@@ -90,6 +115,10 @@ pub struct Instance {
     pub node: Option<Arc<str>>,
     /// The version it runs, as far as seen: an apiserver's own `/version`, else the image tag.
     pub version: Observed,
+    /// What it says it emulates (KEP-4330), where it says so: an apiserver of 1.33 or later does in `/version`.
+    pub effective: Option<Effective>,
+    /// Which apiservers it talks to.
+    pub reach: Reach,
     /// Changes when the process was replaced: the pod's UID, or the identity lease's holder for an apiserver.
     pub incarnation: Arc<str>,
     /// It answers (apiserver) or its pod is Ready.
@@ -268,6 +297,8 @@ pub struct Cluster {
     pub pods: Vec<Pod>,
     /// Budgets of all namespaces.
     pub budgets: Vec<Budget>,
+    /// Admission webhooks. Empty where none were read; they are asked only about the next minor.
+    pub webhooks: Vec<Webhook>,
 }
 
 impl Cluster {
@@ -277,6 +308,7 @@ impl Cluster {
         self.instances.sort_by(|a, b| (a.component, &a.name).cmp(&(b.component, &b.name)));
         self.nodes.sort_by(|a, b| a.name.cmp(&b.name));
         self.pods.sort_by(|a, b| (&a.node, &a.namespace, &a.name).cmp(&(&b.node, &b.namespace, &b.name)));
+        self.webhooks.sort();
         self.budgets.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         self
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{
-    Budget, Cluster, Component, Instance, Node, Owner, Phase, Pod, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Instance, Node, Owner, Phase, Pod, Reach, Selector, UnhealthyPolicy,
 };
 use crate::version::Observed;
 
@@ -19,6 +19,8 @@ pub(crate) fn instance(component: Component, name: &str, version: &str) -> Insta
         name: name.into(),
         node: Some(name.rsplit_once('@').map_or(name, |(_, node)| node).into()),
         version: Observed::from_report(version),
+        effective: None,
+        reach: Reach::Any,
         incarnation: format!("{name}-1").into(),
         ready: true,
     }
@@ -89,5 +91,5 @@ pub(crate) fn cluster(servers: &[&str], controllers: &str, kubelets: &[&str]) ->
         instances.push(instance(component, "cp-1", controllers));
     }
     let nodes = kubelets.iter().enumerate().map(|(i, version)| node(&format!("n-{}", i + 1), version));
-    Cluster { instances, nodes: nodes.collect(), pods: Vec::new(), budgets: Vec::new() }.sorted()
+    Cluster { instances, nodes: nodes.collect(), ..Cluster::default() }.sorted()
 }

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use crate::cluster::{Cluster, Component, Node, Selector};
-use crate::skew::blockers_of_minor;
+use crate::skew::{blockers_of_minor, policy::Policy};
 use crate::version::KubeVersion;
 
 /// When work may be started.
@@ -195,7 +195,7 @@ pub fn preflight(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
     if let Some((name, version)) = newer {
         return vec![format!("{target} would be a downgrade: kube-apiserver {name} runs {version}")];
     }
-    let mut lines = blockers_of_minor(cluster, target.minor());
+    let mut lines = blockers_of_minor(cluster, &Policy::default(), target.minor());
     lines.extend(
         cluster
             .of(Component::KubeApiserver)

@@ -1,8 +1,10 @@
 //! `ClusterSkewReport`: where the cluster stands, written by the operator.
 
+use evenkeel_core::skew::lifecycle::{self, Catalogue};
 use evenkeel_core::skew::{Assessment, Verdict, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::tz::TimeZone;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,7 +90,7 @@ pub struct ClusterSkewReportStatus {
     #[serde(default)]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub components: Vec<Row>,
-    /// Everything that is wrong, with what to do.
+    /// Everything that is wrong or soon will be, with what to do; the worst first.
     #[serde(default)]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub findings: Vec<Finding>,
@@ -132,6 +134,10 @@ pub struct Row {
     /// Minors behind the newest kube-apiserver; negative when ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minors_behind: Option<i32>,
+    /// How many more minors the kube-apiservers may go before these must move; at 0 they block the next minor. Absent
+    /// for kube-apiservers and where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<i32>,
     /// `Supported`, `Transitional`, `AtLimit`, `Unknown` or `Unsupported`.
     pub state: String,
     /// The first few names.
@@ -140,12 +146,15 @@ pub struct Row {
     pub samples: Vec<String>,
 }
 
-/// One thing that is wrong.
+/// One thing to know, and what to do about it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// Stable: rule, component, pool and version.
     pub id: String,
+    /// `Unsupported` (outside the policy), `AtLimit` (blocks the next minor) or `Warning`.
+    #[serde(default)]
+    pub severity: String,
     /// Where the rule comes from.
     pub source: String,
     /// What is wrong.
@@ -189,6 +198,15 @@ pub struct Context<'a> {
     pub now: Timestamp,
 }
 
+/// `judged` with what is past its end of life, near it, or behind the latest patch at that time.
+pub fn with_lifecycle(judged: Assessment, now: Timestamp) -> Assessment {
+    // The data is part of the program and read in a test; without it the judgement is still whole.
+    let Ok(catalogue) = Catalogue::shipped() else { return judged };
+    let today = now.to_zoned(TimeZone::UTC).date();
+    let more = lifecycle::findings(&judged, &catalogue, today);
+    judged.with(more)
+}
+
 /// The status that says `judged`.
 pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportStatus {
     let span = |versions: &Option<(_, _)>| match versions {
@@ -197,6 +215,9 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         Some((oldest, newest)) => format!("{oldest}..{newest}"),
     };
     let reason = reason(judged);
+    let mut worst: Vec<_> = judged.findings.iter().collect();
+    // A list that is cut must not lose what is worst; the sort keeps the order by id within a severity.
+    worst.sort_by_key(|finding| finding.severity);
     let next = &judged.next_minor;
     let blockers = next.blockers.first().map_or("nothing stands in its way", String::as_str);
     let inventory = context.missing.join("; ");
@@ -234,7 +255,7 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
             blockers: next.blockers.iter().take(MAX_FINDINGS).cloned().collect(),
         },
         components: judged.rows.iter().take(MAX_ROWS).map(row).collect(),
-        findings: judged.findings.iter().take(MAX_FINDINGS).map(finding).collect(),
+        findings: worst.iter().take(MAX_FINDINGS).map(|found| finding(found)).collect(),
         omitted: Omitted {
             components: count(judged.rows.len().saturating_sub(MAX_ROWS)),
             findings: count(judged.findings.len().saturating_sub(MAX_FINDINGS)),
@@ -252,6 +273,7 @@ fn row(row: &evenkeel_core::skew::Row) -> Row {
         version: row.version.to_string(),
         count: count(row.count),
         minors_behind: row.behind,
+        headroom: row.headroom,
         state: row.standing.name().to_owned(),
         samples: row.samples.iter().map(ToString::to_string).collect(),
     }
@@ -260,6 +282,7 @@ fn row(row: &evenkeel_core::skew::Row) -> Row {
 fn finding(finding: &evenkeel_core::skew::Finding) -> Finding {
     Finding {
         id: finding.id.clone(),
+        severity: finding.severity.name().to_owned(),
         source: finding.rule.source.to_owned(),
         message: finding.message.clone(),
         remedy: finding.remedy.clone(),
@@ -269,7 +292,8 @@ fn finding(finding: &evenkeel_core::skew::Finding) -> Finding {
 }
 
 fn reason(judged: &Assessment) -> String {
-    match (judged.supported, judged.findings.split_first()) {
+    let wrong: Vec<_> = judged.unsupported().collect();
+    match (judged.supported, wrong.split_first()) {
         (Verdict::False, Some((first, []))) => {
             format!("{} ({})", first.message, names(first.count, &first.samples))
         }

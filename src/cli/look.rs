@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Component};
 use evenkeel_core::skew::assess;
+use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::version::Observed;
 use k8s_openapi::jiff::Timestamp;
 use kube::Config;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::args::LookArgs;
 use super::connect;
 use super::output::Report;
+use crate::api::report::with_lifecycle;
 use crate::clients::{effects_client, one_line, probe_client, read_client, within};
 use crate::observe::cache::Changes;
 use crate::observe::files::{Snapshot, shown};
@@ -37,7 +39,7 @@ pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
         missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
         nodes: cluster.nodes.len(),
         seen: Some(Timestamp::now()),
-        judged: assess(&cluster),
+        judged: with_lifecycle(assess(&cluster, &Policy::default()), Timestamp::now()),
     })
 }
 
@@ -55,7 +57,11 @@ fn files(args: &LookArgs) -> Result<Report, String> {
         missing: snapshot.missing(&cluster),
         nodes: cluster.nodes.len(),
         seen: snapshot.taken(),
-        judged: assess(&cluster),
+        // What has ended is told as of when the files were written; without a time that is not known.
+        judged: match snapshot.taken() {
+            Some(taken) => with_lifecycle(assess(&cluster, &Policy::default()), taken),
+            None => assess(&cluster, &Policy::default()),
+        },
     })
 }
 

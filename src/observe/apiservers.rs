@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_core::version::{Observed, Unknown};
+use evenkeel_core::version::{Effective, Observed, Unknown};
 use kube::Client;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -42,6 +42,8 @@ pub struct Endpoint {
     pub address: Arc<str>,
     /// What it answered last; [`Unknown::NotReported`] before the first answer, [`Unknown::Unreachable`] when it failed.
     pub version: Observed,
+    /// What it emulates, as it answered last; `None` when it says nothing of that (before 1.33).
+    pub effective: Option<Effective>,
     /// It answered when it was last asked.
     pub reachable: bool,
     /// It was asked at least once, with whatever result.
@@ -92,6 +94,7 @@ impl Apiservers {
                     Endpoint {
                         address: Arc::clone(address),
                         version: Observed::Unknown(Unknown::NotReported),
+                        effective: None,
                         reachable: false,
                         asked: false,
                         error: None,
@@ -169,29 +172,40 @@ impl Asker {
         }
     }
 
-    async fn ask(&self, client: &mut Option<Client>) -> Result<Observed, String> {
+    async fn ask(&self, client: &mut Option<Client>) -> Result<(Observed, Option<Effective>), String> {
         let client = match client {
             Some(client) => client,
             None => client.insert((self.connect)(&self.address).map_err(|error| one_line(&error))?),
         };
         let info =
             within(PROBE_TIMEOUT, client.apiserver_version()).await.map_err(|error| one_line(&error))?;
-        Ok(Observed::from_report(&info.git_version))
+        let version = Observed::from_info(&info.git_version, &info.major, &info.minor);
+        let said = |field: Option<String>| field.unwrap_or_default();
+        let emulation = (said(info.emulation_major), said(info.emulation_minor));
+        let min_compat = (said(info.min_compatibility_major), said(info.min_compatibility_minor));
+        let effective = version.minor().filter(|_| !emulation.1.is_empty()).map(|binary| {
+            let (emulation, min_compat) = ((&*emulation.0, &*emulation.1), (&*min_compat.0, &*min_compat.1));
+            Effective::reported(binary, emulation, min_compat)
+        });
+        Ok((version, effective))
     }
 
-    fn record(&self, answer: Result<Observed, String>) {
+    fn record(&self, answer: Result<(Observed, Option<Effective>), String>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(endpoint) = known.get_mut(&self.address) else { return };
         let now = Instant::now();
-        let (version, error) = match answer {
-            Ok(version) => {
+        let (version, effective, error) = match answer {
+            Ok((version, effective)) => {
                 endpoint.confirmed = Some(now);
-                (version, None)
+                (version, effective, None)
             }
-            Err(error) => (Observed::Unknown(Unknown::Unreachable), Some(error.into())),
+            Err(error) => (Observed::Unknown(Unknown::Unreachable), None, Some(error.into())),
         };
         let reachable = error.is_none();
-        let changed = !endpoint.asked || endpoint.reachable != reachable || endpoint.version != version;
+        let changed = !endpoint.asked
+            || endpoint.reachable != reachable
+            || endpoint.version != version
+            || endpoint.effective != effective;
         if changed {
             endpoint.since = now;
             if let Some(error) = &error {
@@ -200,7 +214,7 @@ impl Asker {
                 tracing::info!(address = %self.address, %version, "kube-apiserver answers");
             }
         }
-        (endpoint.version, endpoint.error) = (version, error);
+        (endpoint.version, endpoint.effective, endpoint.error) = (version, effective, error);
         (endpoint.reachable, endpoint.asked) = (reachable, true);
         drop(known);
         if changed {
@@ -245,6 +259,7 @@ mod tests {
                             let version = serde_json::json!({
                                 "major": "1", "minor": "36", "gitVersion": "v1.36.4", "gitCommit": "", "goVersion": "",
                                 "gitTreeState": "", "buildDate": "", "compiler": "", "platform": "",
+                                "emulationMajor": "1", "emulationMinor": "35",
                             });
                             (200, version.to_string())
                         };
@@ -280,6 +295,8 @@ mod tests {
         servers.set(&all);
         until(&|endpoint| endpoint.reachable && endpoint.version.to_string() == "v1.36.4", &mut woken).await;
         assert_eq!(fake.asked.load(Ordering::SeqCst), 1);
+        let emulation = servers.list()[0].effective.map(|effective| effective.emulation().to_string());
+        assert_eq!(emulation.as_deref(), Some("1.35"), "what it emulates is part of the answer");
 
         fake.down.store(true, Ordering::SeqCst);
         servers.set(&all);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Instance};
+use evenkeel_core::cluster::{Component, Instance, Reach};
 use evenkeel_core::version::{Observed, Unknown};
 use jiff::{SignedDuration, Timestamp};
 
@@ -87,6 +87,9 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             name: Arc::clone(&pod.pod.name),
             node: node_of(pod),
             version: runs.version.clone(),
+            effective: None,
+            // Which address a controller uses stands in a kubeconfig on its host, which nobody here reads.
+            reach: Reach::Any,
             incarnation: incarnation(pod, runs),
             ready: pod.pod.ready,
         },
@@ -142,6 +145,8 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
                 component: Component::KubeApiserver,
                 name: Arc::clone(&endpoint.address),
                 version: endpoint.version.clone(),
+                effective: endpoint.effective,
+                reach: Reach::Any,
                 incarnation: node.as_deref().and_then(incarnation_on).unwrap_or_default(),
                 ready: endpoint.reachable,
                 node,
@@ -158,6 +163,8 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
         name: Arc::clone(name),
         node,
         version: Observed::Unknown(Unknown::Unreachable),
+        effective: None,
+        reach: Reach::Any,
         incarnation,
         ready: false,
     };

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, Component, Instance};
+use evenkeel_core::cluster::{Cluster, Component, Instance, Reach};
 use evenkeel_core::version::{KubeVersion, Observed};
 
 /// The name of a component that a person gave no name.
@@ -84,6 +84,8 @@ fn add_minor(cluster: &mut Cluster, component: Component, name: &str, version: &
 
 fn instance(component: Component, name: &Arc<str>, node: Option<Arc<str>>, version: &Observed) -> Instance {
     Instance {
+        effective: None,
+        reach: Reach::Any,
         component,
         name: Arc::clone(name),
         node,

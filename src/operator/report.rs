@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Assessment, Standing, assess};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -102,7 +103,7 @@ impl Reporter<'_> {
         let seen = self.observer.cluster(now);
         let wanted = match &seen {
             Ok((cluster, inventory)) => {
-                let judged = assess(cluster);
+                let judged = report::with_lifecycle(assess(cluster, &Policy::default()), now);
                 self.show(&judged);
                 let missing: Vec<String> = inventory.missing.iter().map(|m| m.reason.to_string()).collect();
                 let context = Context {

@@ -1,18 +1,26 @@
 //! The Kubernetes version skew policy, and the judgement of a cluster by it.
 //!
 //! [`policy`] holds the rules as data and the one function that applies them to a pair; [`assess`] here applies that
-//! function to a whole [`Cluster`] and groups what it finds. Nothing here says how to print or store a judgement.
-//! The invariant: adding a component never removes a violation, and an unknown version never adds one; it only makes
-//! the verdict [`Verdict::Unknown`] where no violation is certain.
+//! function to a whole [`Cluster`], groups what it sees and says what of it is wrong (`findings.rs`) and what stands
+//! before the next minor (`next.rs`). [`lifecycle`] knows what ends when, [`tools`] the stricter or laxer rules of other
+//! programs. Nothing here says how to print or store a judgement. The invariant: adding a component never removes a
+//! violation, and an unknown version never adds one; it only makes the verdict [`Verdict::Unknown`] where no violation
+//! is certain.
 
+mod findings;
+pub mod lifecycle;
+mod next;
 pub mod policy;
+pub mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Component, Instance};
-use crate::version::{KubeVersion, Minor, Observed};
-use policy::{Judgement, Rule, Servers, judge};
+use crate::cluster::{Cluster, Component, Instance, Reach};
+use crate::version::{Effective, KubeVersion, Minor, Observed};
+pub use findings::{Finding, Severity};
+pub use next::{NextMinor, blockers_of_minor};
+use policy::{Judgement, Policy, Rule, Running, Servers, Subject};
 
 /// How many names a row or finding shows as examples.
 pub const SAMPLES: usize = 5;
@@ -67,42 +75,31 @@ pub struct Row {
     pub version: Observed,
     /// How many.
     pub count: usize,
-    /// Minors behind the newest apiserver (negative: ahead), where both are known.
+    /// Minors behind what the newest apiserver behaves as (negative: ahead), where both are known.
     pub behind: Option<i32>,
+    /// How many more minors the apiservers may go before these must move, where that is known and there is a rule.
+    pub headroom: Option<i32>,
     /// How they stand.
     pub standing: Standing,
     /// The first few names, sorted.
     pub samples: Vec<Arc<str>>,
+    judged: Option<Judged>,
 }
 
-/// One thing that is wrong, with everything it is wrong for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Stable: rule, component, pool and version.
-    pub id: String,
-    /// The rule that is broken.
-    pub rule: &'static Rule,
-    /// Which component breaks it.
-    pub component: Component,
-    /// How many of them.
-    pub count: usize,
-    /// The first few names, sorted.
-    pub samples: Vec<Arc<str>>,
-    /// What is wrong, in one line.
-    pub message: String,
-    /// What to do about it, in one line.
-    pub remedy: String,
+impl Row {
+    /// The rule it was judged by, where there is one for it and its version is known.
+    pub fn rule(&self) -> Option<&'static Rule> {
+        self.judged.and_then(|judged| judged.rule)
+    }
 }
 
-/// Whether every apiserver may go to the next minor now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NextMinor {
-    /// That minor, when the current one is known.
-    pub minor: Option<Minor>,
-    /// Whether it may be started.
-    pub allowed: Verdict,
-    /// Why not, one line each, in a fixed order.
-    pub blockers: Vec<String>,
+/// What a row was judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Judged {
+    running: Running,
+    servers: Servers,
+    rule: Option<&'static Rule>,
+    judgement: Judgement,
 }
 
 /// The judgement of a cluster.
@@ -118,135 +115,101 @@ pub struct Assessment {
     pub limit: Option<i32>,
     /// Whether every pair is inside the policy.
     pub supported: Verdict,
-    /// How many components are outside it.
+    /// How many components are outside the policy.
     pub violations: usize,
     /// How many components run an unknown version.
     pub unknown: usize,
     /// Everything seen, grouped, worst first.
     pub rows: Vec<Row>,
-    /// Everything wrong, grouped, in rule order.
+    /// Everything that a person should know, grouped and ordered by id, which is unique.
     pub findings: Vec<Finding>,
     /// The next minor.
     pub next_minor: NextMinor,
 }
 
-/// Judges `cluster` by the version skew policy.
-pub fn assess(cluster: &Cluster) -> Assessment {
-    let servers = Servers::of(cluster);
+impl Assessment {
+    /// With more findings, such as those of [`lifecycle`]. The verdict stays: only the policy decides it.
+    #[must_use]
+    pub fn with(mut self, more: Vec<Finding>) -> Self {
+        self.findings = findings::unique(self.findings.into_iter().chain(more));
+        self
+    }
+
+    /// The findings that make the cluster unsupported.
+    pub fn unsupported(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.severity == Severity::Unsupported)
+    }
+}
+
+/// Judges `cluster` by `policy`.
+pub fn assess(cluster: &Cluster, policy: &Policy) -> Assessment {
+    let servers = servers_of(cluster);
     let kubelets = span(cluster.nodes.iter().map(|node| &node.kubelet));
-    let mut rows: BTreeMap<(Component, Arc<str>, String), Row> = BTreeMap::new();
-    for seen in everything(cluster) {
-        let key = (seen.component, Arc::clone(&seen.pool), seen.version.to_string());
-        let row = rows.entry(key).or_insert_with(|| row(&seen, servers));
+    let mut rows: BTreeMap<_, Row> = BTreeMap::new();
+    for seen in everything(cluster, servers) {
+        let emulation = seen.emulation;
+        let key = (seen.component, Arc::clone(&seen.pool), seen.version.to_string(), seen.servers, emulation);
+        let row = rows.entry(key).or_insert_with(|| row(&seen, policy));
         row.count += 1;
         if row.samples.len() < SAMPLES {
             row.samples.push(Arc::clone(seen.name));
         }
     }
-    let mut findings: Vec<Finding> = servers.and_then(|s| spread(cluster, s)).into_iter().collect();
-    findings.extend(rows.values().filter_map(|row| broken_rule(row, servers)));
-    findings.extend(proxies_far_from_their_kubelet(cluster, servers));
-    findings.sort_by(|a, b| a.id.cmp(&b.id));
     let mut rows: Vec<Row> = rows.into_values().collect();
-    if findings.iter().any(|f| f.component == Component::KubeApiserver) {
+    let findings = findings::of(cluster, policy, &rows, servers);
+    if findings.iter().any(|f| f.component == Component::KubeApiserver && f.severity == Severity::Unsupported)
+    {
         rows.iter_mut().filter(|r| r.component == Component::KubeApiserver).for_each(|r| {
             r.standing = Standing::Unsupported;
         });
     }
     let unknown = rows.iter().filter(|r| r.standing == Standing::Unknown).map(|r| r.count).sum();
-    let supported = match (findings.is_empty(), unknown, servers) {
-        (false, _, _) => Verdict::False,
-        (true, 0, Some(_)) => Verdict::True,
-        (true, _, _) => Verdict::Unknown,
+    let violations = || findings.iter().filter(|finding| finding.severity == Severity::Unsupported);
+    let supported = match (violations().next(), unknown, servers) {
+        (Some(_), _, _) => Verdict::False,
+        (None, 0, Some(_)) => Verdict::True,
+        (None, _, _) => Verdict::Unknown,
     };
     rows.sort_by(|a, b| (a.component, a.standing, &a.pool).cmp(&(b.component, b.standing, &b.pool)));
     let oldest = kubelets.as_ref().map(|(oldest, _)| oldest.minor());
     Assessment {
         servers: span(cluster.of(Component::KubeApiserver).map(|i| &i.version)),
-        behind: oldest.zip(servers).map(|(oldest, servers)| oldest.behind(servers.newest)),
+        behind: oldest.zip(servers).map(|(oldest, servers)| oldest.behind(servers.newest_emulated)),
         limit: oldest
-            .and_then(|oldest| policy::rule(Component::Kubelet, oldest))
+            .and_then(|oldest| policy.rule(Subject::Component(Component::Kubelet), oldest))
             .map(|rule| i32::from(rule.max_older)),
         kubelets,
         supported,
-        violations: findings.iter().map(|f| f.count).sum(),
+        violations: violations().map(|f| f.count).sum(),
         unknown,
-        next_minor: next_minor(&rows, servers),
+        next_minor: next::minor(cluster, policy, &rows, servers),
         rows,
         findings,
     }
 }
 
-/// What stands in the way of taking every apiserver to `target`, one line each; empty when nothing does.
-///
-/// While the apiservers go over one by one, both minors serve, so every other component must be allowed by both: that
-/// is the policy's own rule for HA clusters, and it contains the page's preconditions (controllers exactly at the
-/// current minor, kubelets at most three behind the target).
-pub fn blockers_of_minor(cluster: &Cluster, target: Minor) -> Vec<String> {
-    let assessment = assess(cluster);
-    blockers(&assessment.rows, Servers::of(cluster), target)
+/// The apiservers whose version is known.
+fn servers_of(cluster: &Cluster) -> Option<Servers> {
+    Servers::of(cluster.of(Component::KubeApiserver).filter_map(effective))
 }
 
-fn blockers(rows: &[Row], servers: Option<Servers>, target: Minor) -> Vec<String> {
-    let Some(servers) = servers else {
-        return vec!["no kube-apiserver's version is known".to_owned()];
-    };
-    let during = Servers { oldest: servers.oldest, newest: servers.newest.max(target) };
-    let mut lines = Vec::new();
-    if during.newest.behind(during.oldest) < -1 {
-        lines.push(format!(
-            "kube-apiservers are at {}; {target} is more than one minor away and minors must not be skipped",
-            servers.oldest
-        ));
-    }
-    for row in rows.iter().filter(|row| row.component != Component::KubeApiserver) {
-        let who =
-            format!("{} {} {} ({})", row.count, row.component, row.version, names(row.count, &row.samples));
-        match row.version.minor() {
-            // A node that says nothing certain about itself must not stop the control plane of everyone else; it
-            // is listed as unknown in the report and left alone by the rollout.
-            None if row.component == Component::Kubelet || row.component == Component::KubeProxy => {}
-            None => lines.push(format!("{who}: version unknown, must be {} first", servers.oldest)),
-            Some(minor) => match judge(row.component, minor, during).1 {
-                Judgement::TooOld { floor } => {
-                    lines.push(format!("{who} would be too old: must be {floor} or newer first"));
-                }
-                Judgement::TooNew { ceiling } => {
-                    lines.push(format!("{who} is newer than the oldest kube-apiserver ({ceiling})"));
-                }
-                Judgement::Within { .. } => {}
-            },
-        }
-    }
-    lines
+/// What an apiserver is and behaves as; what it says of a binary that it does not run is passed over.
+fn effective(server: &Instance) -> Option<Effective> {
+    let binary = server.version.minor()?;
+    let said = server.effective.filter(|effective| effective.binary() == binary);
+    Some(said.unwrap_or(Effective::plain(binary)))
 }
 
-fn next_minor(rows: &[Row], servers: Option<Servers>) -> NextMinor {
-    let Some(servers) = servers else {
-        let blockers = vec!["no kube-apiserver's version is known".to_owned()];
-        return NextMinor { minor: None, allowed: Verdict::Unknown, blockers };
+/// The apiservers that `instance` talks to. Where its own cannot be told, all of them: that allows least.
+fn servers_met(cluster: &Cluster, instance: &Instance, all: Option<Servers>) -> Option<Servers> {
+    let node = match instance.reach {
+        Reach::Local => instance.node.as_ref(),
+        Reach::Any => None,
     };
-    let minor = servers.newest.next();
-    let mut lines = Vec::new();
-    let unknown_server =
-        rows.iter().any(|r| r.component == Component::KubeApiserver && r.version.known().is_none());
-    if servers.oldest == servers.newest {
-        lines = blockers(rows, Some(servers), minor);
-    } else {
-        lines.push(format!(
-            "kube-apiservers are at {} and {}: finish that upgrade first",
-            servers.oldest, servers.newest
-        ));
-    }
-    let allowed = match (lines.is_empty(), unknown_server) {
-        (true, false) => Verdict::True,
-        (true, true) => Verdict::Unknown,
-        (false, _) => Verdict::False,
-    };
-    if unknown_server {
-        lines.push("a kube-apiserver does not say its version".to_owned());
-    }
-    NextMinor { minor: Some(minor), allowed, blockers: lines }
+    let Some(node) = node else { return all };
+    let own: Vec<&Instance> =
+        cluster.of(Component::KubeApiserver).filter(|server| server.node.as_ref() == Some(node)).collect();
+    if own.is_empty() { all } else { Servers::of(own.into_iter().filter_map(effective)) }
 }
 
 /// One component as [`assess`] walks over them.
@@ -255,9 +218,11 @@ struct Seen<'a> {
     name: &'a Arc<str>,
     pool: Arc<str>,
     version: &'a Observed,
+    emulation: Option<Minor>,
+    servers: Option<Servers>,
 }
 
-fn everything(cluster: &Cluster) -> impl Iterator<Item = Seen<'_>> {
+fn everything(cluster: &Cluster, servers: Option<Servers>) -> impl Iterator<Item = Seen<'_>> {
     let control_plane: Arc<str> = "control-plane".into();
     let instances = cluster.instances.iter().map(move |instance| Seen {
         component: instance.component,
@@ -267,12 +232,16 @@ fn everything(cluster: &Cluster) -> impl Iterator<Item = Seen<'_>> {
             _ => Arc::clone(&control_plane),
         },
         version: &instance.version,
+        emulation: instance.effective.map(Effective::emulation),
+        servers: servers_met(cluster, instance, servers),
     });
-    instances.chain(cluster.nodes.iter().map(|node| Seen {
+    instances.chain(cluster.nodes.iter().map(move |node| Seen {
         component: Component::Kubelet,
         name: &node.name,
         pool: Arc::clone(&node.pool),
         version: &node.kubelet,
+        emulation: None,
+        servers,
     }))
 }
 
@@ -281,100 +250,39 @@ fn pool_of(cluster: &Cluster, instance: &Instance) -> Arc<str> {
     node.map_or_else(|| "unknown".into(), |node| Arc::clone(&node.pool))
 }
 
-fn row(seen: &Seen<'_>, servers: Option<Servers>) -> Row {
-    let standing = match (seen.version.minor(), servers) {
-        (Some(minor), Some(servers)) => match judge(seen.component, minor, servers).1 {
-            Judgement::TooOld { .. } | Judgement::TooNew { .. } => Standing::Unsupported,
-            Judgement::Within { .. } if seen.component == Component::KubeApiserver => Standing::Supported,
-            Judgement::Within { behind, .. } if seen.component.is_controller() && behind > 0 => {
-                Standing::Transitional
-            }
-            Judgement::Within { headroom: 0, .. } if !seen.component.is_controller() => Standing::AtLimit,
-            Judgement::Within { .. } => Standing::Supported,
-        },
-        _ => Standing::Unknown,
+fn row(seen: &Seen<'_>, policy: &Policy) -> Row {
+    let judged = seen.version.minor().zip(seen.servers).map(|(binary, servers)| {
+        let running = Running { binary, emulation: seen.emulation };
+        let (rule, judgement) = policy.judge(Subject::Component(seen.component), running, servers);
+        Judged { running, servers, rule, judgement }
+    });
+    let standing = match judged.map(|judged| judged.judgement) {
+        None | Some(Judgement::Undecided { .. }) => Standing::Unknown,
+        Some(Judgement::TooOld { .. } | Judgement::TooNew { .. }) => Standing::Unsupported,
+        Some(Judgement::Within { .. }) if seen.component == Component::KubeApiserver => Standing::Supported,
+        Some(Judgement::Within { behind, .. }) if seen.component.is_controller() && behind > 0 => {
+            Standing::Transitional
+        }
+        Some(Judgement::Within { headroom: 0, .. }) if !seen.component.is_controller() => Standing::AtLimit,
+        Some(Judgement::Within { .. }) => Standing::Supported,
+    };
+    let headroom = match judged.map(|judged| judged.judgement) {
+        Some(Judgement::Within { headroom, .. }) if seen.component != Component::KubeApiserver => {
+            Some(headroom)
+        }
+        _ => None,
     };
     Row {
         component: seen.component,
         pool: Arc::clone(&seen.pool),
         version: seen.version.clone(),
         count: 0,
-        behind: seen.version.minor().zip(servers).map(|(minor, servers)| minor.behind(servers.newest)),
+        behind: judged.map(|judged| judged.running.binary.behind(judged.servers.newest_emulated)),
+        headroom,
         standing,
         samples: Vec::new(),
+        judged,
     }
-}
-
-fn broken_rule(row: &Row, servers: Option<Servers>) -> Option<Finding> {
-    let (minor, servers) = row.version.minor().zip(servers)?;
-    let (rule, judgement) = judge(row.component, minor, servers);
-    let who = format!("{} {} {} in pool {}", row.count, row.component, row.version, row.pool);
-    let (message, remedy) = match judgement {
-        Judgement::Within { .. } => return None,
-        Judgement::TooOld { floor } => (
-            format!("{who}: too old for kube-apiserver {}, which allows {floor} or newer", servers.newest),
-            format!("upgrade {} to {} before anything else", row.component, servers.oldest),
-        ),
-        Judgement::TooNew { ceiling } => (
-            format!("{who}: newer than the oldest kube-apiserver it can reach, {ceiling}"),
-            format!("bring every kube-apiserver to {minor}, or take {} back to {ceiling}", row.component),
-        ),
-    };
-    Some(Finding {
-        id: format!("{}/{}/{}/{}", rule?.id, row.component, row.pool, row.version),
-        rule: rule?,
-        component: row.component,
-        count: row.count,
-        samples: row.samples.clone(),
-        message,
-        remedy,
-    })
-}
-
-fn spread(cluster: &Cluster, servers: Servers) -> Option<Finding> {
-    let distance = servers.oldest.behind(servers.newest);
-    if distance <= i32::from(policy::APISERVER_SPREAD.max_older) {
-        return None;
-    }
-    let oldest: Vec<_> = cluster
-        .of(Component::KubeApiserver)
-        .filter(|i| i.version.minor() == Some(servers.oldest))
-        .map(|i| Arc::clone(&i.name))
-        .collect();
-    Some(Finding {
-        id: format!("{}/{}", policy::APISERVER_SPREAD.id, Component::KubeApiserver),
-        rule: &policy::APISERVER_SPREAD,
-        component: Component::KubeApiserver,
-        count: oldest.len(),
-        message: format!(
-            "kube-apiservers are {distance} minors apart ({} and {}); one is allowed",
-            servers.oldest, servers.newest
-        ),
-        remedy: format!("bring the kube-apiservers at {} forward, one minor at a time", servers.oldest),
-        samples: oldest.into_iter().take(SAMPLES).collect(),
-    })
-}
-
-/// Rule R4. It adds information only where no apiserver's version is known: whenever kubelet and kube-proxy are both
-/// allowed by the apiservers, the pair is allowed too.
-fn proxies_far_from_their_kubelet(cluster: &Cluster, servers: Option<Servers>) -> Vec<Finding> {
-    if servers.is_some() {
-        return Vec::new();
-    }
-    let far = cluster.of(Component::KubeProxy).filter_map(|proxy| {
-        let kubelet = cluster.node(proxy.node.as_deref()?)?.kubelet.minor()?;
-        let rule = policy::pair_rule(proxy.version.minor()?, kubelet)?;
-        Some(Finding {
-            id: format!("{}/{}/{}", rule.id, Component::KubeProxy, proxy.name),
-            rule,
-            component: Component::KubeProxy,
-            count: 1,
-            samples: vec![Arc::clone(&proxy.name)],
-            message: format!("kube-proxy {} is too far from its node's kubelet {kubelet}", proxy.version),
-            remedy: "bring the older of the two forward".to_owned(),
-        })
-    });
-    far.collect()
 }
 
 fn span<'a>(versions: impl Iterator<Item = &'a Observed>) -> Option<(KubeVersion, KubeVersion)> {

@@ -53,7 +53,7 @@ pub enum Invalid {
 pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
     let spec = &object.spec;
     let version =
-        |text: &str| text.parse::<KubeVersion>().map_err(|error| Invalid::Version(escape(text), error));
+        |text: &str| KubeVersion::from_person(text).map_err(|error| Invalid::Version(escape(text), error));
     let mut executors: BTreeMap<Arc<str>, Executor> = BTreeMap::new();
     for executor in &spec.executors {
         let kind = match (&executor.job, &executor.external) {

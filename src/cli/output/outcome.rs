@@ -1,10 +1,10 @@
 //! What a check may fail on, in three levels.
 //!
-//! No rule is here: a violation is a finding of the core, at the limit is a row's standing.
+//! No rule is here: how grave a finding is, the core says.
 
 use clap::ValueEnum;
 use evenkeel_core::cluster::Component;
-use evenkeel_core::skew::{Assessment, Row, Standing, names, policy};
+use evenkeel_core::skew::{Assessment, Row, Severity, Standing, names};
 use evenkeel_core::version::{Observed, Unknown};
 
 /// How grave; the gravest first.
@@ -47,8 +47,12 @@ pub(in super::super) struct Outcome {
 
 /// Everything of `judged`, and what was not seen, worst first.
 pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> {
-    let violations = judged.findings.iter().map(|finding| Outcome {
-        level: Level::Violation,
+    let findings = judged.findings.iter().map(|finding| Outcome {
+        level: match finding.severity {
+            Severity::Unsupported => Level::Violation,
+            Severity::AtLimit => Level::AtLimit,
+            Severity::Warning => Level::Warning,
+        },
         rule: finding.rule.id,
         id: finding.id.clone(),
         component: Some(finding.component),
@@ -56,7 +60,7 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
         remedy: finding.remedy.clone(),
         names: names(finding.count, &finding.samples),
     });
-    let mut all: Vec<_> = violations.chain(judged.rows.iter().filter_map(of_row)).collect();
+    let mut all: Vec<_> = findings.chain(judged.rows.iter().filter_map(unknown_row)).collect();
     all.extend(missing.iter().map(|line| Outcome {
         level: Level::Warning,
         rule: "not-seen",
@@ -70,42 +74,21 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
     all
 }
 
-fn of_row(row: &Row) -> Option<Outcome> {
-    let of = format!("{} {}", row.count, row.component);
-    let (level, rule, message, remedy) = match (row.standing, &row.version) {
-        (Standing::AtLimit, version) => (
-            Level::AtLimit,
-            policy::rule(row.component, version.minor()?)?.id,
-            format!(
-                "{of} {version} in pool {}: at the limit; the next control-plane minor would put it outside",
-                row.pool
-            ),
-            format!("upgrade {} before the next control-plane minor", row.component),
-        ),
-        (Standing::Transitional, version) => (
-            Level::Warning,
-            policy::rule(row.component, version.minor()?)?.id,
-            format!(
-                "{of} {version} in pool {}: behind its kube-apiserver, which is meant for upgrades only",
-                row.pool
-            ),
-            format!("upgrade {} to the kube-apiserver's minor", row.component),
-        ),
-        (Standing::Unknown, Observed::Unknown(why)) => (
-            Level::Warning,
-            "unknown-version",
-            format!("{of} in pool {}: version {}", row.pool, unknown(row, why)),
-            say(row.component),
-        ),
-        _ => return None,
-    };
+fn unknown_row(row: &Row) -> Option<Outcome> {
+    let (Standing::Unknown, Observed::Unknown(why)) = (row.standing, &row.version) else { return None };
     Some(Outcome {
-        level,
-        rule,
-        id: format!("{rule}/{}/{}/{}/{}", level.name(), row.component, row.pool, row.version),
+        level: Level::Warning,
+        rule: "unknown-version",
+        id: format!("unknown-version/{}/{}", row.component, row.pool),
         component: Some(row.component),
-        message,
-        remedy,
+        message: format!(
+            "{} {} in pool {}: version {}",
+            row.count,
+            row.component,
+            row.pool,
+            unknown(row, why)
+        ),
+        remedy: say(row.component),
         names: names(row.count, &row.samples),
     })
 }

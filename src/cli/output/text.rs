@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_core::skew::{Row, Standing, Verdict, names, policy};
+use evenkeel_core::skew::{Row, Standing, Verdict, names};
 use evenkeel_core::version::Observed;
 
 use super::outcome::{Level, Outcome, unknown};
@@ -43,12 +43,14 @@ pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
             }
         }
     };
-    let findings = &report.judged.findings;
+    let mut findings: Vec<_> = report.judged.findings.iter().collect();
+    findings.sort_by_key(|finding| finding.severity);
     section(
         "FINDINGS",
         &mut findings.iter().map(|f| {
             format!(
-                "{} [{}]\n  which: {}\n  to do: {}",
+                "{}: {} [{}]\n  which: {}\n  to do: {}",
+                f.severity.name(),
                 f.message,
                 f.rule.id,
                 names(f.count, &f.samples),
@@ -137,7 +139,7 @@ fn cells(row: &Row, wide: bool) -> Vec<Cell> {
         Cell { text: row.standing.name().to_owned(), ink },
     ];
     if wide {
-        let rule = row.version.minor().and_then(|minor| policy::rule(row.component, minor));
+        let rule = row.rule();
         cells.push(rule.map_or_else(dash, |rule| rule.max_older.to_string()).into());
         cells.push(rule.map_or_else(dash, |rule| rule.id.to_owned()).into());
     }

@@ -43,6 +43,7 @@ fn endpoint(address: &str, version: Option<&str>) -> Endpoint {
     Endpoint {
         address: address.into(),
         version: version.map_or(Observed::Unknown(Unknown::Unreachable), Observed::from_report),
+        effective: None,
         reachable: version.is_some(),
         asked: true,
         error: None,
@@ -182,7 +183,7 @@ fn pods_are_recognised_by_label_or_image() {
             json!({"component": "kube-controller-manager"}),
             "rancher/hardened-kubernetes:v1.33.8-rke2r1-build20260101",
             "",
-            Some("kube-controller-manager v1.33.8-rke2r1-build20260101 2"),
+            Some("kube-controller-manager v1.33.8+rke2r1 2"),
         ),
         (
             json!({"k8s-app": "cloud-controller-manager"}),

@@ -1,0 +1,204 @@
+//! What a person should know about a judged cluster: what is wrong, what soon will be, and what to do about it.
+//!
+//! Here belong the words; whether something is wrong is decided by [`super::policy`] before. The invariant: a finding's
+//! id names rule, component, pool and version, is unique, and stays the same as long as the finding does.
+
+use std::sync::Arc;
+
+use super::policy::{self, Judgement, Policy, Rule, Servers, may_update_in_place};
+use super::{Row, SAMPLES, Standing};
+use crate::cluster::{Cluster, Component};
+use crate::version::image_tag;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Outside the policy now.
+    Unsupported,
+    /// Inside, and in the way of the next minor.
+    AtLimit,
+    /// Allowed, and better changed.
+    Warning,
+}
+
+impl Severity {
+    /// The word for it in a status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unsupported => "Unsupported",
+            Self::AtLimit => "AtLimit",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// One thing to know, with everything it is true of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Stable and unique: rule, component, pool and version.
+    pub id: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The rule it is about.
+    pub rule: &'static Rule,
+    /// Which component.
+    pub component: Component,
+    /// How many of them.
+    pub count: usize,
+    /// The first few names, sorted.
+    pub samples: Vec<Arc<str>>,
+    /// What it is, in one line.
+    pub message: String,
+    /// What to do about it, in one line.
+    pub remedy: String,
+}
+
+/// Everything the policy finds, by id.
+pub(super) fn of(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Option<Servers>) -> Vec<Finding> {
+    let spread = servers.and_then(|servers| spread(cluster, policy, servers));
+    let pairs = if servers.is_none() { proxies_far_from_their_kubelet(cluster, policy) } else { Vec::new() };
+    unique(spread.into_iter().chain(rows.iter().filter_map(of_row)).chain(pairs))
+}
+
+/// By id; those that are the same thing, seen from different apiservers, become one.
+pub(super) fn unique(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    let mut all: Vec<Finding> = findings.collect();
+    all.sort_by(|a, b| (&a.id, &a.message).cmp(&(&b.id, &b.message)));
+    all.dedup_by(|more, first| {
+        let same = more.id == first.id;
+        if same {
+            first.count += more.count;
+            first.samples.append(&mut more.samples);
+            first.samples.sort();
+            first.samples.truncate(SAMPLES);
+            first.severity = first.severity.min(more.severity);
+        }
+        same
+    });
+    all
+}
+
+fn of_row(row: &Row) -> Option<Finding> {
+    let judged = row.judged?;
+    let servers = judged.servers;
+    let mut rule = judged.rule?;
+    let Row { component, pool, version, count, .. } = row;
+    let who = format!("{count} {component} {version} in pool {pool}");
+    let (severity, message, remedy) = match judged.judgement {
+        Judgement::TooOld { floor } => (
+            Severity::Unsupported,
+            format!("{who}: too old for kube-apiserver {}, which allows {floor} or newer", servers.told()),
+            format!("{} before anything else", upgrade(row, servers)),
+        ),
+        Judgement::TooNew { ceiling } => (
+            Severity::Unsupported,
+            format!("{who}: newer than the oldest kube-apiserver it can reach, {ceiling}"),
+            format!(
+                "bring every kube-apiserver to {}, or take {component} back to {ceiling}",
+                judged.running.binary
+            ),
+        ),
+        Judgement::Undecided { ceiling } => (
+            Severity::Warning,
+            format!(
+                "{who}: newer than {ceiling}, which a kube-apiserver emulates; whether it emulates that too is not visible"
+            ),
+            format!(
+                "start {component} with --emulated-version={ceiling}, or end the emulation of the kube-apiservers"
+            ),
+        ),
+        Judgement::Within { .. } if row.standing == Standing::AtLimit => (
+            Severity::AtLimit,
+            format!(
+                "{who}: as old as kube-apiserver {} allows, so that it cannot go further",
+                servers.told()
+            ),
+            format!("{} before the next minor", upgrade(row, servers)),
+        ),
+        Judgement::Within { behind, .. }
+            if row.standing == Standing::Transitional && servers.oldest == servers.newest =>
+        {
+            rule = &policy::CONTROLLERS_MATCH;
+            (
+                Severity::Warning,
+                format!(
+                    "{who}: {behind} minor behind kube-apiserver {}, which is meant for upgrades only",
+                    servers.told()
+                ),
+                upgrade(row, servers),
+            )
+        }
+        Judgement::Within { .. } => return None,
+    };
+    Some(Finding {
+        id: format!("{}/{component}/{pool}/{version}", rule.id),
+        severity,
+        rule,
+        component: *component,
+        count: *count,
+        samples: row.samples.clone(),
+        message,
+        remedy,
+    })
+}
+
+/// How components of that row come to the version of the oldest apiserver.
+fn upgrade(row: &Row, servers: Servers) -> String {
+    let (component, to) = (row.component, servers.emulated);
+    let crosses_minors = row.version.minor().is_none_or(|from| !may_update_in_place(from, to));
+    match component {
+        Component::Kubelet
+            if row.version.known().is_some_and(crate::version::KubeVersion::is_virtual_kubelet) =>
+        {
+            format!("upgrade the virtual kubelet to a release that is built for {to}")
+        }
+        Component::Kubelet if crosses_minors => format!("drain and upgrade {component} to {to}"),
+        Component::KubeProxy => {
+            let tag = image_tag(&format!("v{to}.x"));
+            format!("set the image of the {component} DaemonSet to a tag {tag}")
+        }
+        _ => format!("upgrade {component} to {to}"),
+    }
+}
+
+fn spread(cluster: &Cluster, policy: &Policy, servers: Servers) -> Option<Finding> {
+    let rule = policy.broken_by_spread(servers.oldest, servers.newest)?;
+    let distance = servers.oldest.behind(servers.newest);
+    let oldest: Vec<_> = cluster
+        .of(Component::KubeApiserver)
+        .filter(|i| i.version.minor() == Some(servers.oldest))
+        .map(|i| Arc::clone(&i.name))
+        .collect();
+    Some(Finding {
+        id: format!("{}/{}", rule.id, Component::KubeApiserver),
+        severity: Severity::Unsupported,
+        rule,
+        component: Component::KubeApiserver,
+        count: oldest.len(),
+        message: format!(
+            "kube-apiservers are {distance} minors apart ({} and {}); one is allowed",
+            servers.oldest, servers.newest
+        ),
+        remedy: format!("bring the kube-apiservers at {} forward, one minor at a time", servers.oldest),
+        samples: oldest.into_iter().take(SAMPLES).collect(),
+    })
+}
+
+/// Rule R4, for clusters of which no apiserver's version is known: see [`Policy::broken_by_pair`].
+fn proxies_far_from_their_kubelet(cluster: &Cluster, policy: &Policy) -> Vec<Finding> {
+    let far = cluster.of(Component::KubeProxy).filter_map(|proxy| {
+        let kubelet = cluster.node(proxy.node.as_deref()?)?.kubelet.minor()?;
+        let rule = policy.broken_by_pair(proxy.version.minor()?, kubelet)?;
+        Some(Finding {
+            id: format!("{}/{}/{}", rule.id, Component::KubeProxy, proxy.name),
+            severity: Severity::Unsupported,
+            rule,
+            component: Component::KubeProxy,
+            count: 1,
+            samples: vec![Arc::clone(&proxy.name)],
+            message: format!("kube-proxy {} is too far from its node's kubelet {kubelet}", proxy.version),
+            remedy: "bring the older of the two forward".to_owned(),
+        })
+    });
+    far.collect()
+}

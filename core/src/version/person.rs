@@ -1,0 +1,98 @@
+//! Versions as people and tools write them down, which is not how components report them.
+//!
+//! Here belong the forms that a person may type as a target, the release a build came from, and the image tag that
+//! carries a version. The invariant: a label such as `stable-1.37` is told from a version and never resolved, because
+//! what it stands for changes, and a plan that was approved must not.
+
+use super::{KubeVersion, ParseError, grammar::Written};
+
+/// The names before a `/` by which kubeadm picks a bucket of builds.
+const AREAS: [&str; 3] = ["release", "ci", "ci-cross"];
+
+/// Splits `ci/latest-1.37` into its area and the rest, in which only `[-+._0-9A-Za-z]` may occur. Without an area it is
+/// that of the releases. Source: kubeadm `util/version.go`, `splitVersion`.
+pub fn area_and_label(text: &str) -> Option<(&str, &str)> {
+    let (area, label) = text.split_once('/').unwrap_or(("release", text));
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-+._".contains(c);
+    (AREAS.contains(&area) && !label.is_empty() && label.chars().all(plain)).then_some((area, label))
+}
+
+/// The image tag of a version: what a tag cannot hold becomes `_`. Source: kubeadm `KubernetesVersionToImageTag`.
+pub fn image_tag(version: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    version.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
+}
+
+impl KubeVersion {
+    /// The version that a person asks for: three numbers without leading zeros and a suffix, `v` or not, kubeadm's
+    /// areas before it or not.
+    ///
+    /// # Errors
+    /// [`ParseError`]; [`ParseError::Label`] for what kubeadm would ask the network about.
+    pub fn from_person(text: &str) -> Result<Self, ParseError> {
+        if text.trim().is_empty() {
+            return Err(ParseError::Empty);
+        }
+        let (_, version) = area_and_label(text).ok_or(ParseError::Malformed)?;
+        if ["stable", "latest"].iter().any(|label| version.starts_with(label)) {
+            return Err(ParseError::Label);
+        }
+        let digits = version.strip_prefix('v').unwrap_or(version);
+        let mut numbers = digits.splitn(3, '.');
+        let mut number = || {
+            let part = numbers.next()?;
+            let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            let (number, rest) = part.split_at(end);
+            (!number.is_empty() && (number == "0" || !number.starts_with('0'))).then_some(rest)
+        };
+        match (number(), number(), number()) {
+            (Some(""), Some(""), Some(_)) => version.parse(),
+            _ => Err(ParseError::Malformed),
+        }
+    }
+
+    /// The published release that this build came from: `v1.11.2` for `v1.11.3-beta.0.38+135cc4c1f47994`, which was
+    /// built on the way to 1.11.3, and `v1.38.0-alpha.2` for `v1.38.0-alpha.2.1231+afabd0`. `None` without a patch.
+    ///
+    /// Source: kubeadm `util/version.go`, `kubeadmVersion`. On purpose only for the words `alpha`, `beta` and `rc`:
+    /// kubeadm takes EKS' `v1.33.4-eks-99d6cc0` for a build before 1.33.4, and it is 1.33.4.
+    pub fn released(&self) -> Option<Self> {
+        let text = self.to_string();
+        let pre_release = Written::semantic(&text)?.pre_release();
+        let patch = self.patch?;
+        let mut words = pre_release.split('.');
+        let (patch, suffix) = match words.next() {
+            Some(word @ ("alpha" | "beta" | "rc")) if patch == 0 => {
+                (0, format!("-{word}.{}", words.next().unwrap_or("0")))
+            }
+            Some("alpha" | "beta" | "rc") => (patch - 1, String::new()),
+            _ => (patch, String::new()),
+        };
+        Some(Self { minor: self.minor, patch: Some(patch), suffix: suffix.into() })
+    }
+
+    /// What semantic versioning takes for a pre-release, without the `-`: also a vendor's suffix, such as `eks-99d6cc0`.
+    pub fn pre_release(&self) -> &str {
+        super::grammar::extra(&self.suffix).map_or("", |(pre_release, _)| pre_release)
+    }
+
+    /// Whether it is a build on the way to a release: `-alpha`, `-beta` or `-rc`, and not a vendor's suffix.
+    pub fn is_pre_release(&self) -> bool {
+        let word = self.suffix.strip_prefix('-').unwrap_or_default().split(['.', '+']).next();
+        matches!(word, Some("alpha" | "beta" | "rc"))
+    }
+
+    /// Whether upstream's list of patches applies: a release as upstream publishes it, a build on the way to one, and
+    /// those that are rebuilt from every patch (k3s, RKE2, k0s). EKS, GKE and OpenShift have their own, and AKS numbers
+    /// its long-term patches from 100, after upstream has ended.
+    pub fn is_of_upstream_patch_line(&self) -> bool {
+        let rebuilt = ["+k3s", "+rke2", "+k0s"].iter().any(|vendor| self.suffix.starts_with(vendor));
+        self.patch.is_some_and(|patch| patch < 100)
+            && (self.suffix.is_empty() || self.is_pre_release() || rebuilt)
+    }
+
+    /// Whether it is a virtual kubelet's (`v1.25.0-vk-azure-aci-1.6.2`): no machine, so nothing to drain and replace.
+    pub fn is_virtual_kubelet(&self) -> bool {
+        self.suffix.starts_with("-vk-")
+    }
+}
