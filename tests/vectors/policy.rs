@@ -44,17 +44,21 @@ fn node(number: usize, version: &str) -> Node {
     }
 }
 
-/// What a case names, as a cluster; `None` if it names something that is not understood here.
+/// What a case names, as a cluster; `None` if it names something that is not understood here. What has a target
+/// (`kcmTarget`) is judged as if it were there.
 fn cluster(case: &Case) -> Option<Cluster> {
     let mut cluster = Cluster::default();
     for (key, value) in case.inputs.as_object()? {
         let texts: Vec<&str> = match value {
             Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
             Value::String(text) => vec![text],
-            Value::Bool(_) if key == "reachesAnyApiserver" => vec![],
+            Value::Bool(_) if key == "reachesAnyApiserver" || key == "drained" => vec![],
             _ => return None,
         };
-        let component = match key.as_str() {
+        if case.inputs.get(format!("{key}Target")).is_some() {
+            continue;
+        }
+        let component = match key.strip_suffix("Target").unwrap_or(key) {
             "apiservers" => Component::KubeApiserver,
             "kcm" => Component::KubeControllerManager,
             "scheduler" => Component::KubeScheduler,
@@ -65,7 +69,7 @@ fn cluster(case: &Case) -> Option<Cluster> {
                 continue;
             }
             "version" => Component::from_name(case.text("component")?)?,
-            "component" | "target" | "reachesAnyApiserver" => continue,
+            "component" | "target" | "reachesAnyApiserver" | "drained" => continue,
             _ => return None,
         };
         let instances = texts.iter().enumerate().map(|(n, version)| instance(component, n, version));
@@ -99,13 +103,10 @@ pub fn example(case: &Case) -> Outcome {
         return result(kubectl(version, servers));
     }
     if let (Some(from), Some(to)) = (text_minor("kubelet"), text_minor("kubeletTarget")) {
-        return result(case.flag("drained") || may_update_in_place(from, to));
-    }
-    // Where a controller would go is judged as if it were there.
-    if let Some((target, servers)) = text_minor("kcmTarget").zip(servers(&case.texts("apiservers"))) {
-        let kcm = Subject::Component(Component::KubeControllerManager);
-        let (_, judgement) = policy.judge(kcm, target.into(), servers);
-        return result(matches!(judgement, Judgement::Within { .. }));
+        let drained = case.flag("drained") || may_update_in_place(from, to);
+        if !drained || case.inputs.get("apiservers").is_none() {
+            return result(drained);
+        }
     }
     let Some(cluster) = cluster(case) else { return Outcome::Fail("inputs not understood".to_owned()) };
     let Some(target) = text_minor("target") else { return result(assess(&cluster, &policy).violations == 0) };

@@ -88,9 +88,10 @@ pub fn image_tag(case: &Case) -> Outcome {
 
 pub fn effective(case: &Case) -> Outcome {
     let minor = |key| Some(case.text(key)?.parse::<KubeVersion>().ok()?.minor());
-    let (Some(binary), Some(emulation)) = (minor("binaryVersion"), minor("emulationVersion")) else {
+    let Some(binary) = minor("binaryVersion") else {
         return Outcome::Fail("unreadable versions".to_owned());
     };
+    let emulation = minor("emulationVersion").unwrap_or(binary);
     let floors = Floors {
         emulation: minor("emulationVersionFloor").unwrap_or(Floors::NONE.emulation),
         min_compat: minor("minCompatibilityVersionFloor").unwrap_or(Floors::NONE.min_compat),

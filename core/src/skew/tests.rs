@@ -153,6 +153,11 @@ fn a_controller_of_the_binary_may_emulate_too_and_is_not_guessed_about() {
             Effective::new(binary, Minor::new(1, 36), None, crate::version::Floors::of(binary));
     }
     assert_eq!(assess(&cluster, &Policy::default()).supported, Verdict::True);
+    for server in cluster.instances.iter_mut().filter(|i| i.component == Component::KubeApiserver) {
+        (server.version, server.effective) = (Observed::from_report("v1.36.4"), None);
+    }
+    let judged = assess(&cluster, &Policy::default());
+    assert_eq!(judged.violations, 2, "an older binary cannot serve a newer one, whatever it emulates");
 }
 
 #[test]
@@ -367,14 +372,21 @@ mod properties {
 
         #[test]
         fn every_string_and_every_shape_is_judged(
-            servers in prop::collection::vec("\\PC{0,12}|v1\\.[0-9]{1,5}\\.[0-9]", 0..4),
-            others in prop::collection::vec("\\PC{0,12}|v[0-9]{1,5}\\.[0-9]{1,5}", 0..4),
+            servers in prop::collection::vec("\\PC{0,12}|v1\\.[0-9]{1,5}\\.[0-9]|v1\\.3[0-9]\\.1", 0..4),
+            others in prop::collection::vec("\\PC{0,12}|v[0-9]{1,5}\\.[0-9]{1,5}|v1\\.3[0-9]\\.1", 0..4),
         ) {
-            let text = |texts: &[String]| texts.to_vec();
-            let (servers, others) = (text(&servers), text(&others));
             let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
             let others: Vec<&str> = others.iter().map(String::as_str).collect();
-            let cluster = cluster(&servers, others.first().copied().unwrap_or_default(), &others);
+            let controllers = others.first().copied().unwrap_or_default();
+            let mut cluster = cluster(&servers, controllers, &others);
+            // A controller beside every apiserver, each with its own: the same version, judged by different servers.
+            for number in 1..=servers.len() {
+                let name = format!("cp-{number}");
+                let mut local = instance(Component::CloudControllerManager, &name, controllers);
+                local.reach = Reach::Local;
+                cluster.instances.push(local);
+            }
+            let cluster = cluster.sorted();
             let judged = assess(&cluster, &Policy::strict());
             let ids: std::collections::BTreeSet<_> = judged.findings.iter().map(|finding| &finding.id).collect();
             prop_assert_eq!(ids.len(), judged.findings.len(), "an id is one finding's");
