@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use evenkeel_core::cluster::{
-    Budget, Cluster, Component, Instance, Node, Owner, Phase, Pod, Reach, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Evidence, Instance, Node, Owner, Phase, Pod, Reach, Selector, UnhealthyPolicy,
 };
 use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade};
 use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
@@ -130,6 +130,7 @@ fn instance(component: Component, name: &str, node: &str, reported: &str) -> Ins
         name: name.into(),
         node: Some(node.into()),
         version: version(reported),
+        evidence: Evidence::Image,
         effective: None,
         reach: Reach::Any,
         incarnation: "1".into(),

@@ -2,6 +2,7 @@
 
 use evenkeel_core::skew::lifecycle::{self, Catalogue};
 use evenkeel_core::skew::{Assessment, Verdict, names};
+use evenkeel_core::version::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::tz::TimeZone;
@@ -83,6 +84,14 @@ pub struct ClusterSkewReportStatus {
     /// How many Nodes were seen.
     #[serde(default)]
     pub nodes: i32,
+    /// The platform that the cluster was recognised as: `kubeadm`, `k3s`, `RKE2`, `k0s`, `Talos`, `EKS`, `GKE`, `AKS` or
+    /// `OpenShift`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub platform: String,
+    /// Components that are not seen because of how the platform runs them, one line each. They are not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
+    pub hidden: Vec<String>,
     /// What is needed before every kube-apiserver may go to the next minor.
     #[serde(default)]
     pub next_minor: NextMinor,
@@ -129,6 +138,10 @@ pub struct Row {
     pub pool: String,
     /// The version, or `unknown`.
     pub version: String,
+    /// Where it was read: `/version`, `/version (one for all)`, `image`, `nodeInfo`, `nodeInfo (same process)`,
+    /// `ClusterOperator` or `given`; for a version that is not known, why it is not.
+    #[serde(default)]
+    pub source: String,
     /// How many run it.
     pub count: i32,
     /// Minors behind the newest kube-apiserver; negative when ahead.
@@ -188,6 +201,10 @@ pub struct Omitted {
 pub struct Context<'a> {
     /// Sources that could not be read, one line each.
     pub missing: &'a [String],
+    /// The platform's name, if it was recognised.
+    pub platform: Option<&'static str>,
+    /// Components that cannot be seen there, one line each.
+    pub hidden: &'a [String],
     /// The conditions before.
     pub before: &'a [Condition],
     /// `metadata.generation` of the report.
@@ -198,12 +215,10 @@ pub struct Context<'a> {
     pub now: Timestamp,
 }
 
-/// `judged` with what is past its end of life, near it, or behind the latest patch at that time.
-pub fn with_lifecycle(judged: Assessment, now: Timestamp) -> Assessment {
-    // The data is part of the program and read in a test; without it the judgement is still whole.
-    let Ok(catalogue) = Catalogue::shipped() else { return judged };
+/// `judged` with what is past its end of life, near it, or behind the latest patch at that time, by `releases`.
+pub fn with_lifecycle(judged: Assessment, releases: &Catalogue, now: Timestamp) -> Assessment {
     let today = now.to_zoned(TimeZone::UTC).date();
-    let more = lifecycle::findings(&judged, &catalogue, today);
+    let more = lifecycle::findings(&judged, releases, today);
     judged.with(more)
 }
 
@@ -249,6 +264,8 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         violations: count(judged.violations),
         unknown: count(judged.unknown),
         nodes: count(context.nodes),
+        platform: context.platform.unwrap_or_default().to_owned(),
+        hidden: context.hidden.to_vec(),
         next_minor: NextMinor {
             version: next.minor.map(|minor| minor.to_string()).unwrap_or_default(),
             allowed: word(next.allowed).to_owned(),
@@ -271,11 +288,22 @@ fn row(row: &evenkeel_core::skew::Row) -> Row {
         component: row.component.to_string(),
         pool: row.pool.to_string(),
         version: row.version.to_string(),
+        source: source(row),
         count: count(row.count),
         minors_behind: row.behind,
         headroom: row.headroom,
         state: row.standing.name().to_owned(),
         samples: row.samples.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Where the version of a row was read, or why it is not known.
+pub fn source(row: &evenkeel_core::skew::Row) -> String {
+    match &row.version {
+        Observed::Known(_) => row.evidence.name().to_owned(),
+        // Versions that are not known are one row, so the reason may not be everyone's.
+        Observed::Unknown(why) if row.count == 1 => why.to_string(),
+        Observed::Unknown(why) => format!("the first: {why}"),
     }
 }
 

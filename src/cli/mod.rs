@@ -8,6 +8,7 @@ mod check;
 mod connect;
 mod look;
 mod output;
+mod releases;
 mod report;
 
 use std::io::Write as _;
@@ -108,6 +109,9 @@ struct OperatorArgs {
     /// Address of /metrics, /healthz and /readyz.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// Which minors are maintained until when, as JSON, instead of what is built in.
+    #[arg(long, value_name = "FILE")]
+    releases: Option<PathBuf>,
 }
 
 /// Runs the command line of this process.
@@ -164,6 +168,7 @@ async fn run_operator(args: OperatorArgs) -> Result<(), String> {
         executors_namespace: args.executor_namespace,
         lease: lease_timing(args.lease_duration),
         listen: args.listen,
+        releases: releases::read(args.releases.as_deref())?,
     };
     operator::run(config, options).await.map_err(|ended| ended.to_string())
 }

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::answer::Answer;
 use super::cache::Changes;
 use crate::clients::{ClientError, PROBE_TIMEOUT, one_line, within};
 
@@ -179,14 +180,7 @@ impl Asker {
         };
         let info =
             within(PROBE_TIMEOUT, client.apiserver_version()).await.map_err(|error| one_line(&error))?;
-        let version = Observed::from_info(&info.git_version, &info.major, &info.minor);
-        let said = |field: Option<String>| field.unwrap_or_default();
-        let emulation = (said(info.emulation_major), said(info.emulation_minor));
-        let min_compat = (said(info.min_compatibility_major), said(info.min_compatibility_minor));
-        let effective = version.minor().filter(|_| !emulation.1.is_empty()).map(|binary| {
-            let (emulation, min_compat) = ((&*emulation.0, &*emulation.1), (&*min_compat.0, &*min_compat.1));
-            Effective::reported(binary, emulation, min_compat)
-        });
+        let Answer { version, effective } = info.into();
         Ok((version, effective))
     }
 

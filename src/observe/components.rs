@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Instance, Reach};
+use evenkeel_core::cluster::{Component, Evidence, Instance, Reach};
 use evenkeel_core::version::{Observed, Unknown};
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,13 +30,13 @@ pub(super) fn image_of(
     let labelled = ["component", "k8s-app"]
         .iter()
         .find_map(|label| Component::from_name(labels.get(*label)?))
-        .filter(|component| *component != Component::Kubelet);
+        .filter(|component| !matches!(component, Component::Kubelet | Component::Kubectl));
     let named = |container: &&Container, component: Component| {
-        container.name.as_deref() == Some(component.name()) || image_name(container) == component.name()
+        container.name.as_deref() == Some(component.name()) || runs(container) == Some(component)
     };
     let (component, container) = match labelled {
         Some(component) => (component, spec.iter().find(|c| named(c, component)).or(spec.first())?),
-        None => spec.iter().find_map(|c| Some((Component::from_name(image_name(c))?, c)))?,
+        None => spec.iter().find_map(|c| Some((runs(c)?, c)))?,
     };
     let running = status.iter().find(|running| running.name == container.name);
     // The status names the image that runs, but some runtimes give it by digest only.
@@ -47,11 +47,31 @@ pub(super) fn image_of(
     };
     // Cloud providers number their images as they like (hcloud v1.8.1, alicloud v0.1.0); only images that carry the
     // component's own name, and those of a distribution's static pods, follow Kubernetes' versions.
-    let own_numbers = component == Component::CloudControllerManager
-        && !mirror
-        && image_name(container) != component.name();
+    let own_numbers =
+        component == Component::CloudControllerManager && !mirror && runs(container) != Some(component);
     let version = if own_numbers { Observed::Unknown(Unknown::NotReported) } else { version };
     Some((component, version, running.and_then(|running| running.restart_count).unwrap_or_default()))
+}
+
+/// Images that hold every component; which one runs, the container says.
+const ALL_IN_ONE: [&str; 3] = ["hyperkube", "hardened-kubernetes", "kubernetes"];
+
+/// The component that a container runs, by its image's name; for an image that holds them all by its command, else by
+/// its own name.
+fn runs(container: &Container) -> Option<Component> {
+    let image = image_name(container);
+    let (name, architecture) = image.rsplit_once('-').unwrap_or((image, ""));
+    let one_architecture = ["amd64", "arm64", "arm", "ppc64le", "s390x"].contains(&architecture);
+    let name = if one_architecture { name } else { image };
+    let found = if ALL_IN_ONE.contains(&name) {
+        let command = container.command.iter().flatten().take(2);
+        let mut programs = command.map(|word| word.rsplit('/').next().unwrap_or_default());
+        programs.find_map(Component::from_name).or_else(|| Component::from_name(container.name.as_deref()?))
+    } else {
+        Component::from_name(name)
+    };
+    // Nobody's policy is about a pod that runs kubectl, and kubelets are Nodes.
+    found.filter(|found| !matches!(found, Component::Kubectl | Component::Kubelet))
 }
 
 /// The last path element of the image, without tag and digest.
@@ -87,6 +107,7 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             name: Arc::clone(&pod.pod.name),
             node: node_of(pod),
             version: runs.version.clone(),
+            evidence: Evidence::Image,
             effective: None,
             // Which address a controller uses stands in a kubeconfig on its host, which nobody here reads.
             reach: Reach::Any,
@@ -145,6 +166,7 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
                 component: Component::KubeApiserver,
                 name: Arc::clone(&endpoint.address),
                 version: endpoint.version.clone(),
+                evidence: Evidence::Endpoint,
                 effective: endpoint.effective,
                 reach: Reach::Any,
                 incarnation: node.as_deref().and_then(incarnation_on).unwrap_or_default(),
@@ -163,6 +185,7 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
         name: Arc::clone(name),
         node,
         version: Observed::Unknown(Unknown::Unreachable),
+        evidence: Evidence::Endpoint,
         effective: None,
         reach: Reach::Any,
         incarnation,
@@ -177,7 +200,12 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
             found.push(if seen.asked {
                 silent
             } else {
-                Instance { version: runs.version.clone(), ready: pod.pod.ready, ..silent }
+                Instance {
+                    version: runs.version.clone(),
+                    evidence: Evidence::Image,
+                    ready: pod.pod.ready,
+                    ..silent
+                }
             });
         }
     }

@@ -4,6 +4,7 @@
 //! caches that are complete, untainted and followed; what a report can do without is listed as missing, never
 //! silently empty.
 
+pub mod answer;
 pub mod apiservers;
 pub mod cache;
 pub mod components;
@@ -11,6 +12,7 @@ pub mod files;
 pub mod fold;
 pub mod given;
 pub mod lean;
+pub mod platform;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use cache::{Cache, Changes, Pace, Select};
 use components::Sources;
 use fold::{State, Watched};
 use lean::{EndpointSlice, Lease, Node, Pod, PodDisruptionBudget};
+use platform::Platform;
 
 /// A source of the model, as status, logs and metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,9 +85,18 @@ pub struct Missing {
 pub struct Inventory {
     /// The sources that could not be relied on; the model has nothing of theirs.
     pub missing: Vec<Missing>,
+    /// Which platform it is of.
+    pub platform: Option<Platform>,
+    /// kube-system's pods are known.
+    pub pods_known: bool,
 }
 
 impl Inventory {
+    /// What `cluster` shows nothing of, and why, one line each.
+    pub fn hidden(&self, cluster: &Cluster) -> Vec<String> {
+        platform::hidden(self.platform, cluster, self.pods_known)
+    }
+
     /// Why the model has nothing of `source`, if it has not.
     pub fn reason(&self, source: Source) -> Option<&str> {
         self.missing.iter().find(|missing| missing.source == source).map(|missing| missing.reason.as_ref())
@@ -261,6 +273,7 @@ impl Observer {
         let leases = if use_leases { self.leases.list() } else { Vec::new() };
         let leases: Vec<_> = leases.iter().collect();
         let mut cluster = Cluster::default();
+        let mut platform = None;
         self.nodes.read(|nodes| {
             let nodes: Vec<_> = nodes.values().map(AsRef::as_ref).collect();
             self.pods.read(|pods| {
@@ -275,6 +288,7 @@ impl Observer {
                     now,
                 };
                 cluster.instances = components::instances(&seen);
+                platform = platform::recognise(&nodes, &running);
                 if self.scope == PodScope::All {
                     let bound = pods.iter().filter(|pod| !pod.pod.node.is_empty());
                     cluster.pods = bound.map(|pod| pod.pod.clone()).collect();
@@ -286,7 +300,7 @@ impl Observer {
             cluster.budgets =
                 self.budgets.read(|budgets| budgets.values().map(|budget| budget.as_ref().clone()).collect());
         }
-        Ok((cluster.sorted(), Inventory { missing }))
+        Ok((cluster.sorted(), Inventory { missing, platform, pods_known: use_pods }))
     }
 }
 

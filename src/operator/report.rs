@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Assessment, Standing, assess};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -22,6 +23,7 @@ use crate::api::report::{self, ClusterSkewReportStatus, Context};
 use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
+use crate::observe::platform::{Platform, with_same_process};
 use crate::observe::{NotReady, Observer};
 
 /// Field manager of the report's status.
@@ -36,6 +38,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// What the controller works with.
 pub(super) struct Reporter<'a> {
     pub(super) observer: &'a Observer,
+    pub(super) releases: &'a Catalogue,
     pub(super) reports: Cache<DynamicObject>,
     pub(super) client: Client,
     pub(super) leadership: Leadership,
@@ -103,11 +106,15 @@ impl Reporter<'_> {
         let seen = self.observer.cluster(now);
         let wanted = match &seen {
             Ok((cluster, inventory)) => {
-                let judged = report::with_lifecycle(assess(cluster, &Policy::default()), now);
+                let cluster = with_same_process(cluster.clone());
+                let judged = assess(&cluster, &Policy::default());
+                let judged = report::with_lifecycle(judged, self.releases, now);
                 self.show(&judged);
                 let missing: Vec<String> = inventory.missing.iter().map(|m| m.reason.to_string()).collect();
                 let context = Context {
                     missing: &missing,
+                    platform: inventory.platform.map(Platform::name),
+                    hidden: &inventory.hidden(&cluster),
                     before: &before.conditions,
                     generation: object.metadata.generation,
                     nodes: cluster.nodes.len(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::lease::Timing;
+use evenkeel_core::skew::lifecycle::Catalogue;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Config, CustomResourceExt, Resource};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,8 @@ pub struct Options {
     pub lease: Timing,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub listen: SocketAddr,
+    /// Which minors are maintained until when.
+    pub releases: Catalogue,
 }
 
 /// Why the operator ended.
@@ -171,6 +174,7 @@ async fn lead(
     metrics.leader(true);
     let reporter = Reporter {
         observer: &watches.observer,
+        releases: &options.releases,
         reports: watches.reports.clone(),
         client: effects.clone(),
         leadership: leadership.clone(),

@@ -16,7 +16,7 @@ pub mod tools;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Component, Instance, Reach};
+use crate::cluster::{Cluster, Component, Evidence, Instance, Reach};
 use crate::version::{Effective, KubeVersion, Minor, Observed};
 pub use findings::{Finding, Severity};
 pub use next::{NextMinor, blockers_of_minor};
@@ -64,7 +64,7 @@ impl Standing {
     }
 }
 
-/// Components of one kind, pool and version.
+/// Components of one kind, pool and version, which was read in the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Which component.
@@ -73,6 +73,8 @@ pub struct Row {
     pub pool: Arc<str>,
     /// The version they run.
     pub version: Observed,
+    /// Where that was read.
+    pub evidence: Evidence,
     /// How many.
     pub count: usize,
     /// Minors behind what the newest apiserver behaves as (negative: ahead), where both are known.
@@ -148,7 +150,8 @@ pub fn assess(cluster: &Cluster, policy: &Policy) -> Assessment {
     let mut rows: BTreeMap<_, Row> = BTreeMap::new();
     for seen in everything(cluster, servers) {
         let emulation = seen.emulation;
-        let key = (seen.component, Arc::clone(&seen.pool), seen.version.to_string(), seen.servers, emulation);
+        let version = (seen.version.to_string(), seen.evidence, emulation);
+        let key = (seen.component, Arc::clone(&seen.pool), version, seen.servers);
         let row = rows.entry(key).or_insert_with(|| row(&seen, policy));
         row.count += 1;
         if row.samples.len() < SAMPLES {
@@ -218,20 +221,23 @@ struct Seen<'a> {
     name: &'a Arc<str>,
     pool: Arc<str>,
     version: &'a Observed,
+    evidence: Evidence,
     emulation: Option<Minor>,
     servers: Option<Servers>,
 }
 
 fn everything(cluster: &Cluster, servers: Option<Servers>) -> impl Iterator<Item = Seen<'_>> {
-    let control_plane: Arc<str> = "control-plane".into();
+    let (control_plane, clients): (Arc<str>, Arc<str>) = ("control-plane".into(), "clients".into());
     let instances = cluster.instances.iter().map(move |instance| Seen {
         component: instance.component,
         name: &instance.name,
         pool: match instance.component {
             Component::KubeProxy => pool_of(cluster, instance),
+            Component::Kubectl => Arc::clone(&clients),
             _ => Arc::clone(&control_plane),
         },
         version: &instance.version,
+        evidence: instance.evidence,
         emulation: instance.effective.map(Effective::emulation),
         servers: servers_met(cluster, instance, servers),
     });
@@ -240,6 +246,7 @@ fn everything(cluster: &Cluster, servers: Option<Servers>) -> impl Iterator<Item
         name: &node.name,
         pool: Arc::clone(&node.pool),
         version: &node.kubelet,
+        evidence: Evidence::Kubelet,
         emulation: None,
         servers,
     }))
@@ -263,6 +270,8 @@ fn row(seen: &Seen<'_>, policy: &Policy) -> Row {
         Some(Judgement::Within { behind, .. }) if seen.component.is_controller() && behind > 0 => {
             Standing::Transitional
         }
+        // Nobody's kubectl keeps a control plane from moving on.
+        Some(Judgement::Within { .. }) if seen.component == Component::Kubectl => Standing::Supported,
         Some(Judgement::Within { headroom: 0, .. }) if !seen.component.is_controller() => Standing::AtLimit,
         Some(Judgement::Within { .. }) => Standing::Supported,
     };
@@ -276,6 +285,7 @@ fn row(seen: &Seen<'_>, policy: &Policy) -> Row {
         component: seen.component,
         pool: Arc::clone(&seen.pool),
         version: seen.version.clone(),
+        evidence: seen.evidence,
         count: 0,
         behind: judged.map(|judged| judged.running.binary.behind(judged.servers.newest_emulated)),
         headroom,

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Report;
 use crate::api::ClusterSkewReportStatus;
 use crate::api::report::{Context, status};
+use crate::observe::platform::Platform;
 
 const API_VERSION: &str = "cli.evenkeel.dev/v1alpha1";
 const KIND: &str = "SkewReport";
@@ -31,6 +32,8 @@ pub(super) struct SkewReport {
 pub(super) fn document(report: &Report) -> SkewReport {
     let context = Context {
         missing: &report.missing,
+        platform: report.platform.map(Platform::name),
+        hidden: &report.hidden,
         before: &[],
         generation: None,
         nodes: report.nodes,

@@ -17,6 +17,8 @@ use clap::ValueEnum;
 use evenkeel_core::skew::{Assessment, Verdict};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::observe::platform::Platform;
+
 pub(super) use outcome::{Level, Outcome};
 pub(super) use paint::{Paint, paint};
 
@@ -44,6 +46,10 @@ pub(super) struct Report {
     pub(super) subject: Vec<(&'static str, String)>,
     /// The files it was read from, if it was.
     pub(super) files: Vec<String>,
+    /// Which platform it is.
+    pub(super) platform: Option<Platform>,
+    /// Components that cannot be seen there, one line each.
+    pub(super) hidden: Vec<String>,
     /// What was not seen, one line each.
     pub(super) missing: Vec<String>,
     /// How many Nodes there are.

@@ -14,10 +14,12 @@ use evenkeel_core::cluster::{Cluster, Component};
 use evenkeel_core::version::Observed;
 use jiff::Timestamp;
 
+use super::answer::Answer;
 use super::components::{self, Sources};
 use super::fold::Fold;
 use super::given;
 use super::lean::{Node, Pod};
+use super::platform::{self, Platform, with_same_process};
 use input::Input;
 use objects::{Bad, Found, Kind, item, parse};
 
@@ -40,6 +42,8 @@ pub struct Counts {
     pub pods: usize,
     /// Answers of a kube-apiserver to `/version`.
     pub versions: usize,
+    /// OpenShift's `ClusterOperators` of components.
+    pub operators: usize,
     /// Objects of other kinds, and pods of other namespaces.
     pub other_objects: usize,
     /// Files of folders that are neither JSON nor YAML.
@@ -51,7 +55,9 @@ pub struct Counts {
 pub struct Snapshot {
     nodes: Fold<Node>,
     pods: Fold<Pod>,
-    servers: Vec<(String, Observed)>,
+    servers: Vec<(String, Answer)>,
+    /// What OpenShift's operators rolled out.
+    operators: Vec<(Component, Observed)>,
     counts: Counts,
     /// Nodes that are there with more than one UID.
     re_created: usize,
@@ -104,9 +110,13 @@ impl Snapshot {
         match found {
             Found::Node(node) => self.node(*node),
             Found::Pod(pod) => _ = self.pods.listed(*pod),
-            Found::Version(version) => {
-                self.servers.push((input.name.clone(), Observed::from_report(&version)));
+            Found::Version(answer) => {
+                self.servers.push((input.name.clone(), answer));
                 self.counts.versions += 1;
+            }
+            Found::Operator(component, version) => {
+                self.operators.push((component, version));
+                self.counts.operators += 1;
             }
             Found::NoServer => self.without_server = Some(input.name.clone()),
             Found::Other(count) => self.counts.other_objects += count,
@@ -179,7 +189,21 @@ impl Snapshot {
         for (file, version) in &self.servers {
             given::front_door(&mut cluster, file, version);
         }
-        cluster.sorted()
+        for (component, version) in &self.operators {
+            given::rolled_out(&mut cluster, *component, version);
+        }
+        with_same_process(cluster.sorted())
+    }
+
+    /// Which platform it is of.
+    pub fn platform(&self) -> Option<Platform> {
+        let nodes: Vec<_> = self.nodes.values().map(AsRef::as_ref).collect();
+        platform::recognise(&nodes, &self.pods.values().collect::<Vec<_>>())
+    }
+
+    /// What `cluster` (the one of these files, with what a person added) shows nothing of, and why, one line each.
+    pub fn hidden(&self, cluster: &Cluster) -> Vec<String> {
+        platform::hidden(self.platform(), cluster, !self.pods.is_empty())
     }
 
     /// What `cluster` (the one of these files, with what a person added) was made without, one line each.
@@ -205,12 +229,13 @@ impl Snapshot {
             ));
         }
         let others = cluster.instances.iter().any(|instance| instance.component != Component::KubeApiserver);
-        if self.pods.is_empty() && !others {
-            lines.push(
-                "no pod of kube-system is in the files, so controllers and kube-proxies are not seen; add the output \
-                 of `kubectl get pods -n kube-system -o yaml`"
-                    .to_owned(),
-            );
+        let shown = |component| self.platform().is_none_or(|platform| platform.shows(component));
+        if self.pods.is_empty() && !others && shown(Component::KubeProxy) {
+            let controllers = if shown(Component::KubeScheduler) { "controllers and " } else { "" };
+            lines.push(format!(
+                "no pod of kube-system is in the files, so {controllers}kube-proxies are not seen; add the output of \
+                 `kubectl get pods -n kube-system -o yaml`"
+            ));
         }
         lines
     }

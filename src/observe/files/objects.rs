@@ -8,10 +8,14 @@ mod yaml;
 
 use std::fmt;
 
+use evenkeel_core::cluster::Component;
+use evenkeel_core::version::Observed;
+use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
+use super::super::answer::Answer;
 use super::super::lean::{Node, Pod};
 
 /// Longest text of a file that is shown, in characters.
@@ -44,8 +48,10 @@ pub(super) enum Found {
     Node(Box<Node>),
     /// One of kube-system.
     Pod(Box<Pod>),
-    /// `gitVersion` of a kube-apiserver.
-    Version(String),
+    /// What a kube-apiserver says of its version.
+    Version(Answer),
+    /// What an OpenShift `ClusterOperator` says it rolled out of a component.
+    Operator(Component, Observed),
     /// The answer of `kubectl version` without a server.
     NoServer,
     /// That many objects that a report does not need.
@@ -143,10 +149,10 @@ fn value<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// The `gitVersion` of the answer to `/version` in `raw`.
-fn git_version(raw: Option<&RawValue>) -> Option<String> {
-    let head: Head<'_> = value(raw)?;
-    value(head.git_version)
+/// The answer to `/version` in `raw`: nothing else has a `gitVersion`.
+fn answer(raw: Option<&RawValue>) -> Option<Answer> {
+    value::<Head<'_>>(raw)?.git_version?;
+    value::<Info>(raw).map(Answer::from)
 }
 
 /// What the items of a list are, where the list says it and they do not.
@@ -220,7 +226,10 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
     let kind: Option<String> = value(head.kind);
     let api_version: Option<String> = value(head.api_version);
     let api_version = api_version.or_else(|| list.api_version.clone());
-    let kind = match (kind.or_else(|| list.kind.clone()), api_version.as_deref()) {
+    let kind = kind.or_else(|| list.kind.clone());
+    let of_openshift = kind.as_deref() == Some("ClusterOperator")
+        && api_version.as_deref().is_none_or(|group| group.starts_with("config.openshift.io/"));
+    let kind = match (kind, api_version.as_deref()) {
         (Some(kind), None | Some("v1")) if kind == "Node" => Some(Kind::Node),
         (Some(kind), None | Some("v1")) if kind == "Pod" => Some(Kind::Pod),
         // Other groups have Nodes of their own.
@@ -245,7 +254,8 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
                 Err(bad) => Found::Bad(bad),
             });
         }
-        _ => sink(version_or_other(head)),
+        _ if of_openshift => sink(operator(raw, &meta).unwrap_or(Found::Other(1))),
+        _ => sink(version_or_other(raw, head)),
     }
 }
 
@@ -270,17 +280,37 @@ fn by_shape(head: &Head<'_>) -> Option<Kind> {
     }
 }
 
-fn version_or_other(head: &Head<'_>) -> Found {
-    let own = || value(head.git_version).filter(|_| head.kind.is_none());
-    if let Some(version) =
-        own().or_else(|| git_version(head.server_version)).or_else(|| git_version(head.info))
-    {
-        Found::Version(version)
+fn version_or_other(raw: &RawValue, head: &Head<'_>) -> Found {
+    let own = || answer(Some(raw)).filter(|_| head.kind.is_none());
+    if let Some(answer) = own().or_else(|| answer(head.server_version)).or_else(|| answer(head.info)) {
+        Found::Version(answer)
     } else if head.client_version.is_some() && head.kind.is_none() {
         Found::NoServer
     } else {
         Found::Other(1)
     }
+}
+
+/// What the `ClusterOperator` of a component's own name rolled out of it.
+fn operator(raw: &RawValue, meta: &Meta) -> Option<Found> {
+    #[derive(Deserialize)]
+    struct Operator {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        versions: Vec<Version>,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        name: String,
+        version: String,
+    }
+    let component = Component::from_name(meta.name.as_deref()?)?;
+    let operator: Operator = value(Some(raw))?;
+    // The operator's own version and that of the whole release stand beside it.
+    let own = operator.status.versions.iter().find(|version| version.name == component.name())?;
+    Some(Found::Operator(component, Observed::from_report(&own.version)))
 }
 
 fn decode<K: DeserializeOwned>(raw: &RawValue, kind: Kind, meta: &Meta, item: usize) -> Result<K, Bad> {

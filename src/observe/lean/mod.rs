@@ -2,7 +2,7 @@
 //!
 //! Here belong field names and nothing that judges them. Every field is optional on the wire, so that an object of an
 //! older or newer server is read rather than refused; what is absent becomes the value that permits least. The
-//! invariant: managedFields, and annotations other than the three named here, are never even parsed.
+//! invariant: managedFields, and annotations other than those named here, are never even parsed.
 
 mod node;
 mod others;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use evenkeel_core::cluster::{CORDON_ANNOTATION, HOLD_ANNOTATION};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 pub use node::{Node, NodeSeen};
@@ -22,6 +23,8 @@ pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Stands for any annotation that only kubeadm writes: on a Node, or on an apiserver's static pod.
+const KUBEADM: &str = "kubeadm";
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// `metadata`, without what no decision reads.
@@ -47,6 +50,10 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         hold: Option<String>,
         #[serde(rename = "kubernetes.io/config.mirror")]
         mirror: Option<String>,
+        #[serde(rename = "kubeadm.alpha.kubernetes.io/cri-socket")]
+        kubeadm_node: Option<IgnoredAny>,
+        #[serde(rename = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint")]
+        kubeadm_server: Option<IgnoredAny>,
     }
     let meta = Meta::deserialize(deserializer)?;
     let annotations = meta.annotations.map(|found| {
@@ -54,6 +61,7 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
             (CORDON_ANNOTATION, found.cordoned_by),
             (HOLD_ANNOTATION, found.hold),
             (MIRROR_ANNOTATION, found.mirror),
+            (KUBEADM, found.kubeadm_node.or(found.kubeadm_server).map(|_| String::new())),
         ]
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))

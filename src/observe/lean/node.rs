@@ -8,7 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::super::fold::{Interner, Watched};
-use super::{Condition, HOSTNAME_LABEL, condition, is_true, meta, text, time};
+use super::super::platform::Platform;
+use super::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta, text, time};
 
 const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
@@ -58,6 +59,7 @@ struct Address {
 #[serde(rename_all = "camelCase", default)]
 struct NodeInfo {
     kubelet_version: Option<String>,
+    os_image: Option<String>,
 }
 
 /// What is kept of a Node.
@@ -67,6 +69,8 @@ pub struct NodeSeen {
     pub node: cluster::Node,
     /// Its addresses of type `InternalIP`.
     pub internal_ips: Box<[Box<str>]>,
+    /// What it tells of the platform.
+    pub platform: Option<Platform>,
 }
 
 impl NodeSeen {
@@ -90,9 +94,13 @@ impl Watched for Node {
             .unwrap_or(if control_plane { "control-plane" } else { "default" });
         let status = self.status.unwrap_or_default();
         let info = status.node_info.unwrap_or_default();
+        let kubelet = info.kubelet_version.as_deref().unwrap_or_default();
+        let os = info.os_image.as_deref().unwrap_or_default();
+        let kubeadm = annotations.contains_key(KUBEADM);
         let ready = condition(status.conditions.as_ref(), "Ready");
         let internal_ips = status.addresses.unwrap_or_default().into_iter();
         Arc::new(NodeSeen {
+            platform: Platform::of_node(kubelet, &labels, os, kubeadm),
             internal_ips: internal_ips
                 .filter(|address| address.r#type.as_deref() == Some("InternalIP"))
                 .filter_map(|address| Some(address.address?.into_boxed_str()))
@@ -102,7 +110,7 @@ impl Watched for Node {
                 uid: text(self.metadata.uid.as_deref()),
                 resource_version: text(self.metadata.resource_version.as_deref()),
                 pool: names.text(pool),
-                kubelet: Observed::from_report(info.kubelet_version.as_deref().unwrap_or_default()),
+                kubelet: Observed::from_report(kubelet),
                 ready: is_true(status.conditions.as_ref(), "Ready"),
                 heartbeat: ready.and_then(|ready| time(ready.last_heartbeat_time.as_deref()?)),
                 unschedulable: self.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),

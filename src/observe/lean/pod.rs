@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use super::super::components::image_of;
 use super::super::fold::{Interner, Watched};
-use super::{Condition, MIRROR_ANNOTATION, is_true, meta, text};
+use super::{Condition, KUBEADM, MIRROR_ANNOTATION, is_true, meta, text};
 
 /// Label on the pods of an executor's Job: the name of the `NodeUpgrade` they work for.
 pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
@@ -45,6 +45,7 @@ pub(in super::super) struct Container {
     pub(in super::super) name: Option<String>,
     pub(in super::super) image: Option<String>,
     pub(in super::super) restart_count: Option<u32>,
+    pub(in super::super) command: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -77,6 +78,8 @@ pub struct Runs {
     pub restarts: u32,
     /// `status.hostIP`.
     pub host_ip: Option<Box<str>>,
+    /// It is a static pod that kubeadm made.
+    pub kubeadm: bool,
 }
 
 impl Watched for Pod {
@@ -105,6 +108,7 @@ impl Watched for Pod {
                     version,
                     restarts,
                     host_ip: status.host_ip.map(String::into_boxed_str),
+                    kubeadm: annotations.contains_key(KUBEADM),
                 })
             });
         let owner = self
