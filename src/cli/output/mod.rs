@@ -20,7 +20,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::observe::platform::Platform;
 
 pub(super) use outcome::{Level, Outcome};
-pub(super) use paint::{Paint, paint};
+pub(super) use paint::{Paint, paint, width};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
@@ -66,6 +66,8 @@ pub(super) struct Style {
     pub(super) check: bool,
     pub(super) fail_on: Level,
     pub(super) paint: Paint,
+    /// How wide a line may be, in columns; any width where nobody watches.
+    pub(super) width: Option<usize>,
 }
 
 impl Report {

@@ -6,13 +6,24 @@ use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, names};
 
 use super::outcome::{Level, Outcome};
 use super::paint::{Ink, Paint};
-use super::table::{Cell, table};
+use super::table::{Cell, push_wrapped, table};
 use super::{Report, Style};
 use crate::api::report::source;
 
 /// Verdict first; then what runs, what is wrong, what comes before the next minor, what was not seen, and what is no
 /// longer maintained.
 pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
+    let text = whole(report, wide, style);
+    let Some(width) = style.width else { return text };
+    let mut fitting = String::with_capacity(text.len());
+    for line in text.lines() {
+        push_wrapped(&mut fitting, line, width, 4);
+        fitting.push('\n');
+    }
+    fitting
+}
+
+fn whole(report: &Report, wide: bool, style: Style) -> String {
     let mut text = String::new();
     let paint = style.paint;
     if style.check {
@@ -37,12 +48,12 @@ pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
             let _ = writeln!(text, "{}", in_short(outcome, paint));
         }
         if wide {
-            let _ = write!(text, "\n{}", rows(report, wide, paint));
+            let _ = write!(text, "\n{}", rows(report, wide, style));
         }
         return text;
     }
     head(&mut text, report, paint);
-    let _ = write!(text, "\n{}", rows(report, wide, paint));
+    let _ = write!(text, "\n{}", rows(report, wide, style));
     let mut section = |title: &str, lines: &mut dyn Iterator<Item = String>| {
         let lines: Vec<String> = lines.collect();
         if !lines.is_empty() {
@@ -137,14 +148,14 @@ fn word(level: Level, paint: Paint) -> String {
     }
 }
 
-fn rows(report: &Report, wide: bool, paint: Paint) -> String {
+fn rows(report: &Report, wide: bool, style: Style) -> String {
     let mut header = vec!["COMPONENT", "POOL", "VERSION", "COUNT", "BEHIND", "STATE"];
     if wide {
         header.extend(["LIMIT", "HEADROOM", "RULE", "SOURCE"]);
     }
     header.push("NAMES");
     let rows: Vec<_> = report.judged.rows.iter().map(|row| cells(row, wide)).collect();
-    table(&header, &rows, paint)
+    table(&header, &rows, style.paint, style.width)
 }
 
 fn cells(row: &Row, wide: bool) -> Vec<Cell> {
