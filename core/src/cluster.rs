@@ -107,6 +107,8 @@ pub enum Evidence {
     Kubelet,
     /// The kubelet's version, on a platform where the component is part of the same process.
     SameProcess,
+    /// The `LeaseCandidate` of the leader.
+    Candidate,
     /// What the component's `ClusterOperator` says it rolled out.
     Operator,
     /// A person's word.
@@ -122,6 +124,7 @@ impl Evidence {
             Self::Image => "image",
             Self::Kubelet => "nodeInfo",
             Self::SameProcess => "nodeInfo (same process)",
+            Self::Candidate => "LeaseCandidate",
             Self::Operator => "ClusterOperator",
             Self::Person => "given",
         }

@@ -139,7 +139,7 @@ pub struct Row {
     /// The version, or `unknown`.
     pub version: String,
     /// Where it was read: `/version`, `/version (one for all)`, `image`, `nodeInfo`, `nodeInfo (same process)`,
-    /// `ClusterOperator` or `given`; for a version that is not known, why it is not.
+    /// `LeaseCandidate`, `ClusterOperator` or `given`; for a version that is not known, why it is not.
     #[serde(default)]
     pub source: String,
     /// How many run it.

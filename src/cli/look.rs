@@ -88,6 +88,7 @@ fn read(snapshot: &Snapshot) -> String {
         (counts.nodes, "node", "nodes"),
         (counts.pods, "pod of kube-system", "pods of kube-system"),
         (counts.versions, "version", "versions"),
+        (counts.webhooks, "webhook configuration", "webhook configurations"),
         (counts.operators, "ClusterOperator", "ClusterOperators"),
     ]);
     let mut line = format!("{} in {}", used.join(", "), many(counts.files, "file", "files"));

@@ -185,8 +185,12 @@ impl<K: Watched> Inner<K> {
         }
     }
 
+    fn read_state(&self) -> State {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).0.state()
+    }
+
     fn tainted(&self) -> bool {
-        matches!(self.held.read().unwrap_or_else(PoisonError::into_inner).0.state(), State::Tainted(_))
+        matches!(self.read_state(), State::Tainted(_))
     }
 
     fn undecodable(&self, error: &kube::Error) {
@@ -206,9 +210,17 @@ impl<K: Watched> Inner<K> {
 
     fn failing(&self, error: &kube::Error) {
         let text = self.what.explain(error);
-        tracing::warn!(%text);
+        let refused = matches!(error, kube::Error::Api(status) if status.code == 403);
+        // The same trouble is told once, not at every try.
+        if self.read_state().fault().is_none_or(|told| told.as_ref() != text) {
+            tracing::warn!(%text);
+        }
         self.change(|fold| {
-            fold.failing(&text);
+            if refused {
+                fold.refused(&text);
+            } else {
+                fold.failing(&text);
+            }
             false
         });
     }
@@ -224,6 +236,11 @@ impl What {
         match error {
             kube::Error::Api(status) if status.code == 403 => {
                 format!("{kind}: grant the verbs list and watch on {full} to the service account: {cause}")
+            }
+            kube::Error::Api(status) if status.code == 401 => {
+                format!(
+                    "{kind}: cannot watch {full}: the credentials are not accepted; is the token expired? {cause}"
+                )
             }
             kube::Error::Api(status) if status.code == 404 => {
                 format!(

@@ -10,13 +10,10 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::{Component, Evidence, Instance, Reach};
 use evenkeel_core::version::{Observed, Unknown};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::apiservers::Endpoint;
 use super::lean::{Container, LeaseSeen, NodeSeen, PodSeen, Runs};
-
-/// A running apiserver renews its identity lease every 10 s; one that died keeps its lease for an hour.
-const LEASE_FRESH: SignedDuration = SignedDuration::from_secs(60);
 
 /// What the pod of `labels` and containers runs: component, version by image tag, container restarts.
 ///
@@ -26,7 +23,7 @@ pub(super) fn image_of(
     mirror: bool,
     spec: &[Container],
     status: &[Container],
-) -> Option<(Component, Observed, u32)> {
+) -> Option<(Component, Observed, i64)> {
     let labelled = ["component", "k8s-app"]
         .iter()
         .find_map(|label| Component::from_name(labels.get(*label)?))
@@ -137,21 +134,21 @@ fn incarnation(pod: &PodSeen, runs: &Runs) -> Arc<str> {
 
 fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
     let pods: Vec<_> = running(seen).filter(|(_, runs)| runs.component == Component::KubeApiserver).collect();
-    let fresh = |lease: &&LeaseSeen| {
-        lease.renewed.is_some_and(|renewed| seen.now.duration_since(renewed) <= LEASE_FRESH)
-    };
     let mut leases: BTreeMap<Arc<str>, &LeaseSeen> = BTreeMap::new();
     let mut homeless = Vec::new();
-    for lease in seen.leases.iter().copied().filter(|lease| fresh(lease)) {
+    for lease in seen.leases.iter().copied().filter(|lease| lease.identity) {
         match seen.nodes.iter().find(|node| node.is_host(&lease.hostname)) {
+            // A lease outlives its apiserver by an hour. While its host is there, that is one that died.
             Some(node) => _ = leases.insert(Arc::clone(&node.node.name), lease),
-            None => homeless.push(lease),
+            None if lease.is_fresh(seen.now) => homeless.push(lease),
+            None => {}
         }
     }
     let by_ip = addresses(seen, &pods);
     let incarnation_on = |node: &str| {
-        let lease = leases.get(node).map(|lease| Arc::clone(&lease.holder));
-        lease.or_else(|| {
+        // A lease that is not renewed is that of the process before.
+        let lease = leases.get(node).filter(|lease| lease.is_fresh(seen.now));
+        lease.map(|lease| Arc::clone(&lease.holder)).or_else(|| {
             pods.iter()
                 .find(|(pod, _)| pod.pod.node.as_ref() == node)
                 .map(|(pod, runs)| incarnation(pod, runs))
@@ -195,6 +192,7 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
         let node = node_of(pod);
         if node.as_ref().is_none_or(|node| present.insert(Arc::clone(node))) {
             let lease = node.as_ref().and_then(|node| leases.get(node));
+            let lease = lease.filter(|lease| lease.is_fresh(seen.now));
             let incarnation = lease.map_or_else(|| incarnation(pod, runs), |lease| Arc::clone(&lease.holder));
             let silent = absent(&pod.pod.name, node, incarnation);
             found.push(if seen.asked {
@@ -226,14 +224,13 @@ fn addresses(seen: &Sources<'_>, pods: &[(&PodSeen, &Runs)]) -> BTreeMap<IpAddr,
     let wanted: BTreeSet<_> = seen.endpoints.iter().filter_map(|endpoint| ip(&endpoint.address)).collect();
     let mut found = BTreeMap::new();
     for (pod, runs) in pods {
-        if let (Some(ip), Some(node)) = (runs.host_ip.as_deref().and_then(|ip| ip.parse().ok()), node_of(pod))
-        {
+        if let (Some(ip), Some(node)) = (runs.host_ip, node_of(pod)) {
             found.insert(ip, node);
         }
     }
     for node in seen.nodes {
-        for ip in node.internal_ips.iter().filter_map(|ip| ip.parse().ok()).filter(|ip| wanted.contains(ip)) {
-            found.insert(ip, Arc::clone(&node.node.name));
+        for ip in node.internal_ips.iter().filter(|ip| wanted.contains(ip)) {
+            found.insert(*ip, Arc::clone(&node.node.name));
         }
     }
     found

@@ -116,6 +116,18 @@ pub enum State {
     Tainted(Arc<str>),
     /// The list or watch fails for this reason: what is held, if anything, is ageing.
     Failing(Arc<str>),
+    /// The server says that we may not read this kind, so nothing of it is known; only a person can change that.
+    Refused(Arc<str>),
+}
+
+impl State {
+    /// Why this cannot be relied on, when something is wrong with it.
+    pub fn fault(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Syncing | Self::Synced => None,
+            Self::Tainted(why) | Self::Failing(why) | Self::Refused(why) => Some(why),
+        }
+    }
 }
 
 /// The objects of one kind, as the events so far tell.
@@ -130,7 +142,7 @@ pub struct Fold<K: Watched> {
     /// The fault of the list that is under way.
     fault: Option<Arc<str>>,
     taint: Option<Arc<str>>,
-    failure: Option<Arc<str>>,
+    failure: Option<State>,
 }
 
 impl<K: Watched> Default for Fold<K> {
@@ -152,7 +164,7 @@ impl<K: Watched> Fold<K> {
     /// How far this can be relied on; the gravest reason not to wins.
     pub fn state(&self) -> State {
         if let Some(failure) = &self.failure {
-            State::Failing(Arc::clone(failure))
+            failure.clone()
         } else if let Some(taint) = &self.taint {
             State::Tainted(Arc::clone(taint))
         } else if self.complete {
@@ -268,7 +280,12 @@ impl<K: Watched> Fold<K> {
 
     /// The list or watch failed.
     pub fn failing(&mut self, failure: &str) {
-        self.failure = Some(failure.into());
+        self.failure = Some(State::Failing(failure.into()));
+    }
+
+    /// The server does not let us list or watch.
+    pub fn refused(&mut self, refusal: &str) {
+        self.failure = Some(State::Refused(refusal.into()));
     }
 
     /// The watch goes on from where it was: nothing was missed. Whether it had been failing.

@@ -9,7 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
+use evenkeel_core::version::escape;
 
+use super::leaders::Leading;
 use super::lean::{NodeSeen, PodSeen};
 
 /// A distribution or a hosted service.
@@ -129,8 +131,13 @@ pub fn recognise(nodes: &[&NodeSeen], pods: &[&PodSeen]) -> Option<Platform> {
 /// The components that `cluster` shows nothing of, and why, one line each. A cloud-controller-manager is named only
 /// where it is known to be there.
 ///
-/// `pods_read` is whether kube-system's pods are known; without them only what the platform never shows is told.
-pub fn hidden(platform: Option<Platform>, cluster: &Cluster, pods_read: bool) -> Vec<String> {
+/// `leading` are controllers that lead out of sight; `pods_read` is whether kube-system's pods are known; without them only what the platform never shows is told.
+pub fn hidden(
+    platform: Option<Platform>,
+    cluster: &Cluster,
+    leading: &[Leading],
+    pods_read: bool,
+) -> Vec<String> {
     let unseen = [
         Component::KubeControllerManager,
         Component::KubeScheduler,
@@ -140,17 +147,20 @@ pub fn hidden(platform: Option<Platform>, cluster: &Cluster, pods_read: bool) ->
     let unseen = unseen.into_iter().filter(|component| cluster.of(*component).next().is_none());
     let why = |component: Component| {
         let by_platform = platform.and_then(|platform| Some((platform, platform.hides(component)?)));
-        match (by_platform, component) {
-            (Some((platform, why)), _) => Some(format!("{component} on {platform}: {why}")),
-            (None, _) if !pods_read => None,
-            (None, Component::CloudControllerManager) => None,
-            (None, Component::KubeProxy) => Some(format!(
+        let leads = leading.iter().find(|leading| leading.component == component);
+        let leads = leads.map(|leading| format!(" ({} leads)", escape(&leading.holder)));
+        let line = match (by_platform, component) {
+            (Some((platform, why)), _) => format!("{component} on {platform}: {why}"),
+            (None, _) if !pods_read => return None,
+            (None, Component::CloudControllerManager) if leads.is_none() => return None,
+            (None, Component::KubeProxy) => format!(
                 "{component}: no pod of kube-system runs it; none is needed where the network plugin does its work"
-            )),
-            (None, _) => Some(format!(
+            ),
+            (None, _) => format!(
                 "{component}: no pod of kube-system runs it; where it is a process of the host, say --component"
-            )),
-        }
+            ),
+        };
+        Some(line + &leads.unwrap_or_default())
     };
     unseen.filter_map(why).collect()
 }
@@ -291,7 +301,7 @@ mod tests {
     fn what_is_hidden_is_told_with_its_reason() {
         let none = Cluster::default();
         let words = |platform, pods_read| {
-            let lines = hidden(platform, &none, pods_read);
+            let lines = hidden(platform, &none, &[], pods_read);
             lines.iter().map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(words(None, false), [""; 0], "that no pods were read is said elsewhere");

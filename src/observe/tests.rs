@@ -26,7 +26,16 @@ fn objects(path: &str) -> Option<Vec<Value>> {
             "metadata": meta("kubernetes"),
             "endpoints": [{"addresses": ["192.0.2.1"]}], "ports": [{"name": "https", "port": 6443}],
         })],
-        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases" => Vec::new(),
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases" => vec![json!({
+            "metadata": meta("kube-scheduler"),
+            "spec": {"holderIdentity": "elsewhere_1", "renewTime": "2026-11-20T11:59:59.000000Z"},
+        })],
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations" => vec![json!({
+            "metadata": {"name": "policy", "uid": "w", "resourceVersion": "3"},
+            "webhooks": [{"name": "exact.example.com", "matchPolicy": "Exact", "failurePolicy": "Fail",
+                          "rules": [{"apiVersions": ["v1"]}]}],
+        })],
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations" => Vec::new(),
         // The service account may not read budgets.
         _ => return None,
     })
@@ -72,7 +81,12 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
     let settled = async {
         loop {
             match observer.cluster(now) {
-                Ok((cluster, inventory)) if inventory.missing.len() == 1 && cluster.instances.len() == 2 => {
+                Ok((cluster, inventory))
+                    if inventory.missing.len() == 1
+                        && cluster.instances.len() == 2
+                        && !cluster.webhooks.is_empty()
+                        && !inventory.leading.is_empty() =>
+                {
                     return (cluster, inventory);
                 }
                 _ => changes.changed().await.unwrap(),
@@ -88,6 +102,11 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
     assert_eq!((server.name.as_ref(), server.version.to_string().as_str()), ("192.0.2.1:6443", "v1.36.4"));
     assert_eq!(server.node.as_deref(), Some("n1"));
     assert!(cluster.pods.is_empty(), "a report needs no pods");
+    let webhook = &cluster.webhooks[0];
+    assert!(webhook.exact && webhook.lists_versions && webhook.fails_closed, "{webhook:?}");
+    let hidden: Vec<_> = inventory.leading.iter().map(|hidden| hidden.component).collect();
+    assert_eq!(hidden, [Component::KubeScheduler], "its lease says that it works");
+    assert_eq!(inventory.unseen(), None, "budgets are no components");
     let standing = observer.standing();
     assert!(standing.iter().all(|found| (found.state == State::Synced) == (found.source != Source::Budgets)));
 }

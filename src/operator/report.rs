@@ -91,7 +91,9 @@ impl Reporter<'_> {
         match self.reports.state() {
             State::Synced => {}
             State::Syncing => return Err(Problem::Reports("the first list is not complete yet".to_owned())),
-            State::Tainted(why) | State::Failing(why) => return Err(Problem::Reports(why.to_string())),
+            State::Tainted(why) | State::Failing(why) | State::Refused(why) => {
+                return Err(Problem::Reports(why.to_string()));
+            }
         }
         let stored = if let Some(stored) = self.reports.get("", report::NAME) {
             stored

@@ -225,7 +225,7 @@ fn readiness(observer: Arc<Observer>) -> serve::Ready {
         let faults = observer.standing().into_iter().filter_map(|standing| match standing.state {
             State::Synced => None,
             State::Syncing => Some(format!("{}: the first list is not complete yet", standing.source)),
-            State::Tainted(why) | State::Failing(why) => Some(why.to_string()),
+            State::Tainted(why) | State::Failing(why) | State::Refused(why) => Some(why.to_string()),
         });
         let faults: Vec<String> = faults.collect();
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
@@ -240,7 +240,7 @@ async fn watch_sources(observer: &Observer, metrics: &Metrics) {
         failing.resize(standing.len(), false);
         let now = jiff::Timestamp::now();
         for (source, failed) in standing.iter().zip(&mut failing) {
-            let broken = matches!(source.state, State::Tainted(_) | State::Failing(_));
+            let broken = source.state.fault().is_some();
             if broken && !*failed {
                 metrics.collect_failed(source.source);
             }

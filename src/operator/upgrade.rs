@@ -115,7 +115,9 @@ impl Driver<'_> {
             match state {
                 State::Synced => {}
                 State::Syncing => return Err(format!("{what}: the first list is not complete yet")),
-                State::Tainted(why) | State::Failing(why) => return Err(why.to_string()),
+                State::Tainted(why) | State::Failing(why) | State::Refused(why) => {
+                    return Err(why.to_string());
+                }
             }
         }
         let now = Timestamp::now();

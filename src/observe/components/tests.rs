@@ -34,7 +34,8 @@ fn pod(name: &str, node: &str, component: &str, image: &str) -> PodSeen {
 
 fn lease(hostname: &str, renewed: &str) -> LeaseSeen {
     keep::<Lease>(json!({
-        "metadata": {"name": format!("apiserver-{hostname}"), "labels": {"kubernetes.io/hostname": hostname}},
+        "metadata": {"name": format!("apiserver-{hostname}"), "labels": {
+            "kubernetes.io/hostname": hostname, "apiserver.kubernetes.io/identity": "kube-apiserver"}},
         "spec": {"holderIdentity": format!("holder-{hostname}"), "renewTime": renewed},
     }))
 }
@@ -117,6 +118,20 @@ fn k3s_shows_leases_only() {
         &leases,
         &[one],
         &["192.0.2.1:6443@s1 v1.36.4+k3s1 holder-s1.host", "apiserver-s2@s2 unknown holder-s2!"],
+    );
+}
+
+/// Its lease stays for an hour: while its host is there, so does it.
+#[test]
+fn a_dead_apiserver_is_not_dropped() {
+    let nodes = [node("s1", "192.0.2.1"), node("s2", "192.0.2.2")];
+    let leases = [lease("s1", FRESH), lease("s2", STALE), lease("gone", STALE)];
+    check(
+        &nodes,
+        &[],
+        &leases,
+        &[endpoint("192.0.2.1:6443", Some("v1.36.4"))],
+        &["192.0.2.1:6443@s1 v1.36.4 holder-s1", "apiserver-s2@s2 unknown holder-s2!"],
     );
 }
 

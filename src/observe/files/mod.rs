@@ -10,13 +10,13 @@ mod objects;
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_core::cluster::{Cluster, Component};
+use evenkeel_core::cluster::{Cluster, Component, Webhook};
 use evenkeel_core::version::Observed;
 use jiff::Timestamp;
 
 use super::answer::Answer;
 use super::components::{self, Sources};
-use super::fold::Fold;
+use super::fold::{Fold, Interner, Watched as _};
 use super::given;
 use super::lean::{Node, Pod};
 use super::platform::{self, Platform, with_same_process};
@@ -42,6 +42,8 @@ pub struct Counts {
     pub pods: usize,
     /// Answers of a kube-apiserver to `/version`.
     pub versions: usize,
+    /// Configurations of admission webhooks.
+    pub webhooks: usize,
     /// OpenShift's `ClusterOperators` of components.
     pub operators: usize,
     /// Objects of other kinds, and pods of other namespaces.
@@ -56,6 +58,7 @@ pub struct Snapshot {
     nodes: Fold<Node>,
     pods: Fold<Pod>,
     servers: Vec<(String, Answer)>,
+    webhooks: Vec<Webhook>,
     /// What OpenShift's operators rolled out.
     operators: Vec<(Component, Observed)>,
     counts: Counts,
@@ -110,6 +113,10 @@ impl Snapshot {
         match found {
             Found::Node(node) => self.node(*node),
             Found::Pod(pod) => _ = self.pods.listed(*pod),
+            Found::Webhooks(webhooks) => {
+                self.webhooks.extend(webhooks.keep(&mut Interner::default()).iter().cloned());
+                self.counts.webhooks += 1;
+            }
             Found::Version(answer) => {
                 self.servers.push((input.name.clone(), answer));
                 self.counts.versions += 1;
@@ -184,6 +191,7 @@ impl Snapshot {
         let mut cluster = Cluster {
             instances: components::instances(&seen),
             nodes: nodes.iter().map(|seen| seen.node.clone()).collect(),
+            webhooks: self.webhooks.clone(),
             ..Cluster::default()
         };
         for (file, version) in &self.servers {
@@ -203,7 +211,7 @@ impl Snapshot {
 
     /// What `cluster` (the one of these files, with what a person added) shows nothing of, and why, one line each.
     pub fn hidden(&self, cluster: &Cluster) -> Vec<String> {
-        platform::hidden(self.platform(), cluster, !self.pods.is_empty())
+        platform::hidden(self.platform(), cluster, &[], !self.pods.is_empty())
     }
 
     /// What `cluster` (the one of these files, with what a person added) was made without, one line each.

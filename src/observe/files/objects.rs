@@ -16,7 +16,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::super::answer::Answer;
-use super::super::lean::{Node, Pod};
+use super::super::lean::{Node, Pod, ValidatingWebhooks};
 
 /// Longest text of a file that is shown, in characters.
 const MAX_SHOWN: usize = 120;
@@ -24,11 +24,15 @@ const MAX_SHOWN: usize = 120;
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
+const WEBHOOKS: [&str; 2] = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
+
 /// A kind of object that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Node,
     Pod,
+    /// A `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
+    Webhooks,
     /// Not known: it is no object, or has no kind.
     Object,
 }
@@ -38,6 +42,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Node => "Node",
             Self::Pod => "Pod",
+            Self::Webhooks => "webhook configuration",
             Self::Object => "object",
         })
     }
@@ -48,6 +53,8 @@ pub(super) enum Found {
     Node(Box<Node>),
     /// One of kube-system.
     Pod(Box<Pod>),
+    /// A `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
+    Webhooks(Box<ValidatingWebhooks>),
     /// What a kube-apiserver says of its version.
     Version(Answer),
     /// What an OpenShift `ClusterOperator` says it rolled out of a component.
@@ -232,6 +239,11 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
     let kind = match (kind, api_version.as_deref()) {
         (Some(kind), None | Some("v1")) if kind == "Node" => Some(Kind::Node),
         (Some(kind), None | Some("v1")) if kind == "Pod" => Some(Kind::Pod),
+        (Some(kind), Some(group))
+            if WEBHOOKS.contains(&kind.as_str()) && group.starts_with("admissionregistration.k8s.io/") =>
+        {
+            Some(Kind::Webhooks)
+        }
         // Other groups have Nodes of their own.
         (Some(_), _) => None,
         (None, _) => by_shape(head),
@@ -254,6 +266,11 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
                 Err(bad) => Found::Bad(bad),
             });
         }
+        // Both kinds have the fields that are read.
+        Some(Kind::Webhooks) => sink(match decode(raw, Kind::Webhooks, &meta, item) {
+            Ok(webhooks) => Found::Webhooks(Box::new(webhooks)),
+            Err(bad) => Found::Bad(bad),
+        }),
         _ if of_openshift => sink(operator(raw, &meta).unwrap_or(Found::Other(1))),
         _ => sink(version_or_other(raw, head)),
     }

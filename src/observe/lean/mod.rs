@@ -4,9 +4,11 @@
 //! older or newer server is read rather than refused; what is absent becomes the value that permits least. The
 //! invariant: managedFields, and annotations other than those named here, are never even parsed.
 
+mod lease;
 mod node;
 mod others;
 mod pod;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +19,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
+pub use lease::{CandidateSeen, Lease, LeaseCandidate, LeaseSeen};
 pub use node::{Node, NodeSeen};
-pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, Lease, LeaseSeen, PodDisruptionBudget};
+pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget};
 pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
+pub use webhook::{MutatingWebhooks, ValidatingWebhooks, WebhooksSeen};
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Stands for any annotation that only kubeadm writes: on a Node, or on an apiserver's static pod.

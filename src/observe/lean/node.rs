@@ -1,5 +1,6 @@
 //! Node: the wire form and what is kept.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, CORDON_ANNOTATION, HOLD_ANNOTATION};
@@ -67,8 +68,8 @@ struct NodeInfo {
 pub struct NodeSeen {
     /// The node as decisions read it.
     pub node: cluster::Node,
-    /// Its addresses of type `InternalIP`.
-    pub internal_ips: Box<[Box<str>]>,
+    /// Its addresses of type `InternalIP`, as far as they are addresses.
+    pub internal_ips: Box<[IpAddr]>,
     /// What it tells of the platform.
     pub platform: Option<Platform>,
 }
@@ -103,7 +104,7 @@ impl Watched for Node {
             platform: Platform::of_node(kubelet, &labels, os, kubeadm),
             internal_ips: internal_ips
                 .filter(|address| address.r#type.as_deref() == Some("InternalIP"))
-                .filter_map(|address| Some(address.address?.into_boxed_str()))
+                .filter_map(|address| address.address?.parse().ok())
                 .collect(),
             node: cluster::Node {
                 name: text(self.metadata.name.as_deref()),

@@ -1,5 +1,7 @@
 //! Pod: the wire form and what is kept.
 
+use std::net::IpAddr;
+
 use evenkeel_core::cluster::{self, Component, Owner, Phase};
 use evenkeel_core::version::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -44,7 +46,8 @@ struct Volume {
 pub(in super::super) struct Container {
     pub(in super::super) name: Option<String>,
     pub(in super::super) image: Option<String>,
-    pub(in super::super) restart_count: Option<u32>,
+    /// The server takes any number here, a negative one too.
+    pub(in super::super) restart_count: Option<i64>,
     pub(in super::super) command: Option<Vec<String>>,
 }
 
@@ -75,9 +78,9 @@ pub struct Runs {
     /// By the tag of its image.
     pub version: Observed,
     /// How often the kubelet restarted its container.
-    pub restarts: u32,
+    pub restarts: i64,
     /// `status.hostIP`.
-    pub host_ip: Option<Box<str>>,
+    pub host_ip: Option<IpAddr>,
     /// It is a static pod that kubeadm made.
     pub kubeadm: bool,
 }
@@ -107,7 +110,7 @@ impl Watched for Pod {
                     component,
                     version,
                     restarts,
-                    host_ip: status.host_ip.map(String::into_boxed_str),
+                    host_ip: status.host_ip.and_then(|ip| ip.parse().ok()),
                     kubeadm: annotations.contains_key(KUBEADM),
                 })
             });
