@@ -60,8 +60,10 @@ pub struct PodWebhook {
     pub evictions: bool,
     /// It is asked about pods that are created.
     pub creation: bool,
-    /// Namespace and name of the Service that answers for it, and how many endpoints of that are ready.
+    /// Namespace and name of the Service that answers for it, if one does.
     pub service: Option<(Arc<str>, Arc<str>)>,
+    /// The nodes of that Service's ready endpoints; `None` where they were not read.
+    pub endpoints: Option<Vec<Arc<str>>>,
 }
 
 /// A quota that is used up.

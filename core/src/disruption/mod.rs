@@ -12,6 +12,7 @@ mod class;
 mod emptying;
 mod memory;
 mod permit;
+pub mod preflight;
 mod refusal;
 
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
