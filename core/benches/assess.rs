@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use evenkeel_core::cluster::{
-    Budget, Cluster, Component, Evidence, Instance, Node, Owner, Phase, Pod, Reach, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Phase, Pod, Quantity,
+    Reach, Selector, UnhealthyPolicy,
 };
 use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade};
 use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
@@ -250,13 +251,19 @@ fn pod(number: usize, nodes: usize) -> Pod {
         uid: format!("uid-{number}").into(),
         node: format!("node-{:05}", number % nodes).into(),
         labels: Arc::new([("app".to_owned(), app.clone())].into()),
-        owner: Some(Owner { api_version: "apps/v1".into(), kind: "ReplicaSet".into(), name: app.into() }),
+        owner: Some(Owner {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            uid: format!("uid-{app}").into(),
+            name: app.into(),
+        }),
         phase: Phase::Running,
         ready: true,
         deleting: None,
         mirror: false,
         empty_dir: false,
         executor_of: None,
+        special: None,
     }
 }
 
@@ -274,6 +281,9 @@ fn budget(number: usize) -> Budget {
         expected_pods: 300,
         sync_failed: None,
         unhealthy_policy: UnhealthyPolicy::IfHealthyBudget,
+        demand: Demand::MaxUnavailable(Quantity::Count(1)),
+        disrupted: Disrupted::new(),
+        made_by: None,
     }
 }
 

@@ -13,6 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::version::{Effective, Observed};
 
+mod around;
+
+pub use around::{
+    Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Volume, Workload,
+};
+
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
 ///
 /// One read of the Node tells whose cordon it is. A kubelet may write it too, so it only ever permits an uncordon.
@@ -208,6 +214,8 @@ pub struct Owner {
     pub kind: Arc<str>,
     /// Name in the pod's namespace.
     pub name: Arc<str>,
+    /// Its UID: another object of the same name is another controller.
+    pub uid: Arc<str>,
 }
 
 /// `status.phase` as far as a drain cares.
@@ -248,6 +256,20 @@ pub struct Pod {
     pub empty_dir: bool,
     /// Label `evenkeel.dev/node-upgrade`: it is an executor's own pod and is not drained.
     pub executor_of: Option<Arc<str>>,
+    /// What few pods have; see [`Pod::traits`].
+    pub special: Option<Arc<Traits>>,
+}
+
+impl Pod {
+    /// What few pods have.
+    pub fn traits(&self) -> &Traits {
+        self.special.as_deref().unwrap_or(Traits::NONE)
+    }
+
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
 }
 
 /// A label selector. `None` selectors match nothing and are not represented; an empty one matches everything.
@@ -328,6 +350,25 @@ pub struct Budget {
     pub sync_failed: Option<Arc<str>>,
     /// `spec.unhealthyPodEvictionPolicy`.
     pub unhealthy_policy: UnhealthyPolicy,
+    /// `spec.minAvailable` or `spec.maxUnavailable`.
+    pub demand: Demand,
+    /// `status.disruptedPods`: evicted, and not yet seen to be deleted by the controller.
+    pub disrupted: Disrupted,
+    /// The controller that made the budget and may change it: `CephCluster rook-ceph`.
+    pub made_by: Option<Arc<str>>,
+}
+
+impl Budget {
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether it selects `pod`. A null selector selects nothing, an empty one every pod of the namespace.
+    pub fn selects(&self, pod: &Pod) -> bool {
+        self.namespace == pod.namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    }
 }
 
 /// Everything seen of a cluster at one moment.
@@ -343,6 +384,8 @@ pub struct Cluster {
     pub budgets: Vec<Budget>,
     /// Admission webhooks. Empty where none were read; they are asked only about the next minor.
     pub webhooks: Vec<Webhook>,
+    /// What a drain's preflight reads besides.
+    pub around: Around,
 }
 
 impl Cluster {

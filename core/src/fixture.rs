@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{
-    Budget, Cluster, Component, Evidence, Instance, Node, Owner, Phase, Pod, Reach, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Phase, Pod, Quantity,
+    Reach, Selector, UnhealthyPolicy,
 };
 use crate::version::Observed;
 
@@ -51,13 +52,19 @@ pub(crate) fn pod(app: &str, number: usize, node: &str) -> Pod {
         uid: format!("uid-{app}-{number}").into(),
         node: node.into(),
         labels: Arc::new([("app".to_owned(), app.to_owned())].into()),
-        owner: Some(Owner { api_version: "apps/v1".into(), kind: "ReplicaSet".into(), name: app.into() }),
+        owner: Some(Owner {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: app.into(),
+            uid: format!("uid-{app}").into(),
+        }),
         phase: Phase::Running,
         ready: true,
         deleting: None,
         mirror: false,
         empty_dir: false,
         executor_of: None,
+        special: None,
     }
 }
 
@@ -78,6 +85,9 @@ pub(crate) fn budget(app: &str, allowed: i32, healthy: i32, desired: i32) -> Bud
         expected_pods: healthy,
         sync_failed: None,
         unhealthy_policy: UnhealthyPolicy::IfHealthyBudget,
+        demand: Demand::MinAvailable(Quantity::Count(desired)),
+        disrupted: Disrupted::new(),
+        made_by: None,
     }
 }
 

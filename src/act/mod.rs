@@ -7,7 +7,7 @@
 mod claim;
 pub mod elect;
 mod event;
-mod evict;
+pub mod evict;
 mod job;
 mod node;
 pub mod status;

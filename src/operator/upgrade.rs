@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
+use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::plan::{Stage, Upgrade};
 use evenkeel_core::rollout::{self, Action, Claim, JobState, World, decide, orphans};
@@ -21,7 +22,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::memory::Sent;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, write};
@@ -134,7 +134,7 @@ impl Driver<'_> {
             claims.push(claim?);
         }
         let jobs = self.executor_jobs();
-        let memory = kept.sent.memory(&cluster, now);
+        let memory = kept.sent.memory(&cluster.pods, &cluster.budgets, now);
         let world = World {
             cluster: &cluster,
             claims: &claims,
@@ -222,7 +222,7 @@ impl Driver<'_> {
         let mut writes = FuturesUnordered::new();
         for action in actions {
             if let Action::Evict(permit) = &action {
-                kept.sent.sends(permit);
+                kept.sent.sends(permit, Timestamp::now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
                 kept.evictions.spawn(async move { hands.perform(&object, action).await });
             } else {
@@ -339,12 +339,10 @@ fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
 
 fn label(answer: &Answer) -> metrics::Eviction {
     match answer {
-        Answer::Accepted => metrics::Eviction::Evicted,
+        Answer::Accepted(_) => metrics::Eviction::Evicted,
         Answer::Gone => metrics::Eviction::NotFound,
-        Answer::Budget { .. } => metrics::Eviction::RefusedPdb,
-        Answer::Throttled { .. } | Answer::Unclear { .. } | Answer::Refused { .. } => {
-            metrics::Eviction::Error
-        }
+        Answer::Budget { .. } | Answer::Stale { .. } => metrics::Eviction::RefusedPdb,
+        _ => metrics::Eviction::Error,
     }
 }
 

@@ -8,6 +8,7 @@ mod lease;
 mod node;
 mod others;
 mod pod;
+mod special;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,12 @@ pub use webhook::{MutatingWebhooks, ValidatingWebhooks, WebhooksSeen};
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Stands for any annotation that only kubeadm writes: on a Node, or on an apiserver's static pod.
 const KUBEADM: &str = "kubeadm";
+/// Annotations by which other tools are asked to leave a pod alone.
+const OPT_OUTS: [&str; 3] = [
+    "karpenter.sh/do-not-disrupt",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction",
+];
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// `metadata`, without what no decision reads.
@@ -41,7 +48,9 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         uid: Option<String>,
         resource_version: Option<String>,
         generation: Option<i64>,
+        creation_timestamp: Option<String>,
         deletion_timestamp: Option<String>,
+        finalizers: Option<Vec<String>>,
         labels: Option<BTreeMap<String, String>>,
         annotations: Option<Annotations>,
         owner_references: Option<Vec<OwnerReference>>,
@@ -58,6 +67,12 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         kubeadm_node: Option<IgnoredAny>,
         #[serde(rename = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint")]
         kubeadm_server: Option<IgnoredAny>,
+        #[serde(rename = "karpenter.sh/do-not-disrupt")]
+        do_not_disrupt: Option<String>,
+        #[serde(rename = "cluster-autoscaler.kubernetes.io/safe-to-evict")]
+        safe_to_evict: Option<String>,
+        #[serde(rename = "descheduler.alpha.kubernetes.io/prefer-no-eviction")]
+        prefer_no_eviction: Option<String>,
     }
     let meta = Meta::deserialize(deserializer)?;
     let annotations = meta.annotations.map(|found| {
@@ -66,6 +81,9 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
             (HOLD_ANNOTATION, found.hold),
             (MIRROR_ANNOTATION, found.mirror),
             (KUBEADM, found.kubeadm_node.or(found.kubeadm_server).map(|_| String::new())),
+            (OPT_OUTS[0], found.do_not_disrupt),
+            (OPT_OUTS[1], found.safe_to_evict),
+            (OPT_OUTS[2], found.prefer_no_eviction),
         ]
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
@@ -77,6 +95,8 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         uid: meta.uid,
         resource_version: meta.resource_version,
         generation: meta.generation,
+        creation_timestamp: meta.creation_timestamp.as_deref().and_then(time).map(Time),
+        finalizers: meta.finalizers.filter(|finalizers| !finalizers.is_empty()),
         deletion_timestamp: meta.deletion_timestamp.as_deref().and_then(time).map(Time),
         labels: meta.labels,
         annotations,
