@@ -1,5 +1,6 @@
 //! One look at what is to be judged: a cluster through the operator's own eyes, or files.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::api::report::with_lifecycle;
 use crate::clients::{effects_client, one_line, probe_client, read_client, within};
 use crate::observe::cache::Changes;
 use crate::observe::files::{Snapshot, shown};
+use crate::observe::given::Given;
 use crate::observe::{Inventory, NotReady, Observer, PodScope, apiservers, given};
 
 /// How long the cluster may take to tell everything.
@@ -28,7 +30,7 @@ const LATECOMERS: Duration = Duration::from_secs(2);
 /// Looks, and judges what was seen.
 pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
     if !args.files.is_empty() {
-        return files(args);
+        return files(&args.files, &args.given());
     }
     let config = connect::config(&args.cluster).await?;
     let (cluster, inventory) = observe(&config).await?;
@@ -43,10 +45,11 @@ pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
     })
 }
 
-fn files(args: &LookArgs) -> Result<Report, String> {
-    let snapshot = Snapshot::read(&args.files).map_err(|error| error.to_string())?;
-    let cluster = given::add(snapshot.cluster(), &args.given())?;
-    let names: Vec<_> = args.files.iter().map(|path| shown(path)).collect();
+/// Looks into files, and judges what is in them.
+pub(super) fn files(files: &[PathBuf], given: &[Given]) -> Result<Report, String> {
+    let snapshot = Snapshot::read(files).map_err(|error| error.to_string())?;
+    let cluster = given::add(snapshot.cluster(), given)?;
+    let names: Vec<_> = files.iter().map(|path| shown(path)).collect();
     let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
     if let Some(taken) = snapshot.taken() {
         subject.push(("As of", format!("{taken} (newest heartbeat of a node)")));
