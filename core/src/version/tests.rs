@@ -55,7 +55,11 @@ fn the_longest_version_can_be_shown_and_read_again() {
     let shown = longest.parse::<KubeVersion>().unwrap().to_string();
     assert_eq!(shown.len(), MAX_VERSION_BYTES);
     assert_eq!(shown.parse::<KubeVersion>(), longest.parse());
-    assert_eq!(format!("{longest}a").parse::<KubeVersion>(), Err(ParseError::TooLong), "with or without its v");
+    assert_eq!(
+        format!("{longest}a").parse::<KubeVersion>(),
+        Err(ParseError::TooLong),
+        "with or without its v"
+    );
 }
 
 fn version(text: &str) -> KubeVersion {
