@@ -1,10 +1,12 @@
 //! One look at what is to be judged: a cluster through the operator's own eyes, or files.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Component};
 use evenkeel_core::skew::assess;
+use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
 use k8s_openapi::jiff::Timestamp;
 use kube::Config;
@@ -19,6 +21,7 @@ use crate::clients::{effects_client, one_line, probe_client, read_client, within
 use crate::observe::answer::Answer;
 use crate::observe::cache::Changes;
 use crate::observe::files::{Snapshot, shown};
+use crate::observe::given::Given;
 use crate::observe::platform::with_same_process;
 use crate::observe::{Inventory, NotReady, Observer, PodScope, apiservers, given};
 
@@ -29,11 +32,11 @@ const LATECOMERS: Duration = Duration::from_secs(2);
 
 /// Looks, and judges what was seen.
 pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
+    let releases = releases::read(args.releases.as_deref())?;
     if !args.files.is_empty() {
-        return files(args);
+        return files(&args.files, &args.given(), &releases);
     }
     let config = connect::config(&args.cluster).await?;
-    let releases = releases::read(args.releases.as_deref())?;
     let (cluster, inventory) = observe(&config).await?;
     let cluster = given::add(with_same_process(cluster), &args.given())?;
     Ok(Report {
@@ -48,11 +51,11 @@ pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
     })
 }
 
-fn files(args: &LookArgs) -> Result<Report, String> {
-    let releases = releases::read(args.releases.as_deref())?;
-    let snapshot = Snapshot::read(&args.files).map_err(|error| error.to_string())?;
-    let cluster = given::add(snapshot.cluster(), &args.given())?;
-    let names: Vec<_> = args.files.iter().map(|path| shown(path)).collect();
+/// Looks into files, and judges what is in them.
+pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) -> Result<Report, String> {
+    let snapshot = Snapshot::read(files).map_err(|error| error.to_string())?;
+    let cluster = given::add(snapshot.cluster(), given)?;
+    let names: Vec<_> = files.iter().map(|path| shown(path)).collect();
     let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
     if let Some(taken) = snapshot.taken() {
         subject.push(("As of", format!("{taken} (newest heartbeat of a node)")));
@@ -67,7 +70,7 @@ fn files(args: &LookArgs) -> Result<Report, String> {
         seen: snapshot.taken(),
         // What has ended is told as of when the files were written; without a time that is not known.
         judged: match snapshot.taken() {
-            Some(taken) => with_lifecycle(assess(&cluster, &Policy::default()), &releases, taken),
+            Some(taken) => with_lifecycle(assess(&cluster, &Policy::default()), releases, taken),
             None => assess(&cluster, &Policy::default()),
         },
     })

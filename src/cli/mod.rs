@@ -6,6 +6,7 @@
 mod args;
 mod check;
 mod connect;
+mod forms;
 mod look;
 mod output;
 mod releases;
@@ -24,6 +25,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::api::definitions;
 use crate::operator::{self, telemetry};
 use args::{CheckArgs, ClusterArgs, ReportArgs};
+pub use forms::every_form;
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
