@@ -216,7 +216,11 @@ impl<K: Watched> Inner<K> {
             tracing::warn!(%text);
         }
         self.change(|fold| {
-            if refused { fold.refused(&text) } else { fold.failing(&text) }
+            if refused {
+                fold.refused(&text);
+            } else {
+                fold.failing(&text);
+            }
             false
         });
     }

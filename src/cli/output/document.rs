@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Report;
 use crate::api::ClusterSkewReportStatus;
-use crate::api::report::{Context, status};
+use crate::api::report::{Context, Live, status};
 
 const API_VERSION: &str = "cli.evenkeel.dev/v1alpha1";
 const KIND: &str = "SkewReport";
@@ -35,6 +35,7 @@ pub(super) fn document(report: &Report) -> SkewReport {
         generation: None,
         nodes: report.nodes,
         now: report.seen.unwrap_or_else(Timestamp::now),
+        live: Live::default(),
     };
     let mut status = status(&report.judged, &context);
     if report.seen.is_none() {
