@@ -81,7 +81,7 @@ fn rows(report: &Value) -> String {
 async fn settles(cluster: &Cluster, name: &str) -> TestResult {
     if std::env::var_os("UPDATE").is_some() {
         // Nothing to wait for but time.
-        tokio::time::sleep(Duration::from_secs(6)).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
         return golden::check(name, &rows(&report(cluster).await?));
     }
     let mut last = Failure::new("never looked");
@@ -257,8 +257,7 @@ async fn edited(cluster: &Cluster) -> TestResult {
         &["patch", "skew", "cluster", "--type=merge", "-p", r#"{"spec":{"refreshPeriodSeconds":1}}"#],
     );
     assert!(refused.await.is_err(), "too often");
-    let another =
-        r#"{"apiVersion":"evenkeel.dev/v1alpha1","kind":"ClusterSkewReport","metadata":{"name":"mine"}}"#;
+    let another = r#"{"apiVersion":"evenkeel.dev/v1alpha1","kind":"ClusterSkewReport","metadata":{"name":"mine"},"spec":{}}"#;
     let path = cluster.logs().join("mine.json");
     std::fs::write(&path, another).map_err(|error| Failure::new(error.to_string()))?;
     let refused = kubectl(cluster, &["create", "-f", &path.display().to_string()]).await;
@@ -285,7 +284,8 @@ async fn replicas(cluster: &Cluster, first: &mut Replica, second: &mut Replica) 
     let leads = async |replica: &Replica| -> Result<bool, Failure> {
         Ok(replica.page("/metrics").await?.lines().any(|line| line == "evenkeel_leader 1"))
     };
-    assert!(leads(first).await? && !leads(second).await?, "the first leads");
+    until("the first leads", SOON, async || leads(first).await).await?;
+    assert!(!leads(second).await?, "one leads");
     let writes = || -> Result<usize, Failure> {
         let log = cluster.audit_log()?;
         Ok(log.iter().filter(|e| e.user == USER && e.is_write() && e.subresource == "status").count())
