@@ -232,7 +232,7 @@ impl<'a> Bench<'a> {
     fn memory(&self, field: &str) -> f64 {
         let id = self.child.as_ref().and_then(Child::id).unwrap_or_default();
         let text = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-        let found = text.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().nth(1));
+        let found = text.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next());
         found.and_then(|kib| kib.parse::<f64>().ok()).unwrap_or_default() / 1024.0
     }
 

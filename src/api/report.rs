@@ -25,6 +25,9 @@ const MAX_APISERVERS: usize = 16;
 /// Longest message of an apiserver, in characters.
 const MAX_MESSAGE: usize = 256;
 
+/// The reason of `SkewSupported` while versions that would decide it are not known.
+pub const UNKNOWN_VERSIONS: &str = "UnknownVersions";
+
 /// How often a report that says the same is written again, in seconds, where nothing else is asked for.
 pub const REFRESH_SECONDS: u32 = 120;
 
@@ -520,7 +523,7 @@ fn skew_reason(judged: &Assessment) -> &'static str {
     let newer = worst.and_then(evenkeel_core::skew::Row::ahead).is_some_and(|ahead| ahead > 0);
     match (judged.supported, worst.map(|row| row.component)) {
         (Verdict::True, _) => "AllSupported",
-        (Verdict::Unknown, _) => "UnknownVersions",
+        (Verdict::Unknown, _) => UNKNOWN_VERSIONS,
         (Verdict::False, None) => "PolicyViolated",
         (Verdict::False, Some(component)) => match (component, newer) {
             (Component::KubeApiserver, _) => "APIServerSpreadTooWide",

@@ -24,7 +24,7 @@ use super::metrics::{Controller, Metrics, Outcome, Reason};
 use crate::act::Events;
 use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, create_report, dropped, repair, write};
-use crate::api::report::{self, ClusterSkewReportStatus, Context, Live};
+use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
 use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
@@ -263,7 +263,10 @@ impl Reporter<'_> {
             "False" => Some(Verdict::False),
             _ => None,
         };
-        let last = memory.verdict.or_else(|| verdict(before));
+        // A process before this one may have seen the verdict go from certain to unknown.
+        let unsure =
+            before.conditions.iter().any(|c| c.type_ == "SkewSupported" && c.reason == UNKNOWN_VERSIONS);
+        let last = memory.verdict.or_else(|| verdict(before)).or(unsure.then_some(Verdict::False));
         let Some(now) = verdict(wanted) else {
             memory.verdict = last;
             return;
@@ -271,7 +274,7 @@ impl Reporter<'_> {
         memory.verdict = Some(now);
         let (type_, reason) = match (last, now) {
             (Some(Verdict::False), Verdict::True) => (EventType::Normal, "SkewResolved"),
-            (Some(Verdict::True) | None, Verdict::False) => (EventType::Warning, "SkewUnsupported"),
+            (last, Verdict::False) if last != Some(Verdict::False) => (EventType::Warning, "SkewUnsupported"),
             _ => return,
         };
         let (events, regarding) = (Events::new(self.client.clone()), object.object_ref(&()));

@@ -10,8 +10,9 @@ use tracing_subscriber::util::TryInitError;
 /// The environment variable that holds the filter, in the syntax of `tracing`: `info`, `evenkeel=debug,kube=warn`.
 pub const FILTER_VARIABLE: &str = "EVENKEEL_LOG";
 
-/// Without a filter. The client tells of every request that fails, and so does whoever sent it, with what it means.
-const DEFAULT: &str = "info,kube_client::client::builder=off";
+/// Without a filter. The client tells of every request that fails, sometimes with the whole answer; whoever sent it tells
+/// what it means, in one line.
+const DEFAULT: &str = "info,kube_client=off";
 
 /// The log cannot begin.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,10 @@
 //! The report on a real control plane in the middle of an upgrade: right in every row, whatever happens to the cluster
 //! and to the program.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod answers;
+mod bad;
 mod golden;
 mod replica;
 #[path = "../upgrade/scenario.rs"]
