@@ -4,9 +4,11 @@
 //! `LeaseCandidate` says that too. The invariants: a controller that is seen in a pod is not counted again; a candidate
 //! is believed only while it holds the lease, because it outlives its process; and what leads out of sight is named.
 
+use std::fmt;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{Component, Evidence, Instance, Reach};
+use evenkeel_core::version::escape;
 use jiff::Timestamp;
 
 use super::lean::{CandidateSeen, LeaseSeen, NodeSeen};
@@ -18,6 +20,12 @@ pub struct Leading {
     pub component: Component,
     /// Who holds its lease.
     pub holder: Arc<str>,
+}
+
+impl fmt::Display for Leading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is led by {}, which cannot be seen from here", self.component, escape(&self.holder))
+    }
 }
 
 /// Adds to `instances` what the leases tell, and returns the controllers that stay hidden.

@@ -20,7 +20,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::Cluster;
+use evenkeel_core::cluster::{Cluster, Component, Instance};
+use evenkeel_core::version::Effective;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,8 @@ use lean::{
 };
 use platform::Platform;
 use served::Served;
+
+use crate::api::report::Server;
 
 /// A source of the model, as status, logs and metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,8 +98,19 @@ pub struct Missing {
     pub source: Source,
     /// Why, in one line that says what to do about it.
     pub reason: Arc<str>,
-    /// It is only not complete yet.
-    pub pending: bool,
+    /// Of what kind the trouble is.
+    pub trouble: Trouble,
+}
+
+/// Why a source cannot be relied on, as far as it matters to whoever waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A first list or answer is on its way.
+    Pending,
+    /// It fails, or something of it cannot be read. It is tried again.
+    Failing,
+    /// We may not read it. Only a person changes that.
+    Refused,
 }
 
 /// What a [`Cluster`] was made without.
@@ -124,8 +138,14 @@ impl Inventory {
     }
 
     /// Why components may have gone unseen, so that nothing can be said of the cluster as a whole.
-    pub fn unseen(&self) -> Option<&str> {
-        [Source::Nodes, Source::Endpoints, Source::Pods].into_iter().find_map(|source| self.reason(source))
+    pub fn unseen(&self) -> Option<&Missing> {
+        let components = [Source::Nodes, Source::Endpoints, Source::Pods];
+        self.missing.iter().find(|missing| components.contains(&missing.source))
+    }
+
+    /// Whether everything is missing that ever will be: waiting changes nothing.
+    pub fn is_settled(&self) -> bool {
+        self.missing.iter().all(|missing| missing.trouble == Trouble::Refused)
     }
 }
 
@@ -137,7 +157,7 @@ pub struct NotReady(pub Vec<Missing>);
 impl NotReady {
     /// Nothing is wrong yet: first lists and first answers are on their way.
     pub fn is_pending(&self) -> bool {
-        self.0.iter().all(|missing| missing.pending)
+        self.0.iter().all(|missing| missing.trouble == Trouble::Pending)
     }
 }
 
@@ -259,9 +279,24 @@ impl Observer {
         &self.changes
     }
 
-    /// Each apiserver endpoint and what it last answered.
-    pub fn apiservers(&self) -> Vec<apiservers::Endpoint> {
-        self.apiservers.list()
+    /// Each apiserver of `cluster` by itself, and why it does not answer if it does not.
+    pub fn servers(&self, cluster: &Cluster) -> Vec<Server> {
+        let asked = self.apiservers.list();
+        let server = |instance: &Instance| {
+            let endpoint = asked.iter().find(|endpoint| endpoint.address == instance.name);
+            let silent = || match endpoint {
+                Some(endpoint) => endpoint.error.clone().unwrap_or_else(|| "it was not asked yet".into()),
+                None => "the cluster lists no address for it: it is starting or gone".into(),
+            };
+            Server {
+                name: Arc::clone(&instance.name),
+                node: instance.node.clone(),
+                version: instance.version.clone(),
+                emulation: instance.effective.map(Effective::emulation),
+                error: (!instance.ready).then(silent),
+            }
+        };
+        cluster.of(Component::KubeApiserver).map(server).collect()
     }
 
     /// How every source stands, for metrics and readiness.
@@ -385,7 +420,11 @@ impl Gaps {
     }
 
     fn not_asked(&mut self, reason: String) {
-        self.needed.push(Missing { source: Source::Versions, reason: reason.into(), pending: true });
+        self.needed.push(Missing {
+            source: Source::Versions,
+            reason: reason.into(),
+            trouble: Trouble::Pending,
+        });
     }
 }
 
@@ -395,7 +434,12 @@ fn gap(source: Source, state: &State) -> Option<Missing> {
     }
     let syncing = || format!("{source}: the first list is not complete yet").into();
     let reason = state.fault().map_or_else(syncing, Arc::clone);
-    Some(Missing { source, reason, pending: state.fault().is_none() })
+    let trouble = match state {
+        State::Refused(_) => Trouble::Refused,
+        State::Tainted(_) | State::Failing(_) => Trouble::Failing,
+        State::Syncing | State::Synced => Trouble::Pending,
+    };
+    Some(Missing { source, reason, trouble })
 }
 
 /// The probes as one source: failing when no endpoint answers.

@@ -107,6 +107,7 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
     let hidden: Vec<_> = inventory.leading.iter().map(|hidden| hidden.component).collect();
     assert_eq!(hidden, [Component::KubeScheduler], "its lease says that it works");
     assert_eq!(inventory.unseen(), None, "budgets are no components");
+    assert!(inventory.is_settled(), "a refusal stays one");
     let standing = observer.standing();
     assert!(standing.iter().all(|found| (found.state == State::Synced) == (found.source != Source::Budgets)));
 }

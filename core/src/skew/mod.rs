@@ -93,6 +93,11 @@ impl Row {
     pub fn rule(&self) -> Option<&'static Rule> {
         self.judged.and_then(|judged| judged.rule)
     }
+
+    /// Minors ahead of what the oldest apiserver that it meets behaves as, where both are known; never below 0.
+    pub fn ahead(&self) -> Option<i32> {
+        self.judged.map(|judged| (-judged.running.binary.behind(judged.servers.emulated)).max(0))
+    }
 }
 
 /// What a row was judged by.
