@@ -5,7 +5,7 @@
 //! Times depend on the machine and on what else runs on it. Beside them is the number of instructions, which does not:
 //! callgrind counts them, where valgrind is installed.
 
-#![allow(clippy::unwrap_used, reason = "a bench may fail where it stands")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may fail where it stands")]
 
 mod spread;
 
