@@ -5,7 +5,7 @@
 //! Times depend on the machine and on what else runs on it. Beside them is the number of instructions, which does not:
 //! callgrind counts them, where valgrind is installed.
 
-#![allow(clippy::panic, clippy::unwrap_used, reason = "a bench may fail where it stands")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may fail where it stands")]
 
 mod spread;
 
@@ -21,8 +21,8 @@ use evenkeel_core::cluster::{
 };
 use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade};
 use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
-use evenkeel_core::skew::assess;
 use evenkeel_core::skew::policy::Policy;
+use evenkeel_core::skew::{Census, assess, assess_counted};
 use evenkeel_core::version::{KubeVersion, Observed};
 use jiff::{SignedDuration, Timestamp};
 use spread::{Spread, seconds};
@@ -38,7 +38,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const COUNTED: &str = "--counted";
 
 /// What is measured: a name, what one figure is about, and how many of those one run is.
-const MEASURED: [(&str, usize, &str); 5] = [
+const MEASURED: [(&str, usize, &str); 10] = [
+    ("compact model", 5_000, "node"),
+    ("compact model", 100_000, "node"),
+    ("changes, compact model", 5_000, "changed node"),
+    ("changes, compact model", 100_000, "changed node"),
+    ("one change and its judgement", 5_000, "node"),
     ("assess", 5_000, "node"),
     ("assess", 100_000, "node"),
     ("assess, with kube-proxies", 5_000, "node"),
@@ -102,6 +107,43 @@ fn prepared(name: &str, nodes: usize) -> Box<dyn FnMut()> {
         "assess" => {
             let cluster = half_upgraded(nodes);
             Box::new(move || drop(black_box(assess(black_box(&cluster), &Policy::default()))))
+        }
+        // Every node is counted again and all is judged; what a node is was read before.
+        "compact model" => {
+            let cluster = half_upgraded(nodes);
+            let mut census = Census::of(&cluster);
+            Box::new(move || {
+                census.count();
+                drop(black_box(assess_counted(black_box(&census), &cluster, &Policy::default())));
+            })
+        }
+        // Every node goes to another version, one after the other and in no order of their names.
+        "changes, compact model" => {
+            let mut cluster = half_upgraded(nodes);
+            let mut census = Census::of(&cluster);
+            let versions = [version(TARGET), version("v1.36.4")];
+            let mut round = 0;
+            Box::new(move || {
+                round += 1;
+                for step in 0..nodes {
+                    let place = step * 7_919 % nodes;
+                    cluster.nodes[place].kubelet.clone_from(&versions[(place + round) % 2]);
+                    census.changed(place, black_box(&cluster.nodes[place]));
+                }
+            })
+        }
+        "one change and its judgement" => {
+            let mut cluster = half_upgraded(nodes);
+            let mut census = Census::of(&cluster);
+            let versions = [version(TARGET), version("v1.36.4")];
+            let mut round = 0;
+            Box::new(move || {
+                round += 1;
+                let place = round * 7_919 % nodes;
+                cluster.nodes[place].kubelet.clone_from(&versions[round % 2]);
+                census.changed(place, black_box(&cluster.nodes[place]));
+                drop(black_box(assess_counted(&census, &cluster, &Policy::default())));
+            })
         }
         "assess, with kube-proxies" => {
             let cluster = with_proxies(half_upgraded(nodes));

@@ -2,6 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::fixture::{cluster, instance};
+use crate::version::Minor;
 
 fn check(cluster: &Cluster, expected: &Expect) {
     use std::fmt::Write as _;
