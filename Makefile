@@ -45,6 +45,18 @@ bench: ## Measure: ns per node, MB/s and memory of a report, size of the program
 	$(CARGO) bench -q -p evenkeel --bench report
 	scripts/figures
 
+.PHONY: bench-cluster
+bench-cluster: binaries ## Measure the reporter at 5,000 nodes on a real kube-apiserver, and the size of the static binary
+	scripts/bench-cluster
+
+.PHONY: static
+static: ## Build the static binary of the image; tests take it by EVENKEEL_BINARY
+	@scripts/static-binary
+
+.PHONY: check-rules
+check-rules: ## Check the Prometheus alerts with promtool, and run their tests (builds promtool the first time)
+	scripts/check-rules
+
 .PHONY: cluster-up
 cluster-up: binaries ## Start a development cluster in the background (ARGS='--apiserver 1.36 --nodes 6')
 	$(DEVCLUSTER) up $(ARGS)

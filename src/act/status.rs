@@ -10,6 +10,9 @@ use crate::act::elect::Leadership;
 use crate::api::{ClusterSkewReport, ClusterSkewReportSpec, report};
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 
+/// An apply is refused as a whole where the definition lacks one of its fields; a patch loses only that field.
+const UNDECLARED: &str = "field not declared in schema";
+
 /// Why a status was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWritten {
@@ -48,7 +51,12 @@ where
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     leadership.proof().ok_or(NotWritten::NotLeading)?;
     let params = PatchParams::apply(manager).force();
-    let sent = within(EFFECT_TIMEOUT, objects.patch_status(&name, &params, &Patch::Apply(&body))).await;
+    let mut sent = within(EFFECT_TIMEOUT, objects.patch_status(&name, &params, &Patch::Apply(&body))).await;
+    if matches!(&sent, Err(kube::Error::Api(status)) if status.message.contains(UNDECLARED)) {
+        leadership.proof().ok_or(NotWritten::NotLeading)?;
+        let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        sent = within(EFFECT_TIMEOUT, objects.patch_status(&name, &params, &Patch::Merge(&body))).await;
+    }
     sent.map_err(|error| not_written(&format!("status of {} {name}", K::kind(&())), &error))
 }
 

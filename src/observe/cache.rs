@@ -119,8 +119,14 @@ impl<K: Watched> Cache<K> {
         };
         let held = RwLock::new((Fold::default(), None));
         let inner = Arc::new(Inner { held, changes, what });
-        let mut task =
-            Follow { api, select, pace, wait: pace.first, streaming: true, inner: Arc::clone(&inner) };
+        let mut task = Follow {
+            api,
+            select,
+            pace,
+            wait: pace.first,
+            streaming: K::PAGE.is_none(),
+            inner: Arc::clone(&inner),
+        };
         tokio::spawn(async move { stop.run_until_cancelled(task.run()).await });
         Self(inner)
     }
@@ -368,7 +374,7 @@ impl<K: Watched> Follow<K> {
         let mut params = ListParams {
             label_selector: self.select.labels.clone(),
             field_selector: self.select.fields.clone(),
-            limit: Some(PAGE),
+            limit: Some(K::PAGE.unwrap_or(PAGE)),
             ..ListParams::default()
         };
         let mut begun = false;

@@ -250,6 +250,6 @@ async fn watch_sources(observer: &Observer, metrics: &Metrics) {
                 metrics.collected(source.source, now.as_second() as f64 - age.as_secs_f64());
             }
         }
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

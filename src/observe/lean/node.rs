@@ -85,6 +85,9 @@ impl NodeSeen {
 impl Watched for Node {
     type Kept = Arc<NodeSeen>;
 
+    /// A Node of a busy cluster has 10 kB and more.
+    const PAGE: Option<u32> = Some(250);
+
     fn keep(self, names: &mut Interner) -> Self::Kept {
         let labels = self.metadata.labels.unwrap_or_default();
         let annotations = self.metadata.annotations.unwrap_or_default();
