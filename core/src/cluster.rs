@@ -16,7 +16,8 @@ use crate::version::{Effective, Observed};
 mod around;
 
 pub use around::{
-    Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Volume, Workload,
+    Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Workload,
+    Workloads,
 };
 
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
