@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::version::{Effective, Observed};
 
 mod around;
+mod select;
 
 pub use around::{
     Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Workload,

@@ -8,6 +8,7 @@ mod check;
 mod connect;
 mod look;
 mod output;
+mod preflight;
 mod report;
 
 use std::io::Write as _;
@@ -23,6 +24,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::api::definitions;
 use crate::operator::{self, telemetry};
 use args::{CheckArgs, ClusterArgs, ReportArgs};
+use preflight::{ExplainArgs, PreflightArgs};
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
@@ -56,6 +58,18 @@ enum Command {
     /// kube-apiserver's version is known, so that nothing can be judged; 64: wrong arguments.
     #[command(after_help = args::EXAMPLES)]
     Check(CheckArgs),
+    /// Say what would keep nodes from being drained, before anybody begins.
+    ///
+    /// Reads nodes, pods, PodDisruptionBudgets, their controllers and what is around them, or files that hold them;
+    /// changes nothing. Each cause is `never` (only a change ends it), `not now` or a `caution`. Exit code 0: nothing at
+    /// or above --fail-on; 2: something; 1: the cluster or a file cannot be read; 64: wrong arguments.
+    #[command(after_help = preflight::PREFLIGHT_EXAMPLES)]
+    Preflight(PreflightArgs),
+    /// Say in one line why a node, a pod or a PodDisruptionBudget does not move, and what would unblock it.
+    ///
+    /// Exit code 0: nothing is in the way; 2: something is; 1: it does not exist or cannot be read; 64: wrong arguments.
+    #[command(after_help = preflight::EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
     /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.
     ///
     /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). SIGTERM
@@ -140,6 +154,8 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Man { dir } => man(dir.as_deref()),
         Command::Report(args) => runtime(1)?.block_on(report::run(args)),
         Command::Check(args) => runtime(1)?.block_on(check::run(args)),
+        Command::Preflight(args) => runtime(1)?.block_on(preflight::preflight(args)),
+        Command::Explain(args) => runtime(1)?.block_on(preflight::explain(args)),
         Command::Operator(args) => {
             telemetry::begin(std::env::var(telemetry::FILTER_VARIABLE).ok().as_deref())
                 .map_err(|error| error.to_string())?;

@@ -11,6 +11,7 @@ pub mod files;
 pub mod fold;
 pub mod given;
 pub mod lean;
+pub mod survey;
 
 use std::fmt;
 use std::sync::Arc;

@@ -21,6 +21,7 @@ pub use node::{Node, NodeSeen};
 pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, Lease, LeaseSeen, PodDisruptionBudget};
 pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
+pub(super) use special::NodeAffinity;
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Annotations by which other tools are asked to leave a pod alone.
@@ -32,7 +33,7 @@ const OPT_OUTS: [&str; 3] = [
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// `metadata`, without what no decision reads.
-fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Meta {
