@@ -240,7 +240,7 @@ struct Round<'r, 'a> {
     decision: Decision<'a>,
 }
 
-impl<'a> Round<'_, 'a> {
+impl Round<'_, '_> {
     fn wake(&mut self, at: Timestamp) {
         let again = &mut self.decision.again_at;
         *again = Some(again.map_or(at, |earlier| earlier.min(at)));

@@ -178,7 +178,7 @@ pub fn warnings(pod: &Pod, class: Class, around: &Around) -> Vec<String> {
     let leaves = matches!(class, Class::Move | Class::Pinned | Class::Bare);
     let mut lines = Vec::new();
     if class == Class::DaemonSet {
-        lines.push("stays: its DaemonSet would bring it back".to_owned());
+        lines.push("its DaemonSet would bring it back, so it stays".to_owned());
     }
     if !leaves {
         return lines;

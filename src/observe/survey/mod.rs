@@ -127,6 +127,16 @@ impl Survey {
         Ok(survey)
     }
 
+    /// Lists only volumes and where each can be mounted; what cannot be listed is among [`Survey::missing`].
+    pub async fn of_volumes(client: &Client) -> Self {
+        let mut survey = Self::begun();
+        if let Err(why) = survey.list(client, "/api/v1/persistentvolumes").await {
+            survey.volumes = None;
+            survey.fault(format!("cannot list persistentvolumes: {why}"));
+        }
+        survey
+    }
+
     async fn list(&mut self, client: &Client, path: &str) -> Result<(), String> {
         let mut more = String::new();
         // A list that is empty was read too.
