@@ -14,9 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::version::{Effective, Observed};
 
 mod around;
+mod select;
 
 pub use around::{
-    Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Volume, Workload,
+    Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Workload,
+    Workloads,
 };
 
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.

@@ -2,11 +2,12 @@
 
 use evenkeel_core::disruption::Permit;
 use evenkeel_core::disruption::answer::{self, Answer, Raw};
+use evenkeel_core::drain::Forced;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions, Status};
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 
 use super::{Hands, Outcome, Stop};
@@ -43,8 +44,26 @@ pub async fn evict(client: &Client, permit: &Permit, manner: Manner) -> Answer {
     }
 }
 
+/// Deletes the pod that `forced` is about past its budget, once, with at least a second of grace: a pod that is killed
+/// at once may still run when its successor begins.
+pub async fn delete(client: &Client, forced: &Forced, grace: Option<i64>) -> Answer {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), forced.namespace());
+    let params = DeleteParams {
+        preconditions: Some(kube::api::Preconditions {
+            uid: Some(forced.uid().to_string()),
+            resource_version: None,
+        }),
+        grace_period_seconds: grace.map(|seconds| u32::try_from(seconds).unwrap_or(1).max(1)),
+        ..Default::default()
+    };
+    match within(EFFECT_TIMEOUT, pods.delete(forced.pod(), &params)).await {
+        Ok(_) => Answer::Accepted(None),
+        Err(error) => failed(forced.pod(), &error),
+    }
+}
+
 /// What an error means for the pod that was asked to leave.
-pub(super) fn failed(pod: &str, error: &kube::Error) -> Answer {
+fn failed(pod: &str, error: &kube::Error) -> Answer {
     if let kube::Error::Api(status) = error {
         let details = status.details.as_ref();
         let causes = details.iter().flat_map(|d| &d.causes).map(|cause| cause.reason.as_str());

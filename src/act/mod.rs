@@ -9,7 +9,7 @@ pub mod elect;
 mod event;
 pub mod evict;
 mod job;
-mod node;
+pub mod node;
 pub mod status;
 
 use std::sync::Arc;

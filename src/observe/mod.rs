@@ -15,6 +15,7 @@ pub mod leaders;
 pub mod lean;
 pub mod platform;
 mod served;
+pub mod survey;
 
 use std::fmt;
 use std::sync::Arc;

@@ -44,6 +44,7 @@ fn objects(path: &str) -> Option<Vec<Value>> {
 fn client() -> Client {
     let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
         let path = request.uri().path();
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
         let (code, body) = if path == "/version" {
             let empty = ["gitCommit", "goVersion", "gitTreeState", "buildDate", "compiler", "platform"];
             let mut version: Value = empty.iter().map(|key| ((*key).to_owned(), json!(""))).collect();
@@ -51,6 +52,8 @@ fn client() -> Client {
             version["major"] = json!("1");
             version["minor"] = json!("36");
             (200, Body::from(version.to_string()))
+        } else if let (Some(objects), false) = (objects(path), is_watch) {
+            (200, Body::from(json!({"metadata": {"resourceVersion": "9"}, "items": objects}).to_string()))
         } else if let Some(objects) = objects(path) {
             let events = objects.iter().map(|object| json!({"type": "ADDED", "object": object}));
             let end = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
@@ -94,7 +97,7 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
         }
     };
     let (cluster, inventory) =
-        tokio::time::timeout(Duration::from_secs(5), settled).await.expect("ready in time");
+        tokio::time::timeout(Duration::from_mins(1), settled).await.expect("ready in time");
 
     let reason = inventory.reason(Source::Budgets).expect("budgets are named as missing");
     assert!(reason.contains("grant the verbs list and watch on poddisruptionbudgets.policy"), "{reason}");

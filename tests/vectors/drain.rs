@@ -123,7 +123,10 @@ fn with_daemon_set() -> Around {
     let others = ["ReplicaSet", "Deployment"]
         .map(|kind| Workload { this: owner("apps/v1", kind, "owner"), ..set.clone() });
     let job = Workload { this: owner("batch/v1", "Job", "job"), ..set.clone() };
-    Around { workloads: Some([vec![set, job], others.to_vec()].concat()), ..Around::default() }
+    Around {
+        workloads: Some([vec![set, job], others.to_vec()].concat().into_iter().collect()),
+        ..Around::default()
+    }
 }
 
 pub fn case(case: &Case) -> Outcome {
@@ -362,7 +365,7 @@ fn controller(case: &Case) -> Outcome {
             .map(|(name, since_)| (name.as_str().into(), since(since_.as_str().unwrap_or_default())))
             .collect();
     }
-    let around = Around { workloads: Some(workloads), ..Around::default() };
+    let around = Around { workloads: Some(workloads.into_iter().collect()), ..Around::default() };
     let pods: Vec<&Pod> = pods.iter().collect();
     let got = match compute(&budget, &pods, &around, now()) {
         Ok(numbers) => json!({
@@ -403,8 +406,8 @@ fn finders(case: &Case) -> Option<Outcome> {
             }
             _ => Vec::new(),
         };
-        let around = Around { workloads: Some(read), ..Around::default() };
-        let error = around.scale("default", &thing) == Scale::None;
+        let around = Around { workloads: Some(read.into_iter().collect()), ..Around::default() };
+        let error = around.scale(&"default".into(), &thing) == Scale::None;
         return Some(Outcome::of(&json!({"error": error}), &case.expected));
     }
     if !case.expects("scale") {
@@ -414,7 +417,7 @@ fn finders(case: &Case) -> Option<Outcome> {
         [("apps/v1", "ReplicaSet", 10), ("v1", "ReplicationController", 12), ("apps/v1", "StatefulSet", 14)];
     let workloads =
         read.map(|(api_version, kind, replicas)| workload(&owner(api_version, kind, "x"), Some(replicas)));
-    let around = Around { workloads: Some(workloads.to_vec()), ..Around::default() };
+    let around = Around { workloads: Some(workloads.into_iter().collect()), ..Around::default() };
     let wanted = match case.text("controllerRef").unwrap_or_default() {
         "apps ReplicaSet" => owner("apps/v1", "ReplicaSet", "x"),
         "ReplicaSet in group invalid" => owner("invalid/v1", "ReplicaSet", "x"),
@@ -424,7 +427,7 @@ fn finders(case: &Case) -> Option<Outcome> {
         // The StatefulSet's name and UID, said to be a ReplicaSet.
         _ => Owner { kind: "ReplicaSet".into(), ..owner("apps/v1", "StatefulSet", "x") },
     };
-    let scale = match around.scale("default", &wanted) {
+    let scale = match around.scale(&"default".into(), &wanted) {
         Scale::Of(_, replicas) => json!(replicas),
         _ => Value::Null,
     };

@@ -3,20 +3,24 @@
 //! Only a drain's preflight reads it, and the operator reads none of it, so each list is `None` where it was not read:
 //! a controller that is not in a list that was read does not exist; in one that was not read, nobody knows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::Owner;
 
+/// A namespace and a name in it.
+pub type Name = (Arc<str>, Arc<str>);
+
 /// What was read of a pod's and a budget's surroundings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Around {
     /// Everything that may control pods: Deployments, `ReplicaSets`, `StatefulSets`, Jobs, and kinds not known here.
-    pub workloads: Option<Vec<Workload>>,
-    /// `PersistentVolumes` that are bound and can be mounted on some nodes only.
-    pub volumes: Option<Vec<Volume>>,
+    pub workloads: Option<Workloads>,
+    /// Namespace and name of each `PersistentVolumeClaim` whose volume can be mounted on some nodes only, and the
+    /// values of `kubernetes.io/hostname` that its affinity allows.
+    pub volumes: Option<BTreeMap<Name, Vec<Arc<str>>>>,
     /// Namespaces that are terminating.
     pub terminating: Option<Vec<Arc<str>>>,
     /// Fail-closed webhooks that see evictions, or the creation of pods.
@@ -42,13 +46,37 @@ pub struct Workload {
     pub ignores_disruption: bool,
 }
 
-/// A volume that binds its pod to some nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
-    /// Namespace and name of the `PersistentVolumeClaim` it is bound to.
-    pub claim: (Arc<str>, Arc<str>),
-    /// The values of `kubernetes.io/hostname` that its node affinity allows.
-    pub hosts: Vec<Arc<str>>,
+/// Workloads by namespace, kind and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workloads {
+    /// By name and kind.
+    by_name: BTreeMap<(Name, Arc<str>), Workload>,
+    kinds: BTreeSet<Arc<str>>,
+}
+
+impl FromIterator<Workload> for Workloads {
+    fn from_iter<I: IntoIterator<Item = Workload>>(workloads: I) -> Self {
+        let mut all = Self::default();
+        for workload in workloads {
+            let Owner { kind, name, .. } = &workload.this;
+            all.kinds.insert(Arc::clone(kind));
+            let name = (Arc::clone(&workload.namespace), Arc::clone(name));
+            all.by_name.insert((name, Arc::clone(kind)), workload);
+        }
+        all
+    }
+}
+
+impl Workloads {
+    /// The one of `owner`'s kind, group and name in `namespace`, of whatever UID.
+    fn find(&self, namespace: &Arc<str>, owner: &Owner) -> Option<&Workload> {
+        let name = (Arc::clone(namespace), Arc::clone(&owner.name));
+        self.by_name.get(&(name, Arc::clone(&owner.kind))).filter(|found| group(&found.this) == group(owner))
+    }
+}
+
+fn group(owner: &Owner) -> &str {
+    owner.api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// A webhook with `failurePolicy: Fail` in the way of a drain.
@@ -104,50 +132,33 @@ pub enum Scale {
 impl Around {
     /// The scale behind `owner`, the controller of a pod in `namespace`.
     ///
-    /// Source: the finders of `pkg/controller/disruption/disruption.go`: `ReplicationController`, Deployment (through
-    /// its `ReplicaSet`), `ReplicaSet`, `StatefulSet`, then whatever has a `scale` subresource.
-    pub fn scale(&self, namespace: &str, owner: &Owner) -> Scale {
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    /// A kind of which nothing was read at all is unknown: files often hold some kinds only. Source: the finders of
+    /// `pkg/controller/disruption/disruption.go`: `ReplicationController`, Deployment (through its `ReplicaSet`),
+    /// `ReplicaSet`, `StatefulSet`, then whatever has a `scale` subresource.
+    pub fn scale(&self, namespace: &Arc<str>, owner: &Owner) -> Scale {
         // These kinds never have a scale, whatever was read.
-        if matches!(
-            (group, owner.kind.as_ref()),
-            ("apps", "DaemonSet") | ("batch", "Job" | "CronJob") | ("", "Node" | "Pod")
-        ) {
+        let kind = (group(owner), owner.kind.as_ref());
+        if matches!(kind, ("apps", "DaemonSet") | ("batch", "Job" | "CronJob") | ("", "Node" | "Pod")) {
             return Scale::None;
         }
-        let Some(workloads) = &self.workloads else { return Scale::Unknown };
-        let find = |wanted: &Owner| {
-            let of =
-                |other: &Owner| other.api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
-            workloads.iter().find(|found| {
-                found.namespace.as_ref() == namespace
-                    && found.this.kind == wanted.kind
-                    && found.this.name == wanted.name
-                    && of(&found.this) == of(wanted)
-            })
+        let Some(workloads) = self.workloads.as_ref().filter(|read| read.kinds.contains(&owner.kind)) else {
+            return Scale::Unknown;
         };
-        let built_in = matches!(
-            (group, owner.kind.as_ref()),
-            ("", "ReplicationController") | ("apps" | "extensions", "ReplicaSet") | ("apps", "StatefulSet")
-        );
-        let Some(found) = find(owner) else {
-            // Of kinds that are not built in, only those are known that were given.
-            return if built_in { Scale::Gone } else { Scale::Unknown };
-        };
-        if found.this.uid != owner.uid {
+        let Some(found) = workloads.find(namespace, owner).filter(|found| found.this.uid == owner.uid) else {
             return Scale::Gone;
-        }
-        let counted = match &found.owner {
-            Some(above)
-                if found.this.kind.as_ref() == "ReplicaSet" && above.kind.as_ref() == "Deployment" =>
-            {
-                match find(above).filter(|deployment| deployment.this.uid == above.uid) {
-                    Some(deployment) => deployment,
-                    // The generic lookup then finds the ReplicaSet itself.
-                    None => found,
-                }
-            }
-            _ => found,
+        };
+        let deployment = found
+            .owner
+            .as_ref()
+            .filter(|above| found.this.kind.as_ref() == "ReplicaSet" && above.kind.as_ref() == "Deployment");
+        let counted = match deployment {
+            // A Deployment that is gone leaves its ReplicaSet, which the generic lookup then finds.
+            Some(above) => match workloads.find(namespace, above) {
+                Some(deployment) if deployment.this.uid == above.uid => deployment,
+                None if !workloads.kinds.contains(&above.kind) => return Scale::Unknown,
+                _ => found,
+            },
+            None => found,
         };
         match counted.replicas {
             Some(replicas) => Scale::Of(Arc::clone(&counted.this.uid), replicas),
@@ -156,9 +167,14 @@ impl Around {
     }
 
     /// The workload that `owner` names, if it was read.
-    pub fn workload(&self, namespace: &str, owner: &Owner) -> Option<&Workload> {
-        let same = |found: &&Workload| found.namespace.as_ref() == namespace && found.this == *owner;
-        self.workloads.as_ref()?.iter().find(same)
+    pub fn workload(&self, namespace: &Arc<str>, owner: &Owner) -> Option<&Workload> {
+        self.workloads.as_ref()?.find(namespace, owner).filter(|found| found.this.uid == owner.uid)
+    }
+
+    /// Whether the controller that `owner` names is known not to exist.
+    pub fn is_gone(&self, namespace: &Arc<str>, owner: &Owner) -> bool {
+        let read = self.workloads.as_ref().is_some_and(|read| read.kinds.contains(&owner.kind));
+        read && self.workload(namespace, owner).is_none()
     }
 }
 

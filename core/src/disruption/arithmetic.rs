@@ -153,7 +153,7 @@ mod tests {
 
     fn of(demand: Demand, replicas: i32, pods: usize) -> Result<Numbers, Unsynced> {
         let around = Around {
-            workloads: Some(vec![workload("ReplicaSet", "cart", replicas, None)]),
+            workloads: Some([workload("ReplicaSet", "cart", replicas, None)].into_iter().collect()),
             ..Around::default()
         };
         let pods: Vec<Pod> = (0..pods).map(|number| pod("cart", number, "n-1")).collect();
@@ -171,8 +171,10 @@ mod tests {
             .zip(0..)
             .map(|(set, number)| Pod { owner: Some(set.this.clone()), ..pod("cart", number, "n-1") })
             .collect();
-        let around =
-            Around { workloads: Some([vec![deployment], sets.to_vec()].concat()), ..Around::default() };
+        let around = Around {
+            workloads: Some([vec![deployment], sets.to_vec()].concat().into_iter().collect()),
+            ..Around::default()
+        };
         let budget = Budget { demand: Demand::MaxUnavailable(Quantity::Count(1)), ..budget("cart", 0, 0, 0) };
         let numbers = compute(&budget, &pods.iter().collect::<Vec<_>>(), &around, at(0)).unwrap();
         assert_eq!(
@@ -188,15 +190,19 @@ mod tests {
         let budget = Budget { demand: Demand::MaxUnavailable(Quantity::Count(1)), ..budget("cart", 0, 0, 0) };
         let compute = |around| compute(&budget, &[&cart], &around, at(0));
         assert_eq!(compute(Around::default()), Err(Unsynced::Unknown));
-        let read = Around { workloads: Some(Vec::new()), ..Around::default() };
-        assert!(matches!(compute(read), Err(Unsynced::NoController { .. })));
+        let read =
+            |workload| Around { workloads: Some([workload].into_iter().collect()), ..Around::default() };
+        assert_eq!(
+            compute(read(workload("StatefulSet", "db", 3, None))),
+            Err(Unsynced::Unknown),
+            "no ReplicaSets"
+        );
+        let elsewhere = compute(read(workload("ReplicaSet", "web", 3, None)));
+        assert!(matches!(elsewhere, Err(Unsynced::NoController { .. })));
         let mut other = workload("ReplicaSet", "cart", 3, None);
         other.this.uid = "another".into();
-        let read = Around { workloads: Some(vec![other]), ..Around::default() };
-        assert!(
-            matches!(compute(read), Err(Unsynced::NoController { .. })),
-            "another UID is another controller"
-        );
+        let another = compute(read(other));
+        assert!(matches!(another, Err(Unsynced::NoController { .. })), "another UID is another controller");
     }
 
     proptest! {

@@ -135,17 +135,15 @@ fn by_label(pod: &Pod, rules: &Rules) -> Option<Class> {
 
 /// Its controller is gone, as far as that was read.
 pub fn orphan(pod: &Pod, around: &Around) -> bool {
-    let gone = |owner| around.workloads.is_some() && around.workload(&pod.namespace, owner).is_none();
-    pod.owner.as_ref().is_some_and(gone)
+    pod.owner.as_ref().is_some_and(|owner| around.is_gone(&pod.namespace, owner))
 }
 
 /// The pod that its controller makes instead can run on this node only.
 pub fn pinned(pod: &Pod, around: &Around) -> bool {
     let traits = pod.traits();
-    let volumes = around.volumes.iter().flatten();
-    let mut mounted =
-        volumes.filter(|volume| volume.claim.0 == pod.namespace && traits.claims.contains(&volume.claim.1));
-    traits.hosts.len() == 1 || mounted.any(|volume| volume.hosts.len() == 1)
+    let volumes = around.volumes.as_ref();
+    let hosts = |claim: &Arc<str>| volumes?.get(&(Arc::clone(&pod.namespace), Arc::clone(claim)));
+    traits.hosts.len() == 1 || traits.claims.iter().filter_map(hosts).any(|hosts| hosts.len() == 1)
 }
 
 /// What a drain by `rules` does with a `pod` of `class`.
@@ -180,7 +178,7 @@ pub fn warnings(pod: &Pod, class: Class, around: &Around) -> Vec<String> {
     let leaves = matches!(class, Class::Move | Class::Pinned | Class::Bare);
     let mut lines = Vec::new();
     if class == Class::DaemonSet {
-        lines.push("stays: its DaemonSet would bring it back".to_owned());
+        lines.push("its DaemonSet would bring it back, so it stays".to_owned());
     }
     if !leaves {
         return lines;
@@ -217,7 +215,7 @@ pub fn warnings(pod: &Pod, class: Class, around: &Around) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Owner, Traits, Volume, Workload};
+    use crate::cluster::{Owner, Traits, Workload};
     use crate::fixture::{at, pod};
 
     fn owned(api_version: &str, kind: &str) -> Pod {
@@ -251,10 +249,13 @@ mod tests {
         let deleting = |pod: Pod| Pod { deleting: Some(at(1)), ..pod };
         let bare = Pod { owner: None, ..pod("a", 1, "n-1") };
         let around = Around {
-            volumes: Some(vec![
-                Volume { claim: ("shop".into(), "local".into()), hosts: vec!["n-1".into()] },
-                Volume { claim: ("shop".into(), "zonal".into()), hosts: vec!["n-1".into(), "n-2".into()] },
-            ]),
+            volumes: Some(
+                [
+                    (("shop".into(), "local".into()), vec!["n-1".into()]),
+                    (("shop".into(), "zonal".into()), vec!["n-1".into(), "n-2".into()]),
+                ]
+                .into(),
+            ),
             ..Around::default()
         };
         let mounts = |claim: &str| special(Traits { claims: vec![claim.into()], ..Traits::default() });
@@ -310,8 +311,7 @@ mod tests {
     #[test]
     fn a_daemon_sets_pod_whose_set_is_gone_leaves() {
         let this = owned("apps/v1", "DaemonSet");
-        let empty = Around { workloads: Some(Vec::new()), ..Around::default() };
-        assert_eq!(class(&this, &Rules::default(), &empty, at(0)), Class::Move);
+        assert_eq!(class(&this, &Rules::default(), &Around::default(), at(0)), Class::DaemonSet, "not known");
         let set = Workload {
             this: this.owner.clone().unwrap(),
             namespace: "shop".into(),
@@ -319,7 +319,10 @@ mod tests {
             owner: None,
             ignores_disruption: false,
         };
-        let there = Around { workloads: Some(vec![set]), ..Around::default() };
-        assert_eq!(class(&this, &Rules::default(), &there, at(0)), Class::DaemonSet);
+        let read = |set| Around { workloads: Some([set].into_iter().collect()), ..Around::default() };
+        assert_eq!(class(&this, &Rules::default(), &read(set.clone()), at(0)), Class::DaemonSet);
+        let mut another = set;
+        another.this.uid = "another".into();
+        assert_eq!(class(&this, &Rules::default(), &read(another), at(0)), Class::Move);
     }
 }

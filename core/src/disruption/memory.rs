@@ -69,6 +69,12 @@ impl Sent {
         }
     }
 
+    /// The pod of that UID is deleted past its budget at `now`.
+    pub fn deletes(&mut self, uid: Arc<str>, now: Timestamp) {
+        let until = now.saturating_add(ACCEPTED).unwrap_or(Timestamp::MAX);
+        self.pods.insert(uid, (PodMemory::Sent, until));
+    }
+
     /// It was answered.
     pub fn answered(&mut self, uid: Arc<str>, charge: Option<Charge>, answer: &Answer, now: Timestamp) {
         let after = |wait: SignedDuration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);

@@ -6,17 +6,21 @@
 //! invariant: a permit exists only when the budget's own status, as last seen and not stale, allows the eviction. The
 //! handler decides in the end; a permit only keeps us from asking what it must refuse.
 
+mod admission;
 pub mod answer;
 pub mod arithmetic;
 mod class;
 mod emptying;
+mod mark;
 mod memory;
 mod permit;
 pub mod preflight;
 mod refusal;
 
+pub use admission::{NotAdmitted, admit};
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
 pub use emptying::{Emptying, Held, Left, Wait, empty};
+pub use mark::Mark;
 pub use memory::{Memory, PodMemory, Sent};
 pub use permit::{BudgetName, Budgets, Busy, Charge, Counted, Permit, Taken};
 pub use refusal::Refusal;

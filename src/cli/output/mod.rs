@@ -4,6 +4,7 @@
 //! to a file or a pipe depends on the cluster alone, never on the terminal, and leaves nothing out that it does not
 //! count.
 
+pub(super) mod causes;
 mod document;
 mod junit;
 mod markdown;

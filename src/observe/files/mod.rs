@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_core::cluster::{Cluster, Component, Webhook};
 use evenkeel_core::version::Observed;
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 
 use super::answer::Answer;
 use super::components::{self, Sources};
@@ -247,6 +248,26 @@ impl Snapshot {
         }
         lines
     }
+}
+
+/// Hands each JSON or YAML document of `paths` to `each`, with the name of its file; returns what could not be read.
+///
+/// # Errors
+/// When something that was named cannot be read. A broken file inside a folder is among what is returned instead.
+pub(super) fn documents(
+    paths: &[PathBuf],
+    each: &mut dyn FnMut(&str, &RawValue),
+) -> Result<Vec<String>, Unreadable> {
+    let mut faults = Vec::new();
+    for input in input::find(paths).map_err(Unreadable)?.0 {
+        let read = input.text().and_then(|text| objects::documents(&text, &mut |raw| each(&input.name, raw)));
+        match read {
+            Err(why) if input.named => return Err(Unreadable(format!("{}: {why}", input.name))),
+            Err(why) => faults.push(format!("{}: {why}", input.name)),
+            Ok(()) => {}
+        }
+    }
+    Ok(faults)
 }
 
 /// A path that was given, as it is shown.

@@ -91,7 +91,15 @@ type Sink<'a> = dyn FnMut(Found) + 'a;
 /// # Errors
 /// When the text is broken; what is before the break has been handed over.
 pub(super) fn parse(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
-    if is_json(text) { json(text, sink) } else { yaml::parse(text, sink) }
+    documents(text, &mut |raw| read_document(raw, sink))
+}
+
+/// Hands each document of `text`, as JSON, to `each`.
+///
+/// # Errors
+/// When the text is broken; what is before the break has been handed over.
+pub(super) fn documents(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
+    if is_json(text) { json(text, each) } else { yaml::parse(text, each) }
 }
 
 /// YAML may begin with a brace too; but then no quote follows it.
@@ -104,10 +112,10 @@ fn is_json(text: &str) -> bool {
     }
 }
 
-fn json(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
+fn json(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
     for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         match document {
-            Ok(raw) => read_document(raw, sink),
+            Ok(raw) => each(raw),
             Err(error) if error.is_eof() => {
                 let line = error.line();
                 return Err(format!("ends in the middle of its JSON (line {line}); write the file again"));

@@ -25,6 +25,7 @@ pub use node::{Node, NodeSeen};
 pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget};
 pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
+pub(super) use special::NodeAffinity;
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks, WebhooksSeen};
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -39,7 +40,7 @@ const OPT_OUTS: [&str; 3] = [
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// `metadata`, without what no decision reads.
-fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Meta {

@@ -80,7 +80,7 @@ pub(super) struct Affinity {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct NodeAffinity {
+pub(in super::super) struct NodeAffinity {
     // A PersistentVolume calls it `required`.
     #[serde(alias = "required", rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     required: Option<NodeTerms>,
@@ -123,7 +123,7 @@ struct PodTerm {
 
 impl NodeAffinity {
     /// The hosts it allows, if it allows no other; any of its terms may hold, so each has to name hosts.
-    pub(super) fn hosts(&self) -> Vec<Arc<str>> {
+    pub(in super::super) fn hosts(&self) -> Vec<Arc<str>> {
         let named = |term: &NodeTerm| {
             let of = |list: &Option<Vec<NodeRequirement>>, key: &str| {
                 let mut requirements = list.iter().flatten();

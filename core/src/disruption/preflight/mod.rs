@@ -6,6 +6,7 @@
 
 mod bounds;
 mod budgets;
+pub mod explain;
 mod pods;
 
 use std::collections::BTreeMap;

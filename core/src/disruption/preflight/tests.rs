@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::cluster::{
     Around, Autoscaler, Demand, FullQuota, Owner, Phase, PodWebhook, Quantity, Selector, Traits,
-    UnhealthyPolicy, Volume, Workload,
+    UnhealthyPolicy, Workload,
 };
 use crate::fixture::{at, budget, node, pod};
 
@@ -29,7 +29,7 @@ fn asked(change: impl FnOnce(&mut Cluster), rules: &Rules, timeout: Option<Signe
             demand: Demand::MaxUnavailable(Quantity::Count(1)),
             ..budget("cart", 1, 3, 2)
         }],
-        around: Around { workloads: Some(vec![cart]), ..Around::default() },
+        around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
         ..Cluster::default()
     };
     change(&mut cluster);
@@ -52,7 +52,15 @@ fn demand(demand: Demand) -> impl FnOnce(&mut Cluster) {
 }
 
 fn replicas(cluster: &mut Cluster, replicas: i32) {
-    cluster.around.workloads.as_mut().unwrap()[0].replicas = Some(replicas);
+    let this = pod("cart", 0, "").owner.unwrap();
+    let cart = Workload {
+        this,
+        namespace: "shop".into(),
+        replicas: Some(replicas),
+        owner: None,
+        ignores_disruption: false,
+    };
+    cluster.around.workloads = Some([cart].into_iter().collect());
 }
 
 fn special(traits: Traits) -> impl FnOnce(&mut Cluster) {
@@ -180,8 +188,8 @@ fn pods_and_nodes_that_keep_a_drain() {
             "B3 caution ReplicaSet shop/cart",
             Box::new(move |c| {
                 special(Traits { claims: vec!["data".into()], ..Traits::default() })(c);
-                let volume = Volume { claim: ("shop".into(), "data".into()), hosts: vec!["n-1".into()] };
-                c.around.volumes = Some(vec![volume]);
+                let volume = (("shop".into(), "data".into()), vec!["n-1".into()]);
+                c.around.volumes = Some([volume].into());
             }),
         ),
         (
@@ -263,13 +271,14 @@ fn pods_and_nodes_that_keep_a_drain() {
                 let job = named("Job", "batch/v1");
                 c.pods[0].owner = Some(job.clone());
                 c.pods[0].labels = Arc::default();
-                c.around.workloads.as_mut().unwrap().push(Workload {
+                let job = Workload {
                     this: job,
                     namespace: "shop".into(),
                     replicas: None,
                     owner: None,
                     ignores_disruption: false,
-                });
+                };
+                c.around.workloads = Some([job].into_iter().collect());
             }),
         ),
         ("B21 not-now Node n-1", Box::new(|c| c.nodes[0].ready = false)),
@@ -351,7 +360,7 @@ fn the_least_time_of_a_drain() {
             demand: Demand::MaxUnavailable(Quantity::Count(1)),
             ..budget("cart", 1, 40, 39)
         }],
-        around: Around { workloads: Some(vec![cart]), ..Around::default() },
+        around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
         ..Cluster::default()
     };
     let nodes = vec![&cluster.nodes[0]];
