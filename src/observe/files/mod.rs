@@ -84,9 +84,9 @@ impl Snapshot {
         let (inputs, other_files) = input::find(paths).map_err(Unreadable)?;
         snapshot.counts.other_files = other_files;
         for input in inputs {
-            let read = input.text().and_then(|text| {
+            let read = input.source().and_then(|source| {
                 let mut sink = |found| snapshot.add(found, &input);
-                parse(&text, &mut sink)
+                parse(source, &mut sink)
             });
             snapshot.counts.files += 1;
             match read {

@@ -4,6 +4,7 @@
 //! one by one into the lean types; a list is never held as a tree. The invariant: one object that cannot be read
 //! costs that object and no other.
 
+mod stream;
 mod yaml;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use serde_json::value::RawValue;
 
 use super::super::answer::Answer;
 use super::super::lean::{Node, Pod, ValidatingWebhooks};
+use super::input::Source;
 
 /// Longest text of a file that is shown, in characters.
 const MAX_SHOWN: usize = 120;
@@ -86,12 +88,23 @@ pub(super) fn item(item: usize, file: &str) -> String {
 
 type Sink<'a> = dyn FnMut(Found) + 'a;
 
-/// Hands everything in `text` to `sink`.
+/// Hands everything in `source` to `sink`.
 ///
 /// # Errors
-/// When the text is broken; what is before the break has been handed over.
-pub(super) fn parse(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
-    documents(text, &mut |raw| read_document(raw, sink))
+/// When the text is broken or cannot be read; what is before the break has been handed over.
+pub(super) fn parse(source: Source, sink: &mut Sink<'_>) -> Result<(), String> {
+    match source {
+        Source::Json(reader) => stream::json(reader, sink),
+        Source::Text(text) if is_json(&text) => stream::json(text.as_bytes(), sink),
+        Source::Text(text) => {
+            let mut read = Ok(());
+            let mut each = |raw: &RawValue| {
+                let before = std::mem::replace(&mut read, Ok(()));
+                read = before.and_then(|()| stream::json(raw.get().as_bytes(), sink));
+            };
+            yaml::parse(&text, &mut each).and(read)
+        }
+    }
 }
 
 /// Hands each document of `text`, as JSON, to `each`.
@@ -103,7 +116,7 @@ pub(super) fn documents(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(
 }
 
 /// YAML may begin with a brace too; but then no quote follows it.
-fn is_json(text: &str) -> bool {
+pub(super) fn is_json(text: &str) -> bool {
     let mut start = text.trim_start().chars();
     match start.next() {
         Some('{') => matches!(start.find(|c| !c.is_whitespace()), Some('"' | '}') | None),
@@ -116,11 +129,7 @@ fn json(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
     for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         match document {
             Ok(raw) => each(raw),
-            Err(error) if error.is_eof() => {
-                let line = error.line();
-                return Err(format!("ends in the middle of its JSON (line {line}); write the file again"));
-            }
-            Err(error) => return Err(format!("is not valid JSON: {}", harmless(&error.to_string()))),
+            Err(error) => return Err(stream::broken(&error)),
         }
     }
     Ok(())
@@ -153,6 +162,12 @@ struct Head<'a> {
     info: Option<&'a RawValue>,
 }
 
+impl<'a> Head<'a> {
+    fn of(raw: &'a RawValue) -> Option<Self> {
+        serde_json::from_str(raw.get()).ok()
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Meta {
@@ -181,51 +196,6 @@ impl List {
     /// A list of `item`s; of anything when that is empty, which is what `kubectl get` writes.
     fn of(api_version: Option<String>, item: &str) -> Self {
         Self { api_version, kind: Some(item.to_owned()).filter(|item| !item.is_empty()) }
-    }
-}
-
-fn read_document(raw: &RawValue, sink: &mut Sink<'_>) {
-    match raw.get().chars().next() {
-        Some('{') => {}
-        Some('[') => return items(raw, &List::default(), sink),
-        // A text, a number: every text is YAML.
-        _ => return sink(Found::Other(1)),
-    }
-    let head: Head<'_> = match serde_json::from_str(raw.get()) {
-        Ok(head) => head,
-        Err(error) => return sink(unreadable(Kind::Object, None, 0, &error)),
-    };
-    let kind: Option<String> = value(head.kind);
-    let of_list = kind.as_deref().map_or(Some(""), |kind| kind.strip_suffix("List"));
-    match (head.items, of_list) {
-        (Some(list), Some(item)) => {
-            items(list, &List::of(value(head.api_version), item), sink);
-            // kubectl writes the kind after the items, so a YAML file that was cut off still reads well.
-            if kind.is_none() && head.api_version.is_some() {
-                sink(Found::CutOff);
-            }
-        }
-        _ => object(raw, &head, &List::default(), 0, sink),
-    }
-}
-
-fn items(raw: &RawValue, list: &List, sink: &mut Sink<'_>) {
-    // Go writes an empty list as null.
-    let all: Option<Vec<&RawValue>> = match serde_json::from_str(raw.get()) {
-        Ok(all) => all,
-        Err(error) => return sink(unreadable(Kind::Object, None, 0, &error)),
-    };
-    for (index, raw) in all.unwrap_or_default().into_iter().enumerate() {
-        // Serde reads an array as a struct too, field by field.
-        if !raw.get().starts_with('{') {
-            let why = "it is not an object".to_owned();
-            sink(Found::Bad(Bad { kind: kind_of(list), name: None, item: index + 1, why }));
-            continue;
-        }
-        match serde_json::from_str::<Head<'_>>(raw.get()) {
-            Ok(head) => object(raw, &head, list, index + 1, sink),
-            Err(error) => sink(unreadable(kind_of(list), None, index + 1, &error)),
-        }
     }
 }
 
