@@ -190,7 +190,7 @@ pub struct ClusterSkewReportStatus {
     pub components: Vec<Row>,
     /// Everything that is wrong or soon will be, with what to do; the worst first.
     #[serde(default)]
-    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub findings: Vec<Finding>,
     /// What the lists above leave out.
     #[serde(default)]

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::fold::{Fold, State, Watched};
+use super::fold::{Detail, Fold, State, Watched};
 use crate::clients::one_line;
 
 /// Wakes the controllers: a counter that every cache and probe shares.
@@ -48,6 +48,8 @@ pub struct Select {
     pub labels: Option<String>,
     /// A field selector in the API's syntax.
     pub fields: Option<String>,
+    /// How much of each is kept.
+    pub detail: Detail,
 }
 
 /// How patient the request loop is.
@@ -117,7 +119,7 @@ impl<K: Watched> Cache<K> {
             resource: K::plural(dyntype).into_owned(),
             group: K::group(dyntype).into_owned(),
         };
-        let held = RwLock::new((Fold::default(), None));
+        let held = RwLock::new((Fold::new(select.detail), None));
         let inner = Arc::new(Inner { held, changes, what });
         let mut task = Follow {
             api,

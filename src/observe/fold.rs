@@ -39,9 +39,26 @@ pub struct Interner {
     labels: HashSet<Arc<BTreeMap<String, String>>>,
     /// How many there may be before the next sweep.
     limit: usize,
+    detail: Detail,
+}
+
+/// How much of an object is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Everything that some decision reads.
+    #[default]
+    Decisions,
+    /// What a report shows. It selects no node by its labels, so the one that is another on each node is not among them:
+    /// then all nodes of a pool share one set, which is a third of the memory that the program needs.
+    Report,
 }
 
 impl Interner {
+    /// How much of an object is wanted.
+    pub fn detail(&self) -> Detail {
+        self.detail
+    }
+
     /// The shared copy of `text`.
     pub fn text(&mut self, text: &str) -> Arc<str> {
         if let Some(shared) = self.texts.get(text) {
@@ -165,6 +182,11 @@ impl<K: Watched> Default for Fold<K> {
 }
 
 impl<K: Watched> Fold<K> {
+    /// An empty one that keeps so much of each object.
+    pub fn new(detail: Detail) -> Self {
+        Self { names: Interner { detail, ..Interner::default() }, ..Self::default() }
+    }
+
     /// How far this can be relied on; the gravest reason not to wins.
     pub fn state(&self) -> State {
         if let Some(failure) = &self.failure {

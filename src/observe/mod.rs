@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use apiservers::{Apiservers, Connect};
 use cache::{Cache, Changes, Pace, Select};
 use components::Sources;
-use fold::{State, Watched};
+use fold::{Detail, State, Watched};
 use leaders::Leading;
 use lean::{
     EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, Pod, PodDisruptionBudget,
@@ -218,10 +218,11 @@ impl Observer {
         fn watch<K: Watched<DynamicType = ()>>(
             api: Api<K>,
             labels: Option<&str>,
+            detail: Detail,
             changes: &Changes,
             stop: &CancellationToken,
         ) -> Cache<K> {
-            let select = Select { labels: labels.map(str::to_owned), fields: None };
+            let select = Select { labels: labels.map(str::to_owned), detail, ..Select::default() };
             Cache::spawn(api, &(), select, changes.clone(), Pace::default(), stop.clone())
         }
         let pods = match scope {
@@ -231,14 +232,18 @@ impl Observer {
         let slices = Api::namespaced(client.clone(), "default");
         let leases = Api::namespaced(client.clone(), "kube-system");
         let apiservers = Arc::new(Apiservers::new(connect, apiservers::Pace::default(), changes.clone()));
+        let detail = match scope {
+            PodScope::KubeSystem => Detail::Report,
+            PodScope::All => Detail::Decisions,
+        };
         let observer = Self {
-            nodes: watch(Api::all(client.clone()), None, &changes, stop),
-            pods: watch(pods, None, &changes, stop),
-            budgets: watch(Api::all(client.clone()), None, &changes, stop),
-            endpoints: watch(slices, Some("kubernetes.io/service-name=kubernetes"), &changes, stop),
-            leases: watch(leases, None, &changes, stop),
-            validating: watch(Api::all(client.clone()), None, &changes, stop),
-            mutating: watch(Api::all(client.clone()), None, &changes, stop),
+            nodes: watch(Api::all(client.clone()), None, detail, &changes, stop),
+            pods: watch(pods, None, detail, &changes, stop),
+            budgets: watch(Api::all(client.clone()), None, detail, &changes, stop),
+            endpoints: watch(slices, Some("kubernetes.io/service-name=kubernetes"), detail, &changes, stop),
+            leases: watch(leases, None, detail, &changes, stop),
+            validating: watch(Api::all(client.clone()), None, detail, &changes, stop),
+            mutating: watch(Api::all(client.clone()), None, detail, &changes, stop),
             candidates: Served::watch(client, "kube-system", &changes, stop),
             apiservers,
             scope,

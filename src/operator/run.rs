@@ -147,7 +147,7 @@ impl Watches {
         };
         let jobs = || {
             let api = Api::namespaced(read.clone(), &options.executors_namespace);
-            let select = Select { labels: Some(EXECUTOR_LABEL.to_owned()), fields: None };
+            let select = Select { labels: Some(EXECUTOR_LABEL.to_owned()), ..Select::default() };
             Cache::spawn(api, &(), select, changes.clone(), Pace::default(), stop.clone())
         };
         Ok(Self {

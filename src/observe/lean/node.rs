@@ -8,7 +8,7 @@ use evenkeel_core::version::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::super::fold::{Interner, Watched};
+use super::super::fold::{Detail, Interner, Watched};
 use super::super::platform::Platform;
 use super::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta, text, time};
 
@@ -72,13 +72,14 @@ pub struct NodeSeen {
     pub internal_ips: Box<[IpAddr]>,
     /// What it tells of the platform.
     pub platform: Option<Platform>,
+    /// Label `kubernetes.io/hostname`, where that is not the name.
+    pub hostname: Option<Box<str>>,
 }
 
 impl NodeSeen {
     /// Whether `hostname` (as an apiserver's identity lease gives it) is this node's.
     pub fn is_host(&self, hostname: &str) -> bool {
-        self.node.name.as_ref() == hostname
-            || self.node.labels.get(HOSTNAME_LABEL).is_some_and(|label| label == hostname)
+        self.node.name.as_ref() == hostname || self.hostname.as_deref() == Some(hostname)
     }
 }
 
@@ -89,7 +90,12 @@ impl Watched for Node {
     const PAGE: Option<u32> = Some(250);
 
     fn keep(self, names: &mut Interner) -> Self::Kept {
-        let labels = self.metadata.labels.unwrap_or_default();
+        let mut labels = self.metadata.labels.unwrap_or_default();
+        let hostname = match names.detail() {
+            Detail::Decisions => labels.get(HOSTNAME_LABEL).cloned(),
+            Detail::Report => labels.remove(HOSTNAME_LABEL),
+        };
+        let hostname = hostname.filter(|hostname| self.metadata.name.as_ref() != Some(hostname));
         let annotations = self.metadata.annotations.unwrap_or_default();
         let control_plane = labels.contains_key(CONTROL_PLANE_LABEL);
         let pool = POOL_LABELS
@@ -105,6 +111,7 @@ impl Watched for Node {
         let internal_ips = status.addresses.unwrap_or_default().into_iter();
         Arc::new(NodeSeen {
             platform: Platform::of_node(kubelet, &labels, os, kubeadm),
+            hostname: hostname.map(String::into_boxed_str),
             internal_ips: internal_ips
                 .filter(|address| address.r#type.as_deref() == Some("InternalIP"))
                 .filter_map(|address| address.address?.parse().ok())
@@ -134,7 +141,7 @@ impl Watched for Node {
             || (&old.uid, &old.pool, &old.kubelet, &old.cordoned_by)
                 != (&new.uid, &new.pool, &new.kubelet, &new.cordoned_by)
             || old.labels != new.labels
-            || before.internal_ips != after.internal_ips
+            || (&before.internal_ips, &before.hostname) != (&after.internal_ips, &after.hostname)
     }
 
     fn uid(kept: &Self::Kept) -> Option<&str> {
