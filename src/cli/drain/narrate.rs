@@ -101,14 +101,15 @@ impl Work {
     }
 
     /// Something of ours fails: told once, and again while it lasts.
-    pub(super) fn wait_for(&mut self, why: &str) {
+    pub(super) fn wait_for(&mut self, why: &str) -> Result<(), String> {
         let key = ("".into(), why.to_owned());
         let now = Instant::now();
         let (_, told) = self.kept.waits.entry(key).or_insert((now, None));
         if told.is_none_or(|told| now >= told + TELL_AGAIN) {
             *told = Some(now);
-            eprintln!("warning: {why}");
+            return self.teller.note(&format!("warning: {why}"));
         }
+        Ok(())
     }
 
     pub(super) fn show(&mut self, cluster: &Cluster, decision: &Decision<'_>) -> Result<(), String> {
