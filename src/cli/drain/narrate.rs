@@ -58,6 +58,9 @@ impl Work {
                 State::Drained { took, .. } => {
                     Event::of_node(name, "drained", format!("drained in {} s", took.as_secs()))
                 }
+                State::Failed { why } if why.starts_with("not drained") => {
+                    Event::of_node(name, "failed", why)
+                }
                 State::Failed { why } => Event::of_node(name, "failed", format!("not drained: {why}")),
                 State::Cordoned { .. } | State::Draining { .. }
                     if matches!(before, None | Some(State::Waiting)) && !ours(cluster, name) =>
@@ -132,6 +135,7 @@ impl Work {
                     }
                 }
                 Some(State::Drained { took, .. }) => format!("drained in {} s", took.as_secs()),
+                Some(State::Failed { why }) if why.starts_with("not drained") => why.clone(),
                 Some(State::Failed { why }) => format!("not drained: {why}"),
             };
             view.nodes.push((Arc::clone(name), what));

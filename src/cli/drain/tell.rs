@@ -164,7 +164,7 @@ impl Teller {
     fn wipe(&mut self) -> String {
         match std::mem::take(&mut self.shown) {
             0 => String::new(),
-            lines => format!("\u{1b}[{lines}A\u{1b}[J"),
+            lines => format!("\r\u{1b}[{lines}A\u{1b}[J"),
         }
     }
 
