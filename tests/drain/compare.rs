@@ -20,7 +20,7 @@ struct Case {
     drained: usize,
     manifest: &'static str,
     namespace: &'static str,
-    /// Pods that must be ready first, without the DaemonSets'.
+    /// Pods that must be ready first, without those of `DaemonSets`.
     pods: usize,
     more: &'static [&'static str],
     ours: &'static [&'static str],

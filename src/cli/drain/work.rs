@@ -254,14 +254,12 @@ impl Work {
         let now = Timestamp::now();
         self.warn(&cluster, now)?;
         let memory = self.kept.sent.memory(&cluster.pods, &cluster.budgets, now);
-        let (states, uids, confirmed) =
-            (self.kept.states.clone(), self.kept.uids.clone(), self.kept.confirmed.clone());
         let world = World {
             cluster: &cluster,
             memory: &memory,
-            states: &states,
-            uids: &uids,
-            confirmed: &confirmed,
+            states: &self.kept.states,
+            uids: &self.kept.uids,
+            confirmed: &self.kept.confirmed,
             now,
         };
         let decision = decide(&self.request, world);
