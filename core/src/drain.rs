@@ -97,17 +97,17 @@ impl State {
 
 /// Everything a decision is made from.
 #[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
+pub struct World<'c, 'w> {
     /// The nodes that are drained, their pods, and all budgets.
-    pub cluster: &'a Cluster,
+    pub cluster: &'c Cluster,
     /// What is under way.
-    pub memory: &'a Memory,
+    pub memory: &'w Memory,
     /// Where each node was after the last decision.
-    pub states: &'a BTreeMap<Arc<str>, State>,
+    pub states: &'w BTreeMap<Arc<str>, State>,
     /// UIDs of the Nodes, as first seen.
-    pub uids: &'a BTreeMap<Arc<str>, Arc<str>>,
+    pub uids: &'w BTreeMap<Arc<str>, Arc<str>>,
     /// Nodes that a fresh look found empty, after they had settled.
-    pub confirmed: &'a [Arc<str>],
+    pub confirmed: &'w [Arc<str>],
     /// The time.
     pub now: Timestamp,
 }
@@ -196,7 +196,7 @@ pub fn refusal(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) ->
 }
 
 /// What to do about `request` now. Total: any world has an answer.
-pub fn decide<'a>(request: &Request, world: World<'a>) -> Decision<'a> {
+pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
     let mut round = Round {
         request,
         world,
@@ -233,11 +233,11 @@ pub fn decide<'a>(request: &Request, world: World<'a>) -> Decision<'a> {
     decision
 }
 
-struct Round<'r, 'a> {
-    request: &'r Request,
-    world: World<'a>,
-    budgets: Budgets<'a>,
-    decision: Decision<'a>,
+struct Round<'c, 'w> {
+    request: &'w Request,
+    world: World<'c, 'w>,
+    budgets: Budgets<'c>,
+    decision: Decision<'c>,
 }
 
 impl Round<'_, '_> {

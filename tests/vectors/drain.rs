@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{
-    Around, Budget, Cluster, Demand, Disrupted, Owner, Phase, Pod, Quantity, Scale, Selector,
+    Around, Budget, Cluster, Demand, Disrupted, Node, Owner, Phase, Pod, Quantity, Scale, Selector,
     UnhealthyPolicy, Workload,
 };
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
 use evenkeel_core::disruption::arithmetic::{Unsynced, compute, disrupted};
 use evenkeel_core::disruption::{
-    Budgets, Class, Handling, Memory, Rules, Wait, class, empty, handling, warnings,
+    Budgets, Class, Handling, Mark, Memory, Rules, Wait, class, empty, handling, warnings,
 };
+use evenkeel_core::drain::{Action, Decision, OnTimeout, Request, State, World, decide};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -140,7 +141,9 @@ pub fn case(case: &Case) -> Outcome {
         "capi" => cluster_api(case),
         "karp" => karpenter(case),
         "cordon" | "upd" => cordon(case),
-        "dryrun" => Outcome::NotYet("the drain command's dry run"),
+        "dryrun" => {
+            Outcome::NotOurs("a dry run has no loop that could wait; it is tried on a real control plane")
+        }
         "evsupport" | "doe" => Outcome::NotOurs(
             "every supported server has policy/v1 evictions, and pods are never deleted instead",
         ),
@@ -206,7 +209,7 @@ fn waiting(case: &Case) -> Outcome {
             Outcome::of(&json!({"pending": pending, "error": null}), &case.expected)
         }
         "skipdel-100" => Outcome::of(&json!({"delete": of(100, 20) != Handling::Leave}), &case.expected),
-        "wait-3-timeout" => Outcome::NotYet("the drain command's timeout"),
+        "wait-3-timeout" => timed(case),
         "wait-4-context-cancelled" => Outcome::NotOurs("an error of kubectl's Go library"),
         "wait-6-client-error" => {
             Outcome::NotOurs("pods are watched; an error of the watch is not the end of the drain")
@@ -512,13 +515,124 @@ fn karpenter(case: &Case) -> Outcome {
             return Outcome::NotOurs("deletion of machines");
         }
         "karp-tgp" | "karp-tgp-tier" | "karp-mindrain" => {
-            return Outcome::NotYet("the drain command's deadline");
+            return timed(case);
         }
         _ => return Outcome::Fail("not understood".to_owned()),
     };
     if right { Outcome::Pass } else { Outcome::Fail("otherwise".to_owned()) }
 }
 
-fn cordon(_: &Case) -> Outcome {
-    Outcome::NotYet("the drain command's cordon")
+/// A drain of the node of that name at `now`, `seconds` after it began if it did, on this cluster.
+fn drained(cluster: &Cluster, begun: Option<i64>, change: impl FnOnce(&mut Request)) -> Decision<'_> {
+    let mut request = Request {
+        nodes: vec![NODE.into()],
+        concurrency: 1,
+        timeout: None,
+        on_timeout: OnTimeout::Park,
+        give_back: false,
+        rules: Rules { evict_finished: true, ..Rules::default() },
+        mark: Mark::of_drain(now(), "a"),
+        stopped: false,
+    };
+    change(&mut request);
+    let states = begun.map(|seconds| {
+        let since = ago(seconds);
+        (Arc::from(NODE), State::Draining { cordoned: since, since, stalled: None })
+    });
+    let world = World {
+        cluster,
+        memory: &Memory::default(),
+        states: &states.into_iter().collect(),
+        uids: &BTreeMap::new(),
+        confirmed: &[],
+        now: now(),
+    };
+    decide(&request, world)
+}
+
+fn node(unschedulable: bool) -> Node {
+    Node {
+        name: NODE.into(),
+        uid: "uid".into(),
+        resource_version: "1".into(),
+        pool: "default".into(),
+        labels: Arc::default(),
+        kubelet: evenkeel_core::version::Observed::from_report("v1.37.1"),
+        ready: true,
+        heartbeat: None,
+        unschedulable,
+        cordoned_by: None,
+        held: false,
+        control_plane: false,
+    }
+}
+
+/// A drain cordons when that is needed; `uncordon` is for what a drain of ours marked.
+fn cordon(case: &Case) -> Outcome {
+    let before = case.flag("unschedulable_before") || case.flag("current");
+    let nodes = if case.text("args").is_some_and(|args| args.contains("missing")) {
+        vec![]
+    } else {
+        vec![node(before)]
+    };
+    let cluster = Cluster { nodes, ..Cluster::default() };
+    if case.text("command") == Some("uncordon") || case.id == "upd-3" {
+        return Outcome::NotOurs("uncordon is for nodes that a drain of ours cordoned");
+    }
+    let decision = drained(&cluster, None, |_| {});
+    let patched = decision.actions.iter().any(|action| matches!(action, Action::Cordon(_)));
+    if case.expects("update_required") {
+        return Outcome::of(&json!({"update_required": patched}), &case.expected);
+    }
+    let failed = decision.states.values().any(|state| matches!(state, State::Failed { .. }));
+    let got = json!({
+        "unschedulable_after": before || patched, "command_fails": failed, "patch_sent": patched,
+    });
+    Outcome::of(&got, &case.expected)
+}
+
+/// What happens when the time of a drain is over, and when it is over too soon.
+fn timed(case: &Case) -> Outcome {
+    let left = || Pod { owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
+    let blocked = Cluster {
+        nodes: vec![node(true)],
+        pods: vec![left()],
+        budgets: vec![budget(0, 2, 2)],
+        ..Cluster::default()
+    };
+    let in_time = SignedDuration::from_secs(3);
+    let right = match case.id.as_str() {
+        "wait-3-timeout" => {
+            let leaving = Cluster { pods: vec![Pod { deleting: Some(ago(0)), ..left() }], ..blocked };
+            let decision = drained(&leaving, Some(4), |request| request.timeout = Some(in_time));
+            decision
+                .states
+                .values()
+                .all(|state| matches!(state, State::Failed { why } if why.contains("within 3 s")))
+        }
+        "karp-tgp" => {
+            let decision = drained(&blocked, Some(4), |request| {
+                (request.timeout, request.on_timeout) = (Some(in_time), OnTimeout::Force);
+            });
+            matches!(decision.actions.as_slice(), [Action::Delete(_)])
+        }
+        "karp-tgp-tier" => {
+            let traits = evenkeel_core::cluster::Traits { critical: true, ..Default::default() };
+            let critical =
+                Pod { special: Some(Arc::new(traits)), name: "q".into(), uid: "q".into(), ..left() };
+            let both = Cluster { pods: vec![critical, left()], ..blocked }.sorted();
+            let decision = drained(&both, Some(4), |request| {
+                (request.timeout, request.on_timeout) = (Some(in_time), OnTimeout::Force);
+                request.rules.critical_last = true;
+            });
+            decision.actions.iter().filter(|action| matches!(action, Action::Delete(_))).count() == 2
+        }
+        "karp-mindrain" => {
+            let empty = Cluster { nodes: vec![node(true)], ..Cluster::default() };
+            let confirms = |seconds| !drained(&empty, Some(seconds), |_| {}).actions.is_empty();
+            !confirms(4) && confirms(5)
+        }
+        _ => return Outcome::Fail("not understood".to_owned()),
+    };
+    if right { Outcome::Pass } else { Outcome::Fail("otherwise".to_owned()) }
 }

@@ -58,6 +58,9 @@ impl Work {
                 State::Drained { took, .. } => {
                     Event::of_node(name, "drained", format!("drained in {} s", took.as_secs()))
                 }
+                State::Failed { why } if why.starts_with("not drained") => {
+                    Event::of_node(name, "failed", why)
+                }
                 State::Failed { why } => Event::of_node(name, "failed", format!("not drained: {why}")),
                 State::Cordoned { .. } | State::Draining { .. }
                     if matches!(before, None | Some(State::Waiting)) && !ours(cluster, name) =>
@@ -101,14 +104,15 @@ impl Work {
     }
 
     /// Something of ours fails: told once, and again while it lasts.
-    pub(super) fn wait_for(&mut self, why: &str) {
+    pub(super) fn wait_for(&mut self, why: &str) -> Result<(), String> {
         let key = ("".into(), why.to_owned());
         let now = Instant::now();
         let (_, told) = self.kept.waits.entry(key).or_insert((now, None));
         if told.is_none_or(|told| now >= told + TELL_AGAIN) {
             *told = Some(now);
-            eprintln!("warning: {why}");
+            return self.teller.note(&format!("warning: {why}"));
         }
+        Ok(())
     }
 
     pub(super) fn show(&mut self, cluster: &Cluster, decision: &Decision<'_>) -> Result<(), String> {
@@ -131,6 +135,7 @@ impl Work {
                     }
                 }
                 Some(State::Drained { took, .. }) => format!("drained in {} s", took.as_secs()),
+                Some(State::Failed { why }) if why.starts_with("not drained") => why.clone(),
                 Some(State::Failed { why }) => format!("not drained: {why}"),
             };
             view.nodes.push((Arc::clone(name), what));

@@ -120,6 +120,16 @@ impl Teller {
         }
     }
 
+    /// Says something about this command itself, on standard error.
+    pub(super) fn note(&mut self, line: &str) -> Result<(), String> {
+        let wipe = self.wipe();
+        print(&wipe)?;
+        // Standard error is not buffered: what is written later must not be wiped.
+        std::io::stdout().flush().map_err(|error| format!("cannot write: {error}"))?;
+        eprintln!("{line}");
+        Ok(())
+    }
+
     /// Draws the live view anew.
     pub(super) fn draw(&mut self, view: &View) -> Result<(), String> {
         if !self.live {
@@ -154,7 +164,7 @@ impl Teller {
     fn wipe(&mut self) -> String {
         match std::mem::take(&mut self.shown) {
             0 => String::new(),
-            lines => format!("\u{1b}[{lines}A\u{1b}[J"),
+            lines => format!("\r\u{1b}[{lines}A\u{1b}[J"),
         }
     }
 

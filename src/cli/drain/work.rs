@@ -36,6 +36,8 @@ const BETWEEN_DECISIONS: Duration = Duration::from_millis(20);
 const TICK: Duration = Duration::from_secs(1);
 /// How long the cluster may take to tell what is needed.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Two interrupts within this time are one.
+const ONE_PRESS: Duration = Duration::from_millis(500);
 /// After a request that failed, rather than lost a race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
@@ -201,19 +203,19 @@ impl Work {
     /// Drains, until every node is done or somebody interrupts.
     pub(super) async fn run(mut self) -> Result<u8, String> {
         let mut changed = self.changes.subscribe();
-        let mut interrupts = Box::pin(tokio::signal::ctrl_c());
-        let mut interrupted = false;
+        let mut interrupts = Box::pin(interrupt());
+        let mut interrupted: Option<Instant> = None;
         loop {
             changed.mark_unchanged();
             let mut again = TICK;
             let mut done = false;
             // Nothing is decided on half a view; the watches mend themselves.
             if let Err(why) = self.standing() {
-                self.wait_for(&why);
+                self.wait_for(&why)?;
             } else {
                 (done, again) = self.once()?;
             }
-            if done || (interrupted && self.kept.running.is_empty()) {
+            if done || (interrupted.is_some() && self.kept.running.is_empty()) {
                 break;
             }
             tokio::select! {
@@ -224,14 +226,18 @@ impl Work {
                         self.take(finished)?;
                     }
                 }
-                _ = &mut interrupts => {
-                    if interrupted {
-                        return Ok(EXIT_INTERRUPTED);
+                () = &mut interrupts => {
+                    interrupts = Box::pin(interrupt());
+                    match interrupted {
+                        // A wrapper may pass on what the terminal sent to us too.
+                        Some(first) if first.elapsed() < ONE_PRESS => {}
+                        Some(_) => return Ok(EXIT_INTERRUPTED),
+                        None => {
+                            interrupted = Some(Instant::now());
+                            self.request.stopped = true;
+                            self.teller.note("interrupted: asks no more pods, and waits for answers; again: quits")?;
+                        }
                     }
-                    interrupted = true;
-                    self.request.stopped = true;
-                    eprintln!("interrupted: no more pods are asked; waits for answers (again: quits at once)");
-                    interrupts = Box::pin(tokio::signal::ctrl_c());
                 }
             }
             sleep(BETWEEN_DECISIONS).await;
@@ -241,7 +247,7 @@ impl Work {
                 }
             }
         }
-        self.finish(interrupted)
+        self.finish(interrupted.is_some())
     }
 
     /// One look at everything: whether it is done, and when to look again.
@@ -250,14 +256,12 @@ impl Work {
         let now = Timestamp::now();
         self.warn(&cluster, now)?;
         let memory = self.kept.sent.memory(&cluster.pods, &cluster.budgets, now);
-        let (states, uids, confirmed) =
-            (self.kept.states.clone(), self.kept.uids.clone(), self.kept.confirmed.clone());
         let world = World {
             cluster: &cluster,
             memory: &memory,
-            states: &states,
-            uids: &uids,
-            confirmed: &confirmed,
+            states: &self.kept.states,
+            uids: &self.kept.uids,
+            confirmed: &self.kept.confirmed,
             now,
         };
         let decision = decide(&self.request, world);
@@ -371,8 +375,7 @@ impl Work {
                 if lost {
                     return Ok(());
                 }
-                self.wait_for(&format!("node/{name} is not {what}: {}", one_line(&error)));
-                Ok(())
+                self.wait_for(&format!("node/{name} is not {what}: {}", one_line(&error)))
             }
             Done::Pod { node, pod, uid, charge, answer } => {
                 let now = Timestamp::now();
@@ -403,8 +406,7 @@ impl Work {
             }
             Done::Confirmed(name, Err(why)) => {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_FAILURE));
-                self.wait_for(&format!("node/{name}: cannot look whether it is empty: {why}"));
-                Ok(())
+                self.wait_for(&format!("node/{name}: cannot look whether it is empty: {why}"))
             }
         }
     }
@@ -440,8 +442,8 @@ impl Work {
         }
         self.teller.end(&told)?;
         if !cordoned.is_empty() {
-            eprintln!("left cordoned and not drained: {}", cordoned.join(" "));
-            eprintln!("to undo: evenkeel uncordon {}", cordoned.join(" "));
+            self.teller.note(&format!("left cordoned and not drained: {}", cordoned.join(" ")))?;
+            self.teller.note(&format!("to undo: evenkeel uncordon {}", cordoned.join(" ")))?;
         }
         Ok(if interrupted {
             EXIT_INTERRUPTED
@@ -450,6 +452,17 @@ impl Work {
         } else {
             EXIT_FINDINGS
         })
+    }
+}
+
+/// Resolves when somebody wants this command to end: Ctrl-C, or SIGTERM.
+async fn interrupt() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        // Without a handler the signal ends the process, which is what was wanted.
+        _ = tokio::signal::ctrl_c() => {}
+        _ = ended.recv() => {}
     }
 }
 
