@@ -51,6 +51,11 @@ fn client() -> Client {
             version["major"] = json!("1");
             version["minor"] = json!("36");
             (200, Body::from(version.to_string()))
+        } else if let (Some(objects), false) =
+            (objects(path), request.uri().query().is_some_and(|query| query.contains("watch=")))
+        {
+            let list = json!({"metadata": {"resourceVersion": "9"}, "items": objects});
+            (200, Body::from(list.to_string()))
         } else if let Some(objects) = objects(path) {
             let events = objects.iter().map(|object| json!({"type": "ADDED", "object": object}));
             let end = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
