@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
-use evenkeel_core::skew::{Verdict, assess};
+use evenkeel_core::skew::{Assessment, Verdict, assess};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
@@ -56,7 +56,7 @@ pub(super) struct Reporter<'a> {
 struct Memory {
     last_write: Option<Instant>,
     /// What we last wrote, and the resourceVersion it became.
-    written: Option<(String, ClusterSkewReportStatus)>,
+    written: Option<Written>,
     /// What the server drops of it, in one line.
     outdated: Option<String>,
     /// Since when sources have been unclear.
@@ -65,6 +65,9 @@ struct Memory {
     verdict: Option<Verdict>,
     complaint: String,
 }
+
+/// A status, and the resourceVersion it became when it was written.
+type Written = (String, ClusterSkewReportStatus);
 
 /// How a look ended.
 enum Looked {
@@ -147,10 +150,33 @@ impl Reporter<'_> {
         let untouched = memory.written.take().filter(|(written, _)| version.as_ref() == Some(written));
         let before = untouched.as_ref().map(|(_, ours)| ours.clone());
         let before = before.unwrap_or_else(|| object.status.clone().unwrap_or_default());
-        let wanted = match &seen {
-            Ok(seen) => self.judge(&object, &before, seen, memory.outdated.as_deref(), now),
-            Err(not_ready) => blind(&before, not_ready, object.metadata.generation, now),
+        let (wanted, judged) = match &seen {
+            Ok(seen) => {
+                let (wanted, judged) = self.judge(&object, &before, seen, memory.outdated.as_deref(), now);
+                (wanted, Some(judged))
+            }
+            Err(not_ready) => (blind(&before, not_ready, object.metadata.generation, now), None),
         };
+        let done = self.say(memory, &object, (untouched, &before), (wanted, seen.is_err())).await;
+        // After the report: whoever waits for it does not wait for these.
+        if let Some(judged) = judged {
+            figures::show(self.metrics, &judged, &object.spec.policy.policy());
+        }
+        seen?;
+        let looked = done?;
+        #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
+        self.metrics.reported(report::NAME, now.as_second() as f64);
+        Ok(looked)
+    }
+
+    /// Writes `wanted` into the report, unless that says it already and not long ago.
+    async fn say(
+        &self,
+        memory: &mut Memory,
+        object: &ClusterSkewReport,
+        (untouched, before): (Option<Written>, &ClusterSkewReportStatus),
+        (wanted, is_blind): (ClusterSkewReportStatus, bool),
+    ) -> Result<Looked, Problem> {
         if object.spec.suspend {
             return Ok(Looked::Same);
         }
@@ -158,17 +184,13 @@ impl Reporter<'_> {
         // What somebody has written to since is written anew, at the latest now.
         let fresh = memory.last_write.is_some_and(|at| at.elapsed() < period && untouched.is_some());
         // Without having seen anything there is nothing to prove fresh.
-        let same = same(&before, &wanted) && (fresh || seen.is_err());
-        if same {
+        if same(before, &wanted) && (fresh || is_blind) {
             memory.written = untouched;
-        } else {
-            self.write(memory, &object, &wanted).await?;
-            self.announce(memory, &object, &before, &wanted);
+            return Ok(Looked::Same);
         }
-        seen?;
-        #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
-        self.metrics.reported(report::NAME, now.as_second() as f64);
-        Ok(if same { Looked::Same } else { Looked::Written })
+        self.write(memory, object, &wanted).await?;
+        self.announce(memory, object, before, &wanted);
+        Ok(Looked::Written)
     }
 
     /// What the report is to say of `cluster`.
@@ -179,7 +201,7 @@ impl Reporter<'_> {
         (cluster, inventory): &(Cluster, Inventory),
         outdated: Option<&str>,
         now: Timestamp,
-    ) -> ClusterSkewReportStatus {
+    ) -> (ClusterSkewReportStatus, Assessment) {
         let pooled;
         let keys = &object.spec.pool_label_keys;
         let cluster = if keys.is_empty() {
@@ -190,7 +212,6 @@ impl Reporter<'_> {
         };
         let policy = object.spec.policy.policy();
         let judged = report::with_lifecycle(assess(cluster, &policy), now);
-        figures::show(self.metrics, &judged, &policy);
         let unseen = inventory.unseen();
         let judged = report::with_gaps(
             judged,
@@ -219,7 +240,7 @@ impl Reporter<'_> {
             now,
             live,
         };
-        report::status(&judged, &context)
+        (report::status(&judged, &context), judged)
     }
 
     async fn write(
