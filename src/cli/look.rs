@@ -16,14 +16,14 @@ use super::args::LookArgs;
 use super::connect;
 use super::output::Report;
 use super::releases;
-use crate::api::report::with_lifecycle;
+use crate::api::report::{with_gaps, with_lifecycle};
 use crate::clients::{effects_client, one_line, probe_client, read_client, within};
 use crate::observe::answer::Answer;
 use crate::observe::cache::Changes;
 use crate::observe::files::{Snapshot, shown};
 use crate::observe::given::Given;
 use crate::observe::platform::with_same_process;
-use crate::observe::{Inventory, NotReady, Observer, PodScope, apiservers, given};
+use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, apiservers, given};
 
 /// How long the cluster may take to tell everything.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -38,17 +38,32 @@ pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
     }
     let config = connect::config(&args.cluster).await?;
     let (cluster, inventory) = observe(&config).await?;
+    if let Some(nothing) = nothing(&cluster, &inventory) {
+        return Err(nothing);
+    }
     let cluster = given::add(with_same_process(cluster), &args.given())?;
+    let now = Timestamp::now();
+    // The kube-apiservers are known by the front door where their addresses may not be read.
+    let unseen = inventory.reason(Source::Nodes).or(inventory.reason(Source::Pods));
+    let judged = with_lifecycle(assess(&cluster, &Policy::default()), &releases, now);
     Ok(Report {
         subject: vec![("Cluster", config.cluster_url.to_string())],
         files: Vec::new(),
         missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
         nodes: cluster.nodes.len(),
-        seen: Some(Timestamp::now()),
+        seen: Some(now),
         platform: inventory.platform,
         hidden: inventory.hidden(&cluster),
-        judged: with_lifecycle(assess(&cluster, &Policy::default()), &releases, Timestamp::now()),
+        judged: with_gaps(judged, unseen, inventory.reason(Source::Webhooks)),
     })
+}
+
+/// Why there is nothing to judge, where none of the components may be read.
+fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String> {
+    let front_door_alone = cluster.nodes.is_empty() && cluster.instances.len() <= 1;
+    let refused = || inventory.missing.iter().map(|missing| missing.reason.as_ref());
+    (front_door_alone && inventory.reason(Source::Nodes).is_some())
+        .then(|| refused().collect::<Vec<_>>().join("; "))
 }
 
 /// Looks into files, and judges what is in them.
@@ -129,9 +144,7 @@ async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
         let seen = observer.cluster(Timestamp::now());
         let late = begun.elapsed() > PATIENCE;
         match seen {
-            Ok((cluster, inventory))
-                if inventory.missing.is_empty() || late || begun.elapsed() > LATECOMERS =>
-            {
+            Ok((cluster, inventory)) if inventory.is_settled() || late || begun.elapsed() > LATECOMERS => {
                 return Ok((by_the_front_door(cluster, config, &answer), inventory));
             }
             Err(not_ready) if late => return Err(not_ready.to_string()),

@@ -165,10 +165,9 @@ pub fn hidden(
     unseen.filter_map(why).collect()
 }
 
-/// `cluster` with what is known of the servers of k3s by their kubelets: the whole control plane and the kubelet of a
-/// server are one process, and what is in it talks to its own kube-apiserver. What is seen by itself is not added.
-#[must_use]
-pub fn with_same_process(mut cluster: Cluster) -> Cluster {
+/// What is known of the servers of k3s by their kubelets: the whole control plane and the kubelet of a server are one
+/// process, and what is in it talks to its own kube-apiserver. Components of which one is seen by itself are left out.
+pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
     let servers: Vec<&Node> = cluster
         .nodes
         .iter()
@@ -193,7 +192,17 @@ pub fn with_same_process(mut cluster: Cluster) -> Cluster {
             }));
         }
     }
-    cluster.instances.extend(found);
+    found
+}
+
+/// `cluster` with its [`same_process`].
+#[must_use]
+pub fn with_same_process(mut cluster: Cluster) -> Cluster {
+    let more = same_process(&cluster);
+    if more.is_empty() {
+        return cluster;
+    }
+    cluster.instances.extend(more);
     cluster.sorted()
 }
 

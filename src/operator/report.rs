@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::skew::lifecycle::Catalogue;
-use evenkeel_core::skew::{Verdict, assess};
+use evenkeel_core::skew::{Assessment, Verdict, assess};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
@@ -29,7 +29,7 @@ use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_V
 use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
-use crate::observe::platform::{Platform, with_same_process};
+use crate::observe::platform::{Platform, same_process};
 use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 
 /// Field manager of the report's status.
@@ -59,7 +59,7 @@ pub(super) struct Reporter<'a> {
 struct Memory {
     last_write: Option<Instant>,
     /// What we last wrote, and the resourceVersion it became.
-    written: Option<(String, ClusterSkewReportStatus)>,
+    written: Option<Written>,
     /// What the server drops of it, in one line.
     outdated: Option<String>,
     /// Since when sources have been unclear.
@@ -68,6 +68,9 @@ struct Memory {
     verdict: Option<Verdict>,
     complaint: String,
 }
+
+/// A status, and the resourceVersion it became when it was written.
+type Written = (String, ClusterSkewReportStatus);
 
 /// How a look ended.
 enum Looked {
@@ -150,10 +153,33 @@ impl Reporter<'_> {
         let untouched = memory.written.take().filter(|(written, _)| version.as_ref() == Some(written));
         let before = untouched.as_ref().map(|(_, ours)| ours.clone());
         let before = before.unwrap_or_else(|| object.status.clone().unwrap_or_default());
-        let wanted = match &seen {
-            Ok(seen) => self.judge(&object, &before, seen, memory.outdated.as_deref(), now),
-            Err(not_ready) => blind(&before, not_ready, object.metadata.generation, now),
+        let (wanted, judged) = match &seen {
+            Ok(seen) => {
+                let (wanted, judged) = self.judge(&object, &before, seen, memory.outdated.as_deref(), now);
+                (wanted, Some(judged))
+            }
+            Err(not_ready) => (blind(&before, not_ready, object.metadata.generation, now), None),
         };
+        let done = self.say(memory, &object, (untouched, &before), (wanted, seen.is_err())).await;
+        // After the report: whoever waits for it does not wait for these.
+        if let Some(judged) = judged {
+            figures::show(self.metrics, &judged, &object.spec.policy.policy(), self.releases);
+        }
+        seen?;
+        let looked = done?;
+        #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
+        self.metrics.reported(report::NAME, now.as_second() as f64);
+        Ok(looked)
+    }
+
+    /// Writes `wanted` into the report, unless that says it already and not long ago.
+    async fn say(
+        &self,
+        memory: &mut Memory,
+        object: &ClusterSkewReport,
+        (untouched, before): (Option<Written>, &ClusterSkewReportStatus),
+        (wanted, is_blind): (ClusterSkewReportStatus, bool),
+    ) -> Result<Looked, Problem> {
         if object.spec.suspend {
             return Ok(Looked::Same);
         }
@@ -161,17 +187,13 @@ impl Reporter<'_> {
         // What somebody has written to since is written anew, at the latest now.
         let fresh = memory.last_write.is_some_and(|at| at.elapsed() < period && untouched.is_some());
         // Without having seen anything there is nothing to prove fresh.
-        let same = same(&before, &wanted) && (fresh || seen.is_err());
-        if same {
+        if same(before, &wanted) && (fresh || is_blind) {
             memory.written = untouched;
-        } else {
-            self.write(memory, &object, &wanted).await?;
-            self.announce(memory, &object, &before, &wanted);
+            return Ok(Looked::Same);
         }
-        seen?;
-        #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
-        self.metrics.reported(report::NAME, now.as_second() as f64);
-        Ok(if same { Looked::Same } else { Looked::Written })
+        self.write(memory, object, &wanted).await?;
+        self.announce(memory, object, before, &wanted);
+        Ok(Looked::Written)
     }
 
     /// What the report is to say of `cluster`.
@@ -182,14 +204,20 @@ impl Reporter<'_> {
         (cluster, inventory): &(Cluster, Inventory),
         outdated: Option<&str>,
         now: Timestamp,
-    ) -> ClusterSkewReportStatus {
+    ) -> (ClusterSkewReportStatus, Assessment) {
         let keys = &object.spec.pool_label_keys;
-        let cluster = with_same_process(cluster.clone());
-        let cluster = if keys.is_empty() { cluster } else { with_pools(cluster, keys) };
-        let cluster = &cluster;
+        let more = same_process(cluster);
+        let other;
+        let cluster = if keys.is_empty() && more.is_empty() {
+            cluster
+        } else {
+            let mut all = cluster.clone();
+            all.instances.extend(more);
+            other = with_pools(all.sorted(), keys);
+            &other
+        };
         let policy = object.spec.policy.policy();
         let judged = report::with_lifecycle(assess(cluster, &policy), self.releases, now);
-        figures::show(self.metrics, &judged, &policy, self.releases);
         let unseen = inventory.unseen();
         let judged = report::with_gaps(
             judged,
@@ -220,7 +248,7 @@ impl Reporter<'_> {
             now,
             live,
         };
-        report::status(&judged, &context)
+        (report::status(&judged, &context), judged)
     }
 
     async fn write(

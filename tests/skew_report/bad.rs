@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_37, in_namespace};
+use evenkeel_devcluster::{Cluster, Failure, NodeGroup, Role, TestResult, V1_36, V1_37, in_namespace};
 use serde_json::Value;
 
 use crate::replica::{Replica, USER};
@@ -21,8 +21,17 @@ async fn message(cluster: &Cluster, kind: &str) -> Result<String, Failure> {
 #[test]
 fn bad_input_is_told_in_one_line() -> TestResult {
     in_namespace("bad::bad_input_is_told_in_one_line", async || {
+        // Coordinated leader election, which is off by default; and the first of two steps of an upgrade.
+        let gate = "--feature-gates=CoordinatedLeaderElection=true";
         let cluster = Cluster::builder()
             .apiservers(&[V1_37])
+            .controllers(V1_36)
+            .control_plane_kubelet("v1.36.4")
+            .extra_arg(Role::Apiserver, "--emulated-version=1.36")
+            .extra_arg(Role::Apiserver, "--runtime-config=coordination.k8s.io/v1beta1=true")
+            .extra_arg(Role::Apiserver, gate)
+            .extra_arg(Role::ControllerManager, gate)
+            .extra_arg(Role::Scheduler, gate)
             .nodes(NodeGroup::workers(2).kubelet("v1.36.4"))
             .manifests([root("config/default")])
             .start()
@@ -39,8 +48,10 @@ fn bad_input_is_told_in_one_line() -> TestResult {
 
 async fn everything(cluster: &Cluster, replica: &mut Replica) -> TestResult {
     condition(cluster, "SkewSupported", "True AllSupported").await?;
+    says(cluster, "{.status.server} {.status.emulated}", "v1.37.1 1.36").await?;
     objects(cluster, replica).await?;
     permissions(cluster, replica).await?;
+    candidates(cluster, replica).await?;
     definitions(cluster, replica).await?;
     credentials(cluster, replica).await
 }
@@ -101,6 +112,22 @@ async fn permissions(cluster: &Cluster, replica: &mut Replica) -> TestResult {
         condition(cluster, "SkewSupported", "True AllSupported").await?;
     }
     Ok(())
+}
+
+/// Controllers whose pods may not be read are known by the candidates for their leases.
+async fn candidates(cluster: &Cluster, replica: &mut Replica) -> TestResult {
+    replica.kill().await?;
+    let role = ["-n", "kube-system", "patch", "role", "evenkeel-reporter", "--type=json", "-p"];
+    let none = r#"[{"op":"replace","path":"/rules/0/verbs","value":["get"]}]"#;
+    kubectl(cluster, &[&role[..], &[none]].concat()).await?;
+    replica.start()?;
+    condition(cluster, "InventoryComplete", "False SourcesMissing").await?;
+    let row = |name: &str| format!("{{.status.components[?(@.component=='{name}')]['version','samples']}}");
+    says(cluster, &row("kube-controller-manager"), r#"v1.36.4 ["cp-1"]"#).await?;
+    says(cluster, &row("kube-scheduler"), r#"v1.36.4 ["cp-1"]"#).await?;
+    let back = r#"[{"op":"replace","path":"/rules/0/verbs","value":["list","watch"]}]"#;
+    kubectl(cluster, &[&role[..], &[back]].concat()).await?;
+    condition(cluster, "InventoryComplete", "True AllSourcesRead").await
 }
 
 async fn rules(cluster: &Cluster) -> Result<Vec<Value>, Failure> {
