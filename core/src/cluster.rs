@@ -45,17 +45,20 @@ pub enum Component {
     Kubelet,
     /// kube-proxy: judged, and moved by whatever manages its `DaemonSet`.
     KubeProxy,
+    /// kubectl: judged where a person says its version, never observed, and never in the way of an upgrade.
+    Kubectl,
 }
 
 impl Component {
     /// Every component, in upgrade order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
         Self::CloudControllerManager,
         Self::Kubelet,
         Self::KubeProxy,
+        Self::Kubectl,
     ];
 
     /// The component's own name: `kube-apiserver`.
@@ -67,6 +70,7 @@ impl Component {
             Self::CloudControllerManager => "cloud-controller-manager",
             Self::Kubelet => "kubelet",
             Self::KubeProxy => "kube-proxy",
+            Self::Kubectl => "kubectl",
         }
     }
 
@@ -97,6 +101,44 @@ pub enum Reach {
     Local,
 }
 
+/// Where a version was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    /// `/version` of the apiserver at its own address.
+    Endpoint,
+    /// `/version` of whichever apiserver answered at an address that stands for all of them.
+    FrontDoor,
+    /// The tag of the image that the component's container runs.
+    #[default]
+    Image,
+    /// `status.nodeInfo.kubeletVersion`: what the kubelet says of itself.
+    Kubelet,
+    /// The kubelet's version, on a platform where the component is part of the same process.
+    SameProcess,
+    /// The `LeaseCandidate` of the leader.
+    Candidate,
+    /// What the component's `ClusterOperator` says it rolled out.
+    Operator,
+    /// A person's word.
+    Person,
+}
+
+impl Evidence {
+    /// A few words for it, as they stand in a report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Endpoint => "/version",
+            Self::FrontDoor => "/version (one for all)",
+            Self::Image => "image",
+            Self::Kubelet => "nodeInfo",
+            Self::SameProcess => "nodeInfo (same process)",
+            Self::Candidate => "LeaseCandidate",
+            Self::Operator => "ClusterOperator",
+            Self::Person => "given",
+        }
+    }
+}
+
 /// An admission webhook, as far as it may stand in the way of a new minor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Webhook {
@@ -121,8 +163,10 @@ pub struct Instance {
     pub name: Arc<str>,
     /// The Node it runs on, when that is visible.
     pub node: Option<Arc<str>>,
-    /// The version it runs, as far as seen: an apiserver's own `/version`, else the image tag.
+    /// The version it runs, as far as seen.
     pub version: Observed,
+    /// Where that was read.
+    pub evidence: Evidence,
     /// What it says it emulates (KEP-4330), where it says so: an apiserver of 1.33 or later does in `/version`.
     pub effective: Option<Effective>,
     /// Which apiservers it talks to.

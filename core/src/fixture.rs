@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{
-    Budget, Cluster, Component, Demand, Disrupted, Instance, Node, Owner, Phase, Pod, Quantity, Reach,
-    Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Phase, Pod, Quantity,
+    Reach, Selector, UnhealthyPolicy,
 };
 use crate::version::Observed;
 
@@ -20,6 +20,7 @@ pub(crate) fn instance(component: Component, name: &str, version: &str) -> Insta
         name: name.into(),
         node: Some(name.rsplit_once('@').map_or(name, |(_, node)| node).into()),
         version: Observed::from_report(version),
+        evidence: Evidence::Image,
         effective: None,
         reach: Reach::Any,
         incarnation: format!("{name}-1").into(),

@@ -7,9 +7,11 @@ mod args;
 mod check;
 mod connect;
 mod drain;
+mod forms;
 mod look;
 mod output;
 mod preflight;
+mod releases;
 mod report;
 
 use std::io::Write as _;
@@ -26,6 +28,7 @@ use crate::api::definitions;
 use crate::operator::{self, telemetry};
 use args::{CheckArgs, ClusterArgs, ReportArgs};
 use drain::{DrainArgs, UncordonArgs};
+pub use forms::every_form;
 use preflight::{ExplainArgs, PreflightArgs};
 
 /// Everything is as it should be.
@@ -137,6 +140,9 @@ struct OperatorArgs {
     /// Address of /metrics, /healthz and /readyz.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// Which minors are maintained until when, as JSON, instead of what is built in.
+    #[arg(long, value_name = "FILE")]
+    releases: Option<PathBuf>,
 }
 
 /// Runs the command line of this process.
@@ -197,6 +203,7 @@ async fn run_operator(args: OperatorArgs) -> Result<(), String> {
         executors_namespace: args.executor_namespace,
         lease: lease_timing(args.lease_duration),
         listen: args.listen,
+        releases: releases::read(args.releases.as_deref())?,
     };
     operator::run(config, options).await.map_err(|ended| ended.to_string())
 }

@@ -27,10 +27,10 @@ use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, FIELD_MANAGER, Hands, Outcome};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, decode, upgrade};
+use crate::observe::Observer;
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
-use crate::observe::{Observer, Source};
 
 /// At most one decision in this time: what changes together is seen together.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
@@ -115,16 +115,17 @@ impl Driver<'_> {
             match state {
                 State::Synced => {}
                 State::Syncing => return Err(format!("{what}: the first list is not complete yet")),
-                State::Tainted(why) | State::Failing(why) => return Err(why.to_string()),
+                State::Tainted(why) | State::Failing(why) | State::Refused(why) => {
+                    return Err(why.to_string());
+                }
             }
         }
         let now = Timestamp::now();
         let (cluster, inventory) = self.observer.cluster(now).map_err(|error| error.to_string())?;
-        // Without its pods every node would look drained, without budgets every pod free.
-        for needed in [Source::Pods, Source::Budgets, Source::Leases] {
-            if let Some(why) = inventory.reason(needed) {
-                return Err(why.to_owned());
-            }
+        // A report can do without some of it. Here every node would look drained without its pods, every pod free
+        // without budgets, and no webhook in the way without those.
+        if let Some(missing) = inventory.missing.first() {
+            return Err(missing.reason.to_string());
         }
         let mut claims = Vec::new();
         for stored in self.claims.list() {

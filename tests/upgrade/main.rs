@@ -224,7 +224,9 @@ fn people_are_respected() -> TestResult {
         let observer = Observer::default();
         let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
         operator.start()?;
-        let done = beside(&cluster, &observer, async || respected(&cluster, &observer).await).await;
+        let done = operator
+            .kept_running(beside(&cluster, &observer, async || respected(&cluster, &observer).await))
+            .await;
         if done.is_err() {
             eprintln!("{}", operator.log());
         }

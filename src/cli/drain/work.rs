@@ -102,7 +102,7 @@ impl Work {
     ) -> Result<Self, String> {
         let stop = CancellationToken::new();
         let changes = Changes::default();
-        let watch = |fields: String| Select { labels: None, fields: Some(fields) };
+        let watch = |fields: String| Select { fields: Some(fields), ..Select::default() };
         let pace = Pace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
         let nodes = request.nodes.iter().map(|name| {
             let select = watch(format!("metadata.name={name}"));
@@ -180,7 +180,9 @@ impl Work {
             match state {
                 Standing::Synced => {}
                 Standing::Syncing => return Err("the cluster did not answer in time".to_owned()),
-                Standing::Tainted(why) | Standing::Failing(why) => return Err(why.to_string()),
+                Standing::Tainted(why) | Standing::Failing(why) | Standing::Refused(why) => {
+                    return Err(why.to_string());
+                }
             }
         }
         Ok(())

@@ -4,10 +4,12 @@
 //! older or newer server is read rather than refused; what is absent becomes the value that permits least. The
 //! invariant: managedFields, and annotations other than those named here, are never even parsed.
 
+mod lease;
 mod node;
 mod others;
 mod pod;
 mod special;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +17,20 @@ use std::sync::Arc;
 use evenkeel_core::cluster::{CORDON_ANNOTATION, HOLD_ANNOTATION};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
+pub use lease::{CandidateSeen, Lease, LeaseCandidate, LeaseSeen};
 pub use node::{Node, NodeSeen};
-pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, Lease, LeaseSeen, PodDisruptionBudget};
+pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget};
 pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
 pub(super) use special::NodeAffinity;
+pub use webhook::{MutatingWebhooks, ValidatingWebhooks, WebhooksSeen};
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Stands for any annotation that only kubeadm writes: on a Node, or on an apiserver's static pod.
+const KUBEADM: &str = "kubeadm";
 /// Annotations by which other tools are asked to leave a pod alone.
 const OPT_OUTS: [&str; 3] = [
     "karpenter.sh/do-not-disrupt",
@@ -57,6 +64,10 @@ pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         hold: Option<String>,
         #[serde(rename = "kubernetes.io/config.mirror")]
         mirror: Option<String>,
+        #[serde(rename = "kubeadm.alpha.kubernetes.io/cri-socket")]
+        kubeadm_node: Option<IgnoredAny>,
+        #[serde(rename = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint")]
+        kubeadm_server: Option<IgnoredAny>,
         #[serde(rename = "karpenter.sh/do-not-disrupt")]
         do_not_disrupt: Option<String>,
         #[serde(rename = "cluster-autoscaler.kubernetes.io/safe-to-evict")]
@@ -70,6 +81,7 @@ pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
             (CORDON_ANNOTATION, found.cordoned_by),
             (HOLD_ANNOTATION, found.hold),
             (MIRROR_ANNOTATION, found.mirror),
+            (KUBEADM, found.kubeadm_node.or(found.kubeadm_server).map(|_| String::new())),
             (OPT_OUTS[0], found.do_not_disrupt),
             (OPT_OUTS[1], found.safe_to_evict),
             (OPT_OUTS[2], found.prefer_no_eviction),

@@ -1,16 +1,15 @@
-//! The smaller kinds: budgets, endpoints, leases, Jobs, and custom resources of any kind.
+//! The smaller kinds: budgets, endpoints, Jobs, and custom resources of any kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, Budget, Demand, Quantity, UnhealthyPolicy};
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde::Deserialize;
 
 use super::super::fold::{Interner, Watched};
-use super::{Condition, HOSTNAME_LABEL, condition, meta, text, time};
+use super::{Condition, condition, meta, text, time};
 
 /// A `PodDisruptionBudget` on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -169,55 +168,6 @@ impl Watched for EndpointSlice {
                 })
                 .collect(),
         }
-    }
-}
-
-/// A Lease on the wire.
-#[derive(kube::Resource, Clone, Debug, Deserialize)]
-#[resource(inherit = "k8s_openapi::api::coordination::v1::Lease")]
-pub struct Lease {
-    /// Pruned: see the module.
-    #[serde(default, deserialize_with = "meta")]
-    pub metadata: ObjectMeta,
-    spec: Option<LeaseSpec>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct LeaseSpec {
-    holder_identity: Option<String>,
-    renew_time: Option<String>,
-}
-
-/// What is kept of an apiserver's identity lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseSeen {
-    /// `metadata.name`: one per host.
-    pub name: Arc<str>,
-    /// Label `kubernetes.io/hostname`.
-    pub hostname: Arc<str>,
-    /// `spec.holderIdentity`: another one for each start of the process.
-    pub holder: Arc<str>,
-    /// `spec.renewTime`.
-    pub renewed: Option<Timestamp>,
-}
-
-impl Watched for Lease {
-    type Kept = LeaseSeen;
-
-    fn keep(self, _: &mut Interner) -> Self::Kept {
-        let spec = self.spec.unwrap_or_default();
-        let labels = self.metadata.labels.unwrap_or_default();
-        LeaseSeen {
-            name: text(self.metadata.name.as_deref()),
-            hostname: text(labels.get(HOSTNAME_LABEL).map(String::as_str)),
-            holder: text(spec.holder_identity.as_deref()),
-            renewed: spec.renew_time.as_deref().and_then(time),
-        }
-    }
-
-    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
-        (&before.hostname, &before.holder) != (&after.hostname, &after.holder)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pod: the wire form and what is kept.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, Component, Owner, Phase};
@@ -12,7 +13,7 @@ use serde::de::IgnoredAny;
 use super::super::components::image_of;
 use super::super::fold::{Interner, Watched};
 use super::special::{Affinity, Claim, ContainerPort, ContainerState, Spread, Toleration, traits};
-use super::{Condition, MIRROR_ANNOTATION, is_true, meta, text};
+use super::{Condition, KUBEADM, MIRROR_ANNOTATION, is_true, meta, text};
 
 /// Label on the pods of an executor's Job: the name of the `NodeUpgrade` they work for.
 pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
@@ -58,7 +59,9 @@ pub(super) struct Volume {
 pub(in super::super) struct Container {
     pub(in super::super) name: Option<String>,
     pub(in super::super) image: Option<String>,
-    pub(in super::super) restart_count: Option<u32>,
+    /// The server takes any number here, a negative one too.
+    pub(in super::super) restart_count: Option<i64>,
+    pub(in super::super) command: Option<Vec<String>>,
     pub(super) ports: Option<Vec<ContainerPort>>,
     pub(super) state: Option<ContainerState>,
 }
@@ -90,9 +93,11 @@ pub struct Runs {
     /// By the tag of its image.
     pub version: Observed,
     /// How often the kubelet restarted its container.
-    pub restarts: u32,
+    pub restarts: i64,
     /// `status.hostIP`.
-    pub host_ip: Option<Box<str>>,
+    pub host_ip: Option<IpAddr>,
+    /// It is a static pod that kubeadm made.
+    pub kubeadm: bool,
 }
 
 impl Watched for Pod {
@@ -121,7 +126,8 @@ impl Watched for Pod {
                     component,
                     version,
                     restarts,
-                    host_ip: status.host_ip.map(String::into_boxed_str),
+                    host_ip: status.host_ip.and_then(|ip| ip.parse().ok()),
+                    kubeadm: annotations.contains_key(KUBEADM),
                 })
             });
         let owner = self
