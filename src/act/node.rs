@@ -1,7 +1,8 @@
-//! Cordon and uncordon: the only two things that are ever written to a Node.
+//! Cordon, uncordon, and a drain's conditions: the only things that are ever written to a Node.
 
 use evenkeel_core::cluster::CORDON_ANNOTATION;
 use evenkeel_core::rollout::NodeRef;
+use jiff::{Timestamp, Unit};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -61,6 +62,36 @@ pub async fn cordon(client: &Client, node: &NodeRef, mark: &str, dry_run: bool) 
 /// The request's own; 409 when the Node has changed.
 pub async fn uncordon(client: &Client, node: &NodeRef, dry_run: bool) -> kube::Result<lean::Node> {
     patch(client, node, &json!({ CORDON_ANNOTATION: null }), &Value::Null, dry_run).await
+}
+
+/// Writes conditions of KEP-5683 (`DrainInProgress`, `Drained`) into the status of `node`, in one patch that fails if it
+/// is another Node of that name. A server of any version takes them.
+///
+/// # Errors
+/// The request's own.
+pub async fn conditions(
+    client: &Client,
+    node: &str,
+    uid: &str,
+    conditions: &[(&str, bool)],
+) -> kube::Result<()> {
+    let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
+    let condition = |(name, is): &(&str, bool)| {
+        json!({
+            "type": name,
+            "status": if *is { "True" } else { "False" },
+            "reason": "EvenkeelDrain",
+            "message": "by evenkeel drain",
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        })
+    };
+    let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+    let patch = json!({ "metadata": { "uid": uid }, "status": { "conditions": conditions } });
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+    let nodes: Api<lean::Node> = Api::all(client.clone());
+    let patch = Patch::Strategic(&patch);
+    within(EFFECT_TIMEOUT, nodes.patch_status(node, &params, &patch)).await.map(drop)
 }
 
 async fn patch(

@@ -237,8 +237,9 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
         missing: look.missing,
         fail_on: args.fail_on,
     };
-    print(&render(&found, args.form.output, output::paint(args.form.color))?)?;
-    Ok(if found.failed() { EXIT_FINDINGS } else { EXIT_OK })
+    let failed = found.failed();
+    print(&render(found, args.form.output, output::paint(args.form.color))?)?;
+    Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
 }
 
 pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
@@ -284,6 +285,7 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
         missing: look.missing,
         fail_on: FailOn::NotNow,
     };
-    print(&render(&found, args.form.output, output::paint(args.form.color))?)?;
-    Ok(if found.failed() { EXIT_FINDINGS } else { EXIT_OK })
+    let failed = found.failed();
+    print(&render(found, args.form.output, output::paint(args.form.color))?)?;
+    Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
 }

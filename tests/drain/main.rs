@@ -196,13 +196,23 @@ fn several_nodes_at_once_and_no_budget_falls() -> TestResult {
         let scene = Scene::begin(6, "workloads.yaml").await?;
         scene.settled("shop", 15 + 7).await?;
         watched(&scene, async || {
-            let ran = scene.run(&["drain", "w-1", "w-2", "w-3", "--concurrency", "3"]).await?;
+            let ran =
+                scene.run(&["drain", "w-1", "w-2", "w-3", "--concurrency", "3", "--node-conditions"]).await?;
             println!("{}", ran.out);
             assert_eq!(ran.code, Some(0), "{ran:?}");
             let requests = scene.requests()?;
             let refused = evictions(&requests, false).len();
             assert!(refused <= 1, "{refused} evictions were refused");
             assert_eq!(scene.cordons().await?, "w-1 w-2 w-3 ");
+            let conditions = async || {
+                let of = |name| format!(r#"{{.status.conditions[?(@.type=="{name}")].status}}"#);
+                let path = format!("jsonpath={} {}", of("DrainInProgress"), of("Drained"));
+                scene.kubectl(&["get", "node", "w-2", "-o", &path]).await
+            };
+            assert_eq!(conditions().await?, "False True");
+            let ran = scene.run(&["uncordon", "w-1", "w-2", "w-3", "--node-conditions"]).await?;
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            assert_eq!(conditions().await?, "False False");
             Ok(())
         })
         .await

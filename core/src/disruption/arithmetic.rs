@@ -205,6 +205,17 @@ mod tests {
         assert!(matches!(another, Err(Unsynced::NoController { .. })), "another UID is another controller");
     }
 
+    #[test]
+    fn evicted_pods_count_as_gone_for_two_minutes() {
+        let pods: Vec<Pod> = (0..3).map(|number| pod("cart", number, "n-1")).collect();
+        let pods: Vec<&Pod> = pods.iter().collect();
+        let disrupted = [("cart-0".into(), at(0)), ("cart-9".into(), at(0))].into();
+        let demand = Demand::MinAvailable(Quantity::Count(1));
+        let budget = Budget { demand, disrupted, ..budget("cart", 0, 0, 0) };
+        let healthy = |seconds| compute(&budget, &pods, &Around::default(), at(seconds)).unwrap().healthy;
+        assert_eq!((healthy(0), healthy(119), healthy(120)), (2, 2, 3));
+    }
+
     proptest! {
         /// Both percentages round up: in favour of disruption there, of protection here.
         #[test]

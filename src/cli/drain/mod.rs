@@ -111,6 +111,9 @@ pub(super) struct DrainArgs {
     /// Make nodes that are not drained schedulable again, where this command cordoned them.
     #[arg(long)]
     uncordon_on_failure: bool,
+    /// Let conditions of the nodes say how the drain stands: `DrainInProgress` and `Drained` (KEP-5683).
+    #[arg(long)]
+    node_conditions: bool,
     /// In which order the pods of a node leave.
     #[arg(long, value_enum, default_value_t = Order::Together, value_name = "ORDER")]
     order: Order,
@@ -143,6 +146,9 @@ pub(super) struct UncordonArgs {
     selector: Option<Selector>,
     #[command(flatten)]
     cluster: ClusterArgs,
+    /// Clear the condition Drained, which drain wrote with the same flag.
+    #[arg(long)]
+    node_conditions: bool,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value_t = Form::Text)]
     output: Form,
@@ -180,6 +186,7 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
     let teller = Teller::new(args.output);
     let grace = (args.grace_period >= 0).then_some(args.grace_period.max(1));
     let work = work::Work::begin(&read, effects, request, teller, grace, args.chunk_size).await?;
+    let work = work.with_conditions(args.node_conditions);
     match args.dry_run {
         DryRun::None => work.run().await,
         DryRun::Client => work.rehearse(false).await,
@@ -248,6 +255,20 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
                     resource_version: node.resource_version.clone(),
                 };
                 match node::uncordon(&effects, &at, false).await {
+                    Ok(_) if args.node_conditions => {
+                        let cleared = [("DrainInProgress", false), ("Drained", false)];
+                        match node::conditions(&effects, &node.name, &node.uid, &cleared).await {
+                            Ok(()) => say("uncordoned", "uncordoned, and its conditions cleared".to_owned()),
+                            Err(error) => {
+                                left += 1;
+                                let line = one_line(&error);
+                                say(
+                                    "uncordoned",
+                                    format!("uncordoned; its conditions are not cleared: {line}"),
+                                )
+                            }
+                        }
+                    }
                     Ok(_) => {
                         say("uncordoned", format!("uncordoned; {} had drained it since {since}", escape(by)))
                     }

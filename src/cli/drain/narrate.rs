@@ -50,9 +50,16 @@ impl Work {
     /// Tells which nodes came to their end.
     pub(super) fn changed(&mut self, cluster: &Cluster, decision: &Decision<'_>) -> Result<(), String> {
         for (name, state) in &decision.states {
-            let before = self.kept.states.get(name);
-            if before == Some(state) {
+            let before = self.kept.states.get(name).cloned();
+            if before.as_ref() == Some(state) {
                 continue;
+            }
+            match state {
+                State::Drained { .. } => {
+                    self.say_on_node(name, &[("DrainInProgress", false), ("Drained", true)]);
+                }
+                State::Failed { .. } => self.say_on_node(name, &[("DrainInProgress", false)]),
+                _ => {}
             }
             let event = match state {
                 State::Drained { took, .. } => {

@@ -44,6 +44,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// What became of a request.
 enum Done {
     Node(Arc<str>, &'static str, Result<Box<lean::Node>, kube::Error>),
+    Conditions(Arc<str>, Result<(), kube::Error>),
     Pod {
         node: Arc<str>,
         pod: String,
@@ -62,6 +63,8 @@ pub(super) struct Work {
     pub(super) request: Request,
     pub(super) teller: Teller,
     pub(super) manner: Manner,
+    /// Whether the nodes' conditions say how the drain stands.
+    conditions: bool,
     chunk: u32,
     changes: Changes,
     nodes: BTreeMap<Arc<str>, Cache<lean::Node>>,
@@ -124,6 +127,7 @@ impl Work {
             request,
             teller,
             manner: Manner { grace, dry_run: false },
+            conditions: false,
             chunk,
             changes,
             nodes,
@@ -153,6 +157,22 @@ impl Work {
             work.around = survey.cluster().around;
         }
         Ok(work)
+    }
+
+    /// Lets the nodes' conditions say how the drain stands.
+    pub(super) fn with_conditions(mut self, conditions: bool) -> Self {
+        self.conditions = conditions;
+        self
+    }
+
+    /// Writes conditions of a node, if that was asked for.
+    pub(super) fn say_on_node(&mut self, name: &Arc<str>, conditions: &'static [(&'static str, bool)]) {
+        let Some(uid) = self.kept.uids.get(name).filter(|_| self.conditions) else { return };
+        let (effects, name, uid) = (self.effects.clone(), Arc::clone(name), Arc::clone(uid));
+        self.kept.running.spawn(async move {
+            let sent = node::conditions(&effects, &name, &uid, conditions).await;
+            Done::Conditions(name, sent)
+        });
     }
 
     async fn synced(&self) -> Result<(), String> {
@@ -365,8 +385,15 @@ impl Work {
                 if let Some(cache) = self.nodes.get(&name) {
                     cache.apply_own(*node);
                 }
+                if what == "cordoned" {
+                    self.say_on_node(&name, &[("DrainInProgress", true), ("Drained", false)]);
+                }
                 self.teller.tell(Event::of_node(&name, what, what))
             }
+            Done::Conditions(_, Ok(())) => Ok(()),
+            Done::Conditions(name, Err(error)) => self
+                .teller
+                .note(&format!("warning: conditions of node/{name} are not written: {}", one_line(&error))),
             Done::Node(name, what, Err(error)) => {
                 // The world moved on: it is decided again when the watch shows how.
                 let lost = matches!(&error, kube::Error::Api(status) if status.code == 409);

@@ -45,6 +45,8 @@ const LISTS: [(&str, bool); 16] = [
 const PAGE: u32 = 500;
 /// Longest wait for one page.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+/// Longest reason that is shown, in characters.
+const MAX_SHOWN: usize = 120;
 /// How many lines there are at most about what cannot be read.
 const MAX_FAULTS: usize = 10;
 
@@ -75,7 +77,15 @@ struct Head<'a> {
     kind: Option<String>,
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
-    metadata: ListMeta,
+    /// Taken as it is, so that a wrong type in it spoils nothing else.
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+impl Head<'_> {
+    fn meta(&self) -> ListMeta {
+        self.metadata.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -216,6 +226,7 @@ impl Survey {
             // A text, a number, an array: nothing of ours.
             Err(_) => return None,
         };
+        let more = head.meta().more;
         let Some(items) = head.items else {
             self.object(file, head.api_version.as_deref(), head.kind.as_deref(), raw);
             return None;
@@ -227,7 +238,7 @@ impl Survey {
             let api_version = own.api_version.as_deref().or(head.api_version.as_deref());
             self.object(file, api_version, own.kind.as_deref().or(of_list), item);
         }
-        head.metadata.more.filter(|token| !token.is_empty())
+        more.filter(|token| !token.is_empty())
     }
 
     fn object(&mut self, file: &str, api_version: Option<&str>, kind: Option<&str>, raw: &RawValue) {
@@ -273,8 +284,11 @@ impl Survey {
         };
         if let Err(why) = read {
             let head: Head<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
-            let name = head.metadata.name.unwrap_or_default();
-            self.fault(format!("{file}: {kind} {} cannot be read: {}", escape(&name), escape(&why)));
+            let name = head.meta().name.map(|name| format!(" {}", escape(&name))).unwrap_or_default();
+            // The line would be that of the object and not of the file.
+            let why: String =
+                why.split(" at line ").next().unwrap_or_default().chars().take(MAX_SHOWN).collect();
+            self.fault(format!("{file}: {kind}{name} cannot be read: {why}"));
         }
     }
 
