@@ -116,16 +116,23 @@ impl fmt::Display for Platform {
     }
 }
 
-/// The platform of a cluster: what most of its nodes tell; where none tells anything, kubeadm's mark on the static pods
-/// of its control plane.
+/// The platform of a cluster: what its control-plane nodes tell, or its static pods by kubeadm's mark; where neither is
+/// seen, what more than half of all nodes tell. A few foreign nodes make no other cluster of it.
 pub fn recognise(nodes: &[&NodeSeen], pods: &[&PodSeen]) -> Option<Platform> {
-    let mut told: BTreeMap<Platform, usize> = BTreeMap::new();
-    for platform in nodes.iter().filter_map(|node| node.platform) {
-        *told.entry(platform).or_default() += 1;
-    }
-    let most = told.into_iter().rev().max_by_key(|(_, count)| *count).map(|(platform, _)| platform);
+    let most = |nodes: &mut dyn Iterator<Item = &&NodeSeen>| {
+        let mut told: BTreeMap<Platform, usize> = BTreeMap::new();
+        for platform in nodes.filter_map(|node| node.platform) {
+            *told.entry(platform).or_default() += 1;
+        }
+        told.into_iter().rev().max_by_key(|(_, count)| *count)
+    };
+    let servers = most(&mut nodes.iter().filter(|node| node.node.control_plane));
     let marked = || pods.iter().filter_map(|pod| pod.runs.as_deref()).any(|runs| runs.kubeadm);
-    most.or_else(|| marked().then_some(Platform::Kubeadm))
+    let all = || most(&mut nodes.iter()).filter(|(_, count)| count * 2 > nodes.len());
+    servers
+        .map(|(platform, _)| platform)
+        .or_else(|| marked().then_some(Platform::Kubeadm))
+        .or_else(|| all().map(|(platform, _)| platform))
 }
 
 /// The components that `cluster` shows nothing of, and why, one line each. A cloud-controller-manager is named only
@@ -258,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_nodes_decide() {
+    fn control_plane_nodes_decide_and_then_the_most() {
         let info = |version: &str| json!({"kubeletVersion": version});
         let nodes = [
             node("a", json!({}), info("v1.33.5+k3s1")),
@@ -267,6 +274,11 @@ mod tests {
         ];
         let nodes: Vec<_> = nodes.iter().map(AsRef::as_ref).collect();
         assert_eq!(recognise(&nodes, &[]), Some(Platform::Eks));
+        assert_eq!(recognise(&nodes[..2], &[]), None, "as many of the one as of the other");
+        let labels = json!({"labels": {"node-role.kubernetes.io/control-plane": ""}});
+        let server = node("s", labels, info("v1.33.5+rke2r1"));
+        let nodes: Vec<_> = nodes.into_iter().chain([server.as_ref()]).collect();
+        assert_eq!(recognise(&nodes, &[]), Some(Platform::Rke2));
         assert_eq!(recognise(&[], &[]), None);
     }
 

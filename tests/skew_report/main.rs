@@ -66,7 +66,7 @@ fn rows(report: &Value) -> String {
     let list = |path: &str| report["status"][path].as_array().cloned().unwrap_or_default();
     let mut lines: Vec<String> = Vec::new();
     for row in list("components") {
-        let keys = ["component", "pool", "version", "count", "minorsBehind", "headroom", "state"];
+        let keys = ["component", "pool", "version", "count", "minorsBehind", "headroom", "state", "source"];
         let cells: Vec<_> = keys.iter().map(|key| word(&row[*key])).collect();
         let samples: Vec<_> = row["samples"].as_array().into_iter().flatten().map(word).collect();
         // A DaemonSet's pods are called another thing in each run.
@@ -176,11 +176,20 @@ async fn seen(cluster: &Cluster, first: &Replica) -> TestResult {
     Ok(())
 }
 
-/// What `kubectl describe` says, but for the findings that come with the calendar.
+/// What `kubectl describe` says, but for the findings that come and go with the calendar: ends of life, and patches of
+/// minors that are still maintained.
 fn without_ends(described: &str) -> String {
-    let (before, findings) = described.split_once("  Findings:\n").unwrap_or((described, ""));
-    let blocks = findings.split("    Count: ").filter(|block| !block.contains("EOL/kube"));
-    format!("{before}  Findings:\n{}", blocks.collect::<Vec<_>>().join("    Count: "))
+    let (before, rest) = described.split_once("  Findings:\n").unwrap_or((described, ""));
+    // The next field of the status is indented as the list's name is.
+    let end = rest.match_indices("\n  ").find(|(at, _)| !rest[at + 3..].starts_with(' '));
+    let (findings, after) = rest.split_at(end.map_or(rest.len(), |(at, _)| at + 1));
+    let id =
+        |block: &str| block.lines().find_map(|line| line.trim_start().strip_prefix("Id:").map(str::to_owned));
+    let by_calendar = |block: &&str| {
+        id(block).is_some_and(|id| id.trim_start().starts_with("EOL/") || id.trim_start().starts_with("O0/"))
+    };
+    let blocks = findings.split("    Count: ").filter(|block| !by_calendar(block));
+    format!("{before}  Findings:\n{}{after}", blocks.collect::<Vec<_>>().join("    Count: "))
 }
 
 async fn cluster_changes(cluster: &Cluster) -> TestResult {
