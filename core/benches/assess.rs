@@ -185,6 +185,7 @@ fn half_upgraded(nodes: usize) -> Cluster {
             pool: Arc::clone(pool),
             labels: Arc::clone(labels),
             kubelet: version(if n % 2 == 0 { TARGET } else { "v1.36.4" }),
+            evidence: Evidence::Kubelet,
             ready: true,
             heartbeat: Some(at(0)),
             unschedulable: false,

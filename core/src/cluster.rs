@@ -193,6 +193,8 @@ pub struct Node {
     pub labels: Arc<BTreeMap<String, String>>,
     /// `status.nodeInfo.kubeletVersion`: the node's own claim.
     pub kubelet: Observed,
+    /// Where that was read: [`Evidence::Kubelet`], or a person's word.
+    pub evidence: Evidence,
     /// Condition `Ready` is `True`.
     pub ready: bool,
     /// When the kubelet last posted that condition.

@@ -36,6 +36,7 @@ pub(crate) fn node(name: &str, version: &str) -> Node {
         pool: "default".into(),
         labels: Arc::default(),
         kubelet: Observed::from_report(version),
+        evidence: Evidence::Kubelet,
         ready: true,
         heartbeat: Some(at(0)),
         unschedulable: false,

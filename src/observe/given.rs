@@ -39,6 +39,7 @@ pub fn add(mut cluster: Cluster, given: &[Given]) -> Result<Cluster, String> {
                     return Err(format!("--component kubelet={name}: there is no Node of that name"));
                 };
                 node.kubelet = version;
+                node.evidence = Evidence::Person;
             }
             (component, Some(name)) => named(&mut cluster, component, name, version),
             (component, None) => unnamed(&mut cluster, instance(component, &UNNAMED.into(), version)),

@@ -165,6 +165,7 @@ mod tests {
             pool: "general".into(),
             labels: Arc::default(),
             kubelet: Observed::from_report(kubelet),
+            evidence: Evidence::Kubelet,
             ready: true,
             heartbeat: None,
             unschedulable: false,

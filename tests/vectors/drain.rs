@@ -558,6 +558,7 @@ fn node(unschedulable: bool) -> Node {
         pool: "default".into(),
         labels: Arc::default(),
         kubelet: evenkeel_core::version::Observed::from_report("v1.37.1"),
+        evidence: evenkeel_core::cluster::Evidence::Kubelet,
         ready: true,
         heartbeat: None,
         unschedulable,

@@ -36,6 +36,7 @@ fn node(number: usize, version: &str) -> Node {
         pool: "default".into(),
         labels: Arc::default(),
         kubelet: Observed::from_report(version),
+        evidence: Evidence::Kubelet,
         ready: true,
         heartbeat: None,
         unschedulable: false,

@@ -153,7 +153,7 @@ impl Census {
     }
 
     fn group_of_node(&mut self, node: &Node) -> u32 {
-        self.group(Component::Kubelet, &node.pool, (&node.kubelet, Evidence::Kubelet), Met::All, None)
+        self.group(Component::Kubelet, &node.pool, (&node.kubelet, node.evidence), Met::All, None)
     }
 
     fn group_of_instance(&mut self, cluster: &Cluster, instance: &Instance, pool: &Arc<str>) -> u32 {

@@ -122,6 +122,7 @@ impl Watched for Node {
                 resource_version: text(self.metadata.resource_version.as_deref()),
                 pool: names.text(pool),
                 kubelet: Observed::from_report(kubelet),
+                evidence: cluster::Evidence::Kubelet,
                 ready: is_true(status.conditions.as_ref(), "Ready"),
                 heartbeat: ready.and_then(|ready| time(ready.last_heartbeat_time.as_deref()?)),
                 unschedulable: self.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
