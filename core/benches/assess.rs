@@ -359,6 +359,7 @@ fn budget(number: usize) -> Budget {
         desired_healthy: 299,
         expected_pods: 300,
         sync_failed: None,
+        closed_since: None,
         unhealthy_policy: UnhealthyPolicy::IfHealthyBudget,
         demand: Demand::MaxUnavailable(Quantity::Count(1)),
         disrupted: Disrupted::new(),

@@ -352,6 +352,8 @@ pub struct Budget {
     pub expected_pods: i32,
     /// The message of `DisruptionAllowed=False` with reason `SyncFailed`: the other numbers are then stale.
     pub sync_failed: Option<Arc<str>>,
+    /// Since when `DisruptionAllowed` has been `False`, if it is.
+    pub closed_since: Option<Timestamp>,
     /// `spec.unhealthyPodEvictionPolicy`.
     pub unhealthy_policy: UnhealthyPolicy,
     /// `spec.minAvailable` or `spec.maxUnavailable`.

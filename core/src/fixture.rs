@@ -85,6 +85,7 @@ pub(crate) fn budget(app: &str, allowed: i32, healthy: i32, desired: i32) -> Bud
         desired_healthy: desired,
         expected_pods: healthy,
         sync_failed: None,
+        closed_since: None,
         unhealthy_policy: UnhealthyPolicy::IfHealthyBudget,
         demand: Demand::MinAvailable(Quantity::Count(desired)),
         disrupted: Disrupted::new(),

@@ -4,6 +4,7 @@
 //! so. The operator, the command line, the tests and later the simulator call the same functions: there is one
 //! implementation of each rule. Ground floor first; a module uses only modules above it in this list.
 //!
+//! * [`text`]: what others wrote, as it may be shown.
 //! * [`version`]: what a version string means, and when none is known.
 //! * [`cluster`]: the immutable model everything is decided from.
 //! * [`skew`]: the Kubernetes version skew policy as data, and the judgement of a cluster by it.
@@ -24,4 +25,5 @@ pub mod lease;
 pub mod plan;
 pub mod rollout;
 pub mod skew;
+pub mod text;
 pub mod version;

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
+#[cfg(doc)]
+use evenkeel_core::disruption::preflight;
+use evenkeel_core::disruption::preflight::{Cause, Outlook};
 use evenkeel_core::skew::lifecycle::{self, Catalogue};
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Assessment, Standing, Verdict, names};
@@ -22,7 +25,8 @@ pub const NAME: &str = "cluster";
 const MAX_ROWS: usize = 256;
 const MAX_FINDINGS: usize = 100;
 const MAX_APISERVERS: usize = 16;
-/// Longest message of an apiserver, in characters.
+const MAX_BUDGETS: usize = 20;
+/// Longest message of an apiserver or a budget, in characters.
 const MAX_MESSAGE: usize = 256;
 
 /// The reason of `SkewSupported` while versions that would decide it are not known.
@@ -215,6 +219,36 @@ pub struct NextMinor {
     #[serde(default)]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub blockers: Vec<String>,
+    /// PodDisruptionBudgets that would keep the nodes of their pods from being drained for it: those that never allow an
+    /// eviction first, then those that have allowed none for ten minutes or longer.
+    #[serde(default)]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
+    pub budgets: Vec<BlockingBudget>,
+    /// How many PodDisruptionBudgets never allow an eviction.
+    #[serde(default)]
+    pub budgets_never: i32,
+    /// How many PodDisruptionBudgets have allowed none for ten minutes or longer.
+    #[serde(default)]
+    pub budgets_not_now: i32,
+}
+
+/// A PodDisruptionBudget that allows no eviction.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockingBudget {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `Never` (until somebody changes it) or `NotNow`.
+    #[serde(default)]
+    pub outlook: String,
+    /// What is so, with its numbers.
+    #[serde(default)]
+    pub message: String,
+    /// What to change.
+    #[serde(default)]
+    pub remedy: String,
 }
 
 /// One kube-apiserver.
@@ -307,6 +341,9 @@ pub struct Omitted {
     /// Lines of `nextMinor.blockers`.
     #[serde(default)]
     pub blockers: i32,
+    /// Entries of `nextMinor.budgets`.
+    #[serde(default)]
+    pub budgets: i32,
     /// Entries of `apiservers`.
     #[serde(default)]
     pub apiservers: i32,
@@ -320,6 +357,8 @@ pub struct Context<'a> {
     pub platform: Option<&'static str>,
     /// Components that cannot be seen there, one line each.
     pub hidden: &'a [String],
+    /// The budgets that allow no eviction, as [`preflight::closed`] orders them.
+    pub budgets: &'a [Cause],
     /// The conditions before.
     pub before: &'a [Condition],
     /// `metadata.generation` of the report.
@@ -417,6 +456,7 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
     ];
     let emulated = live.servers.iter().filter_map(other_minor).min();
     let servers = apiservers(live, context.now);
+    let closed = |outlook| count(context.budgets.iter().filter(|cause| cause.outlook == outlook).count());
     let pools: BTreeSet<_> =
         judged.rows.iter().filter(|row| row.component == Component::Kubelet).map(|row| &row.pool).collect();
     ClusterSkewReportStatus {
@@ -440,6 +480,9 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
             version: next.minor.map(|minor| minor.to_string()).unwrap_or_default(),
             allowed: word(next.allowed).to_owned(),
             blockers: next.blockers.iter().take(MAX_FINDINGS).cloned().collect(),
+            budgets: context.budgets.iter().take(MAX_BUDGETS).map(blocking).collect(),
+            budgets_never: closed(Outlook::Never),
+            budgets_not_now: closed(Outlook::NotNow),
         },
         components: judged.rows.iter().take(MAX_ROWS).map(row).collect(),
         findings: worst.iter().take(MAX_FINDINGS).map(|found| finding(found)).collect(),
@@ -447,6 +490,7 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
             components: count(judged.rows.len().saturating_sub(MAX_ROWS)),
             findings: count(judged.findings.len().saturating_sub(MAX_FINDINGS)),
             blockers: count(next.blockers.len().saturating_sub(MAX_FINDINGS)),
+            budgets: count(context.budgets.len().saturating_sub(MAX_BUDGETS)),
             apiservers: count(servers.len().saturating_sub(MAX_APISERVERS)),
         },
         apiservers: servers.into_iter().take(MAX_APISERVERS).collect(),
@@ -488,6 +532,18 @@ fn finding(finding: &evenkeel_core::skew::Finding) -> Finding {
         remedy: finding.remedy.clone(),
         count: count(finding.count),
         samples: finding.samples.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn blocking(cause: &Cause) -> BlockingBudget {
+    // The spec's and the server's own words may be long: the controller's message names each pod it does not know.
+    let short = |text: &str| text.chars().take(MAX_MESSAGE).collect();
+    BlockingBudget {
+        namespace: cause.object.namespace.to_string(),
+        name: cause.object.name.to_string(),
+        outlook: if cause.outlook == Outlook::Never { "Never" } else { "NotNow" }.to_owned(),
+        message: short(&cause.what),
+        remedy: short(&cause.remedy),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Component};
+use evenkeel_core::disruption::preflight::closed;
 use evenkeel_core::skew::assess;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
@@ -54,6 +55,7 @@ pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
         seen: Some(now),
         platform: inventory.platform,
         hidden: inventory.hidden(&cluster),
+        budgets: closed(&cluster, now),
         judged: with_gaps(judged, unseen, inventory.reason(Source::Webhooks)),
     })
 }
@@ -81,6 +83,7 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
         missing: snapshot.missing(&cluster),
         platform: snapshot.platform(),
         hidden: snapshot.hidden(&cluster),
+        budgets: closed(&cluster, snapshot.taken().unwrap_or(Timestamp::MAX)),
         nodes: cluster.nodes.len(),
         seen: snapshot.taken(),
         // What has ended is told as of when the files were written; without a time that is not known.
@@ -107,6 +110,7 @@ fn read(snapshot: &Snapshot) -> String {
         (counts.pods, "pod of kube-system", "pods of kube-system"),
         (counts.versions, "version", "versions"),
         (counts.webhooks, "webhook configuration", "webhook configurations"),
+        (counts.budgets, "PodDisruptionBudget", "PodDisruptionBudgets"),
         (counts.operators, "ClusterOperator", "ClusterOperators"),
     ]);
     let mut line = format!("{} in {}", used.join(", "), many(counts.files, "file", "files"));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
+use evenkeel_core::disruption::preflight::closed;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::{Assessment, Verdict, assess};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -242,6 +243,7 @@ impl Reporter<'_> {
             missing: &missing,
             platform: inventory.platform.map(Platform::name),
             hidden: &inventory.hidden(cluster),
+            budgets: &closed(cluster, now),
             before: &before.conditions,
             generation: object.metadata.generation,
             nodes: cluster.nodes.len(),

@@ -138,6 +138,7 @@ async fn whole_story(cluster: &Cluster, first: &mut Replica, second: &mut Replic
 /// What people see at the beginning, in the middle of an upgrade.
 async fn seen(cluster: &Cluster, first: &Replica) -> TestResult {
     until("there is a report", SOON, async || Ok(report(cluster).await?["status"]["nodes"] == 13)).await?;
+    says(cluster, "{.status.nextMinor.budgets[*].name}", "cart").await?;
     settles(cluster, "rows-mixed").await?;
     golden::check("get", &kubectl(cluster, &["get", "skew"]).await?)?;
     golden::check("get-wide", &kubectl(cluster, &["get", "skew", "-o", "wide"]).await?)?;

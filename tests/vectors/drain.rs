@@ -70,6 +70,7 @@ fn budget(allowed: i32, current: i32, desired: i32) -> Budget {
         desired_healthy: desired,
         expected_pods: 3,
         sync_failed: None,
+        closed_since: None,
         unhealthy_policy: UnhealthyPolicy::IfHealthyBudget,
         demand: Demand::Nothing,
         disrupted: Disrupted::new(),

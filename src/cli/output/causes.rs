@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use clap::ValueEnum;
 use evenkeel_core::disruption::preflight::{Bound, Cause, Outlook};
 use evenkeel_core::skew::names;
+use evenkeel_core::text;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -71,39 +72,16 @@ impl Found {
     }
 }
 
-/// `text` without anything that moves a terminal's cursor or turns the direction of writing: names and messages may
-/// come from a file that anybody wrote.
-fn harmless(text: &mut String) {
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-    };
-    if text.chars().any(hidden) {
-        *text = text.chars().map(|c| if hidden(c) { '?' } else { c }).collect();
-    }
-}
-
 impl Found {
     fn harmless(&mut self) {
-        let arc = |text: &mut std::sync::Arc<str>| {
-            let mut plain = text.to_string();
-            harmless(&mut plain);
-            *text = plain.into();
-        };
-        for cause in &mut self.causes {
-            harmless(&mut cause.what);
-            cause.pods.iter_mut().for_each(harmless);
-            cause.nodes.iter_mut().for_each(arc);
-            [&mut cause.object.kind, &mut cause.object.namespace, &mut cause.object.name]
-                .into_iter()
-                .for_each(arc);
-        }
+        let shared = |text: &mut std::sync::Arc<str>| *text = text::harmless(text).into();
+        let own = |text: &mut String| *text = text::harmless(text);
+        self.causes.iter_mut().for_each(Cause::harmless);
         for bound in &mut self.bounds {
-            [&mut bound.budget.0, &mut bound.budget.1, &mut bound.busiest.0].into_iter().for_each(arc);
+            [&mut bound.budget.0, &mut bound.budget.1, &mut bound.busiest.0].into_iter().for_each(shared);
         }
-        self.line.iter_mut().chain(&mut self.details).chain(&mut self.missing).for_each(harmless);
-        self.subject.iter_mut().for_each(|(_, rest)| harmless(rest));
+        self.line.iter_mut().chain(&mut self.details).chain(&mut self.missing).for_each(own);
+        self.subject.iter_mut().for_each(|(_, rest)| own(rest));
     }
 }
 

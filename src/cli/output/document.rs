@@ -34,6 +34,7 @@ pub(super) fn document(report: &Report) -> SkewReport {
         missing: &report.missing,
         platform: report.platform.map(Platform::name),
         hidden: &report.hidden,
+        budgets: &report.budgets,
         before: &[],
         generation: None,
         nodes: report.nodes,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use evenkeel_core::skew::{lifecycle, names};
 
-use super::{Report, Style};
+use super::{Report, Style, budget_line};
 
 pub(super) fn markdown(report: &Report, style: Style) -> String {
     let mut text = String::new();
@@ -61,6 +61,10 @@ pub(super) fn markdown(report: &Report, style: Style) -> String {
     if let Some(minor) = next.minor {
         section(&format!("Before {minor}"), &mut next.blockers.iter().map(|line| escaped(line)));
     }
+    section(
+        "Budgets that let no pod go",
+        &mut report.budgets.iter().map(|cause| escaped(&budget_line(cause))),
+    );
     section("Not seen", &mut report.missing.iter().map(|line| escaped(line)));
     section("Not visible", &mut report.hidden.iter().map(|line| escaped(line)));
     section(

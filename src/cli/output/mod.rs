@@ -15,6 +15,7 @@ mod table;
 mod text;
 
 use clap::ValueEnum;
+use evenkeel_core::disruption::preflight::Cause;
 use evenkeel_core::skew::{Assessment, Verdict};
 use k8s_openapi::jiff::Timestamp;
 
@@ -51,6 +52,8 @@ pub(super) struct Report {
     pub(super) platform: Option<Platform>,
     /// Components that cannot be seen there, one line each.
     pub(super) hidden: Vec<String>,
+    /// Budgets that allow no eviction.
+    pub(super) budgets: Vec<Cause>,
     /// What was not seen, one line each.
     pub(super) missing: Vec<String>,
     /// How many Nodes there are.
@@ -104,6 +107,11 @@ impl Report {
         });
         parts
     }
+}
+
+/// A budget that allows no eviction, in one line.
+fn budget_line(cause: &Cause) -> String {
+    format!("{}: {}: {}; {}", cause.outlook.name(), cause.object, cause.what, cause.remedy)
 }
 
 /// `report` in the form of `output`.

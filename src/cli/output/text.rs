@@ -7,7 +7,7 @@ use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, names};
 use super::outcome::{Level, Outcome};
 use super::paint::{Ink, Paint};
 use super::table::{Cell, push_wrapped, table};
-use super::{Report, Style};
+use super::{Report, Style, budget_line};
 use crate::api::report::source;
 
 /// Verdict first; then what runs, what is wrong, what comes before the next minor, what was not seen, and what is no
@@ -83,6 +83,7 @@ fn whole(report: &Report, wide: bool, style: Style) -> String {
     if let Some(minor) = next.minor {
         section(&format!("BEFORE {minor}"), &mut next.blockers.iter().cloned());
     }
+    section("BUDGETS THAT LET NO POD GO", &mut report.budgets.iter().map(budget_line));
     section("NOT SEEN", &mut report.missing.iter().cloned());
     section("NOT VISIBLE", &mut report.hidden.iter().cloned());
     section(

@@ -19,7 +19,7 @@ use super::answer::Answer;
 use super::components::{self, Sources};
 use super::fold::{Fold, Interner, Watched as _};
 use super::given;
-use super::lean::{Node, Pod};
+use super::lean::{Node, Pod, PodDisruptionBudget};
 use super::platform::{self, Platform, with_same_process};
 use input::Input;
 use objects::{Bad, Found, Kind, item, parse};
@@ -45,6 +45,8 @@ pub struct Counts {
     pub versions: usize,
     /// Configurations of admission webhooks.
     pub webhooks: usize,
+    /// PodDisruptionBudgets.
+    pub budgets: usize,
     /// OpenShift's `ClusterOperators` of components.
     pub operators: usize,
     /// Objects of other kinds, and pods of other namespaces.
@@ -60,6 +62,7 @@ pub struct Snapshot {
     pods: Fold<Pod>,
     servers: Vec<(String, Answer)>,
     webhooks: Vec<Webhook>,
+    budgets: Fold<PodDisruptionBudget>,
     /// What OpenShift's operators rolled out.
     operators: Vec<(Component, Observed)>,
     counts: Counts,
@@ -81,6 +84,7 @@ impl Snapshot {
         let mut snapshot = Self::default();
         snapshot.nodes.list_begins();
         snapshot.pods.list_begins();
+        snapshot.budgets.list_begins();
         let (inputs, other_files) = input::find(paths).map_err(Unreadable)?;
         snapshot.counts.other_files = other_files;
         for input in inputs {
@@ -97,6 +101,7 @@ impl Snapshot {
         }
         snapshot.nodes.list_ends("");
         snapshot.pods.list_ends("");
+        snapshot.budgets.list_ends("");
         if snapshot.nodes.is_empty() { Err(snapshot.nothing(paths)) } else { Ok(snapshot) }
     }
 
@@ -114,6 +119,7 @@ impl Snapshot {
         match found {
             Found::Node(node) => self.node(*node),
             Found::Pod(pod) => _ = self.pods.listed(*pod),
+            Found::Budget(budget) => _ = self.budgets.listed(*budget),
             Found::Webhooks(webhooks) => {
                 self.webhooks.extend(webhooks.keep(&mut Interner::default()).iter().cloned());
                 self.counts.webhooks += 1;
@@ -168,7 +174,8 @@ impl Snapshot {
 
     /// What was read and what was passed over.
     pub fn counts(&self) -> Counts {
-        Counts { nodes: self.nodes.len(), pods: self.pods.len(), ..self.counts }
+        let (nodes, pods, budgets) = (self.nodes.len(), self.pods.len(), self.budgets.len());
+        Counts { nodes, pods, budgets, ..self.counts }
     }
 
     /// About when the snapshot was made: the newest heartbeat of its nodes.
@@ -193,6 +200,7 @@ impl Snapshot {
             instances: components::instances(&seen),
             nodes: nodes.iter().map(|seen| seen.node.clone()).collect(),
             webhooks: self.webhooks.clone(),
+            budgets: self.budgets.values().map(|budget| budget.as_ref().clone()).collect(),
             ..Cluster::default()
         };
         for (file, version) in &self.servers {

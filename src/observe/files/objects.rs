@@ -10,6 +10,7 @@ mod yaml;
 use std::fmt;
 
 use evenkeel_core::cluster::Component;
+use evenkeel_core::text;
 use evenkeel_core::version::Observed;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::Deserialize;
@@ -17,7 +18,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::super::answer::Answer;
-use super::super::lean::{Node, Pod, ValidatingWebhooks};
+use super::super::lean::{Node, Pod, PodDisruptionBudget, ValidatingWebhooks};
 use super::input::Source;
 
 /// Longest text of a file that is shown, in characters.
@@ -35,6 +36,7 @@ pub(super) enum Kind {
     Pod,
     /// A `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
     Webhooks,
+    Budget,
     /// Not known: it is no object, or has no kind.
     Object,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Kind {
             Self::Node => "Node",
             Self::Pod => "Pod",
             Self::Webhooks => "webhook configuration",
+            Self::Budget => "PodDisruptionBudget",
             Self::Object => "object",
         })
     }
@@ -57,6 +60,7 @@ pub(super) enum Found {
     Pod(Box<Pod>),
     /// A `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
     Webhooks(Box<ValidatingWebhooks>),
+    Budget(Box<PodDisruptionBudget>),
     /// What a kube-apiserver says of its version.
     Version(Answer),
     /// What an OpenShift `ClusterOperator` says it rolled out of a component.
@@ -203,6 +207,7 @@ fn kind_of(list: &List) -> Kind {
     match list.kind.as_deref() {
         Some("Node") => Kind::Node,
         Some("Pod") => Kind::Pod,
+        Some("PodDisruptionBudget") => Kind::Budget,
         _ => Kind::Object,
     }
 }
@@ -222,6 +227,7 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
         {
             Some(Kind::Webhooks)
         }
+        (Some(kind), None | Some("policy/v1")) if kind == "PodDisruptionBudget" => Some(Kind::Budget),
         // Other groups have Nodes of their own.
         (Some(_), _) => None,
         (None, _) => by_shape(head),
@@ -247,6 +253,10 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
         // Both kinds have the fields that are read.
         Some(Kind::Webhooks) => sink(match decode(raw, Kind::Webhooks, &meta, item) {
             Ok(webhooks) => Found::Webhooks(Box::new(webhooks)),
+            Err(bad) => Found::Bad(bad),
+        }),
+        Some(Kind::Budget) => sink(match decode(raw, Kind::Budget, &meta, item) {
+            Ok(budget) => Found::Budget(Box::new(budget)),
             Err(bad) => Found::Bad(bad),
         }),
         _ if of_openshift => sink(operator(raw, &meta).unwrap_or(Found::Other(1))),
@@ -340,17 +350,9 @@ fn is_label(value: &str) -> bool {
     value.len() <= MAX_LABEL && value.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
 }
 
-/// `text` on one line, short, without anything that moves a terminal's cursor or turns the direction of writing.
+/// `text` on one line, short, without anything that acts on a terminal.
 pub(super) fn harmless(text: &str) -> String {
-    // Everything that a terminal does not print as itself: controls, and the marks that are format characters.
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-    };
-    let mut shown: String = text.chars().take(MAX_SHOWN).map(|c| if hidden(c) { '?' } else { c }).collect();
-    if text.chars().nth(MAX_SHOWN).is_some() {
-        shown.push_str("...");
-    }
-    shown
+    let short: String = text.chars().take(MAX_SHOWN).collect();
+    let cut = if text.chars().nth(MAX_SHOWN).is_some() { "..." } else { "" };
+    text::harmless(&short) + cut
 }

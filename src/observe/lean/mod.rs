@@ -123,6 +123,7 @@ struct Condition {
     reason: Option<String>,
     message: Option<String>,
     last_heartbeat_time: Option<String>,
+    last_transition_time: Option<String>,
 }
 
 fn condition<'a>(conditions: Option<&'a Vec<Condition>>, name: &str) -> Option<&'a Condition> {

@@ -77,9 +77,9 @@ impl Watched for PodDisruptionBudget {
     fn keep(self, names: &mut Interner) -> Self::Kept {
         let spec = self.spec.unwrap_or_default();
         let status = self.status.unwrap_or_default();
-        let failed = condition(status.conditions.as_ref(), "DisruptionAllowed").filter(|found| {
-            found.status.as_deref() == Some("False") && found.reason.as_deref() == Some("SyncFailed")
-        });
+        let closed = condition(status.conditions.as_ref(), "DisruptionAllowed")
+            .filter(|found| found.status.as_deref() == Some("False"));
+        let failed = closed.filter(|found| found.reason.as_deref() == Some("SyncFailed"));
         let disrupted = status.disrupted_pods.unwrap_or_default();
         let mut owners = self.metadata.owner_references.unwrap_or_default().into_iter();
         let made_by = owners.find(|owner| owner.controller == Some(true));
@@ -100,6 +100,7 @@ impl Watched for PodDisruptionBudget {
             current_healthy: status.current_healthy.unwrap_or_default(),
             desired_healthy: status.desired_healthy.unwrap_or_default(),
             expected_pods: status.expected_pods.unwrap_or_default(),
+            closed_since: closed.and_then(|found| time(found.last_transition_time.as_deref()?)),
             sync_failed: failed.map(|found| text(found.message.as_deref())),
             unhealthy_policy: match spec.unhealthy_pod_eviction_policy.as_deref() {
                 None | Some("IfHealthyBudget") => UnhealthyPolicy::IfHealthyBudget,

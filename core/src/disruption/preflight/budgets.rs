@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::super::arithmetic::{Numbers, Unsynced, compute};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::{BudgetName, Budgets, name};
@@ -17,6 +19,8 @@ use crate::cluster::{Budget, Cluster, Demand, Phase, Pod, Quantity, UnhealthyPol
 const MAX_DISRUPTED: usize = 2000;
 /// How many pods a line names.
 const NAMED: usize = 3;
+/// A budget that was closed for less is no trouble yet: a Deployment that rolls out closes its budget for a while.
+pub const CLOSED_FOR_LONG: SignedDuration = SignedDuration::from_mins(10);
 
 /// The causes of every budget that guards a pod which would have to leave.
 pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Cause> {
@@ -62,32 +66,63 @@ fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
 /// What keeps `budget` from allowing an eviction, never and now, and what is odd about it.
 pub fn of_budget(cluster: &Cluster, budget: &Budget, question: &Question<'_>) -> Vec<Cause> {
     let pods: Vec<&Pod> = cluster.pods.iter().filter(|pod| budget.selects(pod)).collect();
-    let seen = Seen { cluster, budget, numbers: compute(budget, &pods, &cluster.around, question.now), pods };
+    let guards = !pods.is_empty();
+    let numbers = compute(budget, &pods, &cluster.around, question.now);
+    let seen = Seen { cluster, budget, pods, guards, numbers };
     let mut causes: Vec<Cause> = Vec::new();
     causes.extend(seen.policy());
-    match seen.by_spec().or_else(|| seen.by_numbers()) {
-        Some(mut never) => {
-            // Who made it may open it again: Ceph's operator closes its budgets while it recovers.
-            if let Some(maker) = &budget.made_by {
-                (never.code, never.outlook) = ("U15", Outlook::NotNow);
-                never.what = format!("{}, and {maker} made it, which may change it", never.what);
-            }
-            causes.push(never);
-        }
-        None => causes.extend(seen.by_status()),
-    }
+    causes.extend(seen.closed());
     causes.extend(seen.at_the_least());
     causes
+}
+
+/// The budgets of `cluster` that would keep a node with one of their pods from being drained at `now`, told from the
+/// budgets alone, so that nobody has to read every pod: those that never allow anything, then those that have been
+/// closed for [`CLOSED_FOR_LONG`]; each by name. One that guards no pod keeps nothing.
+pub fn closed(cluster: &Cluster, now: Timestamp) -> Vec<Cause> {
+    let lasting = |budget: &Budget| match budget.closed_since {
+        Some(since) => now.duration_since(since) >= CLOSED_FOR_LONG,
+        // Old servers do not say since when; and one whose status lags for a moment is not closed.
+        None => budget.disruptions_allowed <= 0,
+    };
+    let found = cluster.budgets.iter().filter_map(|budget| {
+        let guards = budget.expected_pods > 0 || budget.sync_failed.is_some();
+        // The controller expects no pod of a budget that asks for nothing, however many it selects.
+        if !guards && (budget.demand != Demand::Nothing || budget.selector.is_none()) {
+            return None;
+        }
+        let numbers = Err(Unsynced::Unknown);
+        let mut cause = Seen { cluster, budget, pods: Vec::new(), guards, numbers }.closed()?;
+        cause.harmless();
+        (cause.outlook == Outlook::Never || lasting(budget)).then_some(cause)
+    });
+    let mut found: Vec<Cause> = found.collect();
+    found.sort_by(|a, b| (a.outlook, &a.object).cmp(&(b.outlook, &b.object)));
+    found
 }
 
 struct Seen<'a> {
     cluster: &'a Cluster,
     budget: &'a Budget,
+    /// Those it selects, as far as pods were read.
     pods: Vec<&'a Pod>,
+    /// Whether it selects any.
+    guards: bool,
     numbers: Result<Numbers, Unsynced>,
 }
 
 impl Seen<'_> {
+    /// Why it allows no eviction, if it allows none.
+    fn closed(&self) -> Option<Cause> {
+        let Some(mut never) = self.by_spec().or_else(|| self.by_numbers()) else { return self.by_status() };
+        // Who made it may open it again: Ceph's operator closes its budgets while it recovers.
+        if let Some(maker) = &self.budget.made_by {
+            (never.code, never.outlook) = ("U15", Outlook::NotNow);
+            never.what = format!("{}, and {maker} made it, which may change it", never.what);
+        }
+        Some(never)
+    }
+
     fn cause(&self, code: &'static str, outlook: Outlook, what: String, remedy: &str) -> Cause {
         Cause::new(code, outlook, Object::budget(self.budget), what, remedy)
     }
@@ -168,7 +203,7 @@ impl Seen<'_> {
     /// `expected` pods of which `desired` have to be healthy leave no room.
     fn too_much(&self, expected: i64, desired: i64) -> Option<Cause> {
         let demand = self.budget.demand;
-        if self.pods.is_empty() || expected <= 0 || desired < expected {
+        if !self.guards || expected <= 0 || desired < expected {
             return None;
         }
         let replicas = if expected == 1 { "1 replica".to_owned() } else { format!("{expected} replicas") };

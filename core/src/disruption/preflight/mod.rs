@@ -18,9 +18,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::class::Rules;
 use super::permit::Budgets;
 use crate::cluster::{Budget, Cluster, Node, Pod};
+use crate::text;
 
 pub use bounds::{Bound, bounds};
-pub use budgets::of_budget;
+pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
 
 /// How a cause ends; the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,6 +127,17 @@ impl Cause {
         self.nodes.sort();
         self.nodes.dedup();
         self
+    }
+
+    /// Takes out of it what would act on a terminal: names and messages may come from a file that anybody wrote.
+    pub fn harmless(&mut self) {
+        let shared = |text: &mut Arc<str>| *text = text::harmless(text).into();
+        self.what = text::harmless(&self.what);
+        self.pods.iter_mut().for_each(|pod| *pod = text::harmless(pod));
+        self.nodes.iter_mut().for_each(shared);
+        [&mut self.object.kind, &mut self.object.namespace, &mut self.object.name]
+            .into_iter()
+            .for_each(shared);
     }
 
     /// The same for the same thing in every run.

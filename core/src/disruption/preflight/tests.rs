@@ -370,3 +370,72 @@ fn the_least_time_of_a_drain() {
     assert_eq!(found[0].instead, Some((Quantity::Percent(10), SignedDuration::from_mins(15))));
     assert_eq!(found[0].busiest, ("n-1".into(), 40));
 }
+
+type Of = Box<dyn Fn(&mut Budget)>;
+
+#[test]
+fn what_a_budget_alone_tells() {
+    let mins = |mins: i64| Some(at(0) - SignedDuration::from_mins(mins));
+    let zero = |b: &mut Budget| (b.disruptions_allowed, b.current_healthy) = (0, 2);
+    let cases: Vec<(&str, Of)> = vec![
+        ("", Box::new(|_| {})),
+        ("U1 never PDB shop/cart", Box::new(|b| b.demand = Demand::MaxUnavailable(Quantity::Count(0)))),
+        ("U2 never PDB shop/cart", Box::new(|b| b.demand = Demand::MinAvailable(Quantity::Percent(100)))),
+        (
+            "U3 never PDB shop/cart",
+            Box::new(|b| {
+                b.demand = Demand::MinAvailable(Quantity::Count(3));
+                (b.desired_healthy, b.disruptions_allowed) = (3, 0);
+            }),
+        ),
+        ("U6 never PDB shop/cart", Box::new(|b| (b.demand, b.expected_pods) = (Demand::Nothing, 0))),
+        (
+            "U8 never PDB shop/cart",
+            Box::new(|b| {
+                b.sync_failed = Some("jobs.batch does not implement the scale subresource".into());
+                b.expected_pods = 0;
+            }),
+        ),
+        ("U11 not-now PDB shop/cart", Box::new(move |b| (zero(b), b.closed_since = mins(10)).0)),
+        // A rollout closes its budget for a while.
+        ("", Box::new(move |b| (zero(b), b.closed_since = mins(9)).0)),
+        // Servers that do not say since when.
+        ("U11 not-now PDB shop/cart", Box::new(zero)),
+        // Its status follows in a moment.
+        ("", Box::new(|b| b.generation = 2)),
+        (
+            "U15 not-now PDB shop/cart",
+            Box::new(|b| {
+                b.demand = Demand::MaxUnavailable(Quantity::Count(0));
+                (b.made_by, b.disruptions_allowed) = (Some("CephCluster rook".into()), 0);
+            }),
+        ),
+        // Nothing is guarded.
+        (
+            "",
+            Box::new(|b| {
+                b.demand = Demand::MaxUnavailable(Quantity::Count(0));
+                (b.expected_pods, b.current_healthy, b.disruptions_allowed) = (0, 0, 0);
+            }),
+        ),
+    ];
+    for (expected, change) in cases {
+        let demand = Demand::MaxUnavailable(Quantity::Count(1));
+        let mut one = Budget { demand, ..budget("cart", 1, 3, 2) };
+        change(&mut one);
+        let cluster = Cluster { budgets: vec![one.clone()], ..Cluster::default() };
+        assert_eq!(codes(&closed(&cluster, at(0))).join(","), expected, "{one:?}");
+    }
+}
+
+#[test]
+fn those_that_never_let_go_come_first_and_nothing_acts_on_a_terminal() {
+    let of = |name: &str, demand| Budget { demand, ..budget(name, 0, 2, 2) };
+    let mut evil = of("a", Demand::MaxUnavailable(Quantity::Count(1)));
+    evil.made_by = Some("Evil \u{1b}[2J".into());
+    let never = of("z", Demand::MaxUnavailable(Quantity::Count(0)));
+    let cluster = Cluster { budgets: vec![evil, never], ..Cluster::default() };
+    let found = closed(&cluster, at(0));
+    assert_eq!(codes(&found), ["U1 never PDB shop/z", "U15 not-now PDB shop/a"]);
+    assert!(found[1].what.contains("Evil ?[2J"), "{}", found[1].what);
+}

@@ -1,0 +1,36 @@
+//! What others wrote, as it may be shown.
+//!
+//! Names and messages come from whoever may write an object, or from a file that anybody wrote. Here belongs what is
+//! taken out of such a text before it is put in front of a person; how long a text may be is for whoever shows it. The
+//! invariant: what is returned moves no terminal's cursor, ends no line and does not turn the direction of writing.
+
+/// Whether a terminal does not print `c` as itself: controls, and the marks that are format characters.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// `text` with a `?` for each character that would do something instead of being seen.
+pub fn harmless(text: &str) -> String {
+    text.chars().map(|c| if is_hidden(c) { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn what_would_act_is_seen_instead() {
+        for (text, shown) in [
+            ("shop/cart: 2 of 3 healthy", "shop/cart: 2 of 3 healthy"),
+            ("größer 大", "größer 大"),
+            ("\u{1b}[2Jgone", "?[2Jgone"),
+            ("two\nlines\r", "two?lines?"),
+            ("\u{202e}drawkcab\u{2069}", "?drawkcab?"),
+            ("a\u{200b}b\u{feff}", "a?b?"),
+        ] {
+            assert_eq!(harmless(text), shown);
+        }
+    }
+}
