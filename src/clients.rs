@@ -116,7 +116,12 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
         let text = match error.downcast_ref::<kube::Error>() {
             Some(kube::Error::Api(status)) => {
                 next = None;
-                format!("{} (HTTP {})", status.message, status.code)
+                // The server's own word is one, and it means more than one thing.
+                let hint = match status.code {
+                    401 => ": the credentials are not accepted; has the token or the certificate expired?",
+                    _ => "",
+                };
+                format!("{} (HTTP {}){hint}", status.message, status.code)
             }
             Some(kube::Error::SerdeError(cause)) => {
                 next = None;
@@ -147,6 +152,9 @@ mod tests {
     fn the_cause_is_told() {
         let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection\nrefused");
         assert_eq!(one_line(&kube::Error::Service(Box::new(refused))), "connection refused");
+        let status = kube::core::Status::failure("Unauthorized", "Unauthorized").with_code(401);
+        let hint = "Unauthorized (HTTP 401): the credentials are not accepted; has the token or the certificate expired?";
+        assert_eq!(one_line(&kube::Error::Api(status.boxed())), hint);
         let status = kube::core::Status::failure("nodes is forbidden", "Forbidden").with_code(403);
         assert_eq!(one_line(&kube::Error::Api(status.boxed())), "nodes is forbidden (HTTP 403)");
     }

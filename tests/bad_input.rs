@@ -91,6 +91,7 @@ fn on_a_cluster() -> TestResult {
         assert_eq!(code, Some(1));
         assert!(line.contains("nodes") && line.contains("forbidden"), "{line}");
 
+        credentials_and_rights(&cluster).await?;
         schema_refuses(&cluster).await?;
         let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
         operator.start()?;
@@ -112,6 +113,48 @@ async fn create(cluster: &Cluster, name: &str, spec: &str) -> Result<String, Fai
     );
     std::fs::write(&path, object).map_err(|error| Failure::new(error.to_string()))?;
     kubectl(cluster, &["create", "-f", &path.display().to_string()]).await
+}
+
+/// A token that has ended; and a person who may read some of the cluster, and is told what of it.
+async fn credentials_and_rights(cluster: &Cluster) -> TestResult {
+    let expired = cluster.expired_kubeconfig("default", "default").await?;
+    for command in ["report", "operator"] {
+        let (code, line) = fails(&[command], Some(&expired));
+        assert_eq!(code, Some(1));
+        assert!(
+            line.contains("Unauthorized (HTTP 401)")
+                && line.contains("has the token or the certificate expired?"),
+            "{command}: {line}"
+        );
+    }
+
+    let stranger = cluster.service_account_kubeconfig("default", "default").await?;
+    let reader = ["create", "clusterrole", "reads-nodes", "--verb=list,watch", "--resource=nodes"];
+    kubectl(cluster, &reader).await?;
+    let bind = ["create", "clusterrolebinding", "reads-nodes", "--clusterrole=reads-nodes"];
+    kubectl(cluster, &[&bind[..], &["--serviceaccount=default:default"]].concat()).await?;
+    until("it may read the nodes", Duration::from_secs(10), async || {
+        let (code, text) = reports(&stranger);
+        let lines = [
+            "UNKNOWN, incomplete",
+            "kubelet",
+            "NOT SEEN",
+            "EndpointSlice: grant the verbs list and watch on endpointslices.discovery.k8s.io",
+            "Pod: grant the verbs list and watch on pods",
+        ];
+        match lines.iter().find(|line| !text.contains(**line)) {
+            None => Ok(code == Some(0)),
+            Some(line) => Err(Failure::new(format!("exit code {code:?}; {line:?} is not in\n{text}"))),
+        }
+    })
+    .await
+}
+
+/// What `evenkeel report` prints.
+fn reports(kubeconfig: &Path) -> (Option<i32>, String) {
+    let mut command = Command::new(BINARY);
+    let output = command.arg("report").arg("--kubeconfig").arg(kubeconfig).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The schema refuses what can be seen to be wrong, and says what is allowed.

@@ -40,6 +40,19 @@ impl Cluster {
 
     /// A kubeconfig with the rights of a service account, by a token from the API.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let token = self.token(namespace, name).await?;
+        let credentials = serde_json::json!({ "token": token });
+        self.shared.files.pki.kubeconfig(&format!("{namespace}.{name}"), name, &credentials)
+    }
+
+    /// The same, with a token that ended an hour ago.
+    pub async fn expired_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let token = self.shared.files.pki.expired(&self.token(namespace, name).await?)?;
+        let credentials = serde_json::json!({ "token": token });
+        self.shared.files.pki.kubeconfig(&format!("{namespace}.{name}.expired"), name, &credentials)
+    }
+
+    async fn token(&self, namespace: &str, name: &str) -> Result<String> {
         let api: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), namespace);
         let request = TokenRequest {
             spec: Some(TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..Default::default() }),
@@ -49,9 +62,7 @@ impl Cluster {
             .create_token_request(name, &PostParams::default(), &request)
             .await
             .map_err(Error::kube(format!("asking for a token of service account {namespace}/{name}")))?;
-        let token = answer.status.map(|s| s.token).unwrap_or_default();
-        let credentials = serde_json::json!({ "token": token });
-        self.shared.files.pki.kubeconfig(&format!("{namespace}.{name}"), name, &credentials)
+        Ok(answer.status.and_then(|s| s.token).unwrap_or_default())
     }
 
     /// A client from any kubeconfig file, without retries as [`Self::client`].

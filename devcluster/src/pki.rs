@@ -9,10 +9,14 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 
 use crate::error::{Error, Result};
 use crate::net;
@@ -99,6 +103,34 @@ impl Pki {
             "current-context": "devcluster",
         });
         self.write(&format!("{file}.kubeconfig"), &format!("{config:#}\n"))
+    }
+
+    /// `token`, which is a service account's, as it would be had it ended an hour ago: with the same claims, and signed
+    /// by the same key.
+    pub(crate) fn expired(&self, token: &str) -> Result<String> {
+        let odd =
+            |why: &str| Error::Usage(format!("the token of a service account is not as expected: {why}"));
+        let mut parts = token.split('.');
+        let (Some(header), Some(claims)) = (parts.next(), parts.next()) else {
+            return Err(odd("it is no JSON Web Token"));
+        };
+        let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|error| odd(&error.to_string()))?;
+        let mut claims: serde_json::Value =
+            serde_json::from_slice(&claims).map_err(|error| odd(&error.to_string()))?;
+        let now = jiff::Timestamp::now().as_second();
+        for (claim, hours_ago) in [("iat", 2), ("nbf", 2), ("exp", 1)] {
+            claims[claim] = (now - hours_ago * 3600).into();
+        }
+        let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
+
+        let path = self.account_private_key();
+        let pem = fs::read_to_string(&path).map_err(Error::io("reading", &path))?;
+        let key = KeyPair::from_pem(&pem)?.serialize_der();
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &key, &random)
+            .map_err(|error| odd(&error.to_string()))?;
+        let signature = key.sign(&random, signed.as_bytes()).map_err(|error| odd(&error.to_string()))?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
     /// One certificate serves every component: it is valid for each address and name that one may be called by.

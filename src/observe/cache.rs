@@ -245,11 +245,6 @@ impl What {
             kube::Error::Api(status) if status.code == 403 => {
                 format!("{kind}: grant the verbs list and watch on {full} to the service account: {cause}")
             }
-            kube::Error::Api(status) if status.code == 401 => {
-                format!(
-                    "{kind}: cannot watch {full}: the credentials are not accepted; is the token expired? {cause}"
-                )
-            }
             kube::Error::Api(status) if status.code == 404 => {
                 format!(
                     "{kind}: the server does not serve {full}; is its CustomResourceDefinition installed? {cause}"
