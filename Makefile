@@ -21,8 +21,10 @@ demo: binaries build ## Show a whole upgrade on a real control plane, in this te
 	$(CARGO) run -q --example demo -- $(EVENKEEL)
 
 .PHONY: test
-test: binaries build ## Run every test, those on a real control plane included
-	$(CARGO) test --workspace
+test: binaries ## Run every test, those on a real control plane included, with the static binary of the image
+	@binary="$$(scripts/static-binary)" && \
+	echo "the binary: static, $$(stat -c %s "$$binary") bytes, $$(gzip -9c "$$binary" | wc -c) compressed" && \
+	EVENKEEL_BINARY="$$binary" $(CARGO) test --workspace
 
 .PHONY: lint
 lint: cargo-deny ## Check format, clippy, documentation, licenses and dependencies

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "shared/binary.rs"]
+mod binary;
 #[path = "upgrade/operator.rs"]
 #[allow(dead_code, reason = "the upgrade tests use the rest")]
 mod operator;
@@ -13,15 +15,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use binary::binary;
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, in_namespace};
 use operator::Operator;
 use scenario::{kubectl, root, until};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_evenkeel");
-
 /// Runs the binary to its end: exit code and standard error, which must be one line.
 fn fails(args: &[&str], kubeconfig: Option<&Path>) -> (Option<i32>, String) {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(binary());
     command
         .args(args)
         .env_remove("KUBECONFIG")
@@ -60,7 +61,7 @@ fn without_a_cluster() {
         check(Some(&broken), &["--kubeconfig"]);
         check(Some(&nobody), &["Connection refused"]);
     }
-    let usage = Command::new(BINARY).arg("rapport").output().unwrap();
+    let usage = Command::new(binary()).arg("rapport").output().unwrap();
     assert_eq!(usage.status.code(), Some(64));
     std::fs::remove_dir_all(dir).unwrap();
 }
@@ -93,7 +94,7 @@ fn on_a_cluster() -> TestResult {
 
         credentials_and_rights(&cluster).await?;
         schema_refuses(&cluster).await?;
-        let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
+        let mut operator = Operator::new(&cluster, binary(), &[]).await?;
         operator.start()?;
         let told = told_by_the_operator(&cluster, &mut operator).await;
         if told.is_err() {
@@ -152,7 +153,7 @@ async fn credentials_and_rights(cluster: &Cluster) -> TestResult {
 
 /// What `evenkeel report` prints.
 fn reports(kubeconfig: &Path) -> (Option<i32>, String) {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(binary());
     let output = command.arg("report").arg("--kubeconfig").arg(kubeconfig).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }

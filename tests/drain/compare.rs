@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use evenkeel_devcluster::{Failure, TestResult, in_namespace};
 use tokio::process::Command;
 
+use super::Scene;
 use super::watcher::Watcher;
-use super::{BINARY, Scene};
+use crate::binary::binary;
 
 /// What is drained.
 #[derive(Clone, Copy)]
@@ -79,7 +80,7 @@ async fn measure(case: Case, ours: bool) -> Result<Row, Failure> {
         scene.settled(case.namespace, case.pods).await?;
     }
     let nodes: Vec<String> = (1..=case.drained).map(|number| format!("w-{number}")).collect();
-    let mut command = Command::new(if ours { BINARY.into() } else { scene.cluster.kubectl_path()? });
+    let mut command = Command::new(if ours { binary() } else { scene.cluster.kubectl_path()? });
     command.arg("drain").args(&nodes).args(case.more).arg("--kubeconfig").arg(&scene.kubeconfig);
     if ours {
         command.args(case.ours);

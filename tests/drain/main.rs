@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail where it stands")]
 
+#[path = "../shared/binary.rs"]
+mod binary;
 mod compare;
 mod watcher;
 
@@ -14,9 +16,9 @@ use std::time::{Duration, Instant};
 use evenkeel_devcluster::{AuditEntry, Cluster, Failure, NodeGroup, TestResult, in_namespace};
 use tokio::process::{Child, Command};
 
+use binary::binary;
 use watcher::Watcher;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_evenkeel");
 const USER: &str = "system:serviceaccount:ops:drainer";
 const MARK: &str = "drain:";
 
@@ -82,7 +84,7 @@ impl Scene {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(binary());
         command.args(args).arg("--kubeconfig").arg(&self.kubeconfig).env_remove("KUBECONFIG");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command
@@ -91,12 +93,12 @@ impl Scene {
     async fn run(&self, args: &[&str]) -> Result<Ran, Failure> {
         let begun = Instant::now();
         let output = self.command(args).output().await;
-        let output = output.map_err(|error| Failure::new(format!("{BINARY}: {error}")))?;
+        let output = output.map_err(|error| Failure::new(format!("{}: {error}", binary().display())))?;
         Ok(Ran::of(&output, begun.elapsed()))
     }
 
     fn start(&self, args: &[&str]) -> Result<Child, Failure> {
-        self.command(args).spawn().map_err(|error| Failure::new(format!("{BINARY}: {error}")))
+        self.command(args).spawn().map_err(|error| Failure::new(format!("{}: {error}", binary().display())))
     }
 
     /// What the drainer asked for.

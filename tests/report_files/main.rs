@@ -5,17 +5,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../shared/binary.rs"]
+mod binary;
 mod generated;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_evenkeel");
+use binary::binary;
 
 /// The binary in `folder`, far from any cluster and terminal.
 fn evenkeel(folder: &Path, args: &[&str], input: Stdio) -> Output {
-    Command::new(BINARY)
+    Command::new(binary())
         .args(args)
         .current_dir(folder)
         .stdin(input)

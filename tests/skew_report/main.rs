@@ -5,6 +5,8 @@
 
 mod answers;
 mod bad;
+#[path = "../shared/binary.rs"]
+mod binary;
 mod golden;
 mod replica;
 #[path = "../upgrade/scenario.rs"]

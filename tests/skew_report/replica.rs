@@ -8,15 +8,12 @@ use std::time::Duration;
 use evenkeel_devcluster::{Cluster, Failure, TestResult};
 use tokio::process::{Child, Command};
 
+use crate::binary::binary;
+
 pub const NAMESPACE: &str = "evenkeel-system";
 pub const SERVICE_ACCOUNT: &str = "evenkeel-reporter";
 /// The audit log's name of it.
 pub const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
-
-/// The binary to test: that of this build, or another that is named, such as the static one of the image.
-pub fn binary() -> PathBuf {
-    std::env::var_os("EVENKEEL_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_evenkeel").into(), PathBuf::from)
-}
 
 pub struct Replica {
     name: &'static str,

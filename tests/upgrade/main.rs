@@ -1,5 +1,7 @@
 //! A whole upgrade on a real control plane: seen before, brought even, and never a budget violated on the way.
 
+#[path = "../shared/binary.rs"]
+mod binary;
 mod golden;
 mod observer;
 mod operator;
@@ -12,11 +14,10 @@ use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, V1_37,
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
+use binary::binary;
 use observer::Observer;
 use operator::Operator;
 use scenario::{MOVABLE, kubectl, root, until};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_evenkeel");
 
 /// Runs `body` with an executor and an observer beside it.
 async fn beside(
@@ -64,7 +65,7 @@ fn a_cluster_is_brought_even() -> TestResult {
     in_namespace("a_cluster_is_brought_even", async || {
         let cluster = scenario::prepared().await?;
         let observer = Observer::default();
-        let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
+        let mut operator = Operator::new(&cluster, binary(), &[]).await?;
         operator.start()?;
         let done =
             beside(&cluster, &observer, async || brought_even(&cluster, &observer, &mut operator).await)
@@ -172,7 +173,7 @@ fn ten_kills_change_nothing() -> TestResult {
     in_namespace("ten_kills_change_nothing", async || {
         let cluster = scenario::prepared().await?;
         let observer = Observer::default();
-        let mut operator = Operator::new(&cluster, BINARY, &["--lease-duration", "3"]).await?;
+        let mut operator = Operator::new(&cluster, binary(), &["--lease-duration", "3"]).await?;
         operator.start()?;
         let done =
             beside(&cluster, &observer, async || killed(&cluster, &observer, &mut operator).await).await;
@@ -229,7 +230,7 @@ fn people_are_respected() -> TestResult {
         scenario::install(&cluster).await?;
         scenario::workloads(&cluster, 5).await?;
         let observer = Observer::default();
-        let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
+        let mut operator = Operator::new(&cluster, binary(), &[]).await?;
         operator.start()?;
         let done = operator
             .kept_running(beside(&cluster, &observer, async || respected(&cluster, &observer).await))
