@@ -1,0 +1,134 @@
+//! What differs from run to run by nature, made equal.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Names for what cannot be predicted, in the order in which it is first seen.
+#[derive(Debug, Default)]
+pub struct Names {
+    uids: BTreeMap<String, usize>,
+    suffixes: BTreeMap<String, usize>,
+    last: u64,
+}
+
+impl Names {
+    /// An answer without what differs by nature.
+    pub fn plain(&mut self, value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                // The order of revisions is compared; their distance is not.
+                if let Some(Value::String(revision)) = fields.get_mut("resourceVersion")
+                    && let Ok(number) = revision.parse::<u64>()
+                {
+                    *revision = match number.cmp(&self.last) {
+                        std::cmp::Ordering::Less => "earlier",
+                        std::cmp::Ordering::Equal => "same",
+                        std::cmp::Ordering::Greater => "later",
+                    }
+                    .to_owned();
+                    self.last = self.last.max(number);
+                }
+                if let Some(token) = fields.get_mut("continue") {
+                    *token = "(token)".into();
+                }
+                // The server's own labels of what is in it; nobody decides by them.
+                fields.remove("storageVersionHash");
+                for (name, value) in fields.iter_mut() {
+                    match value {
+                        Value::String(text) => self.text(name, text),
+                        value => self.plain(value),
+                    }
+                }
+                let renamed: Vec<String> =
+                    fields.keys().filter(|key| key.contains("kube-api-access-")).cloned().collect();
+                for key in renamed {
+                    let value = fields.remove(&key);
+                    fields.insert(cut(&key), value.unwrap_or_default());
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    match item {
+                        Value::String(text) => self.text("", text),
+                        item => self.plain(item),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, name: &str, text: &mut String) {
+        if name == "uid" || name == "controller-uid" || is_uid(text) {
+            let next = self.uids.len();
+            *text = format!("uid-{}", self.uids.entry(text.clone()).or_insert(next));
+            return;
+        }
+        if text.len() >= 20
+            && text.as_bytes().get(10) == Some(&b'T')
+            && text.ends_with('Z')
+            && text.starts_with("20")
+        {
+            "(time)".clone_into(text);
+            return;
+        }
+        let cut = cut(text);
+        if cut != *text {
+            *text = cut;
+        }
+        // UIDs, times and revisions inside a message.
+        if matches!(name, "message" | "note") {
+            *text = self.message(text);
+        }
+    }
+
+    fn message(&mut self, text: &str) -> String {
+        // Here the real server prints the whole object as Go does.
+        if let Some(at) =
+            text.find("patch: Invalid value: ").or(text.starts_with("Invalid value: \"{").then_some(0))
+        {
+            return format!("{}(the patched object)", text.get(..at).unwrap_or_default());
+        }
+        let mut words: Vec<String> = Vec::new();
+        for word in text.split(' ') {
+            let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+            if is_uid(bare) {
+                let next = self.uids.len();
+                let name = format!("uid-{}", self.uids.entry(bare.to_owned()).or_insert(next));
+                words.push(word.replace(bare, &name));
+            } else if bare.len() >= 2 && bare.chars().all(|c| c.is_ascii_digit()) && text.contains("ersion") {
+                words.push(word.replace(bare, "(number)"));
+            } else {
+                words.push(word.to_owned());
+            }
+        }
+        words.join(" ")
+    }
+
+    /// Gives a generated end of a name a number.
+    #[allow(dead_code, reason = "for answers about generated objects")]
+    pub fn suffix(&mut self, suffix: &str) -> String {
+        let next = self.suffixes.len();
+        format!("suffix-{}", self.suffixes.entry(suffix.to_owned()).or_insert(next))
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.find("kube-api-access-") {
+        Some(at) => {
+            let end = at + "kube-api-access-".len();
+            let after = text.get(end + 5..).unwrap_or_default();
+            format!("{}{after}", text.get(..end).unwrap_or_default())
+        }
+        None => text.to_owned(),
+    }
+}
+
+fn is_uid(text: &str) -> bool {
+    text.len() == 36
+        && text
+            .chars()
+            .enumerate()
+            .all(|(at, c)| if matches!(at, 8 | 13 | 18 | 23) { c == '-' } else { c.is_ascii_hexdigit() })
+}
