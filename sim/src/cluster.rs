@@ -123,6 +123,34 @@ impl Cluster {
         true
     }
 
+    /// Puts objects into the cluster as they are, such as those of a snapshot: UIDs, status and all. What owns what stays
+    /// as it was; only the resourceVersions are new. How many there were; kinds that are not served are left out.
+    pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> usize {
+        let mut state = self.shared.lock();
+        let mut count = 0;
+        for mut object in objects {
+            let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+            let Some(kind) = state.kinds.by_kind(&text("apiVersion"), &text("kind")).cloned() else {
+                continue;
+            };
+            if kind.decode(&mut object).is_err() {
+                continue;
+            }
+            let metadata = &object["metadata"];
+            let text = |name: &str| metadata[name].as_str().unwrap_or_default().to_owned();
+            let key = kind.key(Some(&text("namespace")), &text("name"));
+            if text("uid").is_empty() {
+                object["metadata"]["uid"] = state.random.uid().into();
+            }
+            if object["metadata"].get("creationTimestamp").is_none() {
+                object["metadata"]["creationTimestamp"] = state.now().into();
+            }
+            state.put(&kind, &key, &mut object);
+            count += 1;
+        }
+        count
+    }
+
     /// The last revision of anything.
     pub fn revision(&self) -> u64 {
         self.shared.lock().store.revision()
@@ -265,6 +293,7 @@ impl Builder {
             kinds: Kinds::default(),
             random: Random::new(self.seed),
             clock: Clock::starting_at(self.began),
+            minor: self.version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(37),
             version: version(&self.version),
         };
         let options = Options { manager: "kube-apiserver".into(), tracked: true, ..Options::default() };

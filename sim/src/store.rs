@@ -54,6 +54,8 @@ pub(crate) struct Change {
     /// What it is now; of a deletion, what it was, with the deletion's revision.
     pub(crate) record: Arc<Record>,
     pub(crate) deleted: bool,
+    /// A heartbeat: nothing that anybody decides by is different.
+    pub(crate) quiet: bool,
 }
 
 /// The objects of one kind.
@@ -141,14 +143,14 @@ impl Store {
     }
 
     /// Writes an object under its key and gives it the next revision, which `object` then carries.
-    pub(crate) fn put(&mut self, resource: &str, key: &str, object: &mut Value) -> Arc<Record> {
+    pub(crate) fn put(&mut self, resource: &str, key: &str, object: &mut Value, quiet: bool) -> Arc<Record> {
         self.revision += 1;
         let record = self.record(key, object);
         let shelf = self.shelf_mut(resource);
         let before = shelf.live.insert(record.key.clone(), record.clone());
         self.log(
             resource,
-            Change { revision: record.revision, before, record: record.clone(), deleted: false },
+            Change { revision: record.revision, before, record: record.clone(), deleted: false, quiet },
         );
         record
     }
@@ -159,8 +161,13 @@ impl Store {
         self.revision += 1;
         let mut object = before.value();
         let record = self.record(key, &mut object);
-        let change =
-            Change { revision: record.revision, before: Some(before), record: record.clone(), deleted: true };
+        let change = Change {
+            revision: record.revision,
+            before: Some(before),
+            record: record.clone(),
+            deleted: true,
+            quiet: false,
+        };
         self.log(resource, change);
         Some(record)
     }

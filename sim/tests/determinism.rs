@@ -57,11 +57,22 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
 
 #[test]
 fn one_seed_is_one_history() {
-    let mut all = std::collections::BTreeSet::new();
-    for seed in 0..25 {
-        let first = history(seed);
-        assert_eq!(first, history(seed), "seed {seed}");
-        all.insert(first.1);
-    }
-    assert!(all.len() > 20, "seeds make a difference: {} histories of 25", all.len());
+    let seeds: Vec<u64> = (0..100).collect();
+    let all: std::collections::BTreeSet<u64> = std::thread::scope(|scope| {
+        let parts: Vec<_> = seeds
+            .chunks(25)
+            .map(|seeds| {
+                scope.spawn(move || {
+                    let run = |seed| {
+                        let first = history(seed);
+                        assert_eq!(first, history(seed), "seed {seed}");
+                        first.1
+                    };
+                    seeds.iter().copied().map(run).collect::<Vec<u64>>()
+                })
+            })
+            .collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    });
+    assert_eq!(all.len(), seeds.len(), "another seed is another history");
 }

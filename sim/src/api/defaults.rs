@@ -29,7 +29,7 @@ fn items<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut 
 }
 
 /// The defaults of a built-in kind.
-pub(crate) fn fill(kind: &Kind, object: &mut Value) {
+pub(crate) fn fill(kind: &Kind, object: &mut Value, minor: u32) {
     if kind.custom.is_some() {
         return;
     }
@@ -63,7 +63,9 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value) {
             put(strategy, "type", "RollingUpdate");
             if strategy["type"] == "RollingUpdate" {
                 put(at(strategy, "rollingUpdate"), "partition", 0);
-                put(at(strategy, "rollingUpdate"), "maxUnavailable", 1);
+                if minor >= 37 {
+                    put(at(strategy, "rollingUpdate"), "maxUnavailable", 1);
+                }
             }
             let retention = at(spec, "persistentVolumeClaimRetentionPolicy");
             put(retention, "whenDeleted", "Retain");
@@ -86,7 +88,6 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value) {
         }
         "Job" => job(object),
         "Namespace" => {
-            put(at(object, "spec"), "finalizers", json!(["kubernetes"]));
             let name = object["metadata"]["name"].clone();
             at(at(object, "metadata"), "labels")["kubernetes.io/metadata.name"] = name;
             put(at(object, "status"), "phase", "Active");
@@ -323,6 +324,10 @@ impl State {
             "Pod" => self.admit_pod(object),
             "Job" => {
                 job_selector(object);
+                Ok(())
+            }
+            "Namespace" => {
+                put(at(object, "spec"), "finalizers", json!(["kubernetes"]));
                 Ok(())
             }
             "CustomResourceDefinition" => {

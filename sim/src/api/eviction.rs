@@ -36,18 +36,9 @@ pub(crate) async fn evict(
     let body = request.object()?;
     match (body["apiVersion"].as_str(), body["kind"].as_str()) {
         (None | Some("" | "policy/v1" | "policy/v1beta1"), None | Some("" | "Eviction")) => {}
-        (version, kind) => {
-            let (version, kind) = (version.unwrap_or_default(), kind.unwrap_or_default());
-            let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
-            let scheme = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30";
-            let message = if group == "policy" && !matches!(version, "v1" | "v1beta1") {
-                format!(
-                    "no kind {kind:?} is registered for version \"{group}/{version}\" in scheme {scheme:?}"
-                )
-            } else {
-                format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}")
-            };
-            return Err(Failure::bad_request(message));
+        (version, sent) => {
+            let eviction = super::kinds::eviction();
+            return Err(eviction.foreign(version.unwrap_or_default(), sent.unwrap_or_default()));
         }
     }
     let mut options = body["deleteOptions"].clone();
@@ -69,6 +60,7 @@ pub(crate) async fn evict(
     let how = deletion(&options);
     let key = subject.kind.key(subject.namespace.as_deref(), name);
     let namespace = subject.namespace.clone().unwrap_or_default();
+    shared.lock().check_namespace(&subject.kind, Some(&namespace), name)?;
 
     // Pods that budgets do not speak of.
     let mut tries = 0;
@@ -311,7 +303,7 @@ impl State {
             crate::models::condition(
                 &mut pod["status"],
                 &json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-                    "message": "Eviction API: evicting"}),
+                    "message": "Eviction API: evicting", "lastProbeTime": null}),
                 &now,
             );
             // The server writes its own object: nobody's fields change hands, and the spec is not looked at again.

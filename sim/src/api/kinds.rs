@@ -135,6 +135,29 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
+/// What an eviction is: no kind of its own, but named in answers.
+pub(crate) fn eviction() -> Kind {
+    Kind {
+        group: "policy".into(),
+        version: "v1".into(),
+        kind: "Eviction".into(),
+        plural: "evictions".into(),
+        singular: "eviction".into(),
+        short: Vec::new(),
+        categories: Vec::new(),
+        namespaced: true,
+        shape: builtin("policy.Eviction"),
+        resource: "evictions.policy".into(),
+        status: false,
+        scale: false,
+        generation: false,
+        conditional: false,
+        shows_deleted: false,
+        selectable: Vec::new(),
+        custom: None,
+    }
+}
+
 /// Every kind that is served now.
 #[derive(Debug)]
 pub(crate) struct Kinds {

@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) clock: Clock,
     pub(crate) version: Value,
+    /// The minor version that it plays, where minors differ.
+    pub(crate) minor: u32,
 }
 
 /// The state, shared by all clients and models.
@@ -472,8 +474,28 @@ impl State {
         Ok(())
     }
 
+    /// The body of a create or update.
+    fn body(request: &Request, kind: &Kind) -> Outcome<Value> {
+        let must = |mut failure: Failure| {
+            let why = failure.body["message"].as_str().unwrap_or_default().to_owned();
+            if why.starts_with("couldn't") {
+                let kind = &kind.kind;
+                failure.body["message"] =
+                    format!("the object provided is unrecognized (must be of type {kind}): {why}").into();
+            }
+            failure
+        };
+        let object = request.object().map_err(must)?;
+        if object.is_array() {
+            let shape = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+            let why = format!("json: cannot unmarshal array into Go value of type {shape}");
+            return Err(must(request.unreadable(&why)));
+        }
+        Ok(object)
+    }
+
     fn post(&mut self, request: &Request, subject: &Subject) -> Outcome<Answer> {
-        let object = request.object()?;
+        let object = Self::body(request, &subject.kind)?;
         let options = Self::options(request, subject)?;
         Self::strict(request, &subject.kind, &object)?;
         let written = self.create(&subject.kind, subject.namespace.as_deref(), object, &options)?;
@@ -483,7 +505,7 @@ impl State {
 
     fn put_object(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
         let kind = &subject.kind;
-        let mut object = request.object()?;
+        let mut object = Self::body(request, kind)?;
         let options = Self::options(request, subject)?;
         Self::strict(request, kind, &object)?;
         let key = kind.key(subject.namespace.as_deref(), name);
@@ -568,7 +590,9 @@ impl State {
         }
         if let Some(uid) = object["metadata"]["uid"].as_str().filter(|uid| *uid != &*before.uid) {
             let cause = status::Cause::invalid("metadata.uid", &uid.into(), "field is immutable");
-            return Err(Failure::invalid(kind.typed(name), &[cause]));
+            // Before 1.37 metadata is looked at twice.
+            let causes = if self.minor < 37 { vec![cause.clone(), cause] } else { vec![cause] };
+            return Err(Failure::invalid(kind.typed(name), &causes));
         }
         Self::strict(request, &kind, &object).and_then(|()| kind.decode(&mut object.clone())).map_err(
             |failure| {

@@ -111,18 +111,13 @@ pub(crate) fn check_match(request: &Request, watch: bool) -> Outcome<()> {
     if watch {
         let initial = request.query.contains_key("sendInitialEvents");
         if initial && matching != Some("NotOlderThan") {
-            causes.push(if matching.is_none() {
-                Cause::forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                )
-            } else {
-                Cause::unsupported(
-                    "resourceVersionMatch",
-                    &matching.unwrap_or_default().into(),
-                    &["NotOlderThan"],
-                )
-            });
+            causes.push(Cause::forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
+            if let Some(matching) = matching {
+                causes.push(Cause::unsupported("resourceVersionMatch", &matching.into(), &["NotOlderThan"]));
+            }
         }
         if !initial && matching.is_some() {
             causes.push(Cause::forbidden(
@@ -306,6 +301,10 @@ fn read_token(token: &str) -> Outcome<(u64, String)> {
     let bad =
         |why: &str| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
     let text = decode(token).ok_or_else(|| bad("illegal base64 data"))?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let first = error.as_bytes().first().copied().unwrap_or_default();
+        bad(&format!("invalid character '\\u{first:04x}' looking for beginning of value"))
+    })?;
     let token: Value = serde_json::from_str(&text).map_err(|_| bad("invalid character"))?;
     if token["v"] != "meta.k8s.io/v1" {
         return Err(bad("server does not recognize this encoded version"));
@@ -335,7 +334,7 @@ fn encode(text: &str) -> String {
     encoded
 }
 
-fn decode(text: &str) -> Option<String> {
+fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
         let mut bits = 0_u32;
@@ -345,5 +344,5 @@ fn decode(text: &str) -> Option<String> {
         bits <<= 6 * (4 - chunk.len());
         bytes.extend_from_slice(bits.to_be_bytes().get(1..chunk.len())?);
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }

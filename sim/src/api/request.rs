@@ -85,8 +85,21 @@ impl Request {
                 ));
             }
         }
-        serde_json::from_str(text)
-            .map_err(|error| Failure::bad_request(format!("error decoding the body: {error}")))
+        serde_json::from_str(text).map_err(|error| {
+            let why =
+                if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+            self.unreadable(&why)
+        })
+    }
+
+    /// What is said of a body that is no object.
+    pub(crate) fn unreadable(&self, why: &str) -> Failure {
+        let hex: String = if self.body.starts_with(b"{") {
+            String::from_utf8_lossy(&self.body).into_owned()
+        } else {
+            self.body.iter().take(64).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+        };
+        Failure::bad_request(format!("couldn't get version/kind; json parse error: {why} ({hex})"))
     }
 
     /// Who writes, by the parameter or the program's name.

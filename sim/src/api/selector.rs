@@ -68,6 +68,10 @@ impl LabelSelector {
                 (part, Test::Exists)
             };
             let key = key.trim();
+            if let (Test::Exists, Some((_, second))) = (&test, key.split_once(' ')) {
+                let second = second.trim();
+                return Err(bad(&format!("found '{second}', expected: in, notin, =, ==, !=, gt, lt")));
+            }
             if key.is_empty() || key.contains(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c))) {
                 return Err(bad(&format!("<nil>: Invalid value: {key:?}")));
             }

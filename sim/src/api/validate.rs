@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::kinds::Kind;
 use super::selector::LabelSelector;
 use super::status::Cause;
+use crate::schema::Violation;
 use crate::store::Labels;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -38,14 +39,10 @@ fn word(text: &str) -> bool {
 }
 
 /// What is wrong with an object as a whole.
-pub(crate) fn create(kind: &Kind, object: &Value) -> Vec<Cause> {
-    let mut causes = metadata(kind, object);
+pub(crate) fn create(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
+    let mut causes = metadata(kind, object, minor);
     if let Some(custom) = &kind.custom {
-        causes.extend(custom.violations(object).into_iter().map(|violation| Cause {
-            reason: violation.reason,
-            field: violation.field,
-            message: violation.message,
-        }));
+        causes.extend(violations(custom.violations(object)));
         return causes;
     }
     let spec = &object["spec"];
@@ -62,14 +59,36 @@ pub(crate) fn create(kind: &Kind, object: &Value) -> Vec<Cause> {
                 ));
             }
         }
-        "PodDisruptionBudget" => budget(spec, &mut causes),
+        "PodDisruptionBudget" => {
+            budget(spec, &mut causes);
+            for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+                let value = &object["status"][name];
+                if value.as_i64().is_some_and(|count| count < 0) {
+                    causes.push(Cause::invalid(
+                        format!("status.{name}"),
+                        value,
+                        "must be greater than or equal to 0",
+                    ));
+                }
+            }
+        }
         "Lease" => lease(spec, &mut causes),
         _ => {}
     }
     causes
 }
 
-fn metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
+fn violations(found: Vec<Violation>) -> Vec<Cause> {
+    let cause = |Violation { reason, field, message }| Cause { reason, field, message };
+    found.into_iter().map(cause).collect()
+}
+
+/// The rules of a custom resource that has just been made.
+pub(crate) fn rules(kind: &Kind, object: &Value) -> Vec<Cause> {
+    kind.custom.as_ref().map(|custom| violations(custom.rules(object, None))).unwrap_or_default()
+}
+
+fn metadata(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
     let mut causes = Vec::new();
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().unwrap_or_default();
@@ -104,10 +123,12 @@ fn metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
     for (at, owner) in metadata["ownerReferences"].as_array().into_iter().flatten().enumerate() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().is_none_or(str::is_empty) {
-                let path = format!("metadata.ownerReferences[{at}].{field}");
+                // Before 1.37 it was not said which one.
+                let which = if minor < 37 { String::new() } else { format!("[{at}]") };
+                let path = format!("metadata.ownerReferences{which}.{field}");
                 let why =
                     if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
-                causes.push(if field == "uid" {
+                causes.push(if field == "uid" && minor >= 37 {
                     Cause::required(path, why)
                 } else {
                     Cause::invalid(path, &"".into(), why)
@@ -212,9 +233,13 @@ fn workload(spec: &Value, causes: &mut Vec<Cause>) {
 fn budget(spec: &Value, causes: &mut Vec<Cause>) {
     let (least, most) = (&spec["minAvailable"], &spec["maxUnavailable"]);
     if !least.is_null() && !most.is_null() {
-        let go = json!({"MinAvailable": least, "Selector": spec.get("selector"), "MaxUnavailable": most,
-            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy")});
-        causes.push(Cause::invalid("spec", &go, "minAvailable and maxUnavailable cannot be both set"));
+        let (selector, policy) = (&spec["selector"], &spec["unhealthyPodEvictionPolicy"]);
+        // In the order of the type's fields, as Go prints it.
+        let message = format!(
+            "Invalid value: {{\"MinAvailable\":{least},\"Selector\":{selector},\"MaxUnavailable\":{most},\
+             \"UnhealthyPodEvictionPolicy\":{policy}}}: minAvailable and maxUnavailable cannot be both set"
+        );
+        causes.push(Cause { reason: "FieldValueInvalid", field: "spec".into(), message });
     }
     for (name, value) in [("minAvailable", least), ("maxUnavailable", most)] {
         let path = format!("spec.{name}");
@@ -258,10 +283,16 @@ fn lease(spec: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// What an update may not change.
-pub(crate) fn update(kind: &Kind, old: &Value, new: &Value, subresource: Option<&str>) -> Vec<Cause> {
+pub(crate) fn update(
+    kind: &Kind,
+    old: &Value,
+    new: &Value,
+    subresource: Option<&str>,
+    minor: u32,
+) -> Vec<Cause> {
     let mut causes = Vec::new();
-    if kind.custom.is_some() {
-        return causes;
+    if let Some(custom) = &kind.custom {
+        return violations(custom.rules(new, Some(old)));
     }
     if old["metadata"].get("deletionTimestamp").is_some() {
         let empty = Vec::new();
@@ -278,7 +309,10 @@ pub(crate) fn update(kind: &Kind, old: &Value, new: &Value, subresource: Option<
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 more.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ")
             );
-            causes.push(Cause::forbidden("metadata.finalizers", why));
+            // Before 1.37 metadata is looked at twice.
+            for _ in 0..if minor < 37 { 2 } else { 1 } {
+                causes.push(Cause::forbidden("metadata.finalizers", &why));
+            }
         }
     }
     let immutable = |path: &str, causes: &mut Vec<Cause>| {

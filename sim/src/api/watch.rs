@@ -49,7 +49,17 @@ pub(crate) fn start(
 ) -> Outcome<Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>> {
     let filter = Filter::of(request, subject)?;
     check_match(request, true)?;
-    let from = read::revision(request)?;
+    let from = read::revision(request).map_err(|mut failure| {
+        failure.code = 500;
+        failure.body["code"] = 500.into();
+        if let Some(body) = failure.body.as_object_mut() {
+            body.remove("reason");
+        }
+        let message =
+            failure.body["message"].as_str().unwrap_or_default().replace("invalid resource version: ", "");
+        failure.body["message"] = message.into();
+        failure
+    })?;
     let form = Form::of(request);
     let mut state = shared.lock();
     let wanted =

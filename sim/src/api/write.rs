@@ -96,7 +96,7 @@ impl Kind {
     }
 
     /// What is said of an object of another kind.
-    fn foreign(&self, api_version: &str, kind: &str) -> Failure {
+    pub(crate) fn foreign(&self, api_version: &str, kind: &str) -> Failure {
         if self.custom.is_some() {
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
             let group = if group.is_empty() { String::new() } else { format!("{group}, ") };
@@ -167,7 +167,7 @@ impl State {
     }
 
     /// Refuses a namespace that is not there, or on its way out.
-    fn check_namespace(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Outcome<()> {
+    pub(crate) fn check_namespace(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Outcome<()> {
         let Some(namespace) = namespace.filter(|_| kind.namespaced) else { return Ok(()) };
         let missing = Named { group: "", kind: "namespaces", name: namespace };
         let record = self.store.get("namespaces", namespace).ok_or_else(|| Failure::not_found(missing))?;
@@ -229,7 +229,7 @@ impl State {
         if let Some(custom) = &kind.custom {
             custom.default(&mut object);
         }
-        defaults::fill(kind, &mut object);
+        defaults::fill(kind, &mut object, self.minor);
         let warnings = warnings(unknown);
         if options.tracked {
             let mut managed = Managed::read(&object);
@@ -247,7 +247,10 @@ impl State {
         // What admission adds is nobody's.
         self.admit(kind, &mut object)?;
         let name = text(&object, "/metadata/name").unwrap_or_default().to_owned();
-        let causes = validate::create(kind, &object);
+        let mut causes = validate::create(kind, &object, self.minor);
+        if causes.is_empty() {
+            causes = validate::rules(kind, &object);
+        }
         if !causes.is_empty() {
             return Err(Failure::invalid(kind.typed(&name), &causes));
         }
@@ -341,7 +344,7 @@ impl State {
         if let Some(custom) = &kind.custom {
             custom.default(&mut object);
         }
-        defaults::fill(kind, &mut object);
+        defaults::fill(kind, &mut object, self.minor);
         let warnings = warnings(unknown);
         if kind.counted(&old) != kind.counted(&object) && kind.generation {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
@@ -367,6 +370,10 @@ impl State {
                     kind.status,
                 );
             }
+            // A scale of zero replicas does not name them, so nobody owns them through it.
+            if options.subresource.as_deref() == Some("scale") && object["spec"]["replicas"] == 0 {
+                managed.forget(&kind.writer(options, false));
+            }
             managed.write(&mut object);
         } else if let Some(fields) = old["metadata"].get("managedFields") {
             object["metadata"]["managedFields"] = fields.clone();
@@ -387,8 +394,8 @@ impl State {
         options: &Options,
     ) -> Outcome<Written> {
         object["metadata"]["resourceVersion"] = before.revision.to_string().into();
-        let mut causes = validate::create(kind, &object);
-        causes.extend(validate::update(kind, old, &object, options.subresource.as_deref()));
+        let mut causes = validate::create(kind, &object, self.minor);
+        causes.extend(validate::update(kind, old, &object, options.subresource.as_deref(), self.minor));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind.typed(before.name()), &causes));
         }
@@ -540,7 +547,7 @@ impl State {
         if let Some(custom) = &kind.custom {
             custom.default(&mut object);
         }
-        defaults::fill(kind, &mut object);
+        defaults::fill(kind, &mut object, self.minor);
         if kind.counted(&old) != kind.counted(&object) && kind.generation {
             object["metadata"]["generation"] =
                 (old["metadata"]["generation"].as_i64().unwrap_or(0) + 1).into();
@@ -674,7 +681,7 @@ impl State {
     }
 
     fn put_quietly(&mut self, kind: &std::sync::Arc<Kind>, key: &str, object: &mut Value) {
-        self.store.put(&kind.resource, key, object);
+        self.store.put(&kind.resource, key, object, false);
     }
 
     /// Takes an object out of the store, and with a CustomResourceDefinition its kind.

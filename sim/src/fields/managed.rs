@@ -126,6 +126,11 @@ impl Managed {
         }
     }
 
+    /// This writer owns nothing any more.
+    pub(crate) fn forget(&mut self, writer: &Writer) {
+        self.0.retain(|entry| !entry.writer.is(writer));
+    }
+
     fn find(&mut self, writer: &Writer) -> Option<&mut Entry> {
         self.0.iter_mut().find(|entry| entry.writer.is(writer))
     }

@@ -95,7 +95,8 @@ fn new_set(world: &mut World<'_>, deployment: &Value, namespace: &str, digest: &
     // One that is there already belongs to an earlier try.
     let _ = world.create(SETS, Some(namespace), set);
     let key = format!("{namespace}/{}", deployment["metadata"]["name"].as_str().unwrap_or_default());
-    let _ = world.change(ALL, &key, false, |deployment| {
+    // Through the status, where annotations do not count as a new generation.
+    let _ = world.change(ALL, &key, true, |deployment| {
         if !deployment["metadata"]["annotations"].is_object() {
             deployment["metadata"]["annotations"] = json!({});
         }

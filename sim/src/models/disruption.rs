@@ -90,7 +90,7 @@ impl Model for Disruption {
                     (i64::try_from(current).unwrap_or(0), expected, desired),
                 );
             }
-            Err(why) => fail_safe(world, key, &budget, &why),
+            Err(why) => fail_safe(world, key, &why),
         }
         if let Some(time) = recheck {
             world.after(time, key);
@@ -247,15 +247,13 @@ fn write(
 }
 
 /// Nothing may go until the lookup works again.
-fn fail_safe(world: &mut World<'_>, key: &str, budget: &Value, why: &str) {
+fn fail_safe(world: &mut World<'_>, key: &str, why: &str) {
     let now = world.now();
-    let generation = budget["metadata"]["generation"].clone();
     let _ = world.change(BUDGETS, key, true, |budget| {
         budget["status"]["disruptionsAllowed"] = 0.into();
         condition(
             &mut budget["status"],
-            &json!({"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": why,
-                "observedGeneration": generation}),
+            &json!({"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": why}),
             &now,
         );
     });

@@ -117,6 +117,7 @@ impl super::Model for Model {
                 self.kubelets.with(|inner| inner.nodes.remove(&*change.record.key));
                 Vec::new()
             }
+            "nodes" if change.quiet => Vec::new(),
             "nodes" => {
                 let name = change.record.key.to_string();
                 let beats = self.kubelets.with(|inner| {
@@ -228,7 +229,7 @@ impl Model {
         let key = format!("kube-node-lease/{node}");
         if let Some(mut lease) = world.get("leases.coordination.k8s.io", &key) {
             lease["spec"]["renewTime"] = clock::micros(now).into();
-            world.put("leases.coordination.k8s.io", &key, lease);
+            world.put("leases.coordination.k8s.io", &key, lease, true);
         } else {
             let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": &*record.uid}]);
             let lease = json!({"metadata": {"name": node, "ownerReferences": owner},
@@ -239,17 +240,22 @@ impl Model {
             super::find_condition(&record.value(), "Ready").is_none_or(|ready| ready["status"] != "True");
         if count == 0 || waits {
             let now = clock::seconds(now);
-            let _ = world.change("nodes", node, true, |node| {
-                for (kind, word, reason, message) in [
-                    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-                    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-                    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-                    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-                ] {
-                    let wanted = json!({"type": kind, "status": word, "reason": reason, "message": message, "lastHeartbeatTime": now});
-                    condition(&mut node["status"], &wanted, &now);
-                }
-            });
+            let mut object = record.value();
+            for (kind, word, reason, message) in [
+                (
+                    "MemoryPressure",
+                    "False",
+                    "KubeletHasSufficientMemory",
+                    "kubelet has sufficient memory available",
+                ),
+                ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+                ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+                ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+            ] {
+                let wanted = json!({"type": kind, "status": word, "reason": reason, "message": message, "lastHeartbeatTime": now});
+                condition(&mut object["status"], &wanted, &now);
+            }
+            world.put("nodes", node, object, !waits);
             if waits {
                 // Its pods were marked unready meanwhile.
                 for pod in world.list("pods", "").into_iter().filter(|pod| pod.node.as_deref() == Some(node))

@@ -5,6 +5,7 @@
 //! every zone is. Pods are then deleted without asking any budget.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -25,6 +26,8 @@ const CORDONED: &str = "node.kubernetes.io/unschedulable";
 #[derive(Default)]
 pub(super) struct Lifecycle {
     signs: BTreeMap<String, Duration>,
+    /// Zone and readiness, so that what is well need not be read.
+    seen: BTreeMap<Arc<str>, (String, String)>,
     /// When each zone may lose its next node.
     zones: BTreeMap<String, Duration>,
     disrupted: bool,
@@ -50,9 +53,16 @@ impl Model for Lifecycle {
             }
             "nodes" if change.deleted => {
                 self.signs.remove(&*change.record.key);
+                self.seen.remove(&change.record.key);
                 vec![format!("gone|{}", change.record.key)]
             }
+            "nodes" if change.quiet => {
+                self.signs.insert(change.record.key.to_string(), now);
+                Vec::new()
+            }
             "nodes" => {
+                let object = change.record.value();
+                self.seen.insert(change.record.key.clone(), (zone(&object), ready(&object).to_owned()));
                 let beat = |record: &crate::store::Record| {
                     find_condition(&record.value(), "Ready").map(|ready| ready["lastHeartbeatTime"].clone())
                 };
@@ -108,13 +118,10 @@ impl Lifecycle {
         let text = world.now();
         let mut zones: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         let mut sick: Vec<(String, String, &'static str)> = Vec::new();
-        for record in world.list("nodes", "") {
-            // Most are as they were: their text says so without being read.
-            let silent = self.signs.get(&*record.key).is_none_or(|sign| now.saturating_sub(*sign) > GRACE);
-            let node = record.value();
-            let was = ready(&node).to_owned();
+        for (name, (zone, was)) in &self.seen {
+            let silent = self.signs.get(&**name).is_none_or(|sign| now.saturating_sub(*sign) > GRACE);
             if silent && was != "Unknown" {
-                let _ = world.change("nodes", &record.key, true, |node| {
+                let _ = world.change("nodes", name, true, |node| {
                     for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
                         let beat = find_condition(node, kind)
                             .map(|found| found["lastHeartbeatTime"].clone())
@@ -124,17 +131,17 @@ impl Lifecycle {
                         condition(&mut node["status"], &wanted, &text);
                     }
                 });
-                unready(&record.key, world);
+                unready(name, world);
             }
             let status = if silent { "Unknown" } else { was.as_str() };
-            let count = zones.entry(zone(&node)).or_default();
+            let count = zones.entry(zone.clone()).or_default();
             if status == "True" {
                 count.0 += 1;
             } else {
                 count.1 += 1;
                 sick.push((
-                    zone(&node),
-                    record.key.to_string(),
+                    zone.clone(),
+                    name.to_string(),
                     if status == "False" { NOT_READY } else { UNREACHABLE },
                 ));
             }

@@ -150,7 +150,7 @@ impl World<'_> {
         namespace: Option<&str>,
         object: Value,
     ) -> Outcome<Value> {
-        let options = Options { manager: self.manager.to_owned(), ..Options::default() };
+        let options = Options { manager: self.manager.to_owned(), tracked: true, ..Options::default() };
         let Some(kind) = self.kind(resource) else { return Ok(Value::Null) };
         self.state.create(&kind, namespace, object, &options).map(|written| written.object)
     }
@@ -175,16 +175,16 @@ impl World<'_> {
         let options = Options {
             manager: self.manager.to_owned(),
             subresource: status.then(|| "status".to_owned()),
+            tracked: true,
             ..Options::default()
         };
         self.state.replace(&kind, key, &before, object, &options).map(drop)
     }
 
     /// Changes the object as it is, without the rules for requests: for high rates and for what only a kubelet does.
-    pub(crate) fn put(&mut self, resource: &str, key: &str, mut object: Value) {
-        if let Some(kind) = self.kind(resource) {
-            self.state.put(&kind, key, &mut object);
-        }
+    /// `quiet`: it is only a heartbeat.
+    pub(crate) fn put(&mut self, resource: &str, key: &str, mut object: Value, quiet: bool) {
+        self.state.store.put(resource, key, &mut object, quiet);
     }
 
     pub(crate) fn delete(&mut self, resource: &str, key: &str, how: &Deletion) -> Outcome<()> {

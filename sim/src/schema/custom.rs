@@ -47,6 +47,33 @@ impl Custom {
         fill(&self.schema, object);
     }
 
+    /// What the rules in CEL say of an object, and of its change.
+    ///
+    /// They are read anew each time: custom resources are few, and their rules short.
+    pub(crate) fn rules(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
+        if !self.schema.to_string().contains("x-kubernetes-validations") {
+            return Vec::new();
+        }
+        let Err(errors) = kube_cel::Validator::new().validate(&self.schema, object, old) else {
+            return Vec::new();
+        };
+        errors
+            .into_vec()
+            .into_iter()
+            .map(|error| {
+                let pointer = format!("/{}", error.field_path.replace('.', "/"));
+                let value = object.pointer(&pointer).unwrap_or(object);
+                let shown = match value {
+                    Value::Object(_) => "\"object\"".to_owned(),
+                    Value::Array(_) => "\"array\"".to_owned(),
+                    value => value.to_string(),
+                };
+                let message = format!("Invalid value: {shown}: {}", error.message);
+                Violation { field: error.field_path, reason: "FieldValueInvalid", message }
+            })
+            .collect()
+    }
+
     /// What is wrong with an object.
     pub(crate) fn violations(&self, object: &Value) -> Vec<Violation> {
         let mut found = Vec::new();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use builtin::builtin;
-pub(crate) use custom::Custom;
+pub(crate) use custom::{Custom, Violation};
 pub(crate) use decode::Decoded;
 pub(crate) use quantity::milli;
 

@@ -17,6 +17,7 @@ const FILES: &[(&str, &str)] = &[
     ("watches", include_str!("cases/watches.txt")),
     ("evictions", include_str!("cases/evictions.txt")),
     ("budgets", include_str!("cases/budgets.txt")),
+    ("custom", include_str!("cases/custom.txt")),
     ("controllers", include_str!("cases/controllers.txt")),
 ];
 

@@ -17,6 +17,16 @@ impl Names {
     pub fn plain(&mut self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
+                // A list's revision is that of everything that happened in the cluster.
+                let list =
+                    fields.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+                if list
+                    && let Some(revision) =
+                        fields.get_mut("metadata").and_then(|metadata| metadata.get_mut("resourceVersion"))
+                    && let Some(number) = revision.as_str().and_then(|text| text.parse::<u64>().ok())
+                {
+                    *revision = if number < self.last { "(list, earlier)".into() } else { "(list)".into() };
+                }
                 // The order of revisions is compared; their distance is not.
                 if let Some(Value::String(revision)) = fields.get_mut("resourceVersion")
                     && let Ok(number) = revision.parse::<u64>()
@@ -39,6 +49,15 @@ impl Names {
                         Value::String(text) => self.text(name, text),
                         value => self.plain(value),
                     }
+                }
+                let owners: Vec<String> =
+                    fields.keys().filter(|key| key.starts_with("k:{\"uid\"")).cloned().collect();
+                for key in owners {
+                    let value = fields.remove(&key);
+                    let uid = key.get(9..45).unwrap_or_default().to_owned();
+                    let next = self.uids.len();
+                    let name = self.uids.entry(uid).or_insert(next);
+                    fields.insert(format!("k:uid-{name}"), value.unwrap_or_default());
                 }
                 let renamed: Vec<String> =
                     fields.keys().filter(|key| key.contains("kube-api-access-")).cloned().collect();
