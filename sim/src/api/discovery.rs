@@ -36,6 +36,12 @@ pub(super) fn answer(state: &State, request: &Request) -> Option<Answer> {
         }
         ["api", "v1"] => resources(state, "", "v1")?,
         ["apis", group, version] => resources(state, group, version)?,
+        // Custom resources are served by themselves: of their groups, too, only what is there is known.
+        ["apis", group, _, _, ..]
+            if state.kinds.all().any(|kind| kind.group == *group && kind.custom.is_some()) =>
+        {
+            return Some(Answer::Plain(404, "404 page not found\n".into()));
+        }
         ["apis", group, _, ..] if !groups(state).contains_key(*group) => {
             return Some(Answer::Plain(404, "404 page not found\n".into()));
         }

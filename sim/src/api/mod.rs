@@ -491,6 +491,14 @@ impl State {
             let why = format!("json: cannot unmarshal array into Go value of type {shape}");
             return Err(must(request.unreadable(&why)));
         }
+        if kind.custom.is_some() && object["kind"].as_str().is_none_or(str::is_empty) {
+            let text = String::from_utf8_lossy(&request.body).into_owned();
+            let short: String = text.chars().take(30).collect();
+            return Err(Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({short} ...)",
+                kind.kind
+            )));
+        }
         Ok(object)
     }
 
@@ -563,6 +571,14 @@ impl State {
             "application/merge-patch+json" => Some(false),
             "application/strategic-merge-patch+json" if kind.custom.is_none() => Some(true),
             _ => {
+                if kind.custom.is_some() {
+                    return Err(Failure::new(
+                        415,
+                        "UnsupportedMediaType",
+                        "the body of the request was in an unknown format - accepted media types include: \
+                         application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                    ));
+                }
                 let mut failure = Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
                 failure.body["details"] = json!({});
                 return Err(failure);

@@ -217,6 +217,10 @@ impl State {
             .filter(|record| filter.within(record));
         let mut found = Vec::new();
         let mut metadata = json!({"resourceVersion": at.to_string()});
+        if subject.kind.custom.is_some() && Form::of(request) == Form::Whole {
+            // An untyped list always has it.
+            metadata["continue"] = "".into();
+        }
         while let Some(record) = records.next() {
             if !filter.matches(record) {
                 continue;

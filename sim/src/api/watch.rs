@@ -36,6 +36,7 @@ struct Watch {
     wake: tokio::sync::watch::Receiver<u64>,
     bookmarks: Option<Pin<Box<Sleep>>>,
     end: Pin<Box<Sleep>>,
+    until: Instant,
     over: bool,
     faults: Faults,
 }
@@ -79,7 +80,12 @@ pub(crate) fn start(
         form,
         at: current,
         lines: VecDeque::new(),
-        bookmarks: bookmarks.then(|| Box::pin(tokio::time::sleep(BOOKMARKS))),
+        // One comes just before the end, so that the next watch can go on from there.
+        bookmarks: bookmarks.then(|| {
+            let last = Duration::from_secs(seconds.saturating_sub(2));
+            Box::pin(tokio::time::sleep(BOOKMARKS.min(last)))
+        }),
+        until: Instant::now() + Duration::from_secs(seconds),
         end: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
         over: false,
         faults,
@@ -143,7 +149,8 @@ impl Watch {
                     let line = self.bookmark(self.at, false);
                     self.lines.push_back(line);
                     if let Some(bookmark) = &mut self.bookmarks {
-                        bookmark.as_mut().reset(Instant::now() + BOOKMARKS);
+                        let (next, last) = (Instant::now() + BOOKMARKS, self.until - Duration::from_secs(2));
+                        bookmark.as_mut().reset(if last > Instant::now() { next.min(last) } else { next });
                     }
                 }
             }

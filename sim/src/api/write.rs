@@ -346,7 +346,8 @@ impl State {
         }
         defaults::fill(kind, &mut object, self.minor);
         let warnings = warnings(unknown);
-        if kind.counted(&old) != kind.counted(&object) && kind.generation {
+        let counts = kind.generation && options.subresource.as_deref() != Some("status");
+        if counts && kind.counted(&old) != kind.counted(&object) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object["metadata"]["generation"] = generation.into();
         }

@@ -24,7 +24,6 @@ impl Model for DaemonSets {
         match resource {
             SETS if !change.deleted => vec![change.record.key.to_string()],
             "pods" => pods::controller_key(change, "DaemonSet").into_iter().collect(),
-            "nodes" if change.quiet => Vec::new(),
             "nodes" => {
                 let suits = |record: &Record| (record.labels.clone(), record.value()["spec"].clone());
                 if !change.deleted

@@ -117,7 +117,6 @@ impl super::Model for Model {
                 self.kubelets.with(|inner| inner.nodes.remove(&*change.record.key));
                 Vec::new()
             }
-            "nodes" if change.quiet => Vec::new(),
             "nodes" => {
                 let name = change.record.key.to_string();
                 let beats = self.kubelets.with(|inner| {
@@ -227,17 +226,16 @@ impl Model {
         }
         let now = world.state.clock.now();
         let key = format!("kube-node-lease/{node}");
-        if let Some(mut lease) = world.get("leases.coordination.k8s.io", &key) {
-            lease["spec"]["renewTime"] = clock::micros(now).into();
-            world.put("leases.coordination.k8s.io", &key, lease, true);
-        } else {
+        let time = clock::micros(now);
+        if world.state.store.renew("leases.coordination.k8s.io", &key, &time).is_none() {
             let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": &*record.uid}]);
             let lease = json!({"metadata": {"name": node, "ownerReferences": owner},
-                "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": clock::micros(now)}});
+                "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": time}});
+            // One that is there without a time is somebody else's.
             let _ = world.create("leases.coordination.k8s.io", Some("kube-node-lease"), lease);
         }
-        let waits =
-            super::find_condition(&record.value(), "Ready").is_none_or(|ready| ready["status"] != "True");
+        // Only a kubelet that is well gives this reason.
+        let waits = !record.text.contains("\"KubeletReady\"");
         if count == 0 || waits {
             let now = clock::seconds(now);
             let mut object = record.value();

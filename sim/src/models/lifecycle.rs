@@ -38,6 +38,10 @@ impl Model for Lifecycle {
         "kube-controller-manager"
     }
 
+    fn hears_beats(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self) -> Vec<(Duration, String)> {
         vec![(PERIOD, "monitor".into())]
     }

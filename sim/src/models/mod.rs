@@ -86,6 +86,10 @@ pub(crate) trait Model: Send {
     fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String>;
     /// Looks at one thing.
     fn step(&mut self, key: &str, world: &mut World<'_>);
+    /// Is it told of heartbeats too?
+    fn hears_beats(&self) -> bool {
+        false
+    }
     /// How long until it gets to something, in milliseconds: least and most.
     fn lag(&self) -> (u64, u64) {
         (1, 10)
@@ -204,7 +208,6 @@ struct Driver {
     queue: BinaryHeap<Reverse<(Duration, u64, usize, Arc<str>)>>,
     pending: BTreeMap<(usize, Arc<str>), Duration>,
     count: u64,
-    seen: u64,
     compacted: Duration,
     mark: u64,
 }
@@ -223,17 +226,14 @@ impl Driver {
     /// Tells the models what was written since they were last told.
     fn tell(&mut self, now: Duration) {
         let shared = self.shared.clone();
-        let state = shared.lock();
-        let mut changes: Vec<(Arc<str>, Change)> = Vec::new();
-        for (resource, shelf) in state.store.shelves() {
-            let first = shelf.log.partition_point(|change| change.revision <= self.seen);
-            changes.extend(shelf.log.range(first..).map(|change| (resource.clone(), change.clone())));
-        }
-        changes.sort_by_key(|(_, change)| change.revision);
-        self.seen = state.store.revision();
+        let mut state = shared.lock();
+        let changes = state.store.news();
         let mut due = Vec::new();
         for (resource, change) in &changes {
             for (at, (model, random, _)) in self.models.iter_mut().enumerate() {
+                if change.quiet && !model.hears_beats() {
+                    continue;
+                }
                 for key in model.keys(resource, change, &state) {
                     let (least, most) = model.lag();
                     due.push((at, now + Duration::from_millis(random.between(least, most)), key));
@@ -312,7 +312,6 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, seed: u64) {
         queue: BinaryHeap::new(),
         pending: BTreeMap::new(),
         count: 0,
-        seen: 0,
         compacted: Duration::ZERO,
         mark: 0,
     };

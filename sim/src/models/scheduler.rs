@@ -77,7 +77,6 @@ impl Model for Scheduler {
 
     fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
         match resource {
-            "nodes" if change.quiet => Vec::new(),
             "nodes" => {
                 // A heartbeat changes nothing here.
                 let parts = |text: &Value| (text["spec"].clone(), text["status"]["allocatable"].clone());

@@ -64,11 +64,10 @@ impl Custom {
                 let pointer = format!("/{}", error.field_path.replace('.', "/"));
                 let value = object.pointer(&pointer).unwrap_or(object);
                 let shown = match value {
-                    Value::Object(_) => "\"object\"".to_owned(),
-                    Value::Array(_) => "\"array\"".to_owned(),
-                    value => value.to_string(),
+                    Value::Object(_) | Value::Array(_) => String::new(),
+                    value => format!("{value}: "),
                 };
-                let message = format!("Invalid value: {shown}: {}", error.message);
+                let message = format!("Invalid value: {shown}{}", error.message);
                 Violation { field: error.field_path, reason: "FieldValueInvalid", message }
             })
             .collect()

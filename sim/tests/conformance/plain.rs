@@ -17,6 +17,17 @@ impl Names {
     pub fn plain(&mut self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
+                // A bookmark's too.
+                if fields.get("type").is_some_and(|kind| kind == "BOOKMARK")
+                    && let Some(metadata) =
+                        fields.get_mut("object").and_then(|object| object.get_mut("metadata"))
+                {
+                    metadata["resourceVersion"] = "(bookmark)".into();
+                }
+                // What a table says of its columns is for people.
+                if fields.contains_key("priority") && fields.contains_key("format") {
+                    fields.remove("description");
+                }
                 // A list's revision is that of everything that happened in the cluster.
                 let list =
                     fields.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
