@@ -35,7 +35,7 @@ pub(crate) fn of(
         .map(|object| {
             let mut row = json!({"cells": cells(object)});
             match request.param("includeObject") {
-                Some("None") => {}
+                Some("None") => row["object"] = Value::Null,
                 Some("Object") => row["object"] = object.clone(),
                 _ => row["object"] = super::read::metadata(object),
             }

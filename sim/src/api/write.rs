@@ -255,8 +255,13 @@ impl State {
             return Err(Failure::invalid(kind.typed(&name), &causes));
         }
         let key = kind.key(namespace, &name);
-        if self.store.get(&kind.resource, &key).is_some() {
-            return Err(Failure::exists(kind.named(&name)));
+        if let Some(found) = self.store.get(&kind.resource, &key) {
+            let mut failure = Failure::exists(kind.named(&name));
+            if found.text.contains("\"deletionTimestamp\"") {
+                let said = failure.body["message"].as_str().unwrap_or_default();
+                failure.body["message"] = format!("object is being deleted: {said}").into();
+            }
+            return Err(failure);
         }
         if options.dry_run {
             return Ok(Written { object, warnings });

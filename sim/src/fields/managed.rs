@@ -229,8 +229,9 @@ impl Managed {
         strip(&mut set);
         let unchanged = live == result;
         if !set.is_empty() {
-            let time = if unchanged { time } else { None }.unwrap_or_else(|| now.to_owned());
-            self.0.push(Entry { writer: writer.clone(), time: Some(time), set });
+            // An apply that changes nothing leaves no time behind, not even its first.
+            let time = if unchanged { time } else { Some(now.to_owned()) };
+            self.0.push(Entry { writer: writer.clone(), time, set });
         }
         self.0.retain(|entry| !entry.set.is_empty());
         Ok(result)

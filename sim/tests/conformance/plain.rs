@@ -24,6 +24,12 @@ impl Names {
                 {
                     metadata["resourceVersion"] = "(bookmark)".into();
                 }
+                // Owners are in the order of the second in which they wrote; no case depends on where a second begins.
+                if let Some(Value::Array(owners)) = fields.get_mut("managedFields") {
+                    owners.sort_by_key(|owner| {
+                        ["operation", "manager", "subresource"].map(|name| owner[name].to_string())
+                    });
+                }
                 // What a table says of its columns is for people.
                 if fields.contains_key("priority") && fields.contains_key("format") {
                     fields.remove("description");

@@ -187,6 +187,10 @@ impl Run<'_> {
         let got: Vec<String> = std::mem::take(&mut *lines.lock().unwrap());
         for line in got {
             match serde_json::from_str::<Value>(&line) {
+                // When a server sends a bookmark is its own affair; only the one that ends a streaming list is due.
+                Ok(event)
+                    if event["type"] == "BOOKMARK"
+                        && event["object"]["metadata"]["annotations"].is_null() => {}
                 Ok(mut event) => {
                     self.names.plain(&mut event);
                     let _ = writeln!(self.out, "  {name}: {event}");
