@@ -35,9 +35,27 @@ lint: cargo-deny ## Check format, clippy, documentation, licenses and dependenci
 crds: ## Write crds/ anew from the code (a test says when that is needed)
 	$(CARGO) run -q -- crds --dir crds
 
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for a minute (FUZZ_SECONDS=600 for longer); installs cargo-fuzz and a nightly Rust
+	scripts/fuzz
+
 .PHONY: bench
-bench: ## Measure deciding: ns per node of assess() and decide(), without any cluster
-	$(CARGO) bench -p evenkeel-core --bench assess
+bench: ## Measure: ns per node, MB/s and memory of a report, size of the program, build times of the core
+	$(CARGO) bench -q -p evenkeel-core --bench assess
+	$(CARGO) bench -q -p evenkeel --bench report
+	scripts/figures
+
+.PHONY: bench-cluster
+bench-cluster: binaries ## Measure the reporter at 5,000 nodes on a real kube-apiserver, and the size of the static binary
+	scripts/bench-cluster
+
+.PHONY: static
+static: ## Build the static binary of the image; tests take it by EVENKEEL_BINARY
+	@scripts/static-binary
+
+.PHONY: check-rules
+check-rules: ## Check the Prometheus alerts with promtool, and run their tests (builds promtool the first time)
+	scripts/check-rules
 
 .PHONY: cluster-up
 cluster-up: binaries ## Start a development cluster in the background (ARGS='--apiserver 1.36 --nodes 6')

@@ -118,6 +118,13 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
                 next = None;
                 format!("{} (HTTP {})", status.message, status.code)
             }
+            Some(kube::Error::SerdeError(cause)) => {
+                next = None;
+                format!(
+                    "what came is no answer of a Kubernetes API, or only a part of one (is there a proxy in between?): {cause}"
+                )
+            }
+            None if error.is::<tokio::time::error::Elapsed>() => "no answer in time".to_owned(),
             // These only announce the cause that follows.
             Some(kube::Error::Service(_) | kube::Error::HyperError(_)) => continue,
             _ => error.to_string(),

@@ -1,85 +1,160 @@
 //! How long the two pure functions take that run at every change: the judgement of a cluster, and the next step of an
 //! upgrade. `make bench` runs it. Neither a network nor a cluster is involved: this is what deciding costs, not what
 //! observing or acting does.
+//!
+//! Times depend on the machine and on what else runs on it. Beside them is the number of instructions, which does not:
+//! callgrind counts them, where valgrind is installed.
 
-#![allow(clippy::unwrap_used, reason = "a bench may fail where it stands")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may fail where it stands")]
+
+mod spread;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use divan::Bencher;
-use divan::counter::ItemsCount;
 use evenkeel_core::cluster::{
-    Budget, Cluster, Component, Instance, Node, Owner, Phase, Pod, Reach, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Phase, Pod, Quantity,
+    Reach, Selector, UnhealthyPolicy,
 };
 use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade};
 use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
-use evenkeel_core::skew::assess;
 use evenkeel_core::skew::policy::Policy;
+use evenkeel_core::skew::{Census, assess, assess_counted};
 use evenkeel_core::version::{KubeVersion, Observed};
 use jiff::{SignedDuration, Timestamp};
+use spread::{Spread, seconds};
 
 const PODS_PER_NODE: usize = 30;
 /// Each guards the pods of one workload.
 const BUDGETS: usize = 500;
 const TARGET: &str = "v1.37.1";
+/// How often each is run at least, and for how long.
+const RUNS: usize = 15;
+const PATIENCE: Duration = Duration::from_secs(1);
+/// With this argument the program runs one of them a few times and does nothing else, for callgrind to look at.
+const COUNTED: &str = "--counted";
+
+/// What is measured: a name, what one figure is about, and how many of those one run is.
+const MEASURED: [(&str, usize, &str); 10] = [
+    ("compact model", 5_000, "node"),
+    ("compact model", 100_000, "node"),
+    ("changes, compact model", 5_000, "changed node"),
+    ("changes, compact model", 100_000, "changed node"),
+    ("one change and its judgement", 5_000, "node"),
+    ("assess", 5_000, "node"),
+    ("assess", 100_000, "node"),
+    ("assess, with kube-proxies", 5_000, "node"),
+    ("assess, with kube-proxies", 100_000, "node"),
+    ("decide, mid-upgrade", 5_000, "node"),
+];
 
 fn main() {
-    divan::main();
-    // `cargo bench` passes this; under `cargo test` nothing is measured.
-    if std::env::args().any(|arg| arg == "--bench") {
-        summary();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [COUNTED, name, nodes, runs] => {
+            let mut run = prepared(name, nodes.parse().unwrap());
+            (0..runs.parse().unwrap()).for_each(|_: u32| run());
+        }
+        // `cargo bench` passes this; under `cargo test` nothing is measured.
+        _ if arguments.iter().any(|argument| argument == "--bench") => table(),
+        _ => {}
     }
 }
 
-/// The judgement of nodes of four pools and two versions, without kube-proxies.
-#[divan::bench(args = [5_000, 50_000])]
-fn assess_nodes(bencher: Bencher<'_, '_>, nodes: usize) {
-    let cluster = half_upgraded(nodes);
-    bencher.counter(ItemsCount::new(nodes)).bench_local(|| assess(black_box(&cluster), &Policy::default()));
-}
-
-/// The same with a kube-proxy on every node, as most clusters have it.
-#[divan::bench(args = [5_000, 50_000])]
-fn assess_nodes_with_proxies(bencher: Bencher<'_, '_>, nodes: usize) {
-    let cluster = with_proxies(half_upgraded(nodes));
-    bencher.counter(ItemsCount::new(nodes)).bench_local(|| assess(black_box(&cluster), &Policy::default()));
-}
-
-/// One decision in the middle of an upgrade: half of the nodes done, one percent draining, thirty pods on every node.
-#[divan::bench(args = [5_000])]
-fn decide_mid_upgrade(bencher: Bencher<'_, '_>, nodes: usize) {
-    let scene = Scene::new(nodes);
-    bencher.counter(ItemsCount::new(nodes)).bench_local(|| scene.decide());
-}
-
-/// The same figures as nanoseconds per node: the best of many runs, which other load on the machine disturbs least.
-fn summary() {
-    println!("\nns per node (best of the runs of one second)");
-    for nodes in [5_000, 50_000] {
-        let cluster = half_upgraded(nodes);
-        line("assess", nodes, || drop(black_box(assess(black_box(&cluster), &Policy::default()))));
-        let cluster = with_proxies(cluster);
-        line("assess, with kube-proxies", nodes, || {
-            drop(black_box(assess(black_box(&cluster), &Policy::default())));
-        });
+fn table() {
+    println!("\ndeciding: median (min..max) of at least {RUNS} runs");
+    let counted =
+        Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !counted {
+        println!("instructions are not counted: valgrind is not installed");
     }
-    let scene = Scene::new(5_000);
-    line("decide, mid-upgrade", 5_000, || drop(black_box(scene.decide())));
+    for (name, nodes, unit) in MEASURED {
+        let all = seconds(RUNS, PATIENCE, prepared(name, nodes));
+        let size = f64::from(u32::try_from(nodes).unwrap());
+        let each = all.iter().map(|seconds| seconds * 1e9 / size).collect();
+        let times = format!("{:.1} ns per {unit}", Spread::of(each));
+        let instructions = if counted {
+            format!("   {:.1} instructions", instructions(name, nodes) / size)
+        } else {
+            String::new()
+        };
+        println!("{name:<30}{nodes:>7} nodes   {times:<40}{instructions}");
+    }
 }
 
-fn line(what: &str, nodes: usize, run: impl Fn()) {
-    let mut best = Duration::MAX;
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) {
-        let started = Instant::now();
-        run();
-        best = best.min(started.elapsed());
+/// How many instructions one run takes: those of three runs less those of one.
+fn instructions(name: &str, nodes: usize) -> f64 {
+    let counted = |runs: u32| {
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(std::env::current_exe().unwrap())
+            .args([COUNTED, name, &nodes.to_string(), &runs.to_string()])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let all = said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse::<f64>().ok());
+        all.unwrap_or_else(|| panic!("callgrind counted nothing: {said}"))
+    };
+    (counted(3) - counted(1)) / 2.0
+}
+
+/// One of [`MEASURED`], with everything made that it needs.
+fn prepared(name: &str, nodes: usize) -> Box<dyn FnMut()> {
+    match name {
+        "assess" => {
+            let cluster = half_upgraded(nodes);
+            Box::new(move || drop(black_box(assess(black_box(&cluster), &Policy::default()))))
+        }
+        // Every node is counted again and all is judged; what a node is was read before.
+        "compact model" => {
+            let cluster = half_upgraded(nodes);
+            let mut census = Census::of(&cluster);
+            Box::new(move || {
+                census.count();
+                drop(black_box(assess_counted(black_box(&census), &cluster, &Policy::default())));
+            })
+        }
+        // Every node goes to another version, one after the other and in no order of their names.
+        "changes, compact model" => {
+            let mut cluster = half_upgraded(nodes);
+            let mut census = Census::of(&cluster);
+            let versions = [version(TARGET), version("v1.36.4")];
+            let mut round = 0;
+            Box::new(move || {
+                round += 1;
+                for step in 0..nodes {
+                    let place = step * 7_919 % nodes;
+                    cluster.nodes[place].kubelet.clone_from(&versions[(place + round) % 2]);
+                    census.changed(place, black_box(&cluster.nodes[place]));
+                }
+            })
+        }
+        "one change and its judgement" => {
+            let mut cluster = half_upgraded(nodes);
+            let mut census = Census::of(&cluster);
+            let versions = [version(TARGET), version("v1.36.4")];
+            let mut round = 0;
+            Box::new(move || {
+                round += 1;
+                let place = round * 7_919 % nodes;
+                cluster.nodes[place].kubelet.clone_from(&versions[round % 2]);
+                census.changed(place, black_box(&cluster.nodes[place]));
+                drop(black_box(assess_counted(&census, &cluster, &Policy::default())));
+            })
+        }
+        "assess, with kube-proxies" => {
+            let cluster = with_proxies(half_upgraded(nodes));
+            Box::new(move || drop(black_box(assess(black_box(&cluster), &Policy::default()))))
+        }
+        "decide, mid-upgrade" => {
+            let scene = Scene::new(nodes);
+            Box::new(move || drop(black_box(scene.decide())))
+        }
+        _ => panic!("nothing is called {name}"),
     }
-    let each = best.as_secs_f64() * 1e9 / f64::from(u32::try_from(nodes).unwrap());
-    println!("{what:<26} {nodes:>6} nodes {each:>10.1} ns  ({:.3} ms)", best.as_secs_f64() * 1e3);
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -97,17 +172,20 @@ fn half_upgraded(nodes: usize) -> Cluster {
     let instances = control_plane.iter().flat_map(|component| {
         (1..=3).map(move |n| instance(*component, &format!("{component}-cp-{n}"), &format!("cp-{n}"), TARGET))
     });
-    let pools = ["canary", "general", "memory", "gpu"];
+    // Texts that repeat are held once, as observing does.
+    let pools = ["canary", "general", "memory", "gpu"]
+        .map(|pool| (Arc::from(pool), Arc::new(BTreeMap::from(labels(pool)))));
     let nodes = (0..nodes).map(|n| {
-        let pool = pools.get(n % pools.len()).copied().unwrap_or_default();
+        let (pool, labels) = &pools[n % pools.len()];
         let name = format!("node-{n:05}");
         Node {
             uid: format!("uid-{name}").into(),
             name: name.into(),
             resource_version: "1".into(),
-            pool: pool.into(),
-            labels: BTreeMap::from(labels(pool)).into(),
+            pool: Arc::clone(pool),
+            labels: Arc::clone(labels),
             kubelet: version(if n % 2 == 0 { TARGET } else { "v1.36.4" }),
+            evidence: Evidence::Kubelet,
             ready: true,
             heartbeat: Some(at(0)),
             unschedulable: false,
@@ -130,6 +208,7 @@ fn instance(component: Component, name: &str, node: &str, reported: &str) -> Ins
         name: name.into(),
         node: Some(node.into()),
         version: version(reported),
+        evidence: Evidence::Image,
         effective: None,
         reach: Reach::Any,
         incarnation: "1".into(),
@@ -138,8 +217,10 @@ fn instance(component: Component, name: &str, node: &str, reported: &str) -> Ins
 }
 
 fn with_proxies(mut cluster: Cluster) -> Cluster {
-    let proxies = cluster.nodes.iter().map(|node| {
-        instance(Component::KubeProxy, &format!("kube-proxy-{}", node.name), &node.name, "v1.36.4")
+    // A DaemonSet's pods end in random letters, so by name they are in no order of their nodes.
+    let proxies = cluster.nodes.iter().enumerate().map(|(n, node)| {
+        let letters = n.wrapping_mul(0x9e37_79b9) % 0x10_0000;
+        instance(Component::KubeProxy, &format!("kube-proxy-{letters:05x}-{n}"), &node.name, "v1.36.4")
     });
     cluster.instances.extend(proxies);
     cluster.sorted()
@@ -249,13 +330,19 @@ fn pod(number: usize, nodes: usize) -> Pod {
         uid: format!("uid-{number}").into(),
         node: format!("node-{:05}", number % nodes).into(),
         labels: Arc::new([("app".to_owned(), app.clone())].into()),
-        owner: Some(Owner { api_version: "apps/v1".into(), kind: "ReplicaSet".into(), name: app.into() }),
+        owner: Some(Owner {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            uid: format!("uid-{app}").into(),
+            name: app.into(),
+        }),
         phase: Phase::Running,
         ready: true,
         deleting: None,
         mirror: false,
         empty_dir: false,
         executor_of: None,
+        special: None,
     }
 }
 
@@ -273,6 +360,9 @@ fn budget(number: usize) -> Budget {
         expected_pods: 300,
         sync_failed: None,
         unhealthy_policy: UnhealthyPolicy::IfHealthyBudget,
+        demand: Demand::MaxUnavailable(Quantity::Count(1)),
+        disrupted: Disrupted::new(),
+        made_by: None,
     }
 }
 

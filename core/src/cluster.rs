@@ -13,6 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::version::{Effective, Observed};
 
+mod around;
+mod select;
+
+pub use around::{
+    Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Workload,
+    Workloads,
+};
+
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
 ///
 /// One read of the Node tells whose cordon it is. A kubelet may write it too, so it only ever permits an uncordon.
@@ -37,17 +45,20 @@ pub enum Component {
     Kubelet,
     /// kube-proxy: judged, and moved by whatever manages its `DaemonSet`.
     KubeProxy,
+    /// kubectl: judged where a person says its version, never observed, and never in the way of an upgrade.
+    Kubectl,
 }
 
 impl Component {
     /// Every component, in upgrade order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
         Self::CloudControllerManager,
         Self::Kubelet,
         Self::KubeProxy,
+        Self::Kubectl,
     ];
 
     /// The component's own name: `kube-apiserver`.
@@ -59,6 +70,7 @@ impl Component {
             Self::CloudControllerManager => "cloud-controller-manager",
             Self::Kubelet => "kubelet",
             Self::KubeProxy => "kube-proxy",
+            Self::Kubectl => "kubectl",
         }
     }
 
@@ -89,6 +101,44 @@ pub enum Reach {
     Local,
 }
 
+/// Where a version was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    /// `/version` of the apiserver at its own address.
+    Endpoint,
+    /// `/version` of whichever apiserver answered at an address that stands for all of them.
+    FrontDoor,
+    /// The tag of the image that the component's container runs.
+    #[default]
+    Image,
+    /// `status.nodeInfo.kubeletVersion`: what the kubelet says of itself.
+    Kubelet,
+    /// The kubelet's version, on a platform where the component is part of the same process.
+    SameProcess,
+    /// The `LeaseCandidate` of the leader.
+    Candidate,
+    /// What the component's `ClusterOperator` says it rolled out.
+    Operator,
+    /// A person's word.
+    Person,
+}
+
+impl Evidence {
+    /// A few words for it, as they stand in a report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Endpoint => "/version",
+            Self::FrontDoor => "/version (one for all)",
+            Self::Image => "image",
+            Self::Kubelet => "nodeInfo",
+            Self::SameProcess => "nodeInfo (same process)",
+            Self::Candidate => "LeaseCandidate",
+            Self::Operator => "ClusterOperator",
+            Self::Person => "given",
+        }
+    }
+}
+
 /// An admission webhook, as far as it may stand in the way of a new minor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Webhook {
@@ -113,8 +163,10 @@ pub struct Instance {
     pub name: Arc<str>,
     /// The Node it runs on, when that is visible.
     pub node: Option<Arc<str>>,
-    /// The version it runs, as far as seen: an apiserver's own `/version`, else the image tag.
+    /// The version it runs, as far as seen.
     pub version: Observed,
+    /// Where that was read.
+    pub evidence: Evidence,
     /// What it says it emulates (KEP-4330), where it says so: an apiserver of 1.33 or later does in `/version`.
     pub effective: Option<Effective>,
     /// Which apiservers it talks to.
@@ -141,6 +193,8 @@ pub struct Node {
     pub labels: Arc<BTreeMap<String, String>>,
     /// `status.nodeInfo.kubeletVersion`: the node's own claim.
     pub kubelet: Observed,
+    /// Where that was read: [`Evidence::Kubelet`], or a person's word.
+    pub evidence: Evidence,
     /// Condition `Ready` is `True`.
     pub ready: bool,
     /// When the kubelet last posted that condition.
@@ -164,6 +218,8 @@ pub struct Owner {
     pub kind: Arc<str>,
     /// Name in the pod's namespace.
     pub name: Arc<str>,
+    /// Its UID: another object of the same name is another controller.
+    pub uid: Arc<str>,
 }
 
 /// `status.phase` as far as a drain cares.
@@ -204,6 +260,20 @@ pub struct Pod {
     pub empty_dir: bool,
     /// Label `evenkeel.dev/node-upgrade`: it is an executor's own pod and is not drained.
     pub executor_of: Option<Arc<str>>,
+    /// What few pods have; see [`Pod::traits`].
+    pub special: Option<Arc<Traits>>,
+}
+
+impl Pod {
+    /// What few pods have.
+    pub fn traits(&self) -> &Traits {
+        self.special.as_deref().unwrap_or(Traits::NONE)
+    }
+
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
 }
 
 /// A label selector. `None` selectors match nothing and are not represented; an empty one matches everything.
@@ -284,6 +354,25 @@ pub struct Budget {
     pub sync_failed: Option<Arc<str>>,
     /// `spec.unhealthyPodEvictionPolicy`.
     pub unhealthy_policy: UnhealthyPolicy,
+    /// `spec.minAvailable` or `spec.maxUnavailable`.
+    pub demand: Demand,
+    /// `status.disruptedPods`: evicted, and not yet seen to be deleted by the controller.
+    pub disrupted: Disrupted,
+    /// The controller that made the budget and may change it: `CephCluster rook-ceph`.
+    pub made_by: Option<Arc<str>>,
+}
+
+impl Budget {
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether it selects `pod`. A null selector selects nothing, an empty one every pod of the namespace.
+    pub fn selects(&self, pod: &Pod) -> bool {
+        self.namespace == pod.namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    }
 }
 
 /// Everything seen of a cluster at one moment.
@@ -299,6 +388,8 @@ pub struct Cluster {
     pub budgets: Vec<Budget>,
     /// Admission webhooks. Empty where none were read; they are asked only about the next minor.
     pub webhooks: Vec<Webhook>,
+    /// What a drain's preflight reads besides.
+    pub around: Around,
 }
 
 impl Cluster {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{
-    Budget, Cluster, Component, Instance, Node, Owner, Phase, Pod, Reach, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Phase, Pod, Quantity,
+    Reach, Selector, UnhealthyPolicy,
 };
 use crate::version::Observed;
 
@@ -19,6 +20,7 @@ pub(crate) fn instance(component: Component, name: &str, version: &str) -> Insta
         name: name.into(),
         node: Some(name.rsplit_once('@').map_or(name, |(_, node)| node).into()),
         version: Observed::from_report(version),
+        evidence: Evidence::Image,
         effective: None,
         reach: Reach::Any,
         incarnation: format!("{name}-1").into(),
@@ -34,6 +36,7 @@ pub(crate) fn node(name: &str, version: &str) -> Node {
         pool: "default".into(),
         labels: Arc::default(),
         kubelet: Observed::from_report(version),
+        evidence: Evidence::Kubelet,
         ready: true,
         heartbeat: Some(at(0)),
         unschedulable: false,
@@ -50,13 +53,19 @@ pub(crate) fn pod(app: &str, number: usize, node: &str) -> Pod {
         uid: format!("uid-{app}-{number}").into(),
         node: node.into(),
         labels: Arc::new([("app".to_owned(), app.to_owned())].into()),
-        owner: Some(Owner { api_version: "apps/v1".into(), kind: "ReplicaSet".into(), name: app.into() }),
+        owner: Some(Owner {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: app.into(),
+            uid: format!("uid-{app}").into(),
+        }),
         phase: Phase::Running,
         ready: true,
         deleting: None,
         mirror: false,
         empty_dir: false,
         executor_of: None,
+        special: None,
     }
 }
 
@@ -77,6 +86,9 @@ pub(crate) fn budget(app: &str, allowed: i32, healthy: i32, desired: i32) -> Bud
         expected_pods: healthy,
         sync_failed: None,
         unhealthy_policy: UnhealthyPolicy::IfHealthyBudget,
+        demand: Demand::MinAvailable(Quantity::Count(desired)),
+        disrupted: Disrupted::new(),
+        made_by: None,
     }
 }
 

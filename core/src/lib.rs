@@ -10,12 +10,14 @@
 //! * [`disruption`]: which pods a drain moves, what a PodDisruptionBudget allows, what an eviction's answer means.
 //! * [`plan`]: what an upgrade will do, in which order, and what stands in its way before it starts.
 //! * [`rollout`]: the upgrade state machine: `decide(cluster, upgrade, claims, now)`.
+//! * [`drain`]: a drain that a person began: `decide(request, world)`.
 //! * [`lease`]: who leads, by client-go's timing rules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod cluster;
 pub mod disruption;
+pub mod drain;
 #[cfg(test)]
 mod fixture;
 pub mod lease;

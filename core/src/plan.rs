@@ -121,7 +121,7 @@ impl Stage {
         match component {
             Component::KubeApiserver => Some(Self::Apiservers),
             Component::Kubelet => Some(Self::Kubelets),
-            Component::KubeProxy => None,
+            Component::KubeProxy | Component::Kubectl => None,
             _ => Some(Self::Controllers),
         }
     }

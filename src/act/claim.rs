@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::disruption::{Class, class};
+use evenkeel_core::cluster::Around;
+use evenkeel_core::disruption::{Rules, may_stay};
 use evenkeel_core::rollout::{Blocker, NodeRef, State, Subject};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -87,7 +88,9 @@ impl Hands {
         let pods = within(EFFECT_TIMEOUT, pods.list(&on_node)).await;
         let pods = pods.map_err(|error| stop(&format!("list the pods of node {name}"), &error))?;
         let mut pods = pods.items.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
-        match pods.find(|pod| class(pod, &self.executors_namespace) != Class::Stay) {
+        let rules = Rules::of_upgrade(&self.executors_namespace);
+        let (around, now) = (Around::default(), Timestamp::now());
+        match pods.find(|pod| !may_stay(pod, &rules, &around, now)) {
             Some(pod) => Err(Stop::Lost(format!("node {name} still runs {}/{}", pod.namespace, pod.name))),
             None => Ok(()),
         }

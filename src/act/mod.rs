@@ -7,9 +7,9 @@
 mod claim;
 pub mod elect;
 mod event;
-mod evict;
+pub mod evict;
 mod job;
-mod node;
+pub mod node;
 pub mod status;
 
 use std::sync::Arc;

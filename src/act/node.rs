@@ -1,12 +1,15 @@
-//! Cordon and uncordon: the only two things that are ever written to a Node.
+//! Cordon, uncordon, and a drain's conditions: the only things that are ever written to a Node.
 
 use evenkeel_core::cluster::CORDON_ANNOTATION;
 use evenkeel_core::rollout::NodeRef;
+use jiff::{Timestamp, Unit};
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
 use crate::clients::{EFFECT_TIMEOUT, within};
+use crate::observe::lean;
 
 impl Hands {
     /// Marks `node` unschedulable and ours, in one patch that fails if the Node has changed.
@@ -37,19 +40,76 @@ impl Hands {
         annotations: Value,
         unschedulable: Value,
     ) -> Result<Outcome, Stop> {
-        let patch = json!({
-            "metadata": {
-                "uid": &*node.uid,
-                "resourceVersion": &*node.resource_version,
-                "annotations": annotations,
-            },
-            "spec": { "unschedulable": unschedulable },
-        });
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         self.leading()?;
-        let nodes = self.nodes();
-        let sent = within(EFFECT_TIMEOUT, nodes.patch(&node.name, &params, &Patch::Merge(&patch))).await;
+        let sent = patch(&self.client, node, &annotations, &unschedulable, false).await;
         let node = sent.map_err(|error| stop(&format!("patch node {}", node.name), &error))?;
         Ok(Outcome::Node(Box::new(node)))
     }
+}
+
+/// Marks `node` unschedulable with `mark`, in one patch that fails if the Node has changed. With `dry_run` the server
+/// only says what it would do.
+///
+/// # Errors
+/// The request's own; 409 when the Node has changed.
+pub async fn cordon(client: &Client, node: &NodeRef, mark: &str, dry_run: bool) -> kube::Result<lean::Node> {
+    patch(client, node, &json!({ CORDON_ANNOTATION: mark }), &json!(true), dry_run).await
+}
+
+/// Takes cordon and mark away, in one patch that fails if the Node has changed.
+///
+/// # Errors
+/// The request's own; 409 when the Node has changed.
+pub async fn uncordon(client: &Client, node: &NodeRef, dry_run: bool) -> kube::Result<lean::Node> {
+    patch(client, node, &json!({ CORDON_ANNOTATION: null }), &Value::Null, dry_run).await
+}
+
+/// Writes conditions of KEP-5683 (`DrainInProgress`, `Drained`) into the status of `node`, in one patch that fails if it
+/// is another Node of that name. A server of any version takes them.
+///
+/// # Errors
+/// The request's own.
+pub async fn conditions(
+    client: &Client,
+    node: &str,
+    uid: &str,
+    conditions: &[(&str, bool)],
+) -> kube::Result<()> {
+    let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
+    let condition = |(name, is): &(&str, bool)| {
+        json!({
+            "type": name,
+            "status": if *is { "True" } else { "False" },
+            "reason": "EvenkeelDrain",
+            "message": "by evenkeel drain",
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        })
+    };
+    let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+    let patch = json!({ "metadata": { "uid": uid }, "status": { "conditions": conditions } });
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+    let nodes: Api<lean::Node> = Api::all(client.clone());
+    let patch = Patch::Strategic(&patch);
+    within(EFFECT_TIMEOUT, nodes.patch_status(node, &params, &patch)).await.map(drop)
+}
+
+async fn patch(
+    client: &Client,
+    node: &NodeRef,
+    annotations: &Value,
+    unschedulable: &Value,
+    dry_run: bool,
+) -> kube::Result<lean::Node> {
+    let patch = json!({
+        "metadata": {
+            "uid": &*node.uid,
+            "resourceVersion": &*node.resource_version,
+            "annotations": annotations,
+        },
+        "spec": { "unschedulable": unschedulable },
+    });
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run, ..Default::default() };
+    let nodes: Api<lean::Node> = Api::all(client.clone());
+    within(EFFECT_TIMEOUT, nodes.patch(&node.name, &params, &Patch::Merge(&patch))).await
 }

@@ -4,11 +4,14 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::act::elect::Leadership;
 use crate::api::{ClusterSkewReport, ClusterSkewReportSpec, report};
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
+
+/// An apply is refused as a whole where the definition lacks one of its fields; a patch loses only that field.
+const UNDECLARED: &str = "field not declared in schema";
 
 /// Why a status was not written.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +51,77 @@ where
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     leadership.proof().ok_or(NotWritten::NotLeading)?;
     let params = PatchParams::apply(manager).force();
-    let sent = within(EFFECT_TIMEOUT, objects.patch_status(&name, &params, &Patch::Apply(&body))).await;
+    let mut sent = within(EFFECT_TIMEOUT, objects.patch_status(&name, &params, &Patch::Apply(&body))).await;
+    if matches!(&sent, Err(kube::Error::Api(status)) if status.message.contains(UNDECLARED)) {
+        leadership.proof().ok_or(NotWritten::NotLeading)?;
+        let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        sent = within(EFFECT_TIMEOUT, objects.patch_status(&name, &params, &Patch::Merge(&body))).await;
+    }
     sent.map_err(|error| not_written(&format!("status of {} {name}", K::kind(&())), &error))
+}
+
+/// Takes out of `written`'s status what is not in `wanted`, by name: an apply leaves fields of others alone. Returns the
+/// object as it is now, or `None` when there was nothing to take out.
+///
+/// # Errors
+/// [`NotWritten`].
+pub async fn repair(
+    client: &Client,
+    leadership: &Leadership,
+    manager: &str,
+    written: &DynamicObject,
+    wanted: &impl Serialize,
+) -> Result<Option<DynamicObject>, NotWritten> {
+    let wanted = serde_json::to_value(wanted).map_err(|error| NotWritten::Failed(error.to_string()))?;
+    let Some(patch) = excess(&written.data["status"], &wanted) else { return Ok(None) };
+    let name = written.name_any();
+    let body = json!({ "metadata": { "resourceVersion": written.resource_version() }, "status": patch });
+    let reports: Api<DynamicObject> =
+        Api::all_with(client.clone(), &ApiResource::erase::<ClusterSkewReport>(&()));
+    leadership.proof().ok_or(NotWritten::NotLeading)?;
+    let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+    let sent = within(EFFECT_TIMEOUT, reports.patch_status(&name, &params, &Patch::Merge(&body))).await;
+    sent.map(Some).map_err(|error| not_written(&format!("status of ClusterSkewReport {name}"), &error))
+}
+
+/// The first field of `wanted` that `written`'s status lacks: a server drops what its definition does not know.
+pub fn dropped(written: &DynamicObject, wanted: &impl Serialize) -> Option<String> {
+    let wanted = serde_json::to_value(wanted).ok()?;
+    lacks(&written.data["status"], &wanted, "status")
+}
+
+fn lacks(is: &Value, wanted: &Value, path: &str) -> Option<String> {
+    match (is, wanted) {
+        (Value::Object(is), Value::Object(wanted)) => wanted.iter().find_map(|(key, wanted)| {
+            let path = format!("{path}.{key}");
+            match is.get(key) {
+                None => (!wanted.is_null()).then_some(path),
+                Some(is) => lacks(is, wanted, &path),
+            }
+        }),
+        (Value::Array(is), Value::Array(wanted)) => {
+            is.iter().zip(wanted).find_map(|(is, wanted)| lacks(is, wanted, &format!("{path}[]")))
+        }
+        _ => None,
+    }
+}
+
+/// The merge patch that takes out of `is` what is too much or different in `wanted`; `None` where nothing is.
+fn excess(is: &Value, wanted: &Value) -> Option<Value> {
+    let (Value::Object(is), Value::Object(wanted)) = (is, wanted) else {
+        let longer =
+            matches!((is, wanted), (Value::Array(is), Value::Array(wanted)) if is.len() > wanted.len());
+        return longer.then(|| wanted.clone());
+    };
+    let changes = is.iter().filter_map(|(key, is)| {
+        let change = match wanted.get(key).filter(|value| !value.is_null()) {
+            None => Value::Null,
+            Some(wanted) => excess(is, wanted)?,
+        };
+        Some((key.clone(), change))
+    });
+    let changes: serde_json::Map<_, _> = changes.collect();
+    (!changes.is_empty()).then_some(Value::Object(changes))
 }
 
 /// Makes the report when there is none.
@@ -72,5 +144,36 @@ fn not_written(what: &str, error: &kube::Error) -> NotWritten {
     match error {
         kube::Error::Api(status) if matches!(status.code, 404 | 409) => NotWritten::Lost(line),
         _ => NotWritten::Failed(line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_put_into_a_status_is_taken_out() {
+        for (is, wanted, patch) in [
+            (json!({"a": 1}), json!({"a": 1}), None),
+            (json!({"a": 1}), json!({"a": 1, "b": null}), None),
+            (json!({"a": 1, "b": 2}), json!({"a": 1, "b": null}), Some(json!({"b": null}))),
+            (json!({"o": {"x": 1, "y": 2}}), json!({"o": {"x": 1}}), Some(json!({"o": {"y": null}}))),
+            (json!({"l": [1, 2]}), json!({"l": [1]}), Some(json!({"l": [1]}))),
+            // What the server dropped is not put back: it would be dropped again.
+            (json!({}), json!({"l": [1]}), None),
+        ] {
+            assert_eq!(excess(&is, &wanted), patch, "{is} to {wanted}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_dropped_is_named() {
+        for (is, wanted, path) in [
+            (json!({"a": 1}), json!({"a": 1, "b": null}), None),
+            (json!({"a": 1}), json!({"a": 1, "b": 2}), Some("status.b")),
+            (json!({"l": [{"x": 1}]}), json!({"l": [{"x": 1, "y": 2}]}), Some("status.l[].y")),
+        ] {
+            assert_eq!(lacks(&is, &wanted, "status").as_deref(), path, "{is} to {wanted}");
+        }
     }
 }

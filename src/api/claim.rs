@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
+use evenkeel_core::plan::Stage;
 use evenkeel_core::rollout::{Blocker, Claim, State, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
@@ -58,7 +59,8 @@ pub struct NodeUpgradeSpec {
 }
 
 fn component_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let names = Component::ALL.map(Component::name);
+    let moved = Component::ALL.into_iter().filter(|component| Stage::of(*component).is_some());
+    let names: Vec<_> = moved.map(Component::name).collect();
     schemars::json_schema!({ "type": "string", "enum": names })
 }
 

@@ -1,7 +1,13 @@
 //! `ClusterSkewReport`: where the cluster stands, written by the operator.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::Component;
 use evenkeel_core::skew::lifecycle::{self, Catalogue};
-use evenkeel_core::skew::{Assessment, Verdict, names};
+use evenkeel_core::skew::policy::Policy;
+use evenkeel_core::skew::{Assessment, Standing, Verdict, names};
+use evenkeel_core::version::{Minor, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::tz::TimeZone;
@@ -15,10 +21,19 @@ use super::conditions;
 pub const NAME: &str = "cluster";
 const MAX_ROWS: usize = 256;
 const MAX_FINDINGS: usize = 100;
+const MAX_APISERVERS: usize = 16;
+/// Longest message of an apiserver, in characters.
+const MAX_MESSAGE: usize = 256;
+
+/// The reason of `SkewSupported` while versions that would decide it are not known.
+pub const UNKNOWN_VERSIONS: &str = "UnknownVersions";
+
+/// How often a report that says the same is written again, in seconds, where nothing else is asked for.
+pub const REFRESH_SECONDS: u32 = 120;
 
 /// Where the cluster stands by the Kubernetes version skew policy. There is one, named `cluster`; the operator makes
 /// it and writes its status.
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "evenkeel.dev",
     version = "v1alpha1",
@@ -39,12 +54,71 @@ const MAX_FINDINGS: usize = 100;
     printcolumn(name = "Next Minor", type_ = "string", json_path = ".status.nextMinor.allowed", description = "Whether every kube-apiserver may go to the next minor now"),
     printcolumn(name = "Updated", type_ = "date", json_path = ".status.lastObservedTime", description = "When the cluster was last looked at"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes", priority = 1),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes", priority = 1, description = "Nodes"),
+    printcolumn(name = "Pools", type_ = "integer", json_path = ".status.pools", priority = 1, description = "Node pools"),
+    printcolumn(name = "Components", type_ = "integer", json_path = ".status.instances", priority = 1, description = "Running components that were seen, kubelets included"),
     printcolumn(name = "Unknown", type_ = "integer", json_path = ".status.unknown", priority = 1, description = "Components whose version is not known"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1)
+    printcolumn(name = "Emulated", type_ = "string", json_path = ".status.emulated", priority = 1, description = "Minor that the kube-apiservers emulate, where it is not their own"),
+    printcolumn(name = "Policy", type_ = "string", json_path = ".status.policy", priority = 1, description = "The rules it is judged by"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1, description = "Why it is supported or not")
 )]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterSkewReportSpec {}
+pub struct ClusterSkewReportSpec {
+    /// Whether the report stays as it is: it is not written while this is true. By default false.
+    #[serde(default)]
+    pub suspend: bool,
+    /// How often the report is written when nothing changes, in seconds, to prove that it is fresh; 30 to 3600. What
+    /// changes is written within a second or two in any case. By default 120.
+    #[serde(default = "refresh_seconds")]
+    #[schemars(range(min = 30, max = 3600))]
+    pub refresh_period_seconds: u32,
+    /// The rules to judge by. `Kubernetes` is the version skew policy of kubernetes.io; `KubernetesStrict` also takes its
+    /// prerequisites by the letter: before the next minor no kubelet may be three minors behind that. By default
+    /// `Kubernetes`.
+    #[serde(default)]
+    pub policy: PolicyName,
+    /// Labels of Nodes whose value names the pool, the first that a Node has; for example `example.com/pool`. Nodes
+    /// with none of them are put in a pool by the well-known labels of EKS, GKE, AKS, Karpenter and others, and
+    /// otherwise into `control-plane` or `default`.
+    #[serde(default)]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 317)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub pool_label_keys: Vec<String>,
+}
+
+impl Default for ClusterSkewReportSpec {
+    fn default() -> Self {
+        Self {
+            suspend: false,
+            refresh_period_seconds: REFRESH_SECONDS,
+            policy: PolicyName::default(),
+            pool_label_keys: Vec::new(),
+        }
+    }
+}
+
+const fn refresh_seconds() -> u32 {
+    REFRESH_SECONDS
+}
+
+/// The rules to judge by.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PolicyName {
+    /// The version skew policy of kubernetes.io.
+    #[default]
+    Kubernetes,
+    /// The same, with its prerequisites of an upgrade by the letter.
+    KubernetesStrict,
+}
+
+impl PolicyName {
+    /// The rules.
+    pub fn policy(self) -> Policy {
+        match self {
+            Self::Kubernetes => Policy::default(),
+            Self::KubernetesStrict => Policy::strict(),
+        }
+    }
+}
 
 /// What was observed, and how the policy judges it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
@@ -83,6 +157,30 @@ pub struct ClusterSkewReportStatus {
     /// How many Nodes were seen.
     #[serde(default)]
     pub nodes: i32,
+    /// The platform that the cluster was recognised as: `kubeadm`, `k3s`, `RKE2`, `k0s`, `Talos`, `EKS`, `GKE`, `AKS` or
+    /// `OpenShift`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub platform: String,
+    /// Components that are not seen because of how the platform runs them, one line each. They are not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
+    pub hidden: Vec<String>,
+    /// How many pools they are in.
+    #[serde(default)]
+    pub pools: i32,
+    /// How many running components were seen, kubelets included.
+    #[serde(default)]
+    pub instances: i32,
+    /// The minor that the kube-apiservers behave as (`--emulated-version`), where it is not their own; the oldest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
+    /// The rules it was judged by, as `spec.policy` names them.
+    #[serde(default)]
+    pub policy: String,
+    /// Every kube-apiserver by itself: those that do not answer come first.
+    #[serde(default)]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub apiservers: Vec<Apiserver>,
     /// What is needed before every kube-apiserver may go to the next minor.
     #[serde(default)]
     pub next_minor: NextMinor,
@@ -92,7 +190,7 @@ pub struct ClusterSkewReportStatus {
     pub components: Vec<Row>,
     /// Everything that is wrong or soon will be, with what to do; the worst first.
     #[serde(default)]
-    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub findings: Vec<Finding>,
     /// What the lists above leave out.
     #[serde(default)]
@@ -119,6 +217,29 @@ pub struct NextMinor {
     pub blockers: Vec<String>,
 }
 
+/// One kube-apiserver.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Apiserver {
+    /// Its address, such as `192.0.2.1:6443`; its pod's or lease's name while the cluster lists no address for it.
+    pub name: String,
+    /// The Node it runs on, where that is visible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// What it answers to `/version`, or `unknown`.
+    pub version: String,
+    /// The minor it emulates, where that is not its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
+    /// Whether it answered when it was last asked.
+    pub reachable: bool,
+    /// Since when it has been reachable, or not, as far as this report goes back.
+    pub since: Time,
+    /// Why it is not reachable.
+    #[serde(default)]
+    pub message: String,
+}
+
 /// Components of one kind, pool and version.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -129,6 +250,10 @@ pub struct Row {
     pub pool: String,
     /// The version, or `unknown`.
     pub version: String,
+    /// Where it was read: `/version`, `/version (one for all)`, `image`, `nodeInfo`, `nodeInfo (same process)`,
+    /// `LeaseCandidate`, `ClusterOperator` or `given`; for a version that is not known, why it is not.
+    #[serde(default)]
+    pub source: String,
     /// How many run it.
     pub count: i32,
     /// Minors behind the newest kube-apiserver; negative when ahead.
@@ -182,12 +307,19 @@ pub struct Omitted {
     /// Lines of `nextMinor.blockers`.
     #[serde(default)]
     pub blockers: i32,
+    /// Entries of `apiservers`.
+    #[serde(default)]
+    pub apiservers: i32,
 }
 
 /// What the report needs to know besides the judgement.
 pub struct Context<'a> {
     /// Sources that could not be read, one line each.
     pub missing: &'a [String],
+    /// The platform's name, if it was recognised.
+    pub platform: Option<&'static str>,
+    /// Components that cannot be seen there, one line each.
+    pub hidden: &'a [String],
     /// The conditions before.
     pub before: &'a [Condition],
     /// `metadata.generation` of the report.
@@ -196,14 +328,59 @@ pub struct Context<'a> {
     pub nodes: usize,
     /// The time.
     pub now: Timestamp,
+    /// What only a look at a living cluster tells.
+    pub live: Live<'a>,
 }
 
-/// `judged` with what is past its end of life, near it, or behind the latest patch at that time.
-pub fn with_lifecycle(judged: Assessment, now: Timestamp) -> Assessment {
-    // The data is part of the program and read in a test; without it the judgement is still whole.
-    let Ok(catalogue) = Catalogue::shipped() else { return judged };
+/// What only a look at a living cluster tells.
+#[derive(Clone, Copy, Default)]
+pub struct Live<'a> {
+    /// Controllers that work where they cannot be seen, one line each.
+    pub leading: &'a [String],
+    /// The kube-apiservers.
+    pub servers: &'a [Server],
+    /// The `apiservers` before.
+    pub before: &'a [Apiserver],
+    /// The rules.
+    pub policy: PolicyName,
+    /// Why the report is not to be relied on, as reason and message of `Ready`.
+    pub unready: Option<(&'static str, &'a str)>,
+}
+
+/// One kube-apiserver, as it was seen.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its address or name.
+    pub name: Arc<str>,
+    /// Its Node.
+    pub node: Option<Arc<str>>,
+    /// Its version.
+    pub version: Observed,
+    /// What it emulates, where it says so.
+    pub emulation: Option<Minor>,
+    /// Why it does not answer; `None` when it does.
+    pub error: Option<Arc<str>>,
+}
+
+/// `judged`, as far as it can be said without what was not seen: `unseen` is why components may be missing, `webhooks`
+/// why it is not known what stands before the next minor.
+pub fn with_gaps(mut judged: Assessment, unseen: Option<&str>, webhooks: Option<&str>) -> Assessment {
+    if unseen.is_some() && judged.supported == Verdict::True {
+        judged.supported = Verdict::Unknown;
+    }
+    if let Some(why) = unseen.or(webhooks) {
+        if judged.next_minor.allowed == Verdict::True {
+            judged.next_minor.allowed = Verdict::Unknown;
+        }
+        judged.next_minor.blockers.push(format!("not everything could be read: {why}"));
+    }
+    judged
+}
+
+/// `judged` with what is past its end of life, near it, or behind the latest patch at that time, by `releases`.
+pub fn with_lifecycle(judged: Assessment, releases: &Catalogue, now: Timestamp) -> Assessment {
     let today = now.to_zoned(TimeZone::UTC).date();
-    let more = lifecycle::findings(&judged, &catalogue, today);
+    let more = lifecycle::findings(&judged, releases, today);
     judged.with(more)
 }
 
@@ -214,30 +391,34 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         Some((oldest, newest)) if oldest == newest => format!("{oldest}"),
         Some((oldest, newest)) => format!("{oldest}..{newest}"),
     };
-    let reason = reason(judged);
+    let live = &context.live;
+    let reason = reason(judged, context.missing);
     let mut worst: Vec<_> = judged.findings.iter().collect();
     // A list that is cut must not lose what is worst; the sort keeps the order by id within a severity.
     worst.sort_by_key(|finding| finding.severity);
     let next = &judged.next_minor;
     let blockers = next.blockers.first().map_or("nothing stands in its way", String::as_str);
-    let inventory = context.missing.join("; ");
+    let (complete, why, inventory) = match (context.missing, live.leading) {
+        ([], []) => ("True", "AllSourcesRead", "every source was read".to_owned()),
+        ([], leading) => ("False", "ControlPlaneHidden", leading.join("; ")),
+        (missing, _) => ("False", "SourcesMissing", missing.join("; ")),
+    };
+    let ready = match live.unready {
+        None => ("Ready", "True", "Fresh", "the report is up to date"),
+        Some((reason, message)) => ("Ready", "False", reason, message),
+    };
     let wanted = [
-        ("Ready", "True", "Fresh", "the report is up to date"),
-        ("Reconciling", "False", "Fresh", ""),
-        ("Stalled", "False", "Fresh", ""),
+        ready,
+        ("Reconciling", "False", "Fresh", "nothing is outstanding"),
+        ("Stalled", "False", "Fresh", "nothing needs a person"),
         ("SkewSupported", word(judged.supported), skew_reason(judged), &reason),
-        (
-            "NextMinorAllowed",
-            word(next.allowed),
-            if next.allowed == Verdict::True { "Allowed" } else { "Blocked" },
-            blockers,
-        ),
-        if context.missing.is_empty() {
-            ("InventoryComplete", "True", "AllSourcesRead", "")
-        } else {
-            ("InventoryComplete", "False", "SourcesMissing", &inventory)
-        },
+        ("NextMinorAllowed", word(next.allowed), next_reason(judged), blockers),
+        ("InventoryComplete", complete, why, &inventory),
     ];
+    let emulated = live.servers.iter().filter_map(other_minor).min();
+    let servers = apiservers(live, context.now);
+    let pools: BTreeSet<_> =
+        judged.rows.iter().filter(|row| row.component == Component::Kubelet).map(|row| &row.pool).collect();
     ClusterSkewReportStatus {
         observed_generation: context.generation,
         last_observed_time: Some(Time(context.now)),
@@ -249,6 +430,12 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         violations: count(judged.violations),
         unknown: count(judged.unknown),
         nodes: count(context.nodes),
+        platform: context.platform.unwrap_or_default().to_owned(),
+        hidden: context.hidden.to_vec(),
+        pools: count(pools.len()),
+        instances: count(judged.rows.iter().map(|row| row.count).sum()),
+        emulated: emulated.map(|minor| minor.to_string()),
+        policy: format!("{:?}", live.policy),
         next_minor: NextMinor {
             version: next.minor.map(|minor| minor.to_string()).unwrap_or_default(),
             allowed: word(next.allowed).to_owned(),
@@ -260,7 +447,9 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
             components: count(judged.rows.len().saturating_sub(MAX_ROWS)),
             findings: count(judged.findings.len().saturating_sub(MAX_FINDINGS)),
             blockers: count(next.blockers.len().saturating_sub(MAX_FINDINGS)),
+            apiservers: count(servers.len().saturating_sub(MAX_APISERVERS)),
         },
+        apiservers: servers.into_iter().take(MAX_APISERVERS).collect(),
         conditions: conditions(&wanted, context.before, context.generation, context.now),
         reason,
     }
@@ -271,11 +460,22 @@ fn row(row: &evenkeel_core::skew::Row) -> Row {
         component: row.component.to_string(),
         pool: row.pool.to_string(),
         version: row.version.to_string(),
+        source: source(row),
         count: count(row.count),
         minors_behind: row.behind,
         headroom: row.headroom,
         state: row.standing.name().to_owned(),
         samples: row.samples.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Where the version of a row was read, or why it is not known.
+pub fn source(row: &evenkeel_core::skew::Row) -> String {
+    match &row.version {
+        Observed::Known(_) => row.evidence.name().to_owned(),
+        // Versions that are not known are one row, so the reason may not be everyone's.
+        Observed::Unknown(why) if row.count == 1 => why.to_string(),
+        Observed::Unknown(why) => format!("the first: {why}"),
     }
 }
 
@@ -291,25 +491,93 @@ fn finding(finding: &evenkeel_core::skew::Finding) -> Finding {
     }
 }
 
-fn reason(judged: &Assessment) -> String {
+/// What it emulates, where that is not its own minor.
+fn other_minor(server: &Server) -> Option<Minor> {
+    server.emulation.filter(|emulated| server.version.minor() != Some(*emulated))
+}
+
+/// Those that do not answer first. One that stays as it was keeps the time since when, also under another name on the
+/// same Node: an apiserver that died loses its address after a while.
+fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
+    let since = |server: &Server| {
+        let same = |before: &&Apiserver| match (&server.node, &before.node) {
+            (Some(node), Some(before)) => **node == **before,
+            _ => *server.name == before.name,
+        };
+        let before = live.before.iter().find(same).filter(|b| b.reachable == server.error.is_none());
+        before.map_or(Time(now), |before| before.since.clone())
+    };
+    let mut all: Vec<_> = live
+        .servers
+        .iter()
+        .map(|server| Apiserver {
+            name: server.name.to_string(),
+            node: server.node.as_deref().map(str::to_owned),
+            version: server.version.to_string(),
+            emulated: other_minor(server).map(|minor| minor.to_string()),
+            reachable: server.error.is_none(),
+            since: since(server),
+            message: server.error.as_deref().unwrap_or_default().chars().take(MAX_MESSAGE).collect(),
+        })
+        .collect();
+    all.sort_by(|a, b| (a.reachable, &a.name).cmp(&(b.reachable, &b.name)));
+    all
+}
+
+fn reason(judged: &Assessment, missing: &[String]) -> String {
     let wrong: Vec<_> = judged.unsupported().collect();
     match (judged.supported, wrong.split_first()) {
         (Verdict::False, Some((first, []))) => {
             format!("{} ({})", first.message, names(first.count, &first.samples))
         }
+        (Verdict::False, Some((first, [_]))) => format!("{} (and 1 more finding)", first.message),
         (Verdict::False, Some((first, more))) => {
             format!("{} (and {} more findings)", first.message, more.len())
         }
         (Verdict::True, _) => "every component is inside the version skew policy".to_owned(),
-        _ => format!("the version of {} components is not known", judged.unknown),
+        _ if judged.unknown == 1 => "the version of 1 component is not known".to_owned(),
+        _ if judged.unknown > 0 => format!("the version of {} components is not known", judged.unknown),
+        _ if judged.servers.is_none() && missing.is_empty() => {
+            "no kube-apiserver's version is known".to_owned()
+        }
+        _ => "not everything could be read".to_owned(),
     }
 }
 
+/// The reason of `SkewSupported`: what is wrong with the first component, in upgrade order, that is outside.
 fn skew_reason(judged: &Assessment) -> &'static str {
-    match judged.supported {
-        Verdict::True => "AllSupported",
-        Verdict::Unknown => "UnknownVersions",
-        Verdict::False => "PolicyViolated",
+    let worst = judged.rows.iter().find(|row| row.standing == Standing::Unsupported);
+    let newer = worst.and_then(evenkeel_core::skew::Row::ahead).is_some_and(|ahead| ahead > 0);
+    match (judged.supported, worst.map(|row| row.component)) {
+        (Verdict::True, _) => "AllSupported",
+        (Verdict::Unknown, _) => UNKNOWN_VERSIONS,
+        (Verdict::False, None) => "PolicyViolated",
+        (Verdict::False, Some(component)) => match (component, newer) {
+            (Component::KubeApiserver, _) => "APIServerSpreadTooWide",
+            (Component::KubeControllerManager, true) => "ControllerManagerNewer",
+            (Component::KubeControllerManager, false) => "ControllerManagerTooOld",
+            (Component::KubeScheduler, true) => "SchedulerNewer",
+            (Component::KubeScheduler, false) => "SchedulerTooOld",
+            (Component::CloudControllerManager, true) => "CloudControllerManagerNewer",
+            (Component::CloudControllerManager, false) => "CloudControllerManagerTooOld",
+            (Component::Kubelet, true) => "KubeletNewerThanAPIServer",
+            (Component::Kubelet, false) => "KubeletTooOld",
+            (Component::KubeProxy, _) => "KubeProxySkew",
+            (Component::Kubectl, _) => "KubectlSkew",
+        },
+    }
+}
+
+/// The reason of `NextMinorAllowed`.
+fn next_reason(judged: &Assessment) -> &'static str {
+    let kubelets = judged.rows.iter().filter(|row| row.component == Component::Kubelet);
+    let minors = judged.servers.as_ref().map(|(oldest, newest)| (oldest.minor(), newest.minor()));
+    match judged.next_minor.allowed {
+        Verdict::True => "Allowed",
+        Verdict::Unknown => "NotEvaluated",
+        Verdict::False if minors.is_some_and(|(oldest, newest)| oldest != newest) => "UpgradeInProgress",
+        Verdict::False if kubelets.into_iter().any(|row| row.headroom == Some(0)) => "KubeletAtLimit",
+        Verdict::False => "Blocked",
     }
 }
 

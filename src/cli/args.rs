@@ -42,12 +42,19 @@ pub(super) struct LookArgs {
     /// Another component's version that cannot be seen, such as kube-scheduler=cp-1=v1.36.4. May be repeated.
     #[arg(long, value_name = "COMPONENT=[NAME=]VERSION", value_parser = component)]
     component: Vec<Given>,
+    /// The version of a kubectl to judge as well, such as v1.36.4. May be repeated.
+    #[arg(long, value_name = "VERSION", value_parser = client)]
+    client_version: Vec<Given>,
+    /// Which minors are maintained until when, as JSON, instead of what is built in:
+    /// {"minors": [{"minor": "1.37", "endOfLife": "2027-10-28", "latestPatchSeen": "1.37.1"}]}
+    #[arg(long, value_name = "FILE")]
+    pub(super) releases: Option<PathBuf>,
 }
 
 impl LookArgs {
     /// What a person says of components.
     pub(super) fn given(&self) -> Vec<Given> {
-        self.apiserver_version.iter().chain(&self.component).cloned().collect()
+        self.apiserver_version.iter().chain(&self.component).chain(&self.client_version).cloned().collect()
     }
 }
 
@@ -90,6 +97,10 @@ pub(super) enum Color {
 
 fn apiserver(text: &str) -> Result<Given, String> {
     given(Component::KubeApiserver, text)
+}
+
+fn client(text: &str) -> Result<Given, String> {
+    given(Component::Kubectl, text)
 }
 
 fn component(text: &str) -> Result<Given, String> {

@@ -14,7 +14,8 @@ pub(super) async fn run(args: CheckArgs) -> Result<u8, String> {
             |line| format!("nothing can be judged: {line}"),
         ));
     }
-    let style = Style { check: true, fail_on: args.fail_on, paint: output::paint(args.form.color) };
+    let (paint, width) = (output::paint(args.form.color), output::width());
+    let style = Style { check: true, fail_on: args.fail_on, paint, width };
     print(&output::render(&report, args.form.output, style)?)?;
     Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
 }

@@ -1,12 +1,13 @@
 //! One look at what is to be judged: a cluster through the operator's own eyes, or files.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Component};
 use evenkeel_core::skew::assess;
+use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
-use evenkeel_core::version::Observed;
 use k8s_openapi::jiff::Timestamp;
 use kube::Config;
 use tokio_util::sync::CancellationToken;
@@ -14,11 +15,15 @@ use tokio_util::sync::CancellationToken;
 use super::args::LookArgs;
 use super::connect;
 use super::output::Report;
-use crate::api::report::with_lifecycle;
+use super::releases;
+use crate::api::report::{with_gaps, with_lifecycle};
 use crate::clients::{effects_client, one_line, probe_client, read_client, within};
+use crate::observe::answer::Answer;
 use crate::observe::cache::Changes;
 use crate::observe::files::{Snapshot, shown};
-use crate::observe::{Inventory, NotReady, Observer, PodScope, apiservers, given};
+use crate::observe::given::Given;
+use crate::observe::platform::with_same_process;
+use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, apiservers, given};
 
 /// How long the cluster may take to tell everything.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -27,26 +32,45 @@ const LATECOMERS: Duration = Duration::from_secs(2);
 
 /// Looks, and judges what was seen.
 pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
+    let releases = releases::read(args.releases.as_deref())?;
     if !args.files.is_empty() {
-        return files(args);
+        return files(&args.files, &args.given(), &releases);
     }
     let config = connect::config(&args.cluster).await?;
     let (cluster, inventory) = observe(&config).await?;
-    let cluster = given::add(cluster, &args.given())?;
+    if let Some(nothing) = nothing(&cluster, &inventory) {
+        return Err(nothing);
+    }
+    let cluster = given::add(with_same_process(cluster), &args.given())?;
+    let now = Timestamp::now();
+    // The kube-apiservers are known by the front door where their addresses may not be read.
+    let unseen = inventory.reason(Source::Nodes).or(inventory.reason(Source::Pods));
+    let judged = with_lifecycle(assess(&cluster, &Policy::default()), &releases, now);
     Ok(Report {
         subject: vec![("Cluster", config.cluster_url.to_string())],
         files: Vec::new(),
         missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
         nodes: cluster.nodes.len(),
-        seen: Some(Timestamp::now()),
-        judged: with_lifecycle(assess(&cluster, &Policy::default()), Timestamp::now()),
+        seen: Some(now),
+        platform: inventory.platform,
+        hidden: inventory.hidden(&cluster),
+        judged: with_gaps(judged, unseen, inventory.reason(Source::Webhooks)),
     })
 }
 
-fn files(args: &LookArgs) -> Result<Report, String> {
-    let snapshot = Snapshot::read(&args.files).map_err(|error| error.to_string())?;
-    let cluster = given::add(snapshot.cluster(), &args.given())?;
-    let names: Vec<_> = args.files.iter().map(|path| shown(path)).collect();
+/// Why there is nothing to judge, where none of the components may be read.
+fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String> {
+    let front_door_alone = cluster.nodes.is_empty() && cluster.instances.len() <= 1;
+    let refused = || inventory.missing.iter().map(|missing| missing.reason.as_ref());
+    (front_door_alone && inventory.reason(Source::Nodes).is_some())
+        .then(|| refused().collect::<Vec<_>>().join("; "))
+}
+
+/// Looks into files, and judges what is in them.
+pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) -> Result<Report, String> {
+    let snapshot = Snapshot::read(files).map_err(|error| error.to_string())?;
+    let cluster = given::add(snapshot.cluster(), given)?;
+    let names: Vec<_> = files.iter().map(|path| shown(path)).collect();
     let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
     if let Some(taken) = snapshot.taken() {
         subject.push(("As of", format!("{taken} (newest heartbeat of a node)")));
@@ -55,11 +79,13 @@ fn files(args: &LookArgs) -> Result<Report, String> {
         subject,
         files: names,
         missing: snapshot.missing(&cluster),
+        platform: snapshot.platform(),
+        hidden: snapshot.hidden(&cluster),
         nodes: cluster.nodes.len(),
         seen: snapshot.taken(),
         // What has ended is told as of when the files were written; without a time that is not known.
         judged: match snapshot.taken() {
-            Some(taken) => with_lifecycle(assess(&cluster, &Policy::default()), taken),
+            Some(taken) => with_lifecycle(assess(&cluster, &Policy::default()), releases, taken),
             None => assess(&cluster, &Policy::default()),
         },
     })
@@ -80,6 +106,8 @@ fn read(snapshot: &Snapshot) -> String {
         (counts.nodes, "node", "nodes"),
         (counts.pods, "pod of kube-system", "pods of kube-system"),
         (counts.versions, "version", "versions"),
+        (counts.webhooks, "webhook configuration", "webhook configurations"),
+        (counts.operators, "ClusterOperator", "ClusterOperators"),
     ]);
     let mut line = format!("{} in {}", used.join(", "), many(counts.files, "file", "files"));
     let passed = some(&[
@@ -99,8 +127,9 @@ async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
     let asking = effects_client(config).map_err(|error| one_line(&error))?;
     // One question first: whatever is wrong with the connection is then told once, and not by every watch.
     let version = within(PATIENCE, asking.apiserver_version()).await;
-    let version =
-        version.map_err(|error| format!("cannot reach {}: {}", config.cluster_url, one_line(&error)))?;
+    let answer: Answer = version
+        .map(Answer::from)
+        .map_err(|error| format!("cannot reach {}: {}", config.cluster_url, one_line(&error)))?;
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
     let changes = Changes::default();
@@ -115,10 +144,8 @@ async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
         let seen = observer.cluster(Timestamp::now());
         let late = begun.elapsed() > PATIENCE;
         match seen {
-            Ok((cluster, inventory))
-                if inventory.missing.is_empty() || late || begun.elapsed() > LATECOMERS =>
-            {
-                return Ok((by_the_front_door(cluster, config, &version.git_version), inventory));
+            Ok((cluster, inventory)) if inventory.is_settled() || late || begun.elapsed() > LATECOMERS => {
+                return Ok((by_the_front_door(cluster, config, &answer), inventory));
             }
             Err(not_ready) if late => return Err(not_ready.to_string()),
             Err(not_ready) if begun.elapsed() > LATECOMERS && refused(&not_ready) => {
@@ -139,10 +166,10 @@ fn refused(not_ready: &NotReady) -> bool {
 
 /// From outside, the apiservers' own addresses are often not reachable. Then what answers at the front door stands for
 /// them, under that name.
-fn by_the_front_door(mut cluster: Cluster, config: &Config, version: &str) -> Cluster {
+fn by_the_front_door(mut cluster: Cluster, config: &Config, answer: &Answer) -> Cluster {
     if cluster.of(Component::KubeApiserver).all(|instance| instance.version.known().is_none()) {
         let name = config.cluster_url.host().unwrap_or("apiserver");
-        given::front_door(&mut cluster, name, &Observed::from_report(version));
+        given::front_door(&mut cluster, name, answer);
     }
     cluster.sorted()
 }

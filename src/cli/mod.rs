@@ -6,8 +6,12 @@
 mod args;
 mod check;
 mod connect;
+mod drain;
+mod forms;
 mod look;
 mod output;
+mod preflight;
+mod releases;
 mod report;
 
 use std::io::Write as _;
@@ -23,6 +27,9 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::api::definitions;
 use crate::operator::{self, telemetry};
 use args::{CheckArgs, ClusterArgs, ReportArgs};
+use drain::{DrainArgs, UncordonArgs};
+pub use forms::every_form;
+use preflight::{ExplainArgs, PreflightArgs};
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
@@ -56,6 +63,31 @@ enum Command {
     /// kube-apiserver's version is known, so that nothing can be judged; 64: wrong arguments.
     #[command(after_help = args::EXAMPLES)]
     Check(CheckArgs),
+    /// Empty nodes so that no PodDisruptionBudget is ever violated, and say what is waited for.
+    ///
+    /// Cordons every node, asks its pods to leave by the Eviction API, each as its PodDisruptionBudget allows, and waits
+    /// on watches until they are gone. A node of which some pod is refused is not touched. Started again it goes on
+    /// where it was. Ctrl-C stops asking and says what is left cordoned; a second one quits. Exit code 0: every node is
+    /// drained; 2: some are not, and why is said; 1: the cluster cannot be read; 64: wrong arguments; 130: interrupted.
+    #[command(after_help = drain::EXAMPLES)]
+    Drain(Box<DrainArgs>),
+    /// Make nodes schedulable again that `drain` cordoned, and no others.
+    ///
+    /// Exit code 0: all of them are schedulable; 2: some were cordoned by others, or changed meanwhile; 1: the cluster
+    /// cannot be read; 64: wrong arguments.
+    Uncordon(UncordonArgs),
+    /// Say what would keep nodes from being drained, before anybody begins.
+    ///
+    /// Reads nodes, pods, PodDisruptionBudgets, their controllers and what is around them, or files that hold them;
+    /// changes nothing. Each cause is `never` (only a change ends it), `not now` or a `caution`. Exit code 0: nothing at
+    /// or above --fail-on; 2: something; 1: the cluster or a file cannot be read; 64: wrong arguments.
+    #[command(after_help = preflight::PREFLIGHT_EXAMPLES)]
+    Preflight(PreflightArgs),
+    /// Say in one line why a node, a pod or a PodDisruptionBudget does not move, and what would unblock it.
+    ///
+    /// Exit code 0: nothing is in the way; 2: something is; 1: it does not exist or cannot be read; 64: wrong arguments.
+    #[command(after_help = preflight::EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
     /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.
     ///
     /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). SIGTERM
@@ -108,6 +140,9 @@ struct OperatorArgs {
     /// Address of /metrics, /healthz and /readyz.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// Which minors are maintained until when, as JSON, instead of what is built in.
+    #[arg(long, value_name = "FILE")]
+    releases: Option<PathBuf>,
 }
 
 /// Runs the command line of this process.
@@ -140,6 +175,10 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Man { dir } => man(dir.as_deref()),
         Command::Report(args) => runtime(1)?.block_on(report::run(args)),
         Command::Check(args) => runtime(1)?.block_on(check::run(args)),
+        Command::Drain(args) => runtime(2)?.block_on(drain::drain(*args)),
+        Command::Uncordon(args) => runtime(1)?.block_on(drain::uncordon(args)),
+        Command::Preflight(args) => runtime(1)?.block_on(preflight::preflight(args)),
+        Command::Explain(args) => runtime(1)?.block_on(preflight::explain(args)),
         Command::Operator(args) => {
             telemetry::begin(std::env::var(telemetry::FILTER_VARIABLE).ok().as_deref())
                 .map_err(|error| error.to_string())?;
@@ -164,6 +203,7 @@ async fn run_operator(args: OperatorArgs) -> Result<(), String> {
         executors_namespace: args.executor_namespace,
         lease: lease_timing(args.lease_duration),
         listen: args.listen,
+        releases: releases::read(args.releases.as_deref())?,
     };
     operator::run(config, options).await.map_err(|ended| ended.to_string())
 }

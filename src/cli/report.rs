@@ -9,7 +9,8 @@ use super::{EXIT_FINDINGS, EXIT_OK, print};
 
 pub(super) async fn run(args: ReportArgs) -> Result<u8, String> {
     let report = look(&args.look).await?;
-    let style = Style { check: false, fail_on: Level::Violation, paint: output::paint(args.form.color) };
+    let (paint, width) = (output::paint(args.form.color), output::width());
+    let style = Style { check: false, fail_on: Level::Violation, paint, width };
     print(&output::render(&report, args.form.output, style)?)?;
     Ok(if report.judged.supported == Verdict::False { EXIT_FINDINGS } else { EXIT_OK })
 }

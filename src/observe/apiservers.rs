@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::answer::Answer;
 use super::cache::Changes;
 use crate::clients::{ClientError, PROBE_TIMEOUT, one_line, within};
 
@@ -27,11 +28,14 @@ pub struct Pace {
     pub regular: Duration,
     /// After the first failure; it doubles with each further one.
     pub first_retry: Duration,
+    /// At least this long between two questions, whatever happens.
+    pub between: Duration,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { regular: Duration::from_secs(30), first_retry: Duration::from_secs(1) }
+        let second = Duration::from_secs(1);
+        Self { regular: Duration::from_secs(30), first_retry: second, between: second }
     }
 }
 
@@ -165,8 +169,10 @@ impl Asker {
                 wait
             };
             self.record(answer);
+            // However often somebody wants to know at once.
+            sleep(self.pace.between).await;
             tokio::select! {
-                () = sleep(wait) => {}
+                () = sleep(wait.saturating_sub(self.pace.between)) => {}
                 () = self.ask_now.notified() => {}
             }
         }
@@ -179,14 +185,7 @@ impl Asker {
         };
         let info =
             within(PROBE_TIMEOUT, client.apiserver_version()).await.map_err(|error| one_line(&error))?;
-        let version = Observed::from_info(&info.git_version, &info.major, &info.minor);
-        let said = |field: Option<String>| field.unwrap_or_default();
-        let emulation = (said(info.emulation_major), said(info.emulation_minor));
-        let min_compat = (said(info.min_compatibility_major), said(info.min_compatibility_minor));
-        let effective = version.minor().filter(|_| !emulation.1.is_empty()).map(|binary| {
-            let (emulation, min_compat) = ((&*emulation.0, &*emulation.1), (&*min_compat.0, &*min_compat.1));
-            Effective::reported(binary, emulation, min_compat)
-        });
+        let Answer { version, effective } = info.into();
         Ok((version, effective))
     }
 
@@ -278,7 +277,8 @@ mod tests {
         let fake = Fake::default();
         let changes = Changes::default();
         let mut woken = changes.subscribe();
-        let pace = Pace { regular: Duration::from_hours(1), first_retry: Duration::from_millis(20) };
+        let short = Duration::from_millis(20);
+        let pace = Pace { regular: Duration::from_hours(1), first_retry: short, between: short };
         let servers = Apiservers::new(fake.connect(), pace, changes);
         let address: Arc<str> = "192.0.2.1:6443".into();
         let all = BTreeSet::from([Arc::clone(&address)]);
@@ -308,5 +308,20 @@ mod tests {
 
         servers.set(&BTreeSet::new());
         assert!(servers.list().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_storm_of_changes_is_no_storm_of_questions() {
+        let fake = Fake::default();
+        let pace = Pace { between: Duration::from_millis(100), ..Pace::default() };
+        let servers = Apiservers::new(fake.connect(), pace, Changes::default());
+        let all = BTreeSet::from([Arc::from("192.0.2.1:6443")]);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(500) {
+            servers.set(&all);
+            sleep(Duration::from_millis(2)).await;
+        }
+        let asked = fake.asked.load(Ordering::SeqCst);
+        assert!((2..=6).contains(&asked), "{asked} questions in half a second");
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::fold::{Fold, State, Watched};
+use super::fold::{Detail, Fold, State, Watched};
 use crate::clients::one_line;
 
 /// Wakes the controllers: a counter that every cache and probe shares.
@@ -48,6 +48,8 @@ pub struct Select {
     pub labels: Option<String>,
     /// A field selector in the API's syntax.
     pub fields: Option<String>,
+    /// How much of each is kept.
+    pub detail: Detail,
 }
 
 /// How patient the request loop is.
@@ -117,10 +119,16 @@ impl<K: Watched> Cache<K> {
             resource: K::plural(dyntype).into_owned(),
             group: K::group(dyntype).into_owned(),
         };
-        let held = RwLock::new((Fold::default(), None));
+        let held = RwLock::new((Fold::new(select.detail), None));
         let inner = Arc::new(Inner { held, changes, what });
-        let mut task =
-            Follow { api, select, pace, wait: pace.first, streaming: true, inner: Arc::clone(&inner) };
+        let mut task = Follow {
+            api,
+            select,
+            pace,
+            wait: pace.first,
+            streaming: K::PAGE.is_none(),
+            inner: Arc::clone(&inner),
+        };
         tokio::spawn(async move { stop.run_until_cancelled(task.run()).await });
         Self(inner)
     }
@@ -185,8 +193,12 @@ impl<K: Watched> Inner<K> {
         }
     }
 
+    fn read_state(&self) -> State {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).0.state()
+    }
+
     fn tainted(&self) -> bool {
-        matches!(self.held.read().unwrap_or_else(PoisonError::into_inner).0.state(), State::Tainted(_))
+        matches!(self.read_state(), State::Tainted(_))
     }
 
     fn undecodable(&self, error: &kube::Error) {
@@ -206,9 +218,17 @@ impl<K: Watched> Inner<K> {
 
     fn failing(&self, error: &kube::Error) {
         let text = self.what.explain(error);
-        tracing::warn!(%text);
+        let refused = matches!(error, kube::Error::Api(status) if status.code == 403);
+        // The same trouble is told once, not at every try.
+        if self.read_state().fault().is_none_or(|told| told.as_ref() != text) {
+            tracing::warn!(%text);
+        }
         self.change(|fold| {
-            fold.failing(&text);
+            if refused {
+                fold.refused(&text);
+            } else {
+                fold.failing(&text);
+            }
             false
         });
     }
@@ -224,6 +244,11 @@ impl What {
         match error {
             kube::Error::Api(status) if status.code == 403 => {
                 format!("{kind}: grant the verbs list and watch on {full} to the service account: {cause}")
+            }
+            kube::Error::Api(status) if status.code == 401 => {
+                format!(
+                    "{kind}: cannot watch {full}: the credentials are not accepted; is the token expired? {cause}"
+                )
             }
             kube::Error::Api(status) if status.code == 404 => {
                 format!(
@@ -351,7 +376,7 @@ impl<K: Watched> Follow<K> {
         let mut params = ListParams {
             label_selector: self.select.labels.clone(),
             field_selector: self.select.fields.clone(),
-            limit: Some(PAGE),
+            limit: Some(K::PAGE.unwrap_or(PAGE)),
             ..ListParams::default()
         };
         let mut begun = false;

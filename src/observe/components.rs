@@ -8,15 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Instance, Reach};
+use evenkeel_core::cluster::{Component, Evidence, Instance, Reach};
 use evenkeel_core::version::{Observed, Unknown};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::apiservers::Endpoint;
 use super::lean::{Container, LeaseSeen, NodeSeen, PodSeen, Runs};
-
-/// A running apiserver renews its identity lease every 10 s; one that died keeps its lease for an hour.
-const LEASE_FRESH: SignedDuration = SignedDuration::from_secs(60);
 
 /// What the pod of `labels` and containers runs: component, version by image tag, container restarts.
 ///
@@ -26,17 +23,17 @@ pub(super) fn image_of(
     mirror: bool,
     spec: &[Container],
     status: &[Container],
-) -> Option<(Component, Observed, u32)> {
+) -> Option<(Component, Observed, i64)> {
     let labelled = ["component", "k8s-app"]
         .iter()
         .find_map(|label| Component::from_name(labels.get(*label)?))
-        .filter(|component| *component != Component::Kubelet);
+        .filter(|component| !matches!(component, Component::Kubelet | Component::Kubectl));
     let named = |container: &&Container, component: Component| {
-        container.name.as_deref() == Some(component.name()) || image_name(container) == component.name()
+        container.name.as_deref() == Some(component.name()) || runs(container) == Some(component)
     };
     let (component, container) = match labelled {
         Some(component) => (component, spec.iter().find(|c| named(c, component)).or(spec.first())?),
-        None => spec.iter().find_map(|c| Some((Component::from_name(image_name(c))?, c)))?,
+        None => spec.iter().find_map(|c| Some((runs(c)?, c)))?,
     };
     let running = status.iter().find(|running| running.name == container.name);
     // The status names the image that runs, but some runtimes give it by digest only.
@@ -47,11 +44,31 @@ pub(super) fn image_of(
     };
     // Cloud providers number their images as they like (hcloud v1.8.1, alicloud v0.1.0); only images that carry the
     // component's own name, and those of a distribution's static pods, follow Kubernetes' versions.
-    let own_numbers = component == Component::CloudControllerManager
-        && !mirror
-        && image_name(container) != component.name();
+    let own_numbers =
+        component == Component::CloudControllerManager && !mirror && runs(container) != Some(component);
     let version = if own_numbers { Observed::Unknown(Unknown::NotReported) } else { version };
     Some((component, version, running.and_then(|running| running.restart_count).unwrap_or_default()))
+}
+
+/// Images that hold every component; which one runs, the container says.
+const ALL_IN_ONE: [&str; 3] = ["hyperkube", "hardened-kubernetes", "kubernetes"];
+
+/// The component that a container runs, by its image's name; for an image that holds them all by its command, else by
+/// its own name.
+fn runs(container: &Container) -> Option<Component> {
+    let image = image_name(container);
+    let (name, architecture) = image.rsplit_once('-').unwrap_or((image, ""));
+    let one_architecture = ["amd64", "arm64", "arm", "ppc64le", "s390x"].contains(&architecture);
+    let name = if one_architecture { name } else { image };
+    let found = if ALL_IN_ONE.contains(&name) {
+        let command = container.command.iter().flatten().take(2);
+        let mut programs = command.map(|word| word.rsplit('/').next().unwrap_or_default());
+        programs.find_map(Component::from_name).or_else(|| Component::from_name(container.name.as_deref()?))
+    } else {
+        Component::from_name(name)
+    };
+    // Nobody's policy is about a pod that runs kubectl, and kubelets are Nodes.
+    found.filter(|found| !matches!(found, Component::Kubectl | Component::Kubelet))
 }
 
 /// The last path element of the image, without tag and digest.
@@ -87,6 +104,7 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             name: Arc::clone(&pod.pod.name),
             node: node_of(pod),
             version: runs.version.clone(),
+            evidence: Evidence::Image,
             effective: None,
             // Which address a controller uses stands in a kubeconfig on its host, which nobody here reads.
             reach: Reach::Any,
@@ -116,21 +134,21 @@ fn incarnation(pod: &PodSeen, runs: &Runs) -> Arc<str> {
 
 fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
     let pods: Vec<_> = running(seen).filter(|(_, runs)| runs.component == Component::KubeApiserver).collect();
-    let fresh = |lease: &&LeaseSeen| {
-        lease.renewed.is_some_and(|renewed| seen.now.duration_since(renewed) <= LEASE_FRESH)
-    };
     let mut leases: BTreeMap<Arc<str>, &LeaseSeen> = BTreeMap::new();
     let mut homeless = Vec::new();
-    for lease in seen.leases.iter().copied().filter(|lease| fresh(lease)) {
+    for lease in seen.leases.iter().copied().filter(|lease| lease.identity) {
         match seen.nodes.iter().find(|node| node.is_host(&lease.hostname)) {
+            // A lease outlives its apiserver by an hour. While its host is there, that is one that died.
             Some(node) => _ = leases.insert(Arc::clone(&node.node.name), lease),
-            None => homeless.push(lease),
+            None if lease.is_fresh(seen.now) => homeless.push(lease),
+            None => {}
         }
     }
     let by_ip = addresses(seen, &pods);
     let incarnation_on = |node: &str| {
-        let lease = leases.get(node).map(|lease| Arc::clone(&lease.holder));
-        lease.or_else(|| {
+        // A lease that is not renewed is that of the process before.
+        let lease = leases.get(node).filter(|lease| lease.is_fresh(seen.now));
+        lease.map(|lease| Arc::clone(&lease.holder)).or_else(|| {
             pods.iter()
                 .find(|(pod, _)| pod.pod.node.as_ref() == node)
                 .map(|(pod, runs)| incarnation(pod, runs))
@@ -145,6 +163,7 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
                 component: Component::KubeApiserver,
                 name: Arc::clone(&endpoint.address),
                 version: endpoint.version.clone(),
+                evidence: Evidence::Endpoint,
                 effective: endpoint.effective,
                 reach: Reach::Any,
                 incarnation: node.as_deref().and_then(incarnation_on).unwrap_or_default(),
@@ -163,6 +182,7 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
         name: Arc::clone(name),
         node,
         version: Observed::Unknown(Unknown::Unreachable),
+        evidence: Evidence::Endpoint,
         effective: None,
         reach: Reach::Any,
         incarnation,
@@ -172,12 +192,18 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
         let node = node_of(pod);
         if node.as_ref().is_none_or(|node| present.insert(Arc::clone(node))) {
             let lease = node.as_ref().and_then(|node| leases.get(node));
+            let lease = lease.filter(|lease| lease.is_fresh(seen.now));
             let incarnation = lease.map_or_else(|| incarnation(pod, runs), |lease| Arc::clone(&lease.holder));
             let silent = absent(&pod.pod.name, node, incarnation);
             found.push(if seen.asked {
                 silent
             } else {
-                Instance { version: runs.version.clone(), ready: pod.pod.ready, ..silent }
+                Instance {
+                    version: runs.version.clone(),
+                    evidence: Evidence::Image,
+                    ready: pod.pod.ready,
+                    ..silent
+                }
             });
         }
     }
@@ -198,14 +224,13 @@ fn addresses(seen: &Sources<'_>, pods: &[(&PodSeen, &Runs)]) -> BTreeMap<IpAddr,
     let wanted: BTreeSet<_> = seen.endpoints.iter().filter_map(|endpoint| ip(&endpoint.address)).collect();
     let mut found = BTreeMap::new();
     for (pod, runs) in pods {
-        if let (Some(ip), Some(node)) = (runs.host_ip.as_deref().and_then(|ip| ip.parse().ok()), node_of(pod))
-        {
+        if let (Some(ip), Some(node)) = (runs.host_ip, node_of(pod)) {
             found.insert(ip, node);
         }
     }
     for node in seen.nodes {
-        for ip in node.internal_ips.iter().filter_map(|ip| ip.parse().ok()).filter(|ip| wanted.contains(ip)) {
-            found.insert(ip, Arc::clone(&node.node.name));
+        for ip in node.internal_ips.iter().filter(|ip| wanted.contains(ip)) {
+            found.insert(*ip, Arc::clone(&node.node.name));
         }
     }
     found

@@ -14,6 +14,10 @@ pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 's
     /// What is kept of an object, pruned to what some decision reads.
     type Kept: Clone + Debug + Send + Sync + 'static;
 
+    /// How many objects a page of a list has, where lists are read in pages; `None` reads them as a stream, if the server
+    /// lets us. Of large objects a server sends pages in half the time that it takes for a stream.
+    const PAGE: Option<u32> = None;
+
     /// Prunes `self`, sharing texts that repeat among objects through `names`.
     fn keep(self, names: &mut Interner) -> Self::Kept;
 
@@ -35,9 +39,26 @@ pub struct Interner {
     labels: HashSet<Arc<BTreeMap<String, String>>>,
     /// How many there may be before the next sweep.
     limit: usize,
+    detail: Detail,
+}
+
+/// How much of an object is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Everything that some decision reads.
+    #[default]
+    Decisions,
+    /// What a report shows. It selects no node by its labels, so the one that is another on each node is not among them:
+    /// then all nodes of a pool share one set, which is a third of the memory that the program needs.
+    Report,
 }
 
 impl Interner {
+    /// How much of an object is wanted.
+    pub fn detail(&self) -> Detail {
+        self.detail
+    }
+
     /// The shared copy of `text`.
     pub fn text(&mut self, text: &str) -> Arc<str> {
         if let Some(shared) = self.texts.get(text) {
@@ -116,6 +137,18 @@ pub enum State {
     Tainted(Arc<str>),
     /// The list or watch fails for this reason: what is held, if anything, is ageing.
     Failing(Arc<str>),
+    /// The server says that we may not read this kind, so nothing of it is known; only a person can change that.
+    Refused(Arc<str>),
+}
+
+impl State {
+    /// Why this cannot be relied on, when something is wrong with it.
+    pub fn fault(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Syncing | Self::Synced => None,
+            Self::Tainted(why) | Self::Failing(why) | Self::Refused(why) => Some(why),
+        }
+    }
 }
 
 /// The objects of one kind, as the events so far tell.
@@ -130,7 +163,7 @@ pub struct Fold<K: Watched> {
     /// The fault of the list that is under way.
     fault: Option<Arc<str>>,
     taint: Option<Arc<str>>,
-    failure: Option<Arc<str>>,
+    failure: Option<State>,
 }
 
 impl<K: Watched> Default for Fold<K> {
@@ -149,10 +182,15 @@ impl<K: Watched> Default for Fold<K> {
 }
 
 impl<K: Watched> Fold<K> {
+    /// An empty one that keeps so much of each object.
+    pub fn new(detail: Detail) -> Self {
+        Self { names: Interner { detail, ..Interner::default() }, ..Self::default() }
+    }
+
     /// How far this can be relied on; the gravest reason not to wins.
     pub fn state(&self) -> State {
         if let Some(failure) = &self.failure {
-            State::Failing(Arc::clone(failure))
+            failure.clone()
         } else if let Some(taint) = &self.taint {
             State::Tainted(Arc::clone(taint))
         } else if self.complete {
@@ -268,7 +306,12 @@ impl<K: Watched> Fold<K> {
 
     /// The list or watch failed.
     pub fn failing(&mut self, failure: &str) {
-        self.failure = Some(failure.into());
+        self.failure = Some(State::Failing(failure.into()));
+    }
+
+    /// The server does not let us list or watch.
+    pub fn refused(&mut self, refusal: &str) {
+        self.failure = Some(State::Refused(refusal.into()));
     }
 
     /// The watch goes on from where it was: nothing was missed. Whether it had been failing.

@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, Component, Instance, Reach};
+use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Reach};
 use evenkeel_core::version::{KubeVersion, Observed};
+
+use super::answer::Answer;
 
 /// The name of a component that a person gave no name.
 const UNNAMED: &str = "(given)";
@@ -37,59 +39,78 @@ pub fn add(mut cluster: Cluster, given: &[Given]) -> Result<Cluster, String> {
                     return Err(format!("--component kubelet={name}: there is no Node of that name"));
                 };
                 node.kubelet = version;
+                node.evidence = Evidence::Person;
             }
-            (component, Some(name)) => named(&mut cluster, component, name, &version),
-            (component, None) => unnamed(&mut cluster, component, UNNAMED, &version),
+            (component, Some(name)) => named(&mut cluster, component, name, version),
+            (component, None) => unnamed(&mut cluster, instance(component, &UNNAMED.into(), version)),
         }
     }
     Ok(cluster.sorted())
 }
 
-fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: &Observed) {
+fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: Observed) {
     let mut same = cluster.instances.iter_mut().filter(|instance| {
         instance.component == component && (instance.name == *name || instance.node.as_ref() == Some(name))
     });
     if let Some(instance) = same.next() {
-        instance.version = version.clone();
+        instance.version = version;
+        instance.effective = None;
+        instance.evidence = Evidence::Person;
     } else {
         let node = cluster.nodes.iter().any(|node| node.name == *name).then(|| Arc::clone(name));
-        cluster.instances.push(instance(component, name, node, version));
+        cluster.instances.push(Instance { node, ..instance(component, name, version) });
     }
 }
 
 /// What answers `/version` for all of `cluster`'s apiservers, under `name`. It stands for them where none is known; where
 /// some are, it adds only a minor that none of them shows.
-pub fn front_door(cluster: &mut Cluster, name: &str, version: &Observed) {
-    let known = cluster.of(Component::KubeApiserver).any(|instance| instance.version.known().is_some());
-    if known {
-        add_minor(cluster, Component::KubeApiserver, name, version);
+pub fn front_door(cluster: &mut Cluster, name: &str, answer: &Answer) {
+    let Answer { version, effective } = answer.clone();
+    let door = Instance {
+        evidence: Evidence::FrontDoor,
+        effective,
+        ..instance(Component::KubeApiserver, &name.into(), version)
+    };
+    if cluster.of(Component::KubeApiserver).any(|instance| instance.version.known().is_some()) {
+        add_minor(cluster, door);
     } else {
-        unnamed(cluster, Component::KubeApiserver, name, version);
+        unnamed(cluster, door);
     }
 }
 
-/// Puts `version` in the place of every unknown one of `component`.
-fn unnamed(cluster: &mut Cluster, component: Component, name: &str, version: &Observed) {
+/// What a `ClusterOperator` says of a component of OpenShift: it stands for instances whose version is not known.
+pub fn rolled_out(cluster: &mut Cluster, component: Component, version: &Observed) {
+    if cluster.of(component).all(|instance| instance.version.known().is_none()) {
+        let name = format!("clusteroperator/{component}").into();
+        let one = instance(component, &name, version.clone());
+        unnamed(cluster, Instance { evidence: Evidence::Operator, ..one });
+    }
+}
+
+/// Puts `one` in the place of every instance of its component whose version is not known.
+fn unnamed(cluster: &mut Cluster, one: Instance) {
     cluster
         .instances
-        .retain(|instance| instance.component != component || instance.version.known().is_some());
-    add_minor(cluster, component, name, version);
+        .retain(|instance| instance.component != one.component || instance.version.known().is_some());
+    add_minor(cluster, one);
 }
 
-fn add_minor(cluster: &mut Cluster, component: Component, name: &str, version: &Observed) {
-    if cluster.of(component).all(|instance| instance.version.minor() != version.minor()) {
-        cluster.instances.push(instance(component, &name.into(), None, version));
+fn add_minor(cluster: &mut Cluster, one: Instance) {
+    if cluster.of(one.component).all(|instance| instance.version.minor() != one.version.minor()) {
+        cluster.instances.push(one);
     }
 }
 
-fn instance(component: Component, name: &Arc<str>, node: Option<Arc<str>>, version: &Observed) -> Instance {
+/// One that a person tells of.
+fn instance(component: Component, name: &Arc<str>, version: Observed) -> Instance {
     Instance {
-        effective: None,
-        reach: Reach::Any,
         component,
         name: Arc::clone(name),
-        node,
-        version: version.clone(),
+        node: None,
+        version,
+        evidence: Evidence::Person,
+        effective: None,
+        reach: Reach::Any,
         incarnation: "".into(),
         ready: true,
     }
@@ -106,7 +127,10 @@ mod tests {
             "" => Observed::Unknown(Unknown::NoTag),
             version => Observed::from_report(version),
         };
-        instance(Component::KubeApiserver, &name.into(), Some(format!("node-{name}").into()), &version)
+        Instance {
+            node: Some(format!("node-{name}").into()),
+            ..instance(Component::KubeApiserver, &name.into(), version)
+        }
     }
 
     fn said(text: &str) -> Given {
@@ -149,7 +173,8 @@ mod tests {
             (vec![seen("a", "v1.36.4")], "v1.37.0", vec!["a v1.36.4", "door v1.37.0"]),
         ] {
             let mut cluster = Cluster { instances: there, ..Cluster::default() };
-            front_door(&mut cluster, "door", &Observed::from_report(version));
+            let answer = Answer { version: Observed::from_report(version), effective: None };
+            front_door(&mut cluster, "door", &answer);
             assert_eq!(shown(&cluster), expected);
         }
     }

@@ -4,19 +4,25 @@
 //! caches that are complete, untainted and followed; what a report can do without is listed as missing, never
 //! silently empty.
 
+pub mod answer;
 pub mod apiservers;
 pub mod cache;
 pub mod components;
 pub mod files;
 pub mod fold;
 pub mod given;
+pub mod leaders;
 pub mod lean;
+pub mod platform;
+mod served;
+pub mod survey;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::Cluster;
+use evenkeel_core::cluster::{Cluster, Component, Instance};
+use evenkeel_core::version::Effective;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +30,16 @@ use tokio_util::sync::CancellationToken;
 use apiservers::{Apiservers, Connect};
 use cache::{Cache, Changes, Pace, Select};
 use components::Sources;
-use fold::{State, Watched};
-use lean::{EndpointSlice, Lease, Node, Pod, PodDisruptionBudget};
+use fold::{Detail, State, Watched};
+use leaders::Leading;
+use lean::{
+    EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, Pod, PodDisruptionBudget,
+    ValidatingWebhooks,
+};
+use platform::Platform;
+use served::Served;
+
+use crate::api::report::Server;
 
 /// A source of the model, as status, logs and metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,18 +52,27 @@ pub enum Source {
     Versions,
     /// Pods of kube-system, or of all namespaces.
     Pods,
-    /// Identity leases of the apiservers.
+    /// Leases of kube-system: who the apiservers are, and which controllers lead.
     Leases,
     /// `PodDisruptionBudgets`.
     Budgets,
+    /// `ValidatingWebhookConfigurations` and `MutatingWebhookConfigurations`.
+    Webhooks,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: [Self; 6] =
-        [Self::Nodes, Self::Endpoints, Self::Versions, Self::Pods, Self::Leases, Self::Budgets];
+    pub const ALL: [Self; 7] = [
+        Self::Nodes,
+        Self::Endpoints,
+        Self::Versions,
+        Self::Pods,
+        Self::Leases,
+        Self::Budgets,
+        Self::Webhooks,
+    ];
 
-    /// Its name: `nodes`, `endpointslices`, `version`, `pods`, `leases`, `pdbs`.
+    /// Its name: `nodes`, `endpointslices`, `version`, `pods`, `leases`, `pdbs`, `webhooks`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
@@ -58,6 +81,7 @@ impl Source {
             Self::Pods => "pods",
             Self::Leases => "leases",
             Self::Budgets => "pdbs",
+            Self::Webhooks => "webhooks",
         }
     }
 }
@@ -75,6 +99,19 @@ pub struct Missing {
     pub source: Source,
     /// Why, in one line that says what to do about it.
     pub reason: Arc<str>,
+    /// Of what kind the trouble is.
+    pub trouble: Trouble,
+}
+
+/// Why a source cannot be relied on, as far as it matters to whoever waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A first list or answer is on its way.
+    Pending,
+    /// It fails, or something of it cannot be read. It is tried again.
+    Failing,
+    /// We may not read it. Only a person changes that.
+    Refused,
 }
 
 /// What a [`Cluster`] was made without.
@@ -82,12 +119,34 @@ pub struct Missing {
 pub struct Inventory {
     /// The sources that could not be relied on; the model has nothing of theirs.
     pub missing: Vec<Missing>,
+    /// Which platform it is of.
+    pub platform: Option<Platform>,
+    /// kube-system's pods are known.
+    pub pods_known: bool,
+    /// Controllers that lead where they cannot be seen.
+    pub leading: Vec<Leading>,
 }
 
 impl Inventory {
+    /// What `cluster` shows nothing of, and why, one line each.
+    pub fn hidden(&self, cluster: &Cluster) -> Vec<String> {
+        platform::hidden(self.platform, cluster, &self.leading, self.pods_known)
+    }
+
     /// Why the model has nothing of `source`, if it has not.
     pub fn reason(&self, source: Source) -> Option<&str> {
         self.missing.iter().find(|missing| missing.source == source).map(|missing| missing.reason.as_ref())
+    }
+
+    /// Why components may have gone unseen, so that nothing can be said of the cluster as a whole.
+    pub fn unseen(&self) -> Option<&Missing> {
+        let components = [Source::Nodes, Source::Endpoints, Source::Pods];
+        self.missing.iter().find(|missing| components.contains(&missing.source))
+    }
+
+    /// Whether everything is missing that ever will be: waiting changes nothing.
+    pub fn is_settled(&self) -> bool {
+        self.missing.iter().all(|missing| missing.trouble == Trouble::Refused)
     }
 }
 
@@ -95,6 +154,13 @@ impl Inventory {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not ready: {}", .0.iter().map(|missing| missing.reason.as_ref()).collect::<Vec<_>>().join("; "))]
 pub struct NotReady(pub Vec<Missing>);
+
+impl NotReady {
+    /// Nothing is wrong yet: first lists and first answers are on their way.
+    pub fn is_pending(&self) -> bool {
+        self.0.iter().all(|missing| missing.trouble == Trouble::Pending)
+    }
+}
 
 /// How a source stands.
 #[derive(Clone, Debug)]
@@ -126,8 +192,13 @@ pub struct Observer {
     pub budgets: Cache<PodDisruptionBudget>,
     /// The apiservers' endpoints.
     pub endpoints: Cache<EndpointSlice>,
-    /// The apiservers' identity leases.
+    /// Leases of kube-system.
     pub leases: Cache<Lease>,
+    /// Webhooks that are asked whether to admit.
+    pub validating: Cache<ValidatingWebhooks>,
+    /// Webhooks that change what is admitted.
+    pub mutating: Cache<MutatingWebhooks>,
+    candidates: Served<LeaseCandidate>,
     apiservers: Arc<Apiservers>,
     scope: PodScope,
     changes: Changes,
@@ -147,10 +218,11 @@ impl Observer {
         fn watch<K: Watched<DynamicType = ()>>(
             api: Api<K>,
             labels: Option<&str>,
+            detail: Detail,
             changes: &Changes,
             stop: &CancellationToken,
         ) -> Cache<K> {
-            let select = Select { labels: labels.map(str::to_owned), fields: None };
+            let select = Select { labels: labels.map(str::to_owned), detail, ..Select::default() };
             Cache::spawn(api, &(), select, changes.clone(), Pace::default(), stop.clone())
         }
         let pods = match scope {
@@ -160,12 +232,19 @@ impl Observer {
         let slices = Api::namespaced(client.clone(), "default");
         let leases = Api::namespaced(client.clone(), "kube-system");
         let apiservers = Arc::new(Apiservers::new(connect, apiservers::Pace::default(), changes.clone()));
+        let detail = match scope {
+            PodScope::KubeSystem => Detail::Report,
+            PodScope::All => Detail::Decisions,
+        };
         let observer = Self {
-            nodes: watch(Api::all(client.clone()), None, &changes, stop),
-            pods: watch(pods, None, &changes, stop),
-            budgets: watch(Api::all(client.clone()), None, &changes, stop),
-            endpoints: watch(slices, Some("kubernetes.io/service-name=kubernetes"), &changes, stop),
-            leases: watch(leases, Some("apiserver.kubernetes.io/identity=kube-apiserver"), &changes, stop),
+            nodes: watch(Api::all(client.clone()), None, detail, &changes, stop),
+            pods: watch(pods, None, detail, &changes, stop),
+            budgets: watch(Api::all(client.clone()), None, detail, &changes, stop),
+            endpoints: watch(slices, Some("kubernetes.io/service-name=kubernetes"), detail, &changes, stop),
+            leases: watch(leases, None, detail, &changes, stop),
+            validating: watch(Api::all(client.clone()), None, detail, &changes, stop),
+            mutating: watch(Api::all(client.clone()), None, detail, &changes, stop),
+            candidates: Served::watch(client, "kube-system", &changes, stop),
             apiservers,
             scope,
             changes,
@@ -184,7 +263,8 @@ impl Observer {
             let mut asked = None;
             loop {
                 let slices = endpoints.list();
-                let holders: Vec<_> = leases.list().into_iter().map(|lease| lease.holder).collect();
+                let identities = leases.list().into_iter().filter(|lease| lease.identity);
+                let holders: Vec<_> = identities.map(|lease| lease.holder).collect();
                 let now = Some((slices, holders));
                 // A list that is not complete must not take an endpoint away.
                 if endpoints.state() == State::Synced && asked != now {
@@ -205,9 +285,24 @@ impl Observer {
         &self.changes
     }
 
-    /// Each apiserver endpoint and what it last answered.
-    pub fn apiservers(&self) -> Vec<apiservers::Endpoint> {
-        self.apiservers.list()
+    /// Each apiserver of `cluster` by itself, and why it does not answer if it does not.
+    pub fn servers(&self, cluster: &Cluster) -> Vec<Server> {
+        let asked = self.apiservers.list();
+        let server = |instance: &Instance| {
+            let endpoint = asked.iter().find(|endpoint| endpoint.address == instance.name);
+            let silent = || match endpoint {
+                Some(endpoint) => endpoint.error.clone().unwrap_or_else(|| "it was not asked yet".into()),
+                None => "the cluster lists no address for it: it is starting or gone".into(),
+            };
+            Server {
+                name: Arc::clone(&instance.name),
+                node: instance.node.clone(),
+                version: instance.version.clone(),
+                emulation: instance.effective.map(Effective::emulation),
+                error: (!instance.ready).then(silent),
+            }
+        };
+        cluster.of(Component::KubeApiserver).map(server).collect()
     }
 
     /// How every source stands, for metrics and readiness.
@@ -228,41 +323,49 @@ impl Observer {
             of(Source::Pods, &self.pods),
             of(Source::Leases, &self.leases),
             of(Source::Budgets, &self.budgets),
+            of(Source::Webhooks, &self.validating),
+            of(Source::Webhooks, &self.mutating),
         ]
     }
 
     /// The cluster as it is known at `now`, sorted, and what it was made without.
     ///
+    /// What the server does not let us read is left out and named, whatever it is; what fails otherwise is only left out
+    /// where a report can do without.
+    ///
     /// # Errors
     /// While the nodes or the apiservers' endpoints cannot be relied on, or an endpoint was not asked yet.
     pub fn cluster(&self, now: Timestamp) -> Result<(Cluster, Inventory), NotReady> {
-        let mut needed = Vec::new();
-        require(Source::Nodes, &self.nodes.state(), &mut needed);
-        require(Source::Endpoints, &self.endpoints.state(), &mut needed);
-        let endpoints = self.apiservers.list();
+        let mut gaps = Gaps::default();
+        let use_nodes = gaps.must(Source::Nodes, &self.nodes.state());
+        let use_endpoints = gaps.must(Source::Endpoints, &self.endpoints.state());
+        let endpoints = if use_endpoints { self.apiservers.list() } else { Vec::new() };
         if let Some(endpoint) = endpoints.iter().find(|endpoint| !endpoint.asked) {
-            let reason =
-                format!("kube-apiserver {} was not asked for its version yet", endpoint.address).into();
-            needed.push(Missing { source: Source::Versions, reason });
-        } else if endpoints.is_empty()
+            let address = &endpoint.address;
+            gaps.not_asked(format!("kube-apiserver {address} was not asked for its version yet"));
+        } else if use_endpoints
+            && endpoints.is_empty()
             && self.endpoints.read(|slices| slices.values().any(|slice| !slice.addresses.is_empty()))
         {
-            let reason = "the kube-apiservers were not asked for their versions yet".into();
-            needed.push(Missing { source: Source::Versions, reason });
+            gaps.not_asked("the kube-apiservers were not asked for their versions yet".to_owned());
         }
-        if !needed.is_empty() {
-            return Err(NotReady(needed));
+        if !gaps.needed.is_empty() {
+            return Err(NotReady(gaps.needed));
         }
 
-        let mut missing = Vec::new();
-        let use_pods = require(Source::Pods, &self.pods.state(), &mut missing);
-        let use_leases = require(Source::Leases, &self.leases.state(), &mut missing);
-        let use_budgets = require(Source::Budgets, &self.budgets.state(), &mut missing);
+        let use_pods = gaps.may(Source::Pods, &self.pods.state());
+        let use_leases = gaps.may(Source::Leases, &self.leases.state());
+        let use_budgets = gaps.may(Source::Budgets, &self.budgets.state());
+        let use_webhooks = gaps.may(Source::Webhooks, &self.validating.state())
+            && gaps.may(Source::Webhooks, &self.mutating.state());
         let leases = if use_leases { self.leases.list() } else { Vec::new() };
         let leases: Vec<_> = leases.iter().collect();
+        let candidates = self.candidates.list();
         let mut cluster = Cluster::default();
+        let mut platform = None;
+        let mut leading = Vec::new();
         self.nodes.read(|nodes| {
-            let nodes: Vec<_> = nodes.values().map(AsRef::as_ref).collect();
+            let nodes: Vec<_> = nodes.values().filter(|_| use_nodes).map(AsRef::as_ref).collect();
             self.pods.read(|pods| {
                 let pods: Vec<_> = pods.values().filter(|_| use_pods).collect();
                 let running: Vec<_> = pods.iter().copied().filter(|pod| pod.runs.is_some()).collect();
@@ -275,30 +378,74 @@ impl Observer {
                     now,
                 };
                 cluster.instances = components::instances(&seen);
+                platform = platform::recognise(&nodes, &running);
                 if self.scope == PodScope::All {
                     let bound = pods.iter().filter(|pod| !pod.pod.node.is_empty());
                     cluster.pods = bound.map(|pod| pod.pod.clone()).collect();
                 }
             });
+            // Where pods cannot be read, every controller would look hidden.
+            let unseen = leaders::add(&mut cluster.instances, &leases, &candidates, &nodes, now);
+            leading = if use_pods { unseen } else { Vec::new() };
             cluster.nodes = nodes.iter().map(|seen| seen.node.clone()).collect();
         });
         if use_budgets {
             cluster.budgets =
                 self.budgets.read(|budgets| budgets.values().map(|budget| budget.as_ref().clone()).collect());
         }
-        Ok((cluster.sorted(), Inventory { missing }))
+        if use_webhooks {
+            let configurations = self.validating.list().into_iter().chain(self.mutating.list());
+            cluster.webhooks = configurations.flat_map(|hooks| hooks.to_vec()).collect();
+        }
+        Ok((cluster.sorted(), Inventory { missing: gaps.missing, platform, pods_known: use_pods, leading }))
     }
 }
 
-/// Whether `state` can be relied on; when not, the reason is added to `missing`.
-fn require(source: Source, state: &State, missing: &mut Vec<Missing>) -> bool {
-    let reason = match state {
-        State::Synced => return true,
-        State::Syncing => format!("{source}: the first list is not complete yet").into(),
-        State::Tainted(reason) | State::Failing(reason) => Arc::clone(reason),
+/// What cannot be relied on, as it is found.
+#[derive(Default)]
+struct Gaps {
+    needed: Vec<Missing>,
+    missing: Vec<Missing>,
+}
+
+impl Gaps {
+    /// Whether `source` can be relied on. Without it there is no model, unless it is refused.
+    fn must(&mut self, source: Source, state: &State) -> bool {
+        let gap = gap(source, state);
+        match state {
+            State::Refused(_) => self.missing.extend(gap),
+            _ => self.needed.extend(gap),
+        }
+        *state == State::Synced
+    }
+
+    /// Whether `source` can be relied on. A model can do without.
+    fn may(&mut self, source: Source, state: &State) -> bool {
+        self.missing.extend(gap(source, state));
+        *state == State::Synced
+    }
+
+    fn not_asked(&mut self, reason: String) {
+        self.needed.push(Missing {
+            source: Source::Versions,
+            reason: reason.into(),
+            trouble: Trouble::Pending,
+        });
+    }
+}
+
+fn gap(source: Source, state: &State) -> Option<Missing> {
+    if *state == State::Synced {
+        return None;
+    }
+    let syncing = || format!("{source}: the first list is not complete yet").into();
+    let reason = state.fault().map_or_else(syncing, Arc::clone);
+    let trouble = match state {
+        State::Refused(_) => Trouble::Refused,
+        State::Tainted(_) | State::Failing(_) => Trouble::Failing,
+        State::Syncing | State::Synced => Trouble::Pending,
     };
-    missing.push(Missing { source, reason });
-    false
+    Some(Missing { source, reason, trouble })
 }
 
 /// The probes as one source: failing when no endpoint answers.

@@ -26,7 +26,16 @@ fn objects(path: &str) -> Option<Vec<Value>> {
             "metadata": meta("kubernetes"),
             "endpoints": [{"addresses": ["192.0.2.1"]}], "ports": [{"name": "https", "port": 6443}],
         })],
-        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases" => Vec::new(),
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases" => vec![json!({
+            "metadata": meta("kube-scheduler"),
+            "spec": {"holderIdentity": "elsewhere_1", "renewTime": "2026-11-20T11:59:59.000000Z"},
+        })],
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations" => vec![json!({
+            "metadata": {"name": "policy", "uid": "w", "resourceVersion": "3"},
+            "webhooks": [{"name": "exact.example.com", "matchPolicy": "Exact", "failurePolicy": "Fail",
+                          "rules": [{"apiVersions": ["v1"]}]}],
+        })],
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations" => Vec::new(),
         // The service account may not read budgets.
         _ => return None,
     })
@@ -35,6 +44,7 @@ fn objects(path: &str) -> Option<Vec<Value>> {
 fn client() -> Client {
     let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
         let path = request.uri().path();
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
         let (code, body) = if path == "/version" {
             let empty = ["gitCommit", "goVersion", "gitTreeState", "buildDate", "compiler", "platform"];
             let mut version: Value = empty.iter().map(|key| ((*key).to_owned(), json!(""))).collect();
@@ -42,6 +52,8 @@ fn client() -> Client {
             version["major"] = json!("1");
             version["minor"] = json!("36");
             (200, Body::from(version.to_string()))
+        } else if let (Some(objects), false) = (objects(path), is_watch) {
+            (200, Body::from(json!({"metadata": {"resourceVersion": "9"}, "items": objects}).to_string()))
         } else if let Some(objects) = objects(path) {
             let events = objects.iter().map(|object| json!({"type": "ADDED", "object": object}));
             let end = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
@@ -72,7 +84,12 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
     let settled = async {
         loop {
             match observer.cluster(now) {
-                Ok((cluster, inventory)) if inventory.missing.len() == 1 && cluster.instances.len() == 2 => {
+                Ok((cluster, inventory))
+                    if inventory.missing.len() == 1
+                        && cluster.instances.len() == 2
+                        && !cluster.webhooks.is_empty()
+                        && !inventory.leading.is_empty() =>
+                {
                     return (cluster, inventory);
                 }
                 _ => changes.changed().await.unwrap(),
@@ -80,7 +97,7 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
         }
     };
     let (cluster, inventory) =
-        tokio::time::timeout(Duration::from_secs(5), settled).await.expect("ready in time");
+        tokio::time::timeout(Duration::from_mins(1), settled).await.expect("ready in time");
 
     let reason = inventory.reason(Source::Budgets).expect("budgets are named as missing");
     assert!(reason.contains("grant the verbs list and watch on poddisruptionbudgets.policy"), "{reason}");
@@ -88,6 +105,12 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
     assert_eq!((server.name.as_ref(), server.version.to_string().as_str()), ("192.0.2.1:6443", "v1.36.4"));
     assert_eq!(server.node.as_deref(), Some("n1"));
     assert!(cluster.pods.is_empty(), "a report needs no pods");
+    let webhook = &cluster.webhooks[0];
+    assert!(webhook.exact && webhook.lists_versions && webhook.fails_closed, "{webhook:?}");
+    let hidden: Vec<_> = inventory.leading.iter().map(|hidden| hidden.component).collect();
+    assert_eq!(hidden, [Component::KubeScheduler], "its lease says that it works");
+    assert_eq!(inventory.unseen(), None, "budgets are no components");
+    assert!(inventory.is_settled(), "a refusal stays one");
     let standing = observer.standing();
     assert!(standing.iter().all(|found| (found.state == State::Synced) == (found.source != Source::Budgets)));
 }

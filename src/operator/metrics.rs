@@ -11,8 +11,8 @@ use evenkeel_core::cluster::Component;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 use crate::observe::Source;
@@ -149,6 +149,15 @@ pub struct Violations<'a> {
     pub count: u64,
 }
 
+/// When the maintenance of a minor that runs ends.
+#[derive(Clone, Copy, Debug)]
+pub struct EndOfLife<'a> {
+    /// The minor.
+    pub minor: &'a str,
+    /// The end, in seconds since 1970.
+    pub unix_seconds: i64,
+}
+
 /// How many nodes of one upgrade are in one state.
 #[derive(Clone, Copy, Debug)]
 pub struct UpgradeNodes<'a> {
@@ -205,7 +214,8 @@ pub struct Metrics {
     reconcile_errors: IntCounterVec,
     collector_success: GaugeVec,
     collector_errors: IntCounterVec,
-    report_success: Gauge,
+    report_success: GaugeVec,
+    end_of_life: Table<1>,
     instances: Table<4>,
     behind: Table<2>,
     ahead: Table<2>,
@@ -263,10 +273,19 @@ impl Metrics {
             )?,
             report_success: register(
                 r,
-                Gauge::new(
-                    "evenkeel_report_last_success_timestamp_seconds",
-                    "When the ClusterSkewReport was last written or found to be right.",
+                GaugeVec::new(
+                    Opts::new(
+                        "evenkeel_report_last_success_timestamp_seconds",
+                        "When the ClusterSkewReport was last written or found to be right; 0 before it was.",
+                    ),
+                    &["report"],
                 )?,
+            )?,
+            end_of_life: Table::new(
+                r,
+                "evenkeel_kubernetes_minor_eol_timestamp_seconds",
+                "When the upstream maintenance of a minor that runs here ends.",
+                ["minor"],
             )?,
             instances: Table::new(
                 r,
@@ -324,6 +343,7 @@ impl Metrics {
             let _ = self.collector_success.with_label_values(&[source.name()]);
             let _ = self.collector_errors.with_label_values(&[source.name()]);
         }
+        let _ = self.report_success.with_label_values(&[crate::api::report::NAME]);
         for result in Eviction::ALL {
             let _ = self.evictions.with_label_values(&[result.label()]);
         }
@@ -366,8 +386,13 @@ impl Metrics {
     }
 
     /// The report was written, or found to be right, at `unix_seconds`.
-    pub fn reported(&self, unix_seconds: f64) {
-        self.report_success.set(unix_seconds);
+    pub fn reported(&self, report: &str, unix_seconds: f64) {
+        self.report_success.with_label_values(&[report]).set(unix_seconds);
+    }
+
+    /// When running minors end; replaces what was shown before.
+    pub fn end_of_life(&self, rows: &[EndOfLife<'_>]) {
+        show(&self.end_of_life, rows, |row| ([row.minor], row.unix_seconds));
     }
 
     /// Which versions run; replaces what was shown before.

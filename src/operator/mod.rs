@@ -3,7 +3,7 @@
 //! Nothing here knows what is reported or upgraded. The invariant: whatever the controllers do, the program can be
 //! asked for its health and metrics, and stops within its grace period.
 
-mod memory;
+mod figures;
 pub mod metrics;
 mod report;
 mod run;

@@ -1,78 +1,116 @@
 //! The controller that keeps the `ClusterSkewReport` true.
 //!
 //! It looks when something changes, judges, and writes when the judgement is another one or the last one is old. What
-//! stands in the report is compared, not what was last written: an edit by somebody else is repaired.
+//! stands in the report is compared, not what was last written: an edit by somebody else is repaired. The invariants: at
+//! most one status write a second; and an outage of a moment, such as an apiserver's restart, is waited out rather than
+//! reported.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::skew::policy::Policy;
-use evenkeel_core::skew::{Assessment, Standing, assess};
+use evenkeel_core::cluster::Cluster;
+use evenkeel_core::skew::lifecycle::Catalogue;
+use evenkeel_core::skew::{Assessment, Verdict, assess};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
-use kube::{Client, ResourceExt as _};
+use kube::runtime::events::EventType;
+use kube::{Client, CustomResourceExt as _, Resource as _, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::metrics::{Controller, Distance, Instances, Metrics, Outcome, Reason, Violations};
+use super::figures;
+use super::metrics::{Controller, Metrics, Outcome, Reason};
+use crate::act::Events;
 use crate::act::elect::Leadership;
-use crate::act::status::{NotWritten, create_report, write};
-use crate::api::report::{self, ClusterSkewReportStatus, Context};
+use crate::act::status::{NotWritten, create_report, dropped, repair, write};
+use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
 use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
-use crate::observe::{NotReady, Observer};
+use crate::observe::platform::{Platform, same_process};
+use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 
 /// Field manager of the report's status.
 const FIELD_MANAGER: &str = "evenkeel-controller";
 /// At most one status write in this time, however much changes.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// A report that says the same is written again after this, to prove that it is fresh.
-const PROOF_OF_FRESHNESS: Duration = Duration::from_mins(2);
+/// Longest time without a look: leases go stale without a word.
+const AT_LEAST: Duration = Duration::from_secs(30);
 /// After a write that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// How long sources may be unclear before that is what is reported. A watch that breaks with its apiserver is open again
+/// within a second or two.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the controller works with.
 pub(super) struct Reporter<'a> {
     pub(super) observer: &'a Observer,
+    pub(super) releases: &'a Catalogue,
     pub(super) reports: Cache<DynamicObject>,
     pub(super) client: Client,
     pub(super) leadership: Leadership,
     pub(super) metrics: &'a Metrics,
 }
 
+/// What it remembers between two looks; losing it costs a write or an event.
+#[derive(Default)]
+struct Memory {
+    last_write: Option<Instant>,
+    /// What we last wrote, and the resourceVersion it became.
+    written: Option<Written>,
+    /// What the server drops of it, in one line.
+    outdated: Option<String>,
+    /// Since when sources have been unclear.
+    unclear: Option<Instant>,
+    /// The last certain verdict.
+    verdict: Option<Verdict>,
+    complaint: String,
+}
+
+/// A status, and the resourceVersion it became when it was written.
+type Written = (String, ClusterSkewReportStatus);
+
+/// How a look ended.
+enum Looked {
+    Written,
+    Same,
+    /// Nothing can be said yet.
+    Unclear,
+}
+
 impl Reporter<'_> {
     /// Keeps the report until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
         let mut changes = self.observer.changes().subscribe();
-        let mut last_write: Option<Instant> = None;
-        let mut complaint = String::new();
+        let mut memory = Memory::default();
         loop {
             changes.mark_unchanged();
             let began = Instant::now();
-            let wait = match self.once(last_write).await {
-                Ok(written) => {
-                    complaint.clear();
-                    if written {
-                        last_write = Some(Instant::now());
+            let (outcome, wait) = match self.once(&mut memory).await {
+                Ok(Looked::Unclear) => (Outcome::Requeue, BETWEEN_WRITES),
+                Ok(looked) => {
+                    memory.complaint.clear();
+                    if matches!(looked, Looked::Written) {
+                        memory.last_write = Some(Instant::now());
                     }
-                    self.metrics.reconciled(Controller::Report, Outcome::Ok, began.elapsed());
-                    PROOF_OF_FRESHNESS
+                    (Outcome::Ok, AT_LEAST)
                 }
                 Err(problem) => {
                     let line = problem.to_string();
                     // The same trouble is told once, not at every look.
-                    if line != complaint {
+                    if line != memory.complaint {
                         tracing::warn!(problem = line, "the report is not written");
-                        complaint = line;
+                        memory.complaint = line;
                     }
                     self.metrics.reconcile_failed(Controller::Report, problem.reason());
-                    self.metrics.reconciled(Controller::Report, Outcome::Error, began.elapsed());
-                    AFTER_FAILURE
+                    (Outcome::Error, AFTER_FAILURE)
                 }
             };
-            let rest = last_write.map_or(Duration::ZERO, |at| BETWEEN_WRITES.saturating_sub(at.elapsed()));
+            self.metrics.reconciled(Controller::Report, outcome, began.elapsed());
+            let rest =
+                memory.last_write.map_or(Duration::ZERO, |at| BETWEEN_WRITES.saturating_sub(at.elapsed()));
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(wait) => {}
@@ -83,12 +121,24 @@ impl Reporter<'_> {
         }
     }
 
-    /// One look; says whether the report was written.
-    async fn once(&self, last_write: Option<Instant>) -> Result<bool, Problem> {
+    /// One look.
+    async fn once(&self, memory: &mut Memory) -> Result<Looked, Problem> {
         match self.reports.state() {
             State::Synced => {}
+            State::Syncing if memory.is_patient(true) => return Ok(Looked::Unclear),
             State::Syncing => return Err(Problem::Reports("the first list is not complete yet".to_owned())),
-            State::Tainted(why) | State::Failing(why) => return Err(Problem::Reports(why.to_string())),
+            State::Tainted(why) | State::Failing(why) | State::Refused(why) => {
+                return Err(Problem::Reports(why.to_string()));
+            }
+        }
+        let now = Timestamp::now();
+        let seen = self.observer.cluster(now);
+        let unclear = match &seen {
+            Ok((_, inventory)) => !inventory.is_settled(),
+            Err(_) => true,
+        };
+        if memory.is_patient(unclear) {
+            return Ok(Looked::Unclear);
         }
         let stored = if let Some(stored) = self.reports.get("", report::NAME) {
             stored
@@ -98,87 +148,187 @@ impl Reporter<'_> {
             Arc::new(made)
         };
         let object = decode::<ClusterSkewReport>(&stored).unwrap_or_else(|_| bare(&stored));
-        let now = Timestamp::now();
-        let before = object.status.clone().unwrap_or_default();
-        let seen = self.observer.cluster(now);
-        let wanted = match &seen {
-            Ok((cluster, inventory)) => {
-                let judged = report::with_lifecycle(assess(cluster, &Policy::default()), now);
-                self.show(&judged);
-                let missing: Vec<String> = inventory.missing.iter().map(|m| m.reason.to_string()).collect();
-                let context = Context {
-                    missing: &missing,
-                    before: &before.conditions,
-                    generation: object.metadata.generation,
-                    nodes: cluster.nodes.len(),
-                    now,
-                };
-                report::status(&judged, &context)
+        // What nobody has touched since is what we wrote, whatever the server made of it.
+        let version = object.resource_version();
+        let untouched = memory.written.take().filter(|(written, _)| version.as_ref() == Some(written));
+        let before = untouched.as_ref().map(|(_, ours)| ours.clone());
+        let before = before.unwrap_or_else(|| object.status.clone().unwrap_or_default());
+        let (wanted, judged) = match &seen {
+            Ok(seen) => {
+                let (wanted, judged) = self.judge(&object, &before, seen, memory.outdated.as_deref(), now);
+                (wanted, Some(judged))
             }
-            Err(not_ready) => blind(&before, not_ready, object.metadata.generation, now),
+            Err(not_ready) => (blind(&before, not_ready, object.metadata.generation, now), None),
         };
-        let fresh = last_write.is_some_and(|at| at.elapsed() < PROOF_OF_FRESHNESS);
-        // Without having seen anything there is nothing to prove fresh.
-        let same = same(&before, &wanted) && (fresh || seen.is_err());
-        if !same {
-            let written = write(&self.client, &self.leadership, FIELD_MANAGER, &object, &wanted).await?;
-            self.reports.apply_own(written);
+        let done = self.say(memory, &object, (untouched, &before), (wanted, seen.is_err())).await;
+        // After the report: whoever waits for it does not wait for these.
+        if let Some(judged) = judged {
+            figures::show(self.metrics, &judged, &object.spec.policy.policy(), self.releases);
         }
         seen?;
+        let looked = done?;
         #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
-        self.metrics.reported(now.as_second() as f64);
-        Ok(!same)
+        self.metrics.reported(report::NAME, now.as_second() as f64);
+        Ok(looked)
     }
 
-    fn show(&self, judged: &Assessment) {
-        let rows: Vec<_> = judged
-            .rows
-            .iter()
-            .map(|row| {
-                let minor =
-                    row.version.minor().map_or_else(|| "unknown".to_owned(), |minor| minor.to_string());
-                (row, row.version.to_string(), minor)
-            })
-            .collect();
-        let instances: Vec<_> = rows
-            .iter()
-            .map(|(row, version, minor)| Instances {
-                component: row.component,
-                pool: &row.pool,
-                version,
-                minor,
-                count: row.count as u64,
-            })
-            .collect();
-        self.metrics.instances(&instances);
-        let known = judged.rows.iter().filter_map(|row| Some((row, i64::from(row.behind?))));
-        let distances: Vec<_> = known
-            .map(|(row, behind)| Distance {
-                component: row.component,
-                pool: &row.pool,
-                behind: behind.max(0),
-                ahead: (-behind).max(0),
-            })
-            .collect();
-        self.metrics.distances(&distances);
-        let limit = judged.limit.map(|limit| (evenkeel_core::cluster::Component::Kubelet, i64::from(limit)));
-        self.metrics.limits(limit.as_slice());
-        let violations: Vec<_> = judged
-            .rows
-            .iter()
-            .map(|row| Violations {
-                component: row.component,
-                pool: &row.pool,
-                rule: "skew",
-                severity: if row.standing == Standing::AtLimit { "AtLimit" } else { "Unsupported" },
-                count: match row.standing {
-                    Standing::Unsupported | Standing::AtLimit => row.count as u64,
-                    _ => 0,
-                },
-            })
-            .collect();
-        self.metrics.violations(&violations);
+    /// Writes `wanted` into the report, unless that says it already and not long ago.
+    async fn say(
+        &self,
+        memory: &mut Memory,
+        object: &ClusterSkewReport,
+        (untouched, before): (Option<Written>, &ClusterSkewReportStatus),
+        (wanted, is_blind): (ClusterSkewReportStatus, bool),
+    ) -> Result<Looked, Problem> {
+        if object.spec.suspend {
+            return Ok(Looked::Same);
+        }
+        let period = Duration::from_secs(object.spec.refresh_period_seconds.into());
+        // What somebody has written to since is written anew, at the latest now.
+        let fresh = memory.last_write.is_some_and(|at| at.elapsed() < period && untouched.is_some());
+        // Without having seen anything there is nothing to prove fresh.
+        if same(before, &wanted) && (fresh || is_blind) {
+            memory.written = untouched;
+            return Ok(Looked::Same);
+        }
+        self.write(memory, object, &wanted).await?;
+        self.announce(memory, object, before, &wanted);
+        Ok(Looked::Written)
     }
+
+    /// What the report is to say of `cluster`.
+    fn judge(
+        &self,
+        object: &ClusterSkewReport,
+        before: &ClusterSkewReportStatus,
+        (cluster, inventory): &(Cluster, Inventory),
+        outdated: Option<&str>,
+        now: Timestamp,
+    ) -> (ClusterSkewReportStatus, Assessment) {
+        let keys = &object.spec.pool_label_keys;
+        let more = same_process(cluster);
+        let other;
+        let cluster = if keys.is_empty() && more.is_empty() {
+            cluster
+        } else {
+            let mut all = cluster.clone();
+            all.instances.extend(more);
+            other = with_pools(all.sorted(), keys);
+            &other
+        };
+        let policy = object.spec.policy.policy();
+        let judged = report::with_lifecycle(assess(cluster, &policy), self.releases, now);
+        let unseen = inventory.unseen();
+        let judged = report::with_gaps(
+            judged,
+            unseen.map(|missing| missing.reason.as_ref()),
+            inventory.reason(Source::Webhooks),
+        );
+        let missing: Vec<String> = inventory.missing.iter().map(|m| m.reason.to_string()).collect();
+        let leading: Vec<String> = inventory.leading.iter().map(ToString::to_string).collect();
+        let unready = unseen.map(|missing| {
+            let refused = missing.trouble == Trouble::Refused;
+            (if refused { "Forbidden" } else { "CollectorFailed" }, missing.reason.as_ref())
+        });
+        let unready = outdated.map(|line| ("SchemaOutdated", line)).or(unready);
+        let live = Live {
+            leading: &leading,
+            servers: &self.observer.servers(cluster),
+            before: &before.apiservers,
+            policy: object.spec.policy,
+            unready,
+        };
+        let context = Context {
+            missing: &missing,
+            platform: inventory.platform.map(Platform::name),
+            hidden: &inventory.hidden(cluster),
+            before: &before.conditions,
+            generation: object.metadata.generation,
+            nodes: cluster.nodes.len(),
+            now,
+            live,
+        };
+        (report::status(&judged, &context), judged)
+    }
+
+    async fn write(
+        &self,
+        memory: &mut Memory,
+        object: &ClusterSkewReport,
+        wanted: &ClusterSkewReportStatus,
+    ) -> Result<(), NotWritten> {
+        let mut written = write(&self.client, &self.leadership, FIELD_MANAGER, object, wanted).await?;
+        self.reports.apply_own(written.clone());
+        // Fields that somebody else put there stay with an apply; they are taken out by name.
+        if let Some(mended) = repair(&self.client, &self.leadership, FIELD_MANAGER, &written, wanted).await? {
+            tracing::warn!("somebody else wrote to the status of ClusterSkewReport cluster; it is mended");
+            self.reports.apply_own(mended.clone());
+            written = mended;
+        }
+        let outdated = dropped(&written, wanted).map(|field| {
+            format!(
+                "the server drops {field}: its CustomResourceDefinition {} is of another version; install this one's with kubectl apply -k config/crd",
+                ClusterSkewReport::crd_name()
+            )
+        });
+        if let Some(line) = outdated.as_ref().filter(|_| memory.outdated.is_none()) {
+            tracing::warn!(problem = line, "the report is not whole");
+        }
+        memory.outdated = outdated;
+        memory.written = written.resource_version().map(|version| (version, wanted.clone()));
+        Ok(())
+    }
+
+    /// An event where the verdict is certain, and another than the last certain one.
+    fn announce(
+        &self,
+        memory: &mut Memory,
+        object: &ClusterSkewReport,
+        before: &ClusterSkewReportStatus,
+        wanted: &ClusterSkewReportStatus,
+    ) {
+        let verdict = |status: &ClusterSkewReportStatus| match status.supported.as_str() {
+            "True" => Some(Verdict::True),
+            "False" => Some(Verdict::False),
+            _ => None,
+        };
+        // A process before this one may have seen the verdict go from certain to unknown.
+        let unsure =
+            before.conditions.iter().any(|c| c.type_ == "SkewSupported" && c.reason == UNKNOWN_VERSIONS);
+        let last = memory.verdict.or_else(|| verdict(before)).or(unsure.then_some(Verdict::False));
+        let Some(now) = verdict(wanted) else {
+            memory.verdict = last;
+            return;
+        };
+        memory.verdict = Some(now);
+        let (type_, reason) = match (last, now) {
+            (Some(Verdict::False), Verdict::True) => (EventType::Normal, "SkewResolved"),
+            (last, Verdict::False) if last != Some(Verdict::False) => (EventType::Warning, "SkewUnsupported"),
+            _ => return,
+        };
+        let (events, regarding) = (Events::new(self.client.clone()), object.object_ref(&()));
+        let note = wanted.reason.clone();
+        // Beside the work: an apiserver that is slow to take an event must not hold up the next look.
+        tokio::spawn(async move { events.publish(type_, reason, "Report", note, None, &regarding).await });
+    }
+}
+
+impl Memory {
+    /// Whether to wait and see, given whether sources are unclear now.
+    fn is_patient(&mut self, unclear: bool) -> bool {
+        self.unclear = if unclear { self.unclear.or_else(|| Some(Instant::now())) } else { None };
+        self.unclear.is_some_and(|since| since.elapsed() < PATIENCE)
+    }
+}
+
+/// `cluster` with the pools that the labels `keys` name.
+fn with_pools(mut cluster: Cluster, keys: &[String]) -> Cluster {
+    for node in &mut cluster.nodes {
+        if let Some(pool) = keys.iter().find_map(|key| node.labels.get(key)) {
+            node.pool = pool.as_str().into();
+        }
+    }
+    cluster
 }
 
 /// The stored object without the status that could not be read: it is written anew.
@@ -195,14 +345,20 @@ fn blind(
     generation: Option<i64>,
     now: Timestamp,
 ) -> ClusterSkewReportStatus {
-    let line = why.to_string();
+    let reason = if why.is_pending() { "Pending" } else { "CollectorFailed" };
+    let mut line = why.to_string();
+    if let Some(last) = &before.last_observed_time {
+        // Writing to a String cannot fail.
+        let _ = write!(line, "; what is below was seen at {}", last.0);
+    }
+    let unseen = "the cluster is not seen at the moment";
     let wanted = [
-        ("Ready", "False", "CollectorFailed", line.as_str()),
-        ("Reconciling", "True", "CollectorFailed", ""),
-        ("Stalled", "False", "CollectorFailed", ""),
-        ("SkewSupported", "Unknown", "NotObserved", "the cluster is not seen at the moment"),
-        ("NextMinorAllowed", "Unknown", "NotObserved", "the cluster is not seen at the moment"),
-        ("InventoryComplete", "False", "CollectorFailed", line.as_str()),
+        ("Ready", if why.is_pending() { "Unknown" } else { "False" }, reason, line.as_str()),
+        ("Reconciling", "True", reason, "looking again until everything is seen"),
+        ("Stalled", "False", reason, "nothing needs a person yet"),
+        ("SkewSupported", "Unknown", "NotObserved", unseen),
+        ("NextMinorAllowed", "Unknown", "NotObserved", unseen),
+        ("InventoryComplete", "False", reason, line.as_str()),
     ];
     ClusterSkewReportStatus {
         observed_generation: generation,

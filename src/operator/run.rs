@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::lease::Timing;
+use evenkeel_core::skew::lifecycle::Catalogue;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Config, CustomResourceExt, Resource};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,8 @@ pub struct Options {
     pub lease: Timing,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub listen: SocketAddr,
+    /// Which minors are maintained until when.
+    pub releases: Catalogue,
 }
 
 /// Why the operator ended.
@@ -144,7 +147,7 @@ impl Watches {
         };
         let jobs = || {
             let api = Api::namespaced(read.clone(), &options.executors_namespace);
-            let select = Select { labels: Some(EXECUTOR_LABEL.to_owned()), fields: None };
+            let select = Select { labels: Some(EXECUTOR_LABEL.to_owned()), ..Select::default() };
             Cache::spawn(api, &(), select, changes.clone(), Pace::default(), stop.clone())
         };
         Ok(Self {
@@ -171,6 +174,7 @@ async fn lead(
     metrics.leader(true);
     let reporter = Reporter {
         observer: &watches.observer,
+        releases: &options.releases,
         reports: watches.reports.clone(),
         client: effects.clone(),
         leadership: leadership.clone(),
@@ -221,7 +225,7 @@ fn readiness(observer: Arc<Observer>) -> serve::Ready {
         let faults = observer.standing().into_iter().filter_map(|standing| match standing.state {
             State::Synced => None,
             State::Syncing => Some(format!("{}: the first list is not complete yet", standing.source)),
-            State::Tainted(why) | State::Failing(why) => Some(why.to_string()),
+            State::Tainted(why) | State::Failing(why) | State::Refused(why) => Some(why.to_string()),
         });
         let faults: Vec<String> = faults.collect();
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
@@ -236,7 +240,7 @@ async fn watch_sources(observer: &Observer, metrics: &Metrics) {
         failing.resize(standing.len(), false);
         let now = jiff::Timestamp::now();
         for (source, failed) in standing.iter().zip(&mut failing) {
-            let broken = matches!(source.state, State::Tainted(_) | State::Failing(_));
+            let broken = source.state.fault().is_some();
             if broken && !*failed {
                 metrics.collect_failed(source.source);
             }
@@ -246,6 +250,6 @@ async fn watch_sources(observer: &Observer, metrics: &Metrics) {
                 metrics.collected(source.source, now.as_second() as f64 - age.as_secs_f64());
             }
         }
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

@@ -10,6 +10,10 @@ use tracing_subscriber::util::TryInitError;
 /// The environment variable that holds the filter, in the syntax of `tracing`: `info`, `evenkeel=debug,kube=warn`.
 pub const FILTER_VARIABLE: &str = "EVENKEEL_LOG";
 
+/// Without a filter. The client tells of every request that fails, sometimes with the whole answer; whoever sent it tells
+/// what it means, in one line.
+const DEFAULT: &str = "info,kube_client=off";
+
 /// The log cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
@@ -21,13 +25,14 @@ pub enum TelemetryError {
     Twice(#[from] TryInitError),
 }
 
-/// Begins the log of this process. `filter` is the value of [`FILTER_VARIABLE`]; without one it is `info`.
+/// Begins the log of this process. `filter` is the value of [`FILTER_VARIABLE`]; without one it is `info`, and the client
+/// itself is silent.
 ///
 /// # Errors
 /// When the filter is invalid, or the log was begun before.
 pub fn begin(filter: Option<&str>) -> Result<(), TelemetryError> {
     use tracing_subscriber::util::SubscriberInitExt as _;
-    let filter = EnvFilter::builder().parse(filter.filter(|filter| !filter.is_empty()).unwrap_or("info"))?;
+    let filter = EnvFilter::builder().parse(filter.filter(|filter| !filter.is_empty()).unwrap_or(DEFAULT))?;
     let subscriber = tracing_subscriber::fmt()
         .json()
         .flatten_event(true)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
+use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::plan::{Stage, Upgrade};
 use evenkeel_core::rollout::{self, Action, Claim, JobState, World, decide, orphans};
@@ -21,16 +22,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::memory::Sent;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, FIELD_MANAGER, Hands, Outcome};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, decode, upgrade};
+use crate::observe::Observer;
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
-use crate::observe::{Observer, Source};
 
 /// At most one decision in this time: what changes together is seen together.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
@@ -115,16 +115,17 @@ impl Driver<'_> {
             match state {
                 State::Synced => {}
                 State::Syncing => return Err(format!("{what}: the first list is not complete yet")),
-                State::Tainted(why) | State::Failing(why) => return Err(why.to_string()),
+                State::Tainted(why) | State::Failing(why) | State::Refused(why) => {
+                    return Err(why.to_string());
+                }
             }
         }
         let now = Timestamp::now();
         let (cluster, inventory) = self.observer.cluster(now).map_err(|error| error.to_string())?;
-        // Without its pods every node would look drained, without budgets every pod free.
-        for needed in [Source::Pods, Source::Budgets, Source::Leases] {
-            if let Some(why) = inventory.reason(needed) {
-                return Err(why.to_owned());
-            }
+        // A report can do without some of it. Here every node would look drained without its pods, every pod free
+        // without budgets, and no webhook in the way without those.
+        if let Some(missing) = inventory.missing.first() {
+            return Err(missing.reason.to_string());
         }
         let mut claims = Vec::new();
         for stored in self.claims.list() {
@@ -132,7 +133,7 @@ impl Driver<'_> {
             claims.push(claim?);
         }
         let jobs = self.executor_jobs();
-        let memory = kept.sent.memory(&cluster, now);
+        let memory = kept.sent.memory(&cluster.pods, &cluster.budgets, now);
         let world = World {
             cluster: &cluster,
             claims: &claims,
@@ -220,7 +221,7 @@ impl Driver<'_> {
         let mut writes = FuturesUnordered::new();
         for action in actions {
             if let Action::Evict(permit) = &action {
-                kept.sent.sends(permit);
+                kept.sent.sends(permit, Timestamp::now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
                 kept.evictions.spawn(async move { hands.perform(&object, action).await });
             } else {
@@ -337,12 +338,10 @@ fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
 
 fn label(answer: &Answer) -> metrics::Eviction {
     match answer {
-        Answer::Accepted => metrics::Eviction::Evicted,
+        Answer::Accepted(_) => metrics::Eviction::Evicted,
         Answer::Gone => metrics::Eviction::NotFound,
-        Answer::Budget { .. } => metrics::Eviction::RefusedPdb,
-        Answer::Throttled { .. } | Answer::Unclear { .. } | Answer::Refused { .. } => {
-            metrics::Eviction::Error
-        }
+        Answer::Budget { .. } | Answer::Stale { .. } => metrics::Eviction::RefusedPdb,
+        _ => metrics::Eviction::Error,
     }
 }
 

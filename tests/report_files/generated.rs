@@ -41,6 +41,18 @@ fn nothing_of_a_file_reaches_the_terminal_raw() {
             format!(
                 "{{\"kind\": \"Node\", \"metadata\": {{\"name\": \"n1\", \"labels\": {{\"pool\": \"{evil}\"}}}}}}"
             ),
+            format!(
+                r#"[{}, {{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+                "metadata": {{"name": "x"}}, "webhooks": [{{"name": "{evil}", "matchPolicy": "Exact",
+                "failurePolicy": "Fail", "rules": [{{"apiVersions": ["v1"]}}]}}]}}]"#,
+                node("n1", "unknown")
+            ),
+            format!(
+                r#"[{}, {{"apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
+                "metadata": {{"name": "kube-scheduler"}},
+                "status": {{"versions": [{{"name": "kube-scheduler", "version": "{evil}"}}]}}}}]"#,
+                node("n1", "unknown")
+            ),
         ] {
             for form in ["table", "wide", "json", "yaml", "markdown", "sarif", "junit"] {
                 let (code, out, err) = on("evil.json", text.as_bytes(), &["-o", form, SERVER[0], SERVER[1]]);

@@ -111,7 +111,7 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
         &["-n", "shop", "patch", "pdb", "ledger", "--type=merge", "-p", r#"{"spec":{"minAvailable":0}}"#],
     )
     .await?;
-    reaches(cluster, "Completed", Duration::from_mins(2)).await?;
+    reaches(cluster, "Completed", Duration::from_mins(4)).await?;
     println!("complete after {:.0} s", started.elapsed().as_secs_f64());
     settled(cluster).await?;
     golden::check("after", &kubectl(cluster, &["get", "clusterskewreport,cup,nup"]).await?)?;
@@ -138,12 +138,19 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
     // A node takes a claim, a cordon, three states and an uncordon, besides its evictions; the parked one a cordon, two
     // states and an uncordon more, and each control-plane component a claim and two states. What lost a race apart.
     let patches = requests.of("patch nodes") - requests.lost_of("patch nodes");
-    assert_eq!(patches, 2 * (nodes + 1), "cordons and uncordons of {nodes} nodes, one of them twice");
+    let least = 2 * (nodes + 1);
+    assert!(
+        patches >= least && patches % 2 == 0,
+        "{patches} cordons and uncordons of {nodes} nodes, one of them twice"
+    );
+    // On a slow machine a node may take longer than it is given, and is parked and tried again.
+    let again = (patches - least) / 2;
+    assert!(again <= nodes / 2, "{patches} cordons and uncordons of {nodes} nodes");
     assert_eq!(requests.of("create nodeupgrades"), nodes + 5, "claims");
     let states = requests.of("patch nodeupgrades/status") - requests.lost_of("patch nodeupgrades/status");
-    assert!(states <= 3 * nodes + 2 * 5 + 6, "{states} states of claims");
+    assert!(states <= 3 * (nodes + again) + 2 * 5 + 6, "{states} states of claims");
     let reads = requests.of("get nodes") + requests.of("list pods");
-    assert!(reads <= 2 * (nodes + 2), "{reads} reads for {nodes} nodes");
+    assert!(reads <= 2 * (nodes + 2 + again), "{reads} reads for {nodes} nodes");
     assert!(requests.evictions <= MOVABLE * 2, "{} evictions of {MOVABLE} pods", requests.evictions);
     assert!(requests.refused <= requests.evictions / 10, "{} evictions were refused", requests.refused);
     no_violations(observer);
@@ -203,7 +210,7 @@ async fn killed(cluster: &Cluster, observer: &Observer, operator: &mut Operator)
     settled(cluster).await?;
     assert_eq!(observer::at_rest(cluster, &["general-5"]).await?, Vec::<String>::new());
     kubectl(cluster, &["-n", "shop", "delete", "pdb", "ledger"]).await?;
-    reaches(cluster, "Completed", Duration::from_mins(2)).await?;
+    reaches(cluster, "Completed", Duration::from_mins(4)).await?;
     settled(cluster).await?;
     assert_eq!(observer::at_rest(cluster, &[]).await?, Vec::<String>::new());
     assert_eq!(operator.starts, 11);
@@ -224,7 +231,9 @@ fn people_are_respected() -> TestResult {
         let observer = Observer::default();
         let mut operator = Operator::new(&cluster, BINARY, &[]).await?;
         operator.start()?;
-        let done = beside(&cluster, &observer, async || respected(&cluster, &observer).await).await;
+        let done = operator
+            .kept_running(beside(&cluster, &observer, async || respected(&cluster, &observer).await))
+            .await;
         if done.is_err() {
             eprintln!("{}", operator.log());
         }
@@ -305,7 +314,7 @@ async fn respected(cluster: &Cluster, observer: &Observer) -> TestResult {
 
     kubectl(cluster, &["uncordon", "general-2"]).await?;
     kubectl(cluster, &["annotate", "node", "general-3", "evenkeel.dev/hold-"]).await?;
-    reaches(cluster, "Completed", Duration::from_mins(2)).await?;
+    reaches(cluster, "Completed", Duration::from_mins(4)).await?;
     settled(cluster).await?;
     assert_eq!(observer::at_rest(cluster, &[]).await?, Vec::<String>::new());
 

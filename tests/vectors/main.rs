@@ -15,6 +15,7 @@ use evenkeel_core::skew::lifecycle::Catalogue;
 use serde::Deserialize;
 use serde_json::Value;
 
+mod drain;
 mod policy;
 mod tools;
 mod versions;
@@ -92,7 +93,7 @@ impl Case {
             "upgrade_discovery" => Outcome::NotYet("which versions there are to go to"),
             "upgrade_target" => Outcome::NotYet("the check of a target against Cluster API's objects"),
             "control_plane_gate" => Outcome::NotYet("gates between the steps of a control plane"),
-            "drain" => Outcome::NotYet("drains, as cases"),
+            "drain" => drain::case(self),
             _ => return None,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, Component, Instance, Node, Reach};
+use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
 use evenkeel_core::skew::policy::{Judgement, Policy, Running, Servers, Subject, may_update_in_place};
 use evenkeel_core::skew::{assess, blockers_of_minor};
 use evenkeel_core::version::{Effective, Floors, KubeVersion, Minor, Observed};
@@ -20,6 +20,7 @@ fn instance(component: Component, number: usize, version: &str) -> Instance {
         name: format!("{component}-{number}").into(),
         node: Some("n-0".into()),
         version: Observed::from_report(version),
+        evidence: Evidence::Image,
         effective: None,
         reach: Reach::Any,
         incarnation: "1".into(),
@@ -35,6 +36,7 @@ fn node(number: usize, version: &str) -> Node {
         pool: "default".into(),
         labels: Arc::default(),
         kubelet: Observed::from_report(version),
+        evidence: Evidence::Kubelet,
         ready: true,
         heartbeat: None,
         unschedulable: false,
@@ -79,8 +81,10 @@ fn cluster(case: &Case) -> Option<Cluster> {
     (case.inputs.get("reachesAnyApiserver") != Some(&Value::Bool(false))).then(|| cluster.sorted())
 }
 
+const KUBECTL: Subject = Subject::Component(Component::Kubectl);
+
 fn kubectl(version: Minor, servers: Servers) -> bool {
-    let (_, judgement) = Policy::default().judge(Subject::Kubectl, version.into(), servers);
+    let (_, judgement) = Policy::default().judge(KUBECTL, version.into(), servers);
     matches!(judgement, Judgement::Within { .. })
 }
 
@@ -154,7 +158,7 @@ pub fn effective(case: &Case) -> Outcome {
     let mut got = json!({
         "kcmAllowed": allowed(Subject::Component(Component::KubeControllerManager)),
         "kubeletAllowed": allowed(Subject::Component(Component::Kubelet)),
-        "kubectlAllowed": allowed(Subject::Kubectl),
+        "kubectlAllowed": allowed(KUBECTL),
     });
     if let Some(got) = got.as_object_mut() {
         got.retain(|key, _| case.expects(key));

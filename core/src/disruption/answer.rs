@@ -8,6 +8,8 @@ use jiff::SignedDuration;
 /// The cause type by which a 429 of a budget differs from one of API priority and fairness.
 const BUDGET_CAUSE: &str = "DisruptionBudget";
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+/// A refusal that somebody has to mend is asked about again this often.
+const REFUSED: SignedDuration = SignedDuration::from_secs(30);
 
 /// An answer as it came: HTTP status, `details.causes[].reason`, `details.retryAfterSeconds` and the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +27,17 @@ pub struct Raw<'a> {
 /// What it means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The deletion has begun; the pod is not gone yet.
-    Accepted,
-    /// It was gone already, or another pod has its name.
+    /// The deletion has begun; the pod is not gone yet. With the resourceVersion of the deleted pod, where told.
+    Accepted(Option<Box<str>>),
+    /// It was gone already.
     Gone,
-    /// The budget refused: ask again when its status changes, at the latest after this long.
+    /// The budget allows none: ask again when its status changes, at the latest after this long.
     Budget {
+        /// Upper bound of the wait.
+        within: SignedDuration,
+    },
+    /// The budget's status is older than its spec or than the pod: ask again when it changes, at the latest then.
+    Stale {
         /// Upper bound of the wait.
         within: SignedDuration,
     },
@@ -39,28 +46,113 @@ pub enum Answer {
         /// How long.
         wait: SignedDuration,
     },
-    /// The request may or may not have been carried out, or the server could not: look again after this long.
-    Unclear {
+    /// Another pod has the name now, or a write raced with ours: the watch tells which; look again after this long.
+    Conflict {
         /// How long.
         wait: SignedDuration,
     },
-    /// It will be refused until somebody changes something: asked again now and then, and shown.
-    Refused {
+    /// Several budgets select the pod: no eviction of it ever succeeds.
+    TwoBudgets,
+    /// Its namespace is being deleted, and the pod will be: look again after this long.
+    NamespaceTerminating {
+        /// How long.
+        wait: SignedDuration,
+    },
+    /// Not allowed to us, or the budget's status is broken (below zero, too many disrupted pods).
+    Forbidden {
         /// What the server said.
         why: String,
     },
+    /// An admission webhook or policy denies it.
+    Denied {
+        /// What it said.
+        why: String,
+    },
+    /// A fail-closed admission webhook does not answer.
+    WebhookDown {
+        /// What the server said.
+        why: String,
+    },
+    /// The request makes no sense to the server.
+    Invalid {
+        /// What the server said.
+        why: String,
+    },
+    /// The server, or something before it, could not: the request may have been carried out. Look after this long.
+    ServerTrouble {
+        /// How long.
+        wait: SignedDuration,
+    },
+    /// No answer came: the request may have been carried out. Look after this long.
+    NoAnswer {
+        /// How long.
+        wait: SignedDuration,
+    },
+    /// An answer that is not known here, as it came.
+    Unknown {
+        /// Its code and what it said.
+        why: String,
+    },
+}
+
+/// What to do with the pod after an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It is going or gone: the watch tells.
+    Watch,
+    /// Its budget has to change first; at the latest after this long.
+    Budget(SignedDuration),
+    /// Nothing at all is sent for this long.
+    Quiet(SignedDuration),
+    /// Look at it again after this long.
+    Again(SignedDuration),
+    /// Somebody has to change something; shown with this line, and asked again now and then.
+    Show(SignedDuration, String),
 }
 
 impl Answer {
     /// The label it is counted under.
     pub const fn label(&self) -> &'static str {
         match self {
-            Self::Accepted => "evicted",
+            Self::Accepted(_) => "evicted",
             Self::Gone => "not_found",
             Self::Budget { .. } => "refused_pdb",
+            Self::Stale { .. } => "stale_pdb",
             Self::Throttled { .. } => "throttled",
-            Self::Unclear { .. } => "unclear",
-            Self::Refused { .. } => "error",
+            Self::Conflict { .. } => "conflict",
+            Self::TwoBudgets => "two_pdbs",
+            Self::NamespaceTerminating { .. } => "namespace_terminating",
+            Self::Forbidden { .. } => "forbidden",
+            Self::Denied { .. } => "denied",
+            Self::WebhookDown { .. } => "webhook_down",
+            Self::Invalid { .. } => "invalid",
+            Self::ServerTrouble { .. } => "server_error",
+            Self::NoAnswer { .. } => "no_answer",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
+
+    /// What to do with the pod.
+    pub fn next(&self) -> Next {
+        let show = |why: String| Next::Show(REFUSED, why);
+        match self {
+            Self::Accepted(_) | Self::Gone => Next::Watch,
+            Self::Budget { within } | Self::Stale { within } => Next::Budget(*within),
+            Self::Throttled { wait } => Next::Quiet(*wait),
+            Self::Conflict { wait }
+            | Self::NamespaceTerminating { wait }
+            | Self::ServerTrouble { wait }
+            | Self::NoAnswer { wait } => Next::Again(*wait),
+            Self::TwoBudgets => show(
+                "more than one PDB selects it, which the eviction API refuses; let one select it".to_owned(),
+            ),
+            Self::Forbidden { why } => show(format!("its eviction is forbidden: {why}")),
+            Self::Denied { why } => show(format!("its eviction is denied: {why}")),
+            Self::WebhookDown { why } => {
+                show(format!("its eviction needs an admission webhook that is down: {why}"))
+            }
+            Self::Invalid { why } => show(format!("the server does not accept its eviction: {why}")),
+            Self::Unknown { why } => show(format!("its eviction got an unknown answer: {why}")),
         }
     }
 }
@@ -68,20 +160,32 @@ impl Answer {
 /// Reads an answer.
 pub fn read(raw: &Raw<'_>) -> Answer {
     let seconds = |at_least: u32| SignedDuration::from_secs(i64::from(raw.retry_after.max(at_least)));
-    let refused = || Answer::Refused { why: raw.message.to_owned() };
+    let why = || raw.message.to_owned();
+    let said = |text: &str| raw.message.contains(text);
+    // A webhook chooses the code of its denial itself, a policy may too; the server writes the words around it.
+    let denied = raw.code >= 400
+        && (said("denied the request") || (said("ValidatingAdmissionPolicy") && said("denied request")));
     match raw.code {
-        200..=299 => Answer::Accepted,
+        200..=299 => Answer::Accepted(None),
+        _ if denied => Answer::Denied { why: why() },
         404 => Answer::Gone,
-        // Another UID has the name (done), or a write raced with ours (the pod is still there): the watch tells.
-        409 => Answer::Unclear { wait: seconds(1) },
+        409 => Answer::Conflict { wait: seconds(1) },
+        // The server says how long only where its numbers are not those of now.
+        429 if raw.causes.contains(&BUDGET_CAUSE) && raw.retry_after > 0 => {
+            Answer::Stale { within: seconds(1) }
+        }
         429 if raw.causes.contains(&BUDGET_CAUSE) => Answer::Budget { within: seconds(10) },
         429 => Answer::Throttled { wait: seconds(1) },
-        403 if raw.causes.contains(&NAMESPACE_TERMINATING) => Answer::Unclear { wait: seconds(5) },
-        500 if raw.message.contains("more than one PodDisruptionBudget") => refused(),
-        // A fail-closed webhook that is down, a lost race over the budget, a server that restarts.
-        500 if raw.message.contains("failed calling webhook") => refused(),
-        500..=599 => Answer::Unclear { wait: seconds(5) },
-        _ => refused(),
+        403 if raw.causes.contains(&NAMESPACE_TERMINATING) => {
+            Answer::NamespaceTerminating { wait: seconds(5) }
+        }
+        401 | 403 => Answer::Forbidden { why: why() },
+        500 if said("more than one PodDisruptionBudget") => Answer::TwoBudgets,
+        500 if said("failed calling webhook") => Answer::WebhookDown { why: why() },
+        400 | 405 | 413 | 415 | 422 => Answer::Invalid { why: why() },
+        // A lost race over the budget (504), a server that restarts, a load balancer without one.
+        500 | 502..=504 => Answer::ServerTrouble { wait: seconds(5) },
+        code => Answer::Unknown { why: format!("HTTP {code}: {}", raw.message) },
     }
 }
 
@@ -92,22 +196,43 @@ mod tests {
     #[test]
     fn every_answer_has_its_own_meaning() {
         let secs = SignedDuration::from_secs;
-        let refused = |why: &str| Answer::Refused { why: why.to_owned() };
         let two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        let webhook = "admission webhook \"no.example\" denied the request: not today";
+        let policy =
+            "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        let down = "Internal error occurred: failed calling webhook \"w\": connection refused";
+        let denied = |why: &str| Answer::Denied { why: why.to_owned() };
         for (code, causes, retry_after, message, meaning) in [
-            (201, vec![], 0, "", Answer::Accepted),
+            (200, vec![], 0, "", Answer::Accepted(None)),
+            (201, vec![], 0, "", Answer::Accepted(None)),
             (404, vec![], 0, "", Answer::Gone),
-            (409, vec![], 0, "", Answer::Unclear { wait: secs(1) }),
+            (409, vec![], 0, "", Answer::Conflict { wait: secs(1) }),
             (429, vec!["DisruptionBudget"], 0, "", Answer::Budget { within: secs(10) }),
-            (429, vec!["DisruptionBudget"], 30, "", Answer::Budget { within: secs(30) }),
+            (429, vec!["DisruptionBudget"], 10, "", Answer::Stale { within: secs(10) }),
             (429, vec![], 1, "", Answer::Throttled { wait: secs(1) }),
-            (403, vec!["NamespaceTerminating"], 0, "", Answer::Unclear { wait: secs(5) }),
-            (403, vec![], 0, "no", refused("no")),
-            (400, vec![], 0, "denied by policy", refused("denied by policy")),
-            (500, vec![], 0, two, refused(two)),
-            (504, vec![], 10, "", Answer::Unclear { wait: secs(10) }),
+            (429, vec![], 0, webhook, denied(webhook)),
+            (403, vec!["NamespaceTerminating"], 0, "", Answer::NamespaceTerminating { wait: secs(5) }),
+            (403, vec![], 0, "no", Answer::Forbidden { why: "no".to_owned() }),
+            (403, vec![], 0, webhook, denied(webhook)),
+            (422, vec![], 0, policy, denied(policy)),
+            (400, vec![], 0, "name differs", Answer::Invalid { why: "name differs".to_owned() }),
+            (500, vec![], 0, two, Answer::TwoBudgets),
+            (500, vec![], 0, down, Answer::WebhookDown { why: down.to_owned() }),
+            (500, vec![], 0, "etcd", Answer::ServerTrouble { wait: secs(5) }),
+            (504, vec![], 10, "", Answer::ServerTrouble { wait: secs(10) }),
+            (418, vec![], 0, "tea", Answer::Unknown { why: "HTTP 418: tea".to_owned() }),
+            (501, vec![], 0, "no", Answer::Unknown { why: "HTTP 501: no".to_owned() }),
         ] {
             assert_eq!(read(&Raw { code, causes, retry_after, message }), meaning, "{code} {message}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_pass_by_itself_is_asked_again_unseen() {
+        for code in 100..600 {
+            let answer = read(&Raw { code, causes: vec![], retry_after: 0, message: "" });
+            let again = matches!(answer.next(), Next::Again(_) | Next::Quiet(_));
+            assert_eq!(again, matches!(code, 409 | 429 | 500 | 502..=504), "{code}");
         }
     }
 }

@@ -1,11 +1,9 @@
-//! Emptying one node: which pods to ask for now, and what the others wait for.
-
-use jiff::SignedDuration;
+//! Emptying one node for an upgrade: what the disruption rules say, as actions and blockers.
 
 use super::round::Round;
-use super::{Action, Blocker, PodMemory};
-use crate::cluster::{Node, Pod};
-use crate::disruption::{BudgetName, Class, class};
+use super::{Action, Blocker};
+use crate::cluster::Node;
+use crate::disruption::{Held, Rules, empty};
 
 /// What is left on a node.
 pub(super) struct Remaining {
@@ -15,75 +13,18 @@ pub(super) struct Remaining {
     pub(super) blockers: Vec<Blocker>,
 }
 
-/// How long past the end of its grace period a pod is called stuck rather than terminating.
-const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
-
 /// Asks for every pod of `node` that may go now.
 pub(super) fn evict(round: &mut Round<'_>, node: &Node) -> Remaining {
     let world = round.world;
-    let mut remaining = Remaining { pods: 0, blockers: Vec::new() };
-    for pod in world.cluster.pods_on(&node.name) {
-        let held = match class(pod, world.executors) {
-            Class::Stay => continue,
-            Class::Bare => Some(Held {
-                budget: None,
-                reason: "has no controller that would bring it back; move it by hand".to_owned(),
-                lasting: true,
-            }),
-            Class::Terminating => stuck(round, pod),
-            Class::Evict => ask(round, pod),
-        };
-        remaining.pods += 1;
-        if let Some(Held { budget, reason, lasting }) = held {
-            let pod = format!("{}/{}", pod.namespace, pod.name);
-            remaining.blockers.push(Blocker { pod, budget, reason, lasting });
-        }
+    let rules = Rules::of_upgrade(world.executors);
+    let emptying = empty(world.cluster, &node.name, &rules, world.memory, &mut round.budgets, world.now);
+    round.actions.extend(emptying.permits.into_iter().map(Action::Evict));
+    if let Some(at) = emptying.again_at {
+        round.wake(at);
     }
-    remaining
-}
-
-/// What holds one pod back.
-struct Held {
-    budget: Option<BudgetName>,
-    reason: String,
-    lasting: bool,
-}
-
-fn stuck(round: &mut Round<'_>, pod: &Pod) -> Option<Held> {
-    let since = pod.deleting?;
-    let late = since.saturating_add(STUCK_AFTER).ok()?;
-    if round.world.now < late {
-        round.wake(late);
-        return None;
-    }
-    let reason = format!("should have terminated by {since} and is still there");
-    Some(Held { budget: None, reason, lasting: false })
-}
-
-fn ask(round: &mut Round<'_>, pod: &Pod) -> Option<Held> {
-    let world = round.world;
-    if let Some(until) = world.memory.throttled_until.filter(|until| *until > world.now) {
-        round.wake(until);
-        return None;
-    }
-    match world.memory.pods.get(&pod.uid) {
-        Some(PodMemory::Sent) => return None,
-        Some(PodMemory::NotBefore(until, why)) if *until > world.now => {
-            round.wake(*until);
-            return why.clone().map(|reason| Held { budget: None, reason, lasting: false });
-        }
-        _ => {}
-    }
-    match round.budgets.take(pod) {
-        Ok(permit) => {
-            round.actions.push(Action::Evict(permit));
-            None
-        }
-        Err(refusal) if refusal.is_pacing() => None,
-        Err(refusal) => Some(Held {
-            budget: refusal.budget().cloned(),
-            reason: refusal.to_string(),
-            lasting: refusal.is_lasting(),
-        }),
-    }
+    let blocker = |left: &crate::disruption::Left<'_>| {
+        let Held { budget, reason, lasting } = left.wait.held()?;
+        Some(Blocker { pod: left.pod.full_name(), budget, reason, lasting })
+    };
+    Remaining { pods: emptying.left.len(), blockers: emptying.left.iter().filter_map(blocker).collect() }
 }

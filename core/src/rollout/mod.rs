@@ -22,9 +22,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, Component};
-use crate::disruption::{BudgetName, Busy, Permit};
+use crate::disruption::{BudgetName, Permit};
 use crate::version::KubeVersion;
 
+pub use crate::disruption::{Memory, PodMemory};
 pub use decide::decide;
 pub use nodes::orphans;
 pub use status::{Parked, Phase, Status};
@@ -153,26 +154,6 @@ pub enum JobState {
     Complete,
     /// Condition `Failed`, with its message.
     Failed(String),
-}
-
-/// What this process has sent and not yet seen the effect of. It only keeps us from asking twice; losing it is safe.
-#[derive(Clone, Debug, Default)]
-pub struct Memory {
-    /// Pods whose eviction was sent, accepted, or answered so that it is not to be sent again before a time.
-    pub pods: BTreeMap<Arc<str>, PodMemory>,
-    /// Budgets that have to change before they are asked again.
-    pub budgets: BTreeMap<BudgetName, Busy>,
-    /// No eviction at all before this.
-    pub throttled_until: Option<Timestamp>,
-}
-
-/// What is remembered of a pod's eviction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodMemory {
-    /// It is on its way, or accepted and not seen yet.
-    Sent,
-    /// Not to be sent again before this, for this reason if there is one to show.
-    NotBefore(Timestamp, Option<String>),
 }
 
 /// Everything a decision is made from.

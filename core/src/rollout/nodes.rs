@@ -8,6 +8,7 @@ use super::drain::{self, Remaining};
 use super::round::{ExecutorState, Round, claim_name, executor, record, release};
 use super::{Action, Blocker, Claim, NodeRef, State, Subject};
 use crate::cluster::{Cluster, Component, Node, Pod};
+use crate::disruption::{Mark, Rules, admit};
 use crate::plan::{Stage, Upgrade, group_of};
 use crate::version::KubeVersion;
 
@@ -322,6 +323,10 @@ pub(super) fn open(round: &mut Round<'_>, mine: &[&Claim]) {
                 }
                 break;
             }
+            if let Err(line) = fits(round, node, &members, &claim_of) {
+                round.blocked.push(line);
+                continue;
+            }
             match claim {
                 None => {
                     let subject = Subject {
@@ -346,6 +351,21 @@ pub(super) fn open(round: &mut Round<'_>, mine: &[&Claim]) {
             unavailable += usize::from(node.ready);
         }
     }
+}
+
+/// Whether what the pods that are tied to `node` take from their budgets is there beside that of the open nodes.
+fn fits<'c>(
+    round: &Round<'_>,
+    node: &Node,
+    members: &[&Node],
+    claim_of: &impl Fn(&Node) -> Option<&'c Claim>,
+) -> Result<(), String> {
+    let in_flight = |other: &&&Node| claim_of(other).is_some_and(|claim| claim.state.in_flight());
+    let open: Vec<&str> = members.iter().filter(in_flight).map(|other| &*other.name).collect();
+    let world = round.world;
+    let rules = Rules::of_upgrade(world.executors);
+    admit(world.cluster, &node.name, &open, &rules, world.now)
+        .map_err(|refused| format!("{} waits: {}", node.name, refused.reason))
 }
 
 /// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked
@@ -393,7 +413,8 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node) -> Result<Action, St
 pub fn orphans(cluster: &Cluster, claims: &[Claim]) -> Vec<Action> {
     let marked = cluster.nodes.iter().filter_map(|node| Some((node, node.cordoned_by.clone()?)));
     marked
-        .filter(|(_, mark)| claims.iter().all(|claim| claim.mark() != **mark))
+        // A drain that a person began is theirs to end.
+        .filter(|(_, mark)| !Mark::is_drain(mark) && claims.iter().all(|claim| claim.mark() != **mark))
         .map(|(node, mark)| Action::ReleaseOrphan { node: node_ref(node), mark: mark.to_string() })
         .collect()
 }

@@ -83,12 +83,25 @@ fn of_row(row: &Row) -> Option<Finding> {
     let servers = judged.servers;
     let mut rule = judged.rule?;
     let Row { component, pool, version, count, .. } = row;
-    let who = format!("{count} {component} {version} in pool {pool}");
+    let who = match component {
+        Component::Kubectl => format!("{component} {version}"),
+        _ => format!("{count} {component} {version} in pool {pool}"),
+    };
     let (severity, message, remedy) = match judged.judgement {
         Judgement::TooOld { floor } => (
             Severity::Unsupported,
             format!("{who}: too old for kube-apiserver {}, which allows {floor} or newer", servers.told()),
             format!("{} before anything else", upgrade(row, servers)),
+        ),
+        Judgement::TooNew { ceiling } if *component == Component::Kubectl => (
+            Severity::Unsupported,
+            format!("{who}: too new for kube-apiserver {}, which allows {ceiling} or older", servers.oldest),
+            format!("use a kubectl of {}", servers.oldest),
+        ),
+        Judgement::TooNew { ceiling } if judged.running.binary <= servers.oldest => (
+            Severity::Unsupported,
+            format!("{who}: newer than what a kube-apiserver it can reach emulates, {ceiling}"),
+            format!("end the emulation of the kube-apiservers, or take {component} back to {ceiling}"),
         ),
         Judgement::TooNew { ceiling } => (
             Severity::Unsupported,
@@ -153,6 +166,7 @@ fn upgrade(row: &Row, servers: Servers) -> String {
             format!("upgrade the virtual kubelet to a release that is built for {to}")
         }
         Component::Kubelet if crosses_minors => format!("drain and upgrade {component} to {to}"),
+        Component::Kubectl => format!("use a kubectl of {to}"),
         Component::KubeProxy => {
             let tag = image_tag(&format!("v{to}.x"));
             format!("set the image of the {component} DaemonSet to a tag {tag}")

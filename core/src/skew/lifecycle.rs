@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use serde::Deserialize;
 
-use super::findings::{Finding, Severity, unique};
+use super::findings::{Finding, Severity};
 use super::policy::{Rule, advice};
-use super::{Assessment, Row};
+use super::{Assessment, Row, SAMPLES};
+use crate::cluster::Component;
 use crate::version::{KubeVersion, Minor};
 
 /// The data that is built in.
@@ -94,47 +95,72 @@ impl Catalogue {
     }
 }
 
-/// What in a judged cluster is past its end, near it, or behind the latest patch of its minor.
+/// What in a judged cluster is past its end, near it, or behind the latest patch of its minor: one finding for a minor,
+/// and one for a version.
 pub fn findings(judged: &Assessment, catalogue: &Catalogue, today: Date) -> Vec<Finding> {
-    let ends = judged.rows.iter().filter_map(|row| end(row, catalogue, today));
-    let patches = judged.rows.iter().filter_map(|row| patch(row, catalogue));
-    unique(ends.chain(patches))
+    let mut by_minor: BTreeMap<Minor, Vec<&Row>> = BTreeMap::new();
+    let mut by_version: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    for row in &judged.rows {
+        if let Some(version) = row.version.known() {
+            by_minor.entry(version.minor()).or_default().push(row);
+            by_version.entry(version.to_string()).or_default().push(row);
+        }
+    }
+    let ends = by_minor.iter().filter_map(|(minor, rows)| end(*minor, rows, catalogue, today));
+    let patches = by_version.values().filter_map(|rows| patch(rows, catalogue, today));
+    ends.chain(patches).collect()
 }
 
-fn end(row: &Row, catalogue: &Catalogue, today: Date) -> Option<Finding> {
-    let minor = row.version.minor()?;
+/// Whether a finding is of the kind that [`findings`] makes.
+pub fn is_about(finding: &Finding) -> bool {
+    [END_OF_LIFE.id, LATEST_PATCH.id].contains(&finding.rule.id)
+}
+
+fn end(minor: Minor, rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<Finding> {
     let end = catalogue.life(minor)?.end_of_life;
-    let left = (end - today).get_days();
-    let message = match left {
-        ..0 => format!("{} {minor} has had no maintenance since {end}", row.component),
-        0..=NOTICE => format!("maintenance of {} {minor} ends on {end}", row.component),
+    let message = match (end - today).get_days() {
+        ..0 => format!("{minor} has had no upstream maintenance since {end}"),
+        0..=NOTICE => format!("upstream maintenance of {minor} ends on {end}"),
         _ => return None,
     };
-    Some(finding(row, &END_OF_LIFE, &minor.to_string(), message, "upgrade to a maintained minor".to_owned()))
+    finding(rows, &END_OF_LIFE, &minor.to_string(), &message, "upgrade to a maintained minor".to_owned())
 }
 
-fn patch(row: &Row, catalogue: &Catalogue) -> Option<Finding> {
-    let version = row.version.known()?;
-    let latest = &catalogue.life(version.minor())?.latest;
+fn patch(rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<Finding> {
+    let version = rows.first()?.version.known()?;
+    let Life { end_of_life, latest } = catalogue.life(version.minor())?;
+    // After the end no patch is enough, and that was said already.
+    if *end_of_life < today {
+        return None;
+    }
     // A vendor's patches come later than upstream's or not at all, and a build on the way to a release holds the one
     // before it.
     let base = version.released().filter(|_| version.is_of_upstream_patch_line())?;
     if base.release() >= latest.release() {
         return None;
     }
-    let message = format!("{} {version} is behind the latest patch, {latest}", row.component);
-    Some(finding(row, &LATEST_PATCH, &version.to_string(), message, format!("upgrade to {latest} or later")))
+    let message = format!("{version} is behind the latest patch, {latest}");
+    finding(rows, &LATEST_PATCH, &version.to_string(), &message, format!("upgrade to {latest} or later"))
 }
 
-fn finding(row: &Row, rule: &'static Rule, what: &str, message: String, remedy: String) -> Finding {
-    Finding {
-        id: format!("{}/{}/{what}", rule.id, row.component),
+fn finding(rows: &[&Row], rule: &'static Rule, what: &str, message: &str, remedy: String) -> Option<Finding> {
+    let mut counts: BTreeMap<Component, usize> = BTreeMap::new();
+    for row in rows {
+        *counts.entry(row.component).or_default() += row.count;
+    }
+    let mut samples: Vec<_> = rows.iter().flat_map(|row| row.samples.iter().cloned()).collect();
+    samples.sort();
+    samples.dedup();
+    samples.truncate(SAMPLES);
+    let who: Vec<_> = counts.iter().map(|(component, count)| format!("{count} {component}")).collect();
+    Some(Finding {
+        id: format!("{}/{what}", rule.id),
         severity: Severity::Warning,
         rule,
-        component: row.component,
-        count: row.count,
-        samples: row.samples.clone(),
-        message,
+        component: *counts.keys().next()?,
+        count: counts.values().sum(),
+        samples,
+        message: format!("{message}: {}", who.join(", ")),
         remedy,
-    }
+    })
 }

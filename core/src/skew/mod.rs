@@ -7,17 +7,19 @@
 //! violation, and an unknown version never adds one; it only makes the verdict [`Verdict::Unknown`] where no violation
 //! is certain.
 
+mod census;
 mod findings;
 pub mod lifecycle;
 mod next;
 pub mod policy;
 pub mod tools;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Component, Instance, Reach};
-use crate::version::{Effective, KubeVersion, Minor, Observed};
+use crate::cluster::{Cluster, Component, Evidence, Instance, Reach};
+use crate::version::{Effective, KubeVersion, Observed};
+pub use census::Census;
+use census::{Counted, Met};
 pub use findings::{Finding, Severity};
 pub use next::{NextMinor, blockers_of_minor};
 use policy::{Judgement, Policy, Rule, Running, Servers, Subject};
@@ -64,7 +66,7 @@ impl Standing {
     }
 }
 
-/// Components of one kind, pool and version.
+/// Components of one kind, pool and version, which was read in the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Which component.
@@ -73,6 +75,8 @@ pub struct Row {
     pub pool: Arc<str>,
     /// The version they run.
     pub version: Observed,
+    /// Where that was read.
+    pub evidence: Evidence,
     /// How many.
     pub count: usize,
     /// Minors behind what the newest apiserver behaves as (negative: ahead), where both are known.
@@ -90,6 +94,11 @@ impl Row {
     /// The rule it was judged by, where there is one for it and its version is known.
     pub fn rule(&self) -> Option<&'static Rule> {
         self.judged.and_then(|judged| judged.rule)
+    }
+
+    /// Minors ahead of what the oldest apiserver that it meets behaves as, where both are known; never below 0.
+    pub fn ahead(&self) -> Option<i32> {
+        self.judged.map(|judged| (-judged.running.binary.behind(judged.servers.emulated)).max(0))
     }
 }
 
@@ -143,19 +152,19 @@ impl Assessment {
 
 /// Judges `cluster` by `policy`.
 pub fn assess(cluster: &Cluster, policy: &Policy) -> Assessment {
+    assess_counted(&Census::of(cluster), cluster, policy)
+}
+
+/// Judges `cluster` by `policy`, where there is a `census` of it already: no node is walked over.
+pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> Assessment {
     let servers = servers_of(cluster);
-    let kubelets = span(cluster.nodes.iter().map(|node| &node.kubelet));
-    let mut rows: BTreeMap<_, Row> = BTreeMap::new();
-    for seen in everything(cluster, servers) {
-        let emulation = seen.emulation;
-        let key = (seen.component, Arc::clone(&seen.pool), seen.version.to_string(), seen.servers, emulation);
-        let row = rows.entry(key).or_insert_with(|| row(&seen, policy));
-        row.count += 1;
-        if row.samples.len() < SAMPLES {
-            row.samples.push(Arc::clone(seen.name));
-        }
-    }
-    let mut rows: Vec<Row> = rows.into_values().collect();
+    let kubelets = census.kubelets(cluster);
+    let mut counted: Vec<_> = census.groups(cluster).map(|group| (group.met(servers), group)).collect();
+    // Rows that stand alike are shown by version and then by the apiservers that they meet.
+    counted.sort_by(|(met, group), (other_met, other)| {
+        (group.key.kind(), met, group.key.emulation).cmp(&(other.key.kind(), other_met, other.key.emulation))
+    });
+    let mut rows: Vec<Row> = counted.into_iter().map(|(met, group)| row(&group, met, policy)).collect();
     let findings = findings::of(cluster, policy, &rows, servers);
     if findings.iter().any(|f| f.component == Component::KubeApiserver && f.severity == Severity::Unsupported)
     {
@@ -201,86 +210,54 @@ fn effective(server: &Instance) -> Option<Effective> {
 }
 
 /// The apiservers that `instance` talks to. Where its own cannot be told, all of them: that allows least.
-fn servers_met(cluster: &Cluster, instance: &Instance, all: Option<Servers>) -> Option<Servers> {
+fn servers_own(cluster: &Cluster, instance: &Instance) -> Met {
     let node = match instance.reach {
         Reach::Local => instance.node.as_ref(),
         Reach::Any => None,
     };
-    let Some(node) = node else { return all };
+    let Some(node) = node else { return Met::All };
     let own: Vec<&Instance> =
         cluster.of(Component::KubeApiserver).filter(|server| server.node.as_ref() == Some(node)).collect();
-    if own.is_empty() { all } else { Servers::of(own.into_iter().filter_map(effective)) }
+    if own.is_empty() {
+        return Met::All;
+    }
+    let met = Servers::of(own.into_iter().filter_map(effective));
+    if met == servers_of(cluster) { Met::All } else { Met::Own(met) }
 }
 
-/// One component as [`assess`] walks over them.
-struct Seen<'a> {
-    component: Component,
-    name: &'a Arc<str>,
-    pool: Arc<str>,
-    version: &'a Observed,
-    emulation: Option<Minor>,
-    servers: Option<Servers>,
-}
-
-fn everything(cluster: &Cluster, servers: Option<Servers>) -> impl Iterator<Item = Seen<'_>> {
-    let control_plane: Arc<str> = "control-plane".into();
-    let instances = cluster.instances.iter().map(move |instance| Seen {
-        component: instance.component,
-        name: &instance.name,
-        pool: match instance.component {
-            Component::KubeProxy => pool_of(cluster, instance),
-            _ => Arc::clone(&control_plane),
-        },
-        version: &instance.version,
-        emulation: instance.effective.map(Effective::emulation),
-        servers: servers_met(cluster, instance, servers),
-    });
-    instances.chain(cluster.nodes.iter().map(move |node| Seen {
-        component: Component::Kubelet,
-        name: &node.name,
-        pool: Arc::clone(&node.pool),
-        version: &node.kubelet,
-        emulation: None,
-        servers,
-    }))
-}
-
-fn pool_of(cluster: &Cluster, instance: &Instance) -> Arc<str> {
-    let node = instance.node.as_deref().and_then(|name| cluster.node(name));
-    node.map_or_else(|| "unknown".into(), |node| Arc::clone(&node.pool))
-}
-
-fn row(seen: &Seen<'_>, policy: &Policy) -> Row {
-    let judged = seen.version.minor().zip(seen.servers).map(|(binary, servers)| {
-        let running = Running { binary, emulation: seen.emulation };
-        let (rule, judgement) = policy.judge(Subject::Component(seen.component), running, servers);
+fn row(seen: &Counted<'_>, servers: Option<Servers>, policy: &Policy) -> Row {
+    let component = seen.key.component;
+    let judged = seen.version.minor().zip(servers).map(|(binary, servers)| {
+        let running = Running { binary, emulation: seen.key.emulation };
+        let (rule, judgement) = policy.judge(Subject::Component(component), running, servers);
         Judged { running, servers, rule, judgement }
     });
     let standing = match judged.map(|judged| judged.judgement) {
         None | Some(Judgement::Undecided { .. }) => Standing::Unknown,
         Some(Judgement::TooOld { .. } | Judgement::TooNew { .. }) => Standing::Unsupported,
-        Some(Judgement::Within { .. }) if seen.component == Component::KubeApiserver => Standing::Supported,
-        Some(Judgement::Within { behind, .. }) if seen.component.is_controller() && behind > 0 => {
+        Some(Judgement::Within { .. }) if component == Component::KubeApiserver => Standing::Supported,
+        Some(Judgement::Within { behind, .. }) if component.is_controller() && behind > 0 => {
             Standing::Transitional
         }
-        Some(Judgement::Within { headroom: 0, .. }) if !seen.component.is_controller() => Standing::AtLimit,
+        // Nobody's kubectl keeps a control plane from moving on.
+        Some(Judgement::Within { .. }) if component == Component::Kubectl => Standing::Supported,
+        Some(Judgement::Within { headroom: 0, .. }) if !component.is_controller() => Standing::AtLimit,
         Some(Judgement::Within { .. }) => Standing::Supported,
     };
     let headroom = match judged.map(|judged| judged.judgement) {
-        Some(Judgement::Within { headroom, .. }) if seen.component != Component::KubeApiserver => {
-            Some(headroom)
-        }
+        Some(Judgement::Within { headroom, .. }) if component != Component::KubeApiserver => Some(headroom),
         _ => None,
     };
     Row {
-        component: seen.component,
-        pool: Arc::clone(&seen.pool),
+        component,
+        pool: Arc::clone(&seen.key.pool),
         version: seen.version.clone(),
-        count: 0,
+        evidence: seen.key.evidence,
+        count: seen.count,
         behind: judged.map(|judged| judged.running.binary.behind(judged.servers.newest_emulated)),
         headroom,
         standing,
-        samples: Vec::new(),
+        samples: seen.samples(),
         judged,
     }
 }

@@ -78,7 +78,8 @@ fn blockers(
             servers.oldest, servers.emulated
         ));
     }
-    let others = rows.iter().filter(|row| row.component != Component::KubeApiserver);
+    let others =
+        rows.iter().filter(|row| !matches!(row.component, Component::KubeApiserver | Component::Kubectl));
     lines.extend(others.filter_map(|row| in_the_way(policy, row, servers, target)));
     if another_minor {
         lines.extend(webhooks(cluster));

@@ -9,10 +9,8 @@ use crate::version::{Effective, Minor};
 /// What a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A component against the apiservers it talks to; kube-apiservers among themselves.
+    /// A component, or a person's kubectl, against the apiservers it talks to; kube-apiservers among themselves.
     Component(Component),
-    /// A person's or pipeline's kubectl against the apiservers.
-    Kubectl,
     /// A kube-proxy against the kubelet on its node.
     ProxyBesideKubelet,
     /// No pair: a sentence that findings refer to.
@@ -91,7 +89,7 @@ static UPSTREAM: [Rule; 11] = [
     rule("R5", of(Component::KubeControllerManager), 1, "version skew policy, kube-controller-manager"),
     rule("R6", of(Component::KubeScheduler), 1, "version skew policy, kube-scheduler"),
     rule("R7", of(Component::CloudControllerManager), 1, "version skew policy, cloud-controller-manager"),
-    Rule { max_newer: 1, ..rule("R8", Subject::Kubectl, 1, "version skew policy, kubectl") },
+    Rule { max_newer: 1, ..rule("R8", of(Component::Kubectl), 1, "version skew policy, kubectl") },
 ];
 
 /// Controllers one minor behind are allowed "to allow live upgrades"; at rest they are expected to match.

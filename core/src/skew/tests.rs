@@ -2,6 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::fixture::{cluster, instance};
+use crate::version::Minor;
 
 fn check(cluster: &Cluster, expected: &Expect) {
     use std::fmt::Write as _;
@@ -132,7 +133,7 @@ fn an_emulating_apiserver_counts_as_what_it_emulates() {
         &expect![[r#"
             supported False, behind Some(3) of Some(3), 1 violations, 0 unknown
             AtLimit R2/kubelet/default/v1.33.1: 1 kubelet v1.33.1 in pool default: as old as kube-apiserver 1.37 (emulating 1.36) allows, so that it cannot go further (n-3)
-            Unsupported R2/kubelet/default/v1.37.1: 1 kubelet v1.37.1 in pool default: newer than the oldest kube-apiserver it can reach, 1.36 (n-1)
+            Unsupported R2/kubelet/default/v1.37.1: 1 kubelet v1.37.1 in pool default: newer than what a kube-apiserver it can reach emulates, 1.36 (n-1)
             next Some("1.38") False
             - kube-apiservers are 1.37 and still emulate 1.36: complete that upgrade first
             - 1 kube-controller-manager v1.36.4 (cp-1) would be too old: must be 1.37 or newer first
@@ -261,6 +262,31 @@ fn without_a_known_apiserver_a_proxy_and_its_kubelet_are_still_compared() {
     assert_eq!(judged.findings[0].rule.id, "R4");
 }
 
+#[test]
+fn a_kubectl_is_judged_and_stands_in_nobodys_way() {
+    for (version, supported, message) in [
+        ("v1.35.1", Verdict::True, ""),
+        ("v1.37.1", Verdict::True, ""),
+        (
+            "v1.38.0",
+            Verdict::False,
+            "kubectl v1.38.0: too new for kube-apiserver 1.36, which allows 1.37 or older",
+        ),
+        (
+            "v1.34.9",
+            Verdict::False,
+            "kubectl v1.34.9: too old for kube-apiserver 1.36, which allows 1.35 or newer",
+        ),
+    ] {
+        let mut cluster = cluster(&["v1.36.4"], "v1.36.4", &["v1.36.4"]);
+        cluster.instances.push(instance(Component::Kubectl, "ci", version));
+        let judged = assess(&cluster.sorted(), &Policy::default());
+        let said = judged.findings.first().map_or("", |finding| finding.message.as_str());
+        assert_eq!((judged.supported, said), (supported, message));
+        assert_eq!(judged.next_minor.allowed, Verdict::True, "{version}");
+    }
+}
+
 mod time {
     use super::*;
     use crate::skew::lifecycle::{self, Catalogue};
@@ -277,12 +303,10 @@ mod time {
     #[test]
     fn what_ended_ends_soon_or_has_a_later_patch() {
         expect![[r#"
-            Warning EOL/kubelet/1.32: kubelet 1.32 has had no maintenance since 2026-02-28
-            Warning EOL/kubelet/1.33: kubelet 1.33 has had no maintenance since 2026-06-28
-            Warning EOL/kubelet/1.34: maintenance of kubelet 1.34 ends on 2026-10-27
-            Warning O0/kube-controller-manager/v1.35.8+k3s1: kube-controller-manager v1.35.8+k3s1 is behind the latest patch, v1.35.9
-            Warning O0/kube-scheduler/v1.35.8+k3s1: kube-scheduler v1.35.8+k3s1 is behind the latest patch, v1.35.9
-            Warning O0/kubelet/v1.32.1: kubelet v1.32.1 is behind the latest patch, v1.32.13
+            Warning EOL/1.32: 1.32 has had no upstream maintenance since 2026-02-28: 1 kubelet
+            Warning EOL/1.33: 1.33 has had no upstream maintenance since 2026-06-28: 1 kubelet
+            Warning EOL/1.34: upstream maintenance of 1.34 ends on 2026-10-27: 1 kubelet
+            Warning O0/v1.35.8+k3s1: v1.35.8+k3s1 is behind the latest patch, v1.35.9: 1 kube-controller-manager, 1 kube-scheduler
         "#]].assert_eq(&found(
             &cluster(&["v1.35.9"], "v1.35.8+k3s1", &["v1.34.9-eks-1", "v1.33.102", "v1.32.1"]),
             "2026-10-01",
@@ -364,7 +388,7 @@ mod properties {
             let allowed = |subject, servers| {
                 matches!(Policy::default().judge(subject, running, servers).1, Judgement::Within { .. })
             };
-            let others = Component::ALL.into_iter().skip(1).map(Subject::Component).chain([Subject::Kubectl]);
+            let others = Component::ALL.into_iter().skip(1).map(Subject::Component);
             for subject in others {
                 prop_assert!(allowed(subject, fewer) || !allowed(subject, more), "{:?}", subject);
             }

@@ -21,7 +21,7 @@ pub use observed::{Observed, Unknown, escape};
 pub use order::Comparison;
 pub use person::{area_and_label, image_tag};
 
-/// Longest version string that is read at all, in bytes. Node-supplied strings may be a megabyte long.
+/// Longest version string that is read at all, in bytes and with its `v`. Node-supplied strings may be a megabyte long.
 pub const MAX_VERSION_BYTES: usize = 64;
 
 /// A minor release such as `1.37`: the only part of a version the skew policy compares.
@@ -165,7 +165,8 @@ impl FromStr for KubeVersion {
         if text.is_empty() {
             return Err(ParseError::Empty);
         }
-        if text.len() > MAX_VERSION_BYTES {
+        // It is shown with a `v`, and what is shown must be readable again.
+        if text.strip_prefix('v').unwrap_or(text).len() >= MAX_VERSION_BYTES {
             return Err(ParseError::TooLong);
         }
         let written = grammar::Written::read(text).ok_or(ParseError::Malformed)?;

@@ -49,6 +49,19 @@ fn strings_that_are_no_version() {
     assert_eq!(read(&format!("v1.37.1-{}", "a".repeat(1_000_000))), Err(ParseError::TooLong));
 }
 
+#[test]
+fn the_longest_version_can_be_shown_and_read_again() {
+    let longest = format!("1.37.1-{}", "a".repeat(MAX_VERSION_BYTES - "v1.37.1-".len()));
+    let shown = longest.parse::<KubeVersion>().unwrap().to_string();
+    assert_eq!(shown.len(), MAX_VERSION_BYTES);
+    assert_eq!(shown.parse::<KubeVersion>(), longest.parse());
+    assert_eq!(
+        format!("{longest}a").parse::<KubeVersion>(),
+        Err(ParseError::TooLong),
+        "with or without its v"
+    );
+}
+
 fn version(text: &str) -> KubeVersion {
     text.parse().unwrap()
 }

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::Report;
 use crate::api::ClusterSkewReportStatus;
-use crate::api::report::{Context, status};
+use crate::api::report::{Context, Live, status};
+use crate::observe::platform::Platform;
 
 const API_VERSION: &str = "cli.evenkeel.dev/v1alpha1";
 const KIND: &str = "SkewReport";
@@ -31,10 +32,13 @@ pub(super) struct SkewReport {
 pub(super) fn document(report: &Report) -> SkewReport {
     let context = Context {
         missing: &report.missing,
+        platform: report.platform.map(Platform::name),
+        hidden: &report.hidden,
         before: &[],
         generation: None,
         nodes: report.nodes,
         now: report.seen.unwrap_or_else(Timestamp::now),
+        live: Live::default(),
     };
     let mut status = status(&report.judged, &context);
     if report.seen.is_none() {

@@ -47,7 +47,7 @@ fn case(outcome: &Outcome, fail_on: Level) -> String {
     format!("    <testcase classname=\"{class}\" name=\"{id}\">\n      {inner}\n    </testcase>\n")
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

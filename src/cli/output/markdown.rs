@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_core::skew::names;
+use evenkeel_core::skew::{lifecycle, names};
 
 use super::{Report, Style};
 
@@ -20,6 +20,9 @@ pub(super) fn markdown(report: &Report, style: Style) -> String {
     }
     for (title, rest) in &report.subject {
         let _ = writeln!(text, "- {title}: {}", escaped(rest));
+    }
+    if let Some(platform) = report.platform {
+        let _ = writeln!(text, "- Platform: {platform}");
     }
     text.push_str("\n| component | pool | version | count | behind | state | names |\n");
     text.push_str("| --- | --- | --- | ---: | ---: | --- | --- |\n");
@@ -45,9 +48,11 @@ pub(super) fn markdown(report: &Report, style: Style) -> String {
             }
         }
     };
+    let (maintenance, findings): (Vec<_>, Vec<_>) =
+        report.judged.findings.iter().partition(|finding| lifecycle::is_about(finding));
     section(
         "Findings",
-        &mut report.judged.findings.iter().map(|f| {
+        &mut findings.iter().map(|f| {
             let which = escaped(&names(f.count, &f.samples));
             format!("{} (`{}`): {which}  \n  To do: {}", escaped(&f.message), f.rule.id, escaped(&f.remedy))
         }),
@@ -57,11 +62,18 @@ pub(super) fn markdown(report: &Report, style: Style) -> String {
         section(&format!("Before {minor}"), &mut next.blockers.iter().map(|line| escaped(line)));
     }
     section("Not seen", &mut report.missing.iter().map(|line| escaped(line)));
+    section("Not visible", &mut report.hidden.iter().map(|line| escaped(line)));
+    section(
+        "Maintenance",
+        &mut maintenance
+            .iter()
+            .map(|f| format!("{} ({})", escaped(&f.message), escaped(&names(f.count, &f.samples)))),
+    );
     text
 }
 
 /// `text` without a meaning in Markdown. Backticks stay: our own lines name commands with them.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -4,6 +4,7 @@
 //! to a file or a pipe depends on the cluster alone, never on the terminal, and leaves nothing out that it does not
 //! count.
 
+pub(super) mod causes;
 mod document;
 mod junit;
 mod markdown;
@@ -17,8 +18,10 @@ use clap::ValueEnum;
 use evenkeel_core::skew::{Assessment, Verdict};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::observe::platform::Platform;
+
 pub(super) use outcome::{Level, Outcome};
-pub(super) use paint::{Paint, paint};
+pub(super) use paint::{Paint, paint, width};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
@@ -44,6 +47,10 @@ pub(super) struct Report {
     pub(super) subject: Vec<(&'static str, String)>,
     /// The files it was read from, if it was.
     pub(super) files: Vec<String>,
+    /// Which platform it is.
+    pub(super) platform: Option<Platform>,
+    /// Components that cannot be seen there, one line each.
+    pub(super) hidden: Vec<String>,
     /// What was not seen, one line each.
     pub(super) missing: Vec<String>,
     /// How many Nodes there are.
@@ -60,6 +67,8 @@ pub(super) struct Style {
     pub(super) check: bool,
     pub(super) fail_on: Level,
     pub(super) paint: Paint,
+    /// How wide a line may be, in columns; any width where nobody watches.
+    pub(super) width: Option<usize>,
 }
 
 impl Report {

@@ -5,7 +5,9 @@
 use clap::ValueEnum;
 use evenkeel_core::cluster::Component;
 use evenkeel_core::skew::{Assessment, Row, Severity, Standing, names};
-use evenkeel_core::version::{Observed, Unknown};
+use evenkeel_core::version::Observed;
+
+use crate::api::report::source;
 
 /// How grave; the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -75,27 +77,22 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
 }
 
 fn unknown_row(row: &Row) -> Option<Outcome> {
-    let (Standing::Unknown, Observed::Unknown(why)) = (row.standing, &row.version) else { return None };
+    let (Standing::Unknown, Observed::Unknown(_)) = (row.standing, &row.version) else { return None };
     Some(Outcome {
         level: Level::Warning,
         rule: "unknown-version",
         id: format!("unknown-version/{}/{}", row.component, row.pool),
         component: Some(row.component),
         message: format!(
-            "{} {} in pool {}: version {}",
+            "{} {} in pool {}: version unknown ({})",
             row.count,
             row.component,
             row.pool,
-            unknown(row, why)
+            source(row)
         ),
         remedy: say(row.component),
         names: names(row.count, &row.samples),
     })
-}
-
-/// `unknown (not reported)`. Versions that are not known are one row, so the reason may not be everyone's.
-pub(super) fn unknown(row: &Row, why: &Unknown) -> String {
-    if row.count == 1 { format!("unknown ({why})") } else { format!("unknown (the first: {why})") }
 }
 
 /// How a person can say a version that is not seen.

@@ -19,6 +19,12 @@ pub(super) enum Ink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Paint(pub(super) bool);
 
+/// How wide the terminal is, in columns; `None` where nobody watches: what is piped is the same everywhere.
+pub(in super::super) fn width() -> Option<usize> {
+    let (width, _) = stdout().is_terminal().then(terminal_size::terminal_size)??;
+    Some(width.0.into())
+}
+
 /// What `when` means for standard output. See no-color.org.
 pub(in super::super) fn paint(when: Color) -> Paint {
     let set = |name| var_os(name).is_some_and(|value| !value.is_empty());

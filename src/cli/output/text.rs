@@ -2,16 +2,28 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_core::skew::{Row, Standing, Verdict, names};
-use evenkeel_core::version::Observed;
+use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, names};
 
-use super::outcome::{Level, Outcome, unknown};
+use super::outcome::{Level, Outcome};
 use super::paint::{Ink, Paint};
-use super::table::{Cell, table};
+use super::table::{Cell, push_wrapped, table};
 use super::{Report, Style};
+use crate::api::report::source;
 
-/// Verdict first; then what runs, what is wrong, what comes before the next minor, and what was not seen.
+/// Verdict first; then what runs, what is wrong, what comes before the next minor, what was not seen, and what is no
+/// longer maintained.
 pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
+    let text = whole(report, wide, style);
+    let Some(width) = style.width else { return text };
+    let mut fitting = String::with_capacity(text.len());
+    for line in text.lines() {
+        push_wrapped(&mut fitting, line, width, 4);
+        fitting.push('\n');
+    }
+    fitting
+}
+
+fn whole(report: &Report, wide: bool, style: Style) -> String {
     let mut text = String::new();
     let paint = style.paint;
     if style.check {
@@ -24,16 +36,24 @@ pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
             &format!("{word}   {}   fails on {}", counts(&outcomes), style.fail_on.name()),
         );
         head(&mut text, report, paint);
-        for outcome in &outcomes {
+        let (fails, passes): (Vec<_>, Vec<_>) =
+            outcomes.iter().partition(|outcome| outcome.level <= style.fail_on);
+        for outcome in fails {
             show(&mut text, outcome, paint);
         }
+        if !passes.is_empty() {
+            text.push('\n');
+        }
+        for outcome in passes {
+            let _ = writeln!(text, "{}", in_short(outcome, paint));
+        }
         if wide {
-            let _ = write!(text, "\n{}", rows(report, wide, paint));
+            let _ = write!(text, "\n{}", rows(report, wide, style));
         }
         return text;
     }
     head(&mut text, report, paint);
-    let _ = write!(text, "\n{}", rows(report, wide, paint));
+    let _ = write!(text, "\n{}", rows(report, wide, style));
     let mut section = |title: &str, lines: &mut dyn Iterator<Item = String>| {
         let lines: Vec<String> = lines.collect();
         if !lines.is_empty() {
@@ -43,7 +63,8 @@ pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
             }
         }
     };
-    let mut findings: Vec<_> = report.judged.findings.iter().collect();
+    let (maintenance, mut findings): (Vec<_>, Vec<_>) =
+        report.judged.findings.iter().partition(|finding| lifecycle::is_about(finding));
     findings.sort_by_key(|finding| finding.severity);
     section(
         "FINDINGS",
@@ -63,6 +84,11 @@ pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
         section(&format!("BEFORE {minor}"), &mut next.blockers.iter().cloned());
     }
     section("NOT SEEN", &mut report.missing.iter().cloned());
+    section("NOT VISIBLE", &mut report.hidden.iter().cloned());
+    section(
+        "MAINTENANCE",
+        &mut maintenance.iter().map(|f| format!("{} ({})", f.message, names(f.count, &f.samples))),
+    );
     text
 }
 
@@ -82,6 +108,9 @@ fn head(text: &mut String, report: &Report, paint: Paint) {
     for (title, rest) in &report.subject {
         line(text, title, rest);
     }
+    if let Some(platform) = report.platform {
+        line(text, "Platform", platform.name());
+    }
 }
 
 fn counts(outcomes: &[Outcome]) -> String {
@@ -95,13 +124,9 @@ fn counts(outcomes: &[Outcome]) -> String {
     )
 }
 
+/// What fails the check, with everything that helps.
 fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
-    let (word, ink) = match outcome.level {
-        Level::Violation => ("VIOLATION", Ink::Bad),
-        Level::AtLimit => ("AT LIMIT", Ink::Care),
-        Level::Warning => ("WARNING", Ink::Care),
-    };
-    let _ = writeln!(text, "\n{}  {} [{}]", paint.on(ink, word), outcome.message, outcome.rule);
+    let _ = writeln!(text, "\n{}  {} [{}]", word(outcome.level, paint), outcome.message, outcome.rule);
     for (title, rest) in [("which", &outcome.names), ("to do", &outcome.remedy)] {
         if !rest.is_empty() {
             let _ = writeln!(text, "  {title}: {rest}");
@@ -109,14 +134,28 @@ fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
     }
 }
 
-fn rows(report: &Report, wide: bool, paint: Paint) -> String {
+/// What does not.
+fn in_short(outcome: &Outcome, paint: Paint) -> String {
+    let names = if outcome.names.is_empty() { String::new() } else { format!(" ({})", outcome.names) };
+    format!("{}  {}{names} [{}]", word(outcome.level, paint), outcome.message, outcome.rule)
+}
+
+fn word(level: Level, paint: Paint) -> String {
+    match level {
+        Level::Violation => paint.on(Ink::Bad, "VIOLATION"),
+        Level::AtLimit => paint.on(Ink::Care, "AT LIMIT"),
+        Level::Warning => paint.on(Ink::Care, "WARNING"),
+    }
+}
+
+fn rows(report: &Report, wide: bool, style: Style) -> String {
     let mut header = vec!["COMPONENT", "POOL", "VERSION", "COUNT", "BEHIND", "STATE"];
     if wide {
-        header.extend(["LIMIT", "RULE"]);
+        header.extend(["LIMIT", "HEADROOM", "RULE", "SOURCE"]);
     }
     header.push("NAMES");
     let rows: Vec<_> = report.judged.rows.iter().map(|row| cells(row, wide)).collect();
-    table(&header, &rows, paint)
+    table(&header, &rows, style.paint, style.width)
 }
 
 fn cells(row: &Row, wide: bool) -> Vec<Cell> {
@@ -126,14 +165,10 @@ fn cells(row: &Row, wide: bool) -> Vec<Cell> {
         Standing::Unknown | Standing::AtLimit | Standing::Transitional => Ink::Care,
     };
     let dash = || "-".to_owned();
-    let version = match &row.version {
-        Observed::Unknown(why) if wide => unknown(row, why),
-        version => version.to_string(),
-    };
     let mut cells: Vec<Cell> = vec![
         row.component.to_string().into(),
         row.pool.to_string().into(),
-        version.into(),
+        row.version.to_string().into(),
         row.count.to_string().into(),
         row.behind.map_or_else(dash, |behind| behind.to_string()).into(),
         Cell { text: row.standing.name().to_owned(), ink },
@@ -141,7 +176,9 @@ fn cells(row: &Row, wide: bool) -> Vec<Cell> {
     if wide {
         let rule = row.rule();
         cells.push(rule.map_or_else(dash, |rule| rule.max_older.to_string()).into());
+        cells.push(row.headroom.map_or_else(dash, |minors| minors.to_string()).into());
         cells.push(rule.map_or_else(dash, |rule| rule.id.to_owned()).into());
+        cells.push(source(row).into());
     }
     cells.push(names(row.count, &row.samples).into());
     cells

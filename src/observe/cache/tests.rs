@@ -183,8 +183,8 @@ async fn refusals_say_what_to_do_and_grow_rarer() {
     let (cache, _stop) = server.watch();
     let failing =
         |cache: &Cache<Lease>, text: &str| matches!(cache.state(), State::Failing(why) if why.contains(text));
-    until(&cache, |cache| failing(cache, "grant the verbs list and watch on leases.coordination.k8s.io"))
-        .await;
+    let grant = "grant the verbs list and watch on leases.coordination.k8s.io";
+    until(&cache, |cache| matches!(cache.state(), State::Refused(why) if why.contains(grant))).await;
     until(&cache, |cache| failing(cache, "does not serve leases.coordination.k8s.io")).await;
     until(&cache, |cache| failing(cache, "etcd is down (HTTP 500)")).await;
     until(&cache, |cache| synced(cache, &[])).await;

@@ -34,7 +34,8 @@ fn pod(name: &str, node: &str, component: &str, image: &str) -> PodSeen {
 
 fn lease(hostname: &str, renewed: &str) -> LeaseSeen {
     keep::<Lease>(json!({
-        "metadata": {"name": format!("apiserver-{hostname}"), "labels": {"kubernetes.io/hostname": hostname}},
+        "metadata": {"name": format!("apiserver-{hostname}"), "labels": {
+            "kubernetes.io/hostname": hostname, "apiserver.kubernetes.io/identity": "kube-apiserver"}},
         "spec": {"holderIdentity": format!("holder-{hostname}"), "renewTime": renewed},
     }))
 }
@@ -120,6 +121,20 @@ fn k3s_shows_leases_only() {
     );
 }
 
+/// Its lease stays for an hour: while its host is there, so does it.
+#[test]
+fn a_dead_apiserver_is_not_dropped() {
+    let nodes = [node("s1", "192.0.2.1"), node("s2", "192.0.2.2")];
+    let leases = [lease("s1", FRESH), lease("s2", STALE), lease("gone", STALE)];
+    check(
+        &nodes,
+        &[],
+        &leases,
+        &[endpoint("192.0.2.1:6443", Some("v1.36.4"))],
+        &["192.0.2.1:6443@s1 v1.36.4 holder-s1", "apiserver-s2@s2 unknown holder-s2!"],
+    );
+}
+
 #[test]
 fn a_managed_control_plane_is_not_counted_twice() {
     check(
@@ -151,6 +166,40 @@ fn leases_of_no_node_count_only_where_nothing_else_does() {
     check(&[], &[], &leases, &[], &["apiserver-controller@? unknown holder-controller!"]);
     let mapped = [endpoint("192.0.2.1:6443", Some("v1.36.4"))];
     check(&[node("n", "192.0.2.1")], &[], &leases, &mapped, &["192.0.2.1:6443@n v1.36.4 "]);
+}
+
+/// Images that hold every component say nothing; the command does, or the container's name.
+#[test]
+fn one_image_for_all_components() {
+    let run = |name: &str, image: &str, command: Value| {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "kube-system", "labels": {}},
+            "spec": {"nodeName": "n", "containers": [{"name": name, "image": image, "command": command}]},
+        });
+        keep::<Pod>(pod).runs.map(|runs| format!("{} {}", runs.component, runs.version))
+    };
+    for (name, image, command, expected) in [
+        (
+            "x",
+            "hyperkube:v1.16.3",
+            json!(["/hyperkube", "kube-apiserver", "-v=2"]),
+            Some("kube-apiserver v1.16.3"),
+        ),
+        ("x", "hyperkube-amd64:v1.16.3", json!(["/hyperkube", "kube-proxy"]), Some("kube-proxy v1.16.3")),
+        ("kube-scheduler", "hyperkube:v1.16.3", Value::Null, Some("kube-scheduler v1.16.3")),
+        (
+            "kube-proxy",
+            "rancher/hardened-kubernetes:v1.21.3-rke2r1-build20210721",
+            json!(["kube-proxy"]),
+            Some("kube-proxy v1.21.3+rke2r1"),
+        ),
+        ("x", "hyperkube:v1.16.3", json!(["/hyperkube", "kubelet"]), None),
+        ("x", "hyperkube:v1.16.3", json!(["sleep", "kube-proxy-cleanup"]), None),
+        ("kube-proxy", "hyperkube@sha256:0123", Value::Null, Some("kube-proxy unknown")),
+    ] {
+        let told = format!("{image} {command}");
+        assert_eq!(run(name, image, command).as_deref(), expected, "{told}");
+    }
 }
 
 #[test]
@@ -197,6 +246,19 @@ fn pods_are_recognised_by_label_or_image() {
             "",
             Some("cloud-controller-manager v1.32.0 2"),
         ),
+        (
+            json!({"component": "kube-proxy"}),
+            "gke.gcr.io/kube-proxy-amd64:v1.33.5-gke.1",
+            "",
+            Some("kube-proxy v1.33.5-gke.1 2"),
+        ),
+        // An image for one architecture, without a label.
+        (json!({}), "k8s.gcr.io/kube-proxy-arm64:v1.21.3", "", Some("kube-proxy v1.21.3 2")),
+        // By digest beside a tag, and by digest alone.
+        (json!({}), "kube-proxy:v1.36.4@sha256:0123", "", Some("kube-proxy v1.36.4 2")),
+        (json!({}), "kube-proxy@sha256:0123", "", Some("kube-proxy unknown 2")),
+        // It only has the name of the tool that everybody uses.
+        (json!({"component": "kubectl"}), "kubectl:v1.20.1", "", None),
         (json!({"k8s-app": "kube-dns"}), "coredns/coredns:v1.12.0", "", None),
         (json!({"component": "kubelet"}), "tool:v1", "", None),
     ] {

@@ -6,11 +6,15 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use super::objects::harmless;
+use super::objects::{harmless, is_json};
 
+/// How much of a file is held while it is read.
+const BUFFER: usize = 64 << 10;
+/// What some editors write before UTF-8.
+const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 /// How deep folders may be nested; links to folders are not followed.
 const MAX_DEPTH: usize = 32;
 
@@ -26,13 +30,48 @@ pub(super) struct Input {
 impl Input {
     /// All of its text.
     pub(super) fn text(&self) -> Result<String, String> {
-        let standard_input = || {
-            let mut bytes = Vec::new();
-            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-        };
-        let bytes = self.path.as_ref().map_or_else(standard_input, fs::read);
-        decode(bytes.map_err(|error| plain(&error))?)
+        whole(self.open()?)
     }
+
+    /// Its text, as it comes in where that is JSON.
+    pub(super) fn source(&self) -> Result<Source, String> {
+        let mut reader = self.open()?;
+        let start = reader.fill_buf().map_err(|error| plain(&error))?;
+        let mark = start.starts_with(MARK);
+        let start = start.strip_prefix(MARK).unwrap_or(start);
+        let valid = start.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        if !is_json(valid) {
+            return whole(reader).map(Source::Text);
+        }
+        if mark {
+            reader.consume(MARK.len());
+        }
+        Ok(Source::Json(reader))
+    }
+
+    fn open(&self) -> Result<Box<dyn BufRead>, String> {
+        Ok(match &self.path {
+            None => Box::new(io::stdin().lock()),
+            Some(path) => {
+                let file = fs::File::open(path).map_err(|error| plain(&error))?;
+                Box::new(BufReader::with_capacity(BUFFER, file))
+            }
+        })
+    }
+}
+
+fn whole(mut reader: Box<dyn BufRead>) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).map_err(|error| plain(&error))?;
+    decode(bytes)
+}
+
+/// The text of an [`Input`].
+pub(super) enum Source {
+    /// It begins as JSON does.
+    Json(Box<dyn BufRead>),
+    /// All of it.
+    Text(String),
 }
 
 /// `-` and paths as they are shown.

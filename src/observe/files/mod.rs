@@ -10,14 +10,17 @@ mod objects;
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_core::cluster::{Cluster, Component};
+use evenkeel_core::cluster::{Cluster, Component, Webhook};
 use evenkeel_core::version::Observed;
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 
+use super::answer::Answer;
 use super::components::{self, Sources};
-use super::fold::Fold;
+use super::fold::{Fold, Interner, Watched as _};
 use super::given;
 use super::lean::{Node, Pod};
+use super::platform::{self, Platform, with_same_process};
 use input::Input;
 use objects::{Bad, Found, Kind, item, parse};
 
@@ -40,6 +43,10 @@ pub struct Counts {
     pub pods: usize,
     /// Answers of a kube-apiserver to `/version`.
     pub versions: usize,
+    /// Configurations of admission webhooks.
+    pub webhooks: usize,
+    /// OpenShift's `ClusterOperators` of components.
+    pub operators: usize,
     /// Objects of other kinds, and pods of other namespaces.
     pub other_objects: usize,
     /// Files of folders that are neither JSON nor YAML.
@@ -51,7 +58,10 @@ pub struct Counts {
 pub struct Snapshot {
     nodes: Fold<Node>,
     pods: Fold<Pod>,
-    servers: Vec<(String, Observed)>,
+    servers: Vec<(String, Answer)>,
+    webhooks: Vec<Webhook>,
+    /// What OpenShift's operators rolled out.
+    operators: Vec<(Component, Observed)>,
     counts: Counts,
     /// Nodes that are there with more than one UID.
     re_created: usize,
@@ -74,9 +84,9 @@ impl Snapshot {
         let (inputs, other_files) = input::find(paths).map_err(Unreadable)?;
         snapshot.counts.other_files = other_files;
         for input in inputs {
-            let read = input.text().and_then(|text| {
+            let read = input.source().and_then(|source| {
                 let mut sink = |found| snapshot.add(found, &input);
-                parse(&text, &mut sink)
+                parse(source, &mut sink)
             });
             snapshot.counts.files += 1;
             match read {
@@ -104,9 +114,17 @@ impl Snapshot {
         match found {
             Found::Node(node) => self.node(*node),
             Found::Pod(pod) => _ = self.pods.listed(*pod),
-            Found::Version(version) => {
-                self.servers.push((input.name.clone(), Observed::from_report(&version)));
+            Found::Webhooks(webhooks) => {
+                self.webhooks.extend(webhooks.keep(&mut Interner::default()).iter().cloned());
+                self.counts.webhooks += 1;
+            }
+            Found::Version(answer) => {
+                self.servers.push((input.name.clone(), answer));
                 self.counts.versions += 1;
+            }
+            Found::Operator(component, version) => {
+                self.operators.push((component, version));
+                self.counts.operators += 1;
             }
             Found::NoServer => self.without_server = Some(input.name.clone()),
             Found::Other(count) => self.counts.other_objects += count,
@@ -174,12 +192,27 @@ impl Snapshot {
         let mut cluster = Cluster {
             instances: components::instances(&seen),
             nodes: nodes.iter().map(|seen| seen.node.clone()).collect(),
+            webhooks: self.webhooks.clone(),
             ..Cluster::default()
         };
         for (file, version) in &self.servers {
             given::front_door(&mut cluster, file, version);
         }
-        cluster.sorted()
+        for (component, version) in &self.operators {
+            given::rolled_out(&mut cluster, *component, version);
+        }
+        with_same_process(cluster.sorted())
+    }
+
+    /// Which platform it is of.
+    pub fn platform(&self) -> Option<Platform> {
+        let nodes: Vec<_> = self.nodes.values().map(AsRef::as_ref).collect();
+        platform::recognise(&nodes, &self.pods.values().collect::<Vec<_>>())
+    }
+
+    /// What `cluster` (the one of these files, with what a person added) shows nothing of, and why, one line each.
+    pub fn hidden(&self, cluster: &Cluster) -> Vec<String> {
+        platform::hidden(self.platform(), cluster, &[], !self.pods.is_empty())
     }
 
     /// What `cluster` (the one of these files, with what a person added) was made without, one line each.
@@ -205,15 +238,36 @@ impl Snapshot {
             ));
         }
         let others = cluster.instances.iter().any(|instance| instance.component != Component::KubeApiserver);
-        if self.pods.is_empty() && !others {
-            lines.push(
-                "no pod of kube-system is in the files, so controllers and kube-proxies are not seen; add the output \
-                 of `kubectl get pods -n kube-system -o yaml`"
-                    .to_owned(),
-            );
+        let shown = |component| self.platform().is_none_or(|platform| platform.shows(component));
+        if self.pods.is_empty() && !others && shown(Component::KubeProxy) {
+            let controllers = if shown(Component::KubeScheduler) { "controllers and " } else { "" };
+            lines.push(format!(
+                "no pod of kube-system is in the files, so {controllers}kube-proxies are not seen; add the output of \
+                 `kubectl get pods -n kube-system -o yaml`"
+            ));
         }
         lines
     }
+}
+
+/// Hands each JSON or YAML document of `paths` to `each`, with the name of its file; returns what could not be read.
+///
+/// # Errors
+/// When something that was named cannot be read. A broken file inside a folder is among what is returned instead.
+pub(super) fn documents(
+    paths: &[PathBuf],
+    each: &mut dyn FnMut(&str, &RawValue),
+) -> Result<Vec<String>, Unreadable> {
+    let mut faults = Vec::new();
+    for input in input::find(paths).map_err(Unreadable)?.0 {
+        let read = input.text().and_then(|text| objects::documents(&text, &mut |raw| each(&input.name, raw)));
+        match read {
+            Err(why) if input.named => return Err(Unreadable(format!("{}: {why}", input.name))),
+            Err(why) => faults.push(format!("{}: {why}", input.name)),
+            Ok(()) => {}
+        }
+    }
+    Ok(faults)
 }
 
 /// A path that was given, as it is shown.

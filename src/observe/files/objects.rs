@@ -4,15 +4,21 @@
 //! one by one into the lean types; a list is never held as a tree. The invariant: one object that cannot be read
 //! costs that object and no other.
 
+mod stream;
 mod yaml;
 
 use std::fmt;
 
+use evenkeel_core::cluster::Component;
+use evenkeel_core::version::Observed;
+use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::super::lean::{Node, Pod};
+use super::super::answer::Answer;
+use super::super::lean::{Node, Pod, ValidatingWebhooks};
+use super::input::Source;
 
 /// Longest text of a file that is shown, in characters.
 const MAX_SHOWN: usize = 120;
@@ -20,11 +26,15 @@ const MAX_SHOWN: usize = 120;
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
+const WEBHOOKS: [&str; 2] = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
+
 /// A kind of object that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Node,
     Pod,
+    /// A `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
+    Webhooks,
     /// Not known: it is no object, or has no kind.
     Object,
 }
@@ -34,6 +44,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Node => "Node",
             Self::Pod => "Pod",
+            Self::Webhooks => "webhook configuration",
             Self::Object => "object",
         })
     }
@@ -44,8 +55,12 @@ pub(super) enum Found {
     Node(Box<Node>),
     /// One of kube-system.
     Pod(Box<Pod>),
-    /// `gitVersion` of a kube-apiserver.
-    Version(String),
+    /// A `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
+    Webhooks(Box<ValidatingWebhooks>),
+    /// What a kube-apiserver says of its version.
+    Version(Answer),
+    /// What an OpenShift `ClusterOperator` says it rolled out of a component.
+    Operator(Component, Observed),
     /// The answer of `kubectl version` without a server.
     NoServer,
     /// That many objects that a report does not need.
@@ -73,16 +88,35 @@ pub(super) fn item(item: usize, file: &str) -> String {
 
 type Sink<'a> = dyn FnMut(Found) + 'a;
 
-/// Hands everything in `text` to `sink`.
+/// Hands everything in `source` to `sink`.
+///
+/// # Errors
+/// When the text is broken or cannot be read; what is before the break has been handed over.
+pub(super) fn parse(source: Source, sink: &mut Sink<'_>) -> Result<(), String> {
+    match source {
+        Source::Json(reader) => stream::json(reader, sink),
+        Source::Text(text) if is_json(&text) => stream::json(text.as_bytes(), sink),
+        Source::Text(text) => {
+            let mut read = Ok(());
+            let mut each = |raw: &RawValue| {
+                let before = std::mem::replace(&mut read, Ok(()));
+                read = before.and_then(|()| stream::json(raw.get().as_bytes(), sink));
+            };
+            yaml::parse(&text, &mut each).and(read)
+        }
+    }
+}
+
+/// Hands each document of `text`, as JSON, to `each`.
 ///
 /// # Errors
 /// When the text is broken; what is before the break has been handed over.
-pub(super) fn parse(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
-    if is_json(text) { json(text, sink) } else { yaml::parse(text, sink) }
+pub(super) fn documents(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
+    if is_json(text) { json(text, each) } else { yaml::parse(text, each) }
 }
 
 /// YAML may begin with a brace too; but then no quote follows it.
-fn is_json(text: &str) -> bool {
+pub(super) fn is_json(text: &str) -> bool {
     let mut start = text.trim_start().chars();
     match start.next() {
         Some('{') => matches!(start.find(|c| !c.is_whitespace()), Some('"' | '}') | None),
@@ -91,15 +125,11 @@ fn is_json(text: &str) -> bool {
     }
 }
 
-fn json(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
+fn json(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
     for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         match document {
-            Ok(raw) => read_document(raw, sink),
-            Err(error) if error.is_eof() => {
-                let line = error.line();
-                return Err(format!("ends in the middle of its JSON (line {line}); write the file again"));
-            }
-            Err(error) => return Err(format!("is not valid JSON: {}", harmless(&error.to_string()))),
+            Ok(raw) => each(raw),
+            Err(error) => return Err(stream::broken(&error)),
         }
     }
     Ok(())
@@ -132,6 +162,12 @@ struct Head<'a> {
     info: Option<&'a RawValue>,
 }
 
+impl<'a> Head<'a> {
+    fn of(raw: &'a RawValue) -> Option<Self> {
+        serde_json::from_str(raw.get()).ok()
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Meta {
@@ -143,10 +179,10 @@ fn value<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// The `gitVersion` of the answer to `/version` in `raw`.
-fn git_version(raw: Option<&RawValue>) -> Option<String> {
-    let head: Head<'_> = value(raw)?;
-    value(head.git_version)
+/// The answer to `/version` in `raw`: nothing else has a `gitVersion`.
+fn answer(raw: Option<&RawValue>) -> Option<Answer> {
+    value::<Head<'_>>(raw)?.git_version?;
+    value::<Info>(raw).map(Answer::from)
 }
 
 /// What the items of a list are, where the list says it and they do not.
@@ -163,51 +199,6 @@ impl List {
     }
 }
 
-fn read_document(raw: &RawValue, sink: &mut Sink<'_>) {
-    match raw.get().chars().next() {
-        Some('{') => {}
-        Some('[') => return items(raw, &List::default(), sink),
-        // A text, a number: every text is YAML.
-        _ => return sink(Found::Other(1)),
-    }
-    let head: Head<'_> = match serde_json::from_str(raw.get()) {
-        Ok(head) => head,
-        Err(error) => return sink(unreadable(Kind::Object, None, 0, &error)),
-    };
-    let kind: Option<String> = value(head.kind);
-    let of_list = kind.as_deref().map_or(Some(""), |kind| kind.strip_suffix("List"));
-    match (head.items, of_list) {
-        (Some(list), Some(item)) => {
-            items(list, &List::of(value(head.api_version), item), sink);
-            // kubectl writes the kind after the items, so a YAML file that was cut off still reads well.
-            if kind.is_none() && head.api_version.is_some() {
-                sink(Found::CutOff);
-            }
-        }
-        _ => object(raw, &head, &List::default(), 0, sink),
-    }
-}
-
-fn items(raw: &RawValue, list: &List, sink: &mut Sink<'_>) {
-    // Go writes an empty list as null.
-    let all: Option<Vec<&RawValue>> = match serde_json::from_str(raw.get()) {
-        Ok(all) => all,
-        Err(error) => return sink(unreadable(Kind::Object, None, 0, &error)),
-    };
-    for (index, raw) in all.unwrap_or_default().into_iter().enumerate() {
-        // Serde reads an array as a struct too, field by field.
-        if !raw.get().starts_with('{') {
-            let why = "it is not an object".to_owned();
-            sink(Found::Bad(Bad { kind: kind_of(list), name: None, item: index + 1, why }));
-            continue;
-        }
-        match serde_json::from_str::<Head<'_>>(raw.get()) {
-            Ok(head) => object(raw, &head, list, index + 1, sink),
-            Err(error) => sink(unreadable(kind_of(list), None, index + 1, &error)),
-        }
-    }
-}
-
 fn kind_of(list: &List) -> Kind {
     match list.kind.as_deref() {
         Some("Node") => Kind::Node,
@@ -220,9 +211,17 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
     let kind: Option<String> = value(head.kind);
     let api_version: Option<String> = value(head.api_version);
     let api_version = api_version.or_else(|| list.api_version.clone());
-    let kind = match (kind.or_else(|| list.kind.clone()), api_version.as_deref()) {
+    let kind = kind.or_else(|| list.kind.clone());
+    let of_openshift = kind.as_deref() == Some("ClusterOperator")
+        && api_version.as_deref().is_none_or(|group| group.starts_with("config.openshift.io/"));
+    let kind = match (kind, api_version.as_deref()) {
         (Some(kind), None | Some("v1")) if kind == "Node" => Some(Kind::Node),
         (Some(kind), None | Some("v1")) if kind == "Pod" => Some(Kind::Pod),
+        (Some(kind), Some(group))
+            if WEBHOOKS.contains(&kind.as_str()) && group.starts_with("admissionregistration.k8s.io/") =>
+        {
+            Some(Kind::Webhooks)
+        }
         // Other groups have Nodes of their own.
         (Some(_), _) => None,
         (None, _) => by_shape(head),
@@ -245,7 +244,13 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
                 Err(bad) => Found::Bad(bad),
             });
         }
-        _ => sink(version_or_other(head)),
+        // Both kinds have the fields that are read.
+        Some(Kind::Webhooks) => sink(match decode(raw, Kind::Webhooks, &meta, item) {
+            Ok(webhooks) => Found::Webhooks(Box::new(webhooks)),
+            Err(bad) => Found::Bad(bad),
+        }),
+        _ if of_openshift => sink(operator(raw, &meta).unwrap_or(Found::Other(1))),
+        _ => sink(version_or_other(raw, head)),
     }
 }
 
@@ -270,17 +275,37 @@ fn by_shape(head: &Head<'_>) -> Option<Kind> {
     }
 }
 
-fn version_or_other(head: &Head<'_>) -> Found {
-    let own = || value(head.git_version).filter(|_| head.kind.is_none());
-    if let Some(version) =
-        own().or_else(|| git_version(head.server_version)).or_else(|| git_version(head.info))
-    {
-        Found::Version(version)
+fn version_or_other(raw: &RawValue, head: &Head<'_>) -> Found {
+    let own = || answer(Some(raw)).filter(|_| head.kind.is_none());
+    if let Some(answer) = own().or_else(|| answer(head.server_version)).or_else(|| answer(head.info)) {
+        Found::Version(answer)
     } else if head.client_version.is_some() && head.kind.is_none() {
         Found::NoServer
     } else {
         Found::Other(1)
     }
+}
+
+/// What the `ClusterOperator` of a component's own name rolled out of it.
+fn operator(raw: &RawValue, meta: &Meta) -> Option<Found> {
+    #[derive(Deserialize)]
+    struct Operator {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        versions: Vec<Version>,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        name: String,
+        version: String,
+    }
+    let component = Component::from_name(meta.name.as_deref()?)?;
+    let operator: Operator = value(Some(raw))?;
+    // The operator's own version and that of the whole release stand beside it.
+    let own = operator.status.versions.iter().find(|version| version.name == component.name())?;
+    Some(Found::Operator(component, Observed::from_report(&own.version)))
 }
 
 fn decode<K: DeserializeOwned>(raw: &RawValue, kind: Kind, meta: &Meta, item: usize) -> Result<K, Bad> {

@@ -2,11 +2,14 @@
 //!
 //! Here belong field names and nothing that judges them. Every field is optional on the wire, so that an object of an
 //! older or newer server is read rather than refused; what is absent becomes the value that permits least. The
-//! invariant: managedFields, and annotations other than the three named here, are never even parsed.
+//! invariant: managedFields, and annotations other than those named here, are never even parsed.
 
+mod lease;
 mod node;
 mod others;
 mod pod;
+mod special;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,18 +17,30 @@ use std::sync::Arc;
 use evenkeel_core::cluster::{CORDON_ANNOTATION, HOLD_ANNOTATION};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
+pub use lease::{CandidateSeen, Lease, LeaseCandidate, LeaseSeen};
 pub use node::{Node, NodeSeen};
-pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, Lease, LeaseSeen, PodDisruptionBudget};
+pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget};
 pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
+pub(super) use special::NodeAffinity;
+pub use webhook::{MutatingWebhooks, ValidatingWebhooks, WebhooksSeen};
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Stands for any annotation that only kubeadm writes: on a Node, or on an apiserver's static pod.
+const KUBEADM: &str = "kubeadm";
+/// Annotations by which other tools are asked to leave a pod alone.
+const OPT_OUTS: [&str; 3] = [
+    "karpenter.sh/do-not-disrupt",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction",
+];
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// `metadata`, without what no decision reads.
-fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Meta {
@@ -34,7 +49,9 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         uid: Option<String>,
         resource_version: Option<String>,
         generation: Option<i64>,
+        creation_timestamp: Option<String>,
         deletion_timestamp: Option<String>,
+        finalizers: Option<Vec<String>>,
         labels: Option<BTreeMap<String, String>>,
         annotations: Option<Annotations>,
         owner_references: Option<Vec<OwnerReference>>,
@@ -47,6 +64,16 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         hold: Option<String>,
         #[serde(rename = "kubernetes.io/config.mirror")]
         mirror: Option<String>,
+        #[serde(rename = "kubeadm.alpha.kubernetes.io/cri-socket")]
+        kubeadm_node: Option<IgnoredAny>,
+        #[serde(rename = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint")]
+        kubeadm_server: Option<IgnoredAny>,
+        #[serde(rename = "karpenter.sh/do-not-disrupt")]
+        do_not_disrupt: Option<String>,
+        #[serde(rename = "cluster-autoscaler.kubernetes.io/safe-to-evict")]
+        safe_to_evict: Option<String>,
+        #[serde(rename = "descheduler.alpha.kubernetes.io/prefer-no-eviction")]
+        prefer_no_eviction: Option<String>,
     }
     let meta = Meta::deserialize(deserializer)?;
     let annotations = meta.annotations.map(|found| {
@@ -54,6 +81,10 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
             (CORDON_ANNOTATION, found.cordoned_by),
             (HOLD_ANNOTATION, found.hold),
             (MIRROR_ANNOTATION, found.mirror),
+            (KUBEADM, found.kubeadm_node.or(found.kubeadm_server).map(|_| String::new())),
+            (OPT_OUTS[0], found.do_not_disrupt),
+            (OPT_OUTS[1], found.safe_to_evict),
+            (OPT_OUTS[2], found.prefer_no_eviction),
         ]
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
@@ -65,6 +96,8 @@ fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         uid: meta.uid,
         resource_version: meta.resource_version,
         generation: meta.generation,
+        creation_timestamp: meta.creation_timestamp.as_deref().and_then(time).map(Time),
+        finalizers: meta.finalizers.filter(|finalizers| !finalizers.is_empty()),
         deletion_timestamp: meta.deletion_timestamp.as_deref().and_then(time).map(Time),
         labels: meta.labels,
         annotations,

@@ -1,5 +1,6 @@
 //! Node: the wire form and what is kept.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, CORDON_ANNOTATION, HOLD_ANNOTATION};
@@ -7,8 +8,9 @@ use evenkeel_core::version::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::super::fold::{Interner, Watched};
-use super::{Condition, HOSTNAME_LABEL, condition, is_true, meta, text, time};
+use super::super::fold::{Detail, Interner, Watched};
+use super::super::platform::Platform;
+use super::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta, text, time};
 
 const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
@@ -58,6 +60,7 @@ struct Address {
 #[serde(rename_all = "camelCase", default)]
 struct NodeInfo {
     kubelet_version: Option<String>,
+    os_image: Option<String>,
 }
 
 /// What is kept of a Node.
@@ -65,23 +68,34 @@ struct NodeInfo {
 pub struct NodeSeen {
     /// The node as decisions read it.
     pub node: cluster::Node,
-    /// Its addresses of type `InternalIP`.
-    pub internal_ips: Box<[Box<str>]>,
+    /// Its addresses of type `InternalIP`, as far as they are addresses.
+    pub internal_ips: Box<[IpAddr]>,
+    /// What it tells of the platform.
+    pub platform: Option<Platform>,
+    /// Label `kubernetes.io/hostname`, where that is not the name.
+    pub hostname: Option<Box<str>>,
 }
 
 impl NodeSeen {
     /// Whether `hostname` (as an apiserver's identity lease gives it) is this node's.
     pub fn is_host(&self, hostname: &str) -> bool {
-        self.node.name.as_ref() == hostname
-            || self.node.labels.get(HOSTNAME_LABEL).is_some_and(|label| label == hostname)
+        self.node.name.as_ref() == hostname || self.hostname.as_deref() == Some(hostname)
     }
 }
 
 impl Watched for Node {
     type Kept = Arc<NodeSeen>;
 
+    /// A Node of a busy cluster has 10 kB and more.
+    const PAGE: Option<u32> = Some(250);
+
     fn keep(self, names: &mut Interner) -> Self::Kept {
-        let labels = self.metadata.labels.unwrap_or_default();
+        let mut labels = self.metadata.labels.unwrap_or_default();
+        let hostname = match names.detail() {
+            Detail::Decisions => labels.get(HOSTNAME_LABEL).cloned(),
+            Detail::Report => labels.remove(HOSTNAME_LABEL),
+        };
+        let hostname = hostname.filter(|hostname| self.metadata.name.as_ref() != Some(hostname));
         let annotations = self.metadata.annotations.unwrap_or_default();
         let control_plane = labels.contains_key(CONTROL_PLANE_LABEL);
         let pool = POOL_LABELS
@@ -90,19 +104,25 @@ impl Watched for Node {
             .unwrap_or(if control_plane { "control-plane" } else { "default" });
         let status = self.status.unwrap_or_default();
         let info = status.node_info.unwrap_or_default();
+        let kubelet = info.kubelet_version.as_deref().unwrap_or_default();
+        let os = info.os_image.as_deref().unwrap_or_default();
+        let kubeadm = annotations.contains_key(KUBEADM);
         let ready = condition(status.conditions.as_ref(), "Ready");
         let internal_ips = status.addresses.unwrap_or_default().into_iter();
         Arc::new(NodeSeen {
+            platform: Platform::of_node(kubelet, &labels, os, kubeadm),
+            hostname: hostname.map(String::into_boxed_str),
             internal_ips: internal_ips
                 .filter(|address| address.r#type.as_deref() == Some("InternalIP"))
-                .filter_map(|address| Some(address.address?.into_boxed_str()))
+                .filter_map(|address| address.address?.parse().ok())
                 .collect(),
             node: cluster::Node {
                 name: text(self.metadata.name.as_deref()),
                 uid: text(self.metadata.uid.as_deref()),
                 resource_version: text(self.metadata.resource_version.as_deref()),
                 pool: names.text(pool),
-                kubelet: Observed::from_report(info.kubelet_version.as_deref().unwrap_or_default()),
+                kubelet: Observed::from_report(kubelet),
+                evidence: cluster::Evidence::Kubelet,
                 ready: is_true(status.conditions.as_ref(), "Ready"),
                 heartbeat: ready.and_then(|ready| time(ready.last_heartbeat_time.as_deref()?)),
                 unschedulable: self.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
@@ -122,7 +142,7 @@ impl Watched for Node {
             || (&old.uid, &old.pool, &old.kubelet, &old.cordoned_by)
                 != (&new.uid, &new.pool, &new.kubelet, &new.cordoned_by)
             || old.labels != new.labels
-            || before.internal_ips != after.internal_ips
+            || (&before.internal_ips, &before.hostname) != (&after.internal_ips, &after.hostname)
     }
 
     fn uid(kept: &Self::Kept) -> Option<&str> {

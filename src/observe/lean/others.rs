@@ -1,16 +1,15 @@
-//! The smaller kinds: budgets, endpoints, leases, Jobs, and custom resources of any kind.
+//! The smaller kinds: budgets, endpoints, Jobs, and custom resources of any kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{self, Budget, UnhealthyPolicy};
-use jiff::Timestamp;
+use evenkeel_core::cluster::{self, Budget, Demand, Quantity, UnhealthyPolicy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde::Deserialize;
 
 use super::super::fold::{Interner, Watched};
-use super::{Condition, HOSTNAME_LABEL, condition, meta, text, time};
+use super::{Condition, condition, meta, text, time};
 
 /// A `PodDisruptionBudget` on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -28,6 +27,36 @@ pub struct PodDisruptionBudget {
 struct BudgetSpec {
     selector: Option<cluster::Selector>,
     unhealthy_pod_eviction_policy: Option<String>,
+    min_available: Option<Amount>,
+    max_unavailable: Option<Amount>,
+}
+
+/// A number, a percentage, or something that is neither.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Amount {
+    Number(i32),
+    Text(String),
+}
+
+impl Amount {
+    fn quantity(&self) -> Option<Quantity> {
+        match self {
+            Self::Number(number) => Some(Quantity::Count(*number)),
+            Self::Text(text) => text.strip_suffix('%')?.parse().ok().map(Quantity::Percent),
+        }
+    }
+}
+
+/// What a spec asks for; the controller looks at `maxUnavailable` first.
+fn demand(spec: &BudgetSpec) -> Demand {
+    let read =
+        |amount: &Amount, as_: fn(Quantity) -> Demand| amount.quantity().map_or(Demand::Unreadable, as_);
+    match (&spec.max_unavailable, &spec.min_available) {
+        (Some(amount), _) => read(amount, Demand::MaxUnavailable),
+        (None, Some(amount)) => read(amount, Demand::MinAvailable),
+        (None, None) => Demand::Nothing,
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -38,6 +67,7 @@ struct BudgetStatus {
     current_healthy: Option<i32>,
     desired_healthy: Option<i32>,
     expected_pods: Option<i32>,
+    disrupted_pods: Option<BTreeMap<String, String>>,
     conditions: Option<Vec<Condition>>,
 }
 
@@ -50,7 +80,16 @@ impl Watched for PodDisruptionBudget {
         let failed = condition(status.conditions.as_ref(), "DisruptionAllowed").filter(|found| {
             found.status.as_deref() == Some("False") && found.reason.as_deref() == Some("SyncFailed")
         });
+        let disrupted = status.disrupted_pods.unwrap_or_default();
+        let mut owners = self.metadata.owner_references.unwrap_or_default().into_iter();
+        let made_by = owners.find(|owner| owner.controller == Some(true));
         Arc::new(Budget {
+            demand: demand(&spec),
+            disrupted: disrupted
+                .iter()
+                .filter_map(|(pod, since)| Some((pod.as_str().into(), time(since)?)))
+                .collect(),
+            made_by: made_by.map(|owner| format!("{} {}", owner.kind, owner.name).into()),
             namespace: names.text(self.metadata.namespace.as_deref().unwrap_or_default()),
             name: text(self.metadata.name.as_deref()),
             resource_version: text(self.metadata.resource_version.as_deref()),
@@ -129,55 +168,6 @@ impl Watched for EndpointSlice {
                 })
                 .collect(),
         }
-    }
-}
-
-/// A Lease on the wire.
-#[derive(kube::Resource, Clone, Debug, Deserialize)]
-#[resource(inherit = "k8s_openapi::api::coordination::v1::Lease")]
-pub struct Lease {
-    /// Pruned: see the module.
-    #[serde(default, deserialize_with = "meta")]
-    pub metadata: ObjectMeta,
-    spec: Option<LeaseSpec>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct LeaseSpec {
-    holder_identity: Option<String>,
-    renew_time: Option<String>,
-}
-
-/// What is kept of an apiserver's identity lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseSeen {
-    /// `metadata.name`: one per host.
-    pub name: Arc<str>,
-    /// Label `kubernetes.io/hostname`.
-    pub hostname: Arc<str>,
-    /// `spec.holderIdentity`: another one for each start of the process.
-    pub holder: Arc<str>,
-    /// `spec.renewTime`.
-    pub renewed: Option<Timestamp>,
-}
-
-impl Watched for Lease {
-    type Kept = LeaseSeen;
-
-    fn keep(self, _: &mut Interner) -> Self::Kept {
-        let spec = self.spec.unwrap_or_default();
-        let labels = self.metadata.labels.unwrap_or_default();
-        LeaseSeen {
-            name: text(self.metadata.name.as_deref()),
-            hostname: text(labels.get(HOSTNAME_LABEL).map(String::as_str)),
-            holder: text(spec.holder_identity.as_deref()),
-            renewed: spec.renew_time.as_deref().and_then(time),
-        }
-    }
-
-    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
-        (&before.hostname, &before.holder) != (&after.hostname, &after.holder)
     }
 }
 

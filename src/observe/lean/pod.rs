@@ -1,5 +1,9 @@
 //! Pod: the wire form and what is kept.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use evenkeel_core::cluster::{self, Component, Owner, Phase};
 use evenkeel_core::version::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -8,7 +12,8 @@ use serde::de::IgnoredAny;
 
 use super::super::components::image_of;
 use super::super::fold::{Interner, Watched};
-use super::{Condition, MIRROR_ANNOTATION, is_true, meta, text};
+use super::special::{Affinity, Claim, ContainerPort, ContainerState, Spread, Toleration, traits};
+use super::{Condition, KUBEADM, MIRROR_ANNOTATION, is_true, meta, text};
 
 /// Label on the pods of an executor's Job: the name of the `NodeUpgrade` they work for.
 pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
@@ -26,16 +31,26 @@ pub struct Pod {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodSpec {
-    node_name: Option<String>,
-    volumes: Option<Vec<Volume>>,
-    containers: Option<Vec<Container>>,
+pub(super) struct PodSpec {
+    pub(super) node_name: Option<String>,
+    pub(super) volumes: Option<Vec<Volume>>,
+    pub(super) containers: Option<Vec<Container>>,
+    pub(super) node_selector: Option<BTreeMap<String, String>>,
+    pub(super) affinity: Option<Affinity>,
+    pub(super) tolerations: Option<Vec<Toleration>>,
+    pub(super) topology_spread_constraints: Option<Vec<Spread>>,
+    pub(super) termination_grace_period_seconds: Option<i64>,
+    pub(super) priority_class_name: Option<String>,
+    pub(super) scheduling_group: Option<IgnoredAny>,
+    pub(super) eviction_responders: Option<Vec<IgnoredAny>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Volume {
-    empty_dir: Option<IgnoredAny>,
+pub(super) struct Volume {
+    pub(super) empty_dir: Option<IgnoredAny>,
+    pub(super) host_path: Option<IgnoredAny>,
+    pub(super) persistent_volume_claim: Option<Claim>,
 }
 
 /// A container of a pod: from its spec, or from its status.
@@ -44,17 +59,21 @@ struct Volume {
 pub(in super::super) struct Container {
     pub(in super::super) name: Option<String>,
     pub(in super::super) image: Option<String>,
-    pub(in super::super) restart_count: Option<u32>,
+    /// The server takes any number here, a negative one too.
+    pub(in super::super) restart_count: Option<i64>,
+    pub(in super::super) command: Option<Vec<String>>,
+    pub(super) ports: Option<Vec<ContainerPort>>,
+    pub(super) state: Option<ContainerState>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodStatus {
-    phase: Option<String>,
-    conditions: Option<Vec<Condition>>,
-    container_statuses: Option<Vec<Container>>,
+pub(super) struct PodStatus {
+    pub(super) phase: Option<String>,
+    pub(super) conditions: Option<Vec<Condition>>,
+    pub(super) container_statuses: Option<Vec<Container>>,
     #[serde(rename = "hostIP")]
-    host_ip: Option<String>,
+    pub(super) host_ip: Option<String>,
 }
 
 /// What is kept of a Pod.
@@ -74,19 +93,22 @@ pub struct Runs {
     /// By the tag of its image.
     pub version: Observed,
     /// How often the kubelet restarted its container.
-    pub restarts: u32,
+    pub restarts: i64,
     /// `status.hostIP`.
-    pub host_ip: Option<Box<str>>,
+    pub host_ip: Option<IpAddr>,
+    /// It is a static pod that kubeadm made.
+    pub kubeadm: bool,
 }
 
 impl Watched for Pod {
     type Kept = PodSeen;
 
     fn keep(self, names: &mut Interner) -> Self::Kept {
-        let labels = self.metadata.labels.unwrap_or_default();
-        let annotations = self.metadata.annotations.unwrap_or_default();
         let spec = self.spec.unwrap_or_default();
         let status = self.status.unwrap_or_default();
+        let special = traits(&self.metadata, &spec, &status).map(Arc::new);
+        let labels = self.metadata.labels.unwrap_or_default();
+        let annotations = self.metadata.annotations.unwrap_or_default();
         let mirror = annotations.contains_key(MIRROR_ANNOTATION);
         let namespace = names.text(self.metadata.namespace.as_deref().unwrap_or_default());
         let runs = (namespace.as_ref() == "kube-system")
@@ -104,7 +126,8 @@ impl Watched for Pod {
                     component,
                     version,
                     restarts,
-                    host_ip: status.host_ip.map(String::into_boxed_str),
+                    host_ip: status.host_ip.and_then(|ip| ip.parse().ok()),
+                    kubeadm: annotations.contains_key(KUBEADM),
                 })
             });
         let owner = self
@@ -122,6 +145,7 @@ impl Watched for Pod {
                 api_version: names.text(&owner.api_version),
                 kind: names.text(&owner.kind),
                 name: names.text(&owner.name),
+                uid: names.text(&owner.uid),
             }),
             phase: match status.phase.as_deref() {
                 Some("Pending") => Phase::Pending,
@@ -133,6 +157,7 @@ impl Watched for Pod {
             mirror,
             empty_dir: spec.volumes.unwrap_or_default().iter().any(|volume| volume.empty_dir.is_some()),
             executor_of: labels.get(EXECUTOR_LABEL).map(|claim| claim.as_str().into()),
+            special,
             labels: names.labels(labels),
         };
         PodSeen { pod, runs }

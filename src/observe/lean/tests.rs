@@ -3,7 +3,7 @@
 use evenkeel_core::cluster::UnhealthyPolicy;
 use serde_json::{Value, json};
 
-use super::super::fold::{Interner, Watched};
+use super::super::fold::{Detail, Fold, Interner, Watched};
 use super::*;
 
 fn keep<K: Watched>(object: Value) -> K::Kept {
@@ -124,4 +124,24 @@ fn a_job_that_failed() {
         (job.failed.as_deref(), job.complete.as_deref(), job.failed_pods),
         (Some("BackoffLimit"), None, 2)
     );
+}
+
+/// 5,000 nodes in twenty pools and three zones have 60 label sets, not 5,000.
+#[test]
+fn the_nodes_of_a_pool_share_their_labels_in_a_report() {
+    let node = |name: &str| -> Node {
+        let labels = json!({"kubernetes.io/hostname": format!("{name}.local"), "pool": "general"});
+        serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
+    };
+    for (detail, shared) in [(Detail::Report, true), (Detail::Decisions, false)] {
+        let mut fold = Fold::<Node>::new(detail);
+        fold.list_begins();
+        fold.listed(node("a"));
+        fold.listed(node("b"));
+        fold.list_ends("1");
+        let nodes: Vec<_> = fold.values().cloned().collect();
+        assert_eq!(std::sync::Arc::ptr_eq(&nodes[0].node.labels, &nodes[1].node.labels), shared);
+        assert!(nodes[0].is_host("a.local") && nodes[0].is_host("a") && !nodes[0].is_host("b.local"));
+        assert_eq!(nodes[0].node.pool.as_ref(), "general");
+    }
 }

@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use crate::cluster::{Node, Phase as PodPhase, Pod, Selector};
+use crate::disruption::Busy;
 use crate::fixture::{at, cluster, pod};
 use crate::plan::{Amount, Executor, Group, Mode, Upgrade};
 use crate::rollout;

@@ -8,12 +8,12 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Sink, harmless, read_document};
+use super::harmless;
 
 /// Longest input: YAML takes several times as long to read as JSON.
 const MAX_BYTES: usize = 1 << 30;
 
-pub(super) fn parse(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
+pub(super) fn parse(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
     if text.len() > MAX_BYTES {
         return Err("is over 1 GiB of YAML; write it as JSON (-o json)".to_owned());
     }
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str, sink: &mut Sink<'_>) -> Result<(), String> {
             format!("is not valid YAML: {}", harmless(text.lines().next().unwrap_or_default()))
         })?;
         let raw: &RawValue = serde_json::from_str(&document.0).map_err(|error| error.to_string())?;
-        read_document(raw, sink);
+        each(raw);
     }
     Ok(())
 }

@@ -1,0 +1,298 @@
+//! What stands around pods and budgets: their controllers, volumes, webhooks, quotas.
+//!
+//! Only a drain's preflight reads it, and the operator reads none of it, so each list is `None` where it was not read:
+//! a controller that is not in a list that was read does not exist; in one that was not read, nobody knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Owner;
+
+/// A namespace and a name in it.
+pub type Name = (Arc<str>, Arc<str>);
+
+/// What was read of a pod's and a budget's surroundings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// Everything that may control pods: Deployments, `ReplicaSets`, `StatefulSets`, Jobs, and kinds not known here.
+    pub workloads: Option<Workloads>,
+    /// Namespace and name of each `PersistentVolumeClaim` whose volume can be mounted on some nodes only, and the
+    /// values of `kubernetes.io/hostname` that its affinity allows.
+    pub volumes: Option<BTreeMap<Name, Vec<Arc<str>>>>,
+    /// Namespaces that are terminating.
+    pub terminating: Option<Vec<Arc<str>>>,
+    /// Fail-closed webhooks that see evictions, or the creation of pods.
+    pub pod_webhooks: Option<Vec<PodWebhook>>,
+    /// `ResourceQuotas` with no room for one more pod.
+    pub full_quotas: Option<Vec<FullQuota>>,
+    /// `HorizontalPodAutoscalers`: what each scales, and how far down it may go.
+    pub autoscalers: Option<Vec<Autoscaler>>,
+}
+
+/// Something that controls pods, and its scale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Itself, as a pod's owner reference would name it.
+    pub this: Owner,
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `spec.replicas`, where its kind has a scale.
+    pub replicas: Option<i32>,
+    /// What controls it in turn: a `ReplicaSet`'s Deployment.
+    pub owner: Option<Owner>,
+    /// A Job that does not count a disrupted pod as a failure (`podFailurePolicy` on `DisruptionTarget`).
+    pub ignores_disruption: bool,
+}
+
+/// Workloads by namespace, kind and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workloads {
+    /// By name and kind.
+    by_name: BTreeMap<(Name, Arc<str>), Workload>,
+    kinds: BTreeSet<Arc<str>>,
+}
+
+impl FromIterator<Workload> for Workloads {
+    fn from_iter<I: IntoIterator<Item = Workload>>(workloads: I) -> Self {
+        let mut all = Self::default();
+        for workload in workloads {
+            let Owner { kind, name, .. } = &workload.this;
+            all.kinds.insert(Arc::clone(kind));
+            let name = (Arc::clone(&workload.namespace), Arc::clone(name));
+            all.by_name.insert((name, Arc::clone(kind)), workload);
+        }
+        all
+    }
+}
+
+impl Workloads {
+    /// The one of `owner`'s kind, group and name in `namespace`, of whatever UID.
+    fn find(&self, namespace: &Arc<str>, owner: &Owner) -> Option<&Workload> {
+        let name = (Arc::clone(namespace), Arc::clone(&owner.name));
+        self.by_name.get(&(name, Arc::clone(&owner.kind))).filter(|found| group(&found.this) == group(owner))
+    }
+}
+
+fn group(owner: &Owner) -> &str {
+    owner.api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// A webhook with `failurePolicy: Fail` in the way of a drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodWebhook {
+    /// Its configuration and its name in there.
+    pub name: Arc<str>,
+    /// It is asked about evictions.
+    pub evictions: bool,
+    /// It is asked about pods that are created.
+    pub creation: bool,
+    /// Namespace and name of the Service that answers for it, if one does.
+    pub service: Option<(Arc<str>, Arc<str>)>,
+    /// The nodes of that Service's ready endpoints; `None` where they were not read.
+    pub endpoints: Option<Vec<Arc<str>>>,
+}
+
+/// A quota that is used up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FullQuota {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// What is used up: `pods 10 of 10`.
+    pub what: Arc<str>,
+}
+
+/// An autoscaler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Autoscaler {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// Kind and name of what it scales.
+    pub target: (Arc<str>, Arc<str>),
+    /// `spec.minReplicas`.
+    pub min_replicas: i32,
+}
+
+/// How many pods something wants, as the disruption controller would learn it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// That many; the UID is that of what is counted, which for a Deployment's pods is the Deployment.
+    Of(Arc<str>, i32),
+    /// Its kind has no scale.
+    None,
+    /// It does not exist, or another of that name does.
+    Gone,
+    /// Nothing was read that could say.
+    Unknown,
+}
+
+impl Around {
+    /// The scale behind `owner`, the controller of a pod in `namespace`.
+    ///
+    /// A kind of which nothing was read at all is unknown: files often hold some kinds only. Source: the finders of
+    /// `pkg/controller/disruption/disruption.go`: `ReplicationController`, Deployment (through its `ReplicaSet`),
+    /// `ReplicaSet`, `StatefulSet`, then whatever has a `scale` subresource.
+    pub fn scale(&self, namespace: &Arc<str>, owner: &Owner) -> Scale {
+        // These kinds never have a scale, whatever was read.
+        let kind = (group(owner), owner.kind.as_ref());
+        if matches!(kind, ("apps", "DaemonSet") | ("batch", "Job" | "CronJob") | ("", "Node" | "Pod")) {
+            return Scale::None;
+        }
+        let Some(workloads) = self.workloads.as_ref().filter(|read| read.kinds.contains(&owner.kind)) else {
+            return Scale::Unknown;
+        };
+        let Some(found) = workloads.find(namespace, owner).filter(|found| found.this.uid == owner.uid) else {
+            return Scale::Gone;
+        };
+        let deployment = found
+            .owner
+            .as_ref()
+            .filter(|above| found.this.kind.as_ref() == "ReplicaSet" && above.kind.as_ref() == "Deployment");
+        let counted = match deployment {
+            // A Deployment that is gone leaves its ReplicaSet, which the generic lookup then finds.
+            Some(above) => match workloads.find(namespace, above) {
+                Some(deployment) if deployment.this.uid == above.uid => deployment,
+                None if !workloads.kinds.contains(&above.kind) => return Scale::Unknown,
+                _ => found,
+            },
+            None => found,
+        };
+        match counted.replicas {
+            Some(replicas) => Scale::Of(Arc::clone(&counted.this.uid), replicas),
+            None => Scale::None,
+        }
+    }
+
+    /// The workload that `owner` names, if it was read.
+    pub fn workload(&self, namespace: &Arc<str>, owner: &Owner) -> Option<&Workload> {
+        self.workloads.as_ref()?.find(namespace, owner).filter(|found| found.this.uid == owner.uid)
+    }
+
+    /// Whether the controller that `owner` names is known not to exist.
+    pub fn is_gone(&self, namespace: &Arc<str>, owner: &Owner) -> bool {
+        let read = self.workloads.as_ref().is_some_and(|read| read.kinds.contains(&owner.kind));
+        read && self.workload(namespace, owner).is_none()
+    }
+}
+
+/// An amount of pods in a budget's spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// That many.
+    Count(i32),
+    /// That many of a hundred.
+    Percent(i32),
+}
+
+impl Quantity {
+    /// That much of `whole`, a percentage rounded up, as `intstr.GetScaledValueFromIntOrPercent` does for budgets.
+    pub fn of(self, whole: i64) -> i64 {
+        match self {
+            Self::Count(count) => count.into(),
+            Self::Percent(percent) => {
+                let hundredfold = i64::from(percent).saturating_mul(whole);
+                hundredfold.div_euclid(100) + i64::from(hundredfold.rem_euclid(100) != 0)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Quantity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// What a budget asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Demand {
+    /// Neither field is set: the controller then never allows anything.
+    #[default]
+    Nothing,
+    /// `spec.minAvailable`.
+    MinAvailable(Quantity),
+    /// `spec.maxUnavailable`.
+    MaxUnavailable(Quantity),
+    /// A value that is neither a number nor a percentage.
+    Unreadable,
+}
+
+impl std::fmt::Display for Demand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("neither minAvailable nor maxUnavailable"),
+            Self::MinAvailable(quantity) => write!(f, "minAvailable {quantity}"),
+            Self::MaxUnavailable(quantity) => write!(f, "maxUnavailable {quantity}"),
+            Self::Unreadable => f.write_str("an amount that is no number and no percentage"),
+        }
+    }
+}
+
+/// Pods that the eviction handler counts as gone, by name, since when.
+pub type Disrupted = BTreeMap<Arc<str>, Timestamp>;
+
+/// What only some pods have, and only a drain asks about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of the pod, read on its own")]
+pub struct Traits {
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Names of the `PersistentVolumeClaims` it mounts.
+    pub claims: Vec<Arc<str>>,
+    /// It mounts a directory of the node.
+    pub host_path: bool,
+    /// The values of `kubernetes.io/hostname` (or names of Nodes) that its node selector and affinity allow.
+    pub hosts: Vec<Arc<str>>,
+    /// It tolerates `node.kubernetes.io/unschedulable:NoSchedule`: a cordon does not keep it away.
+    pub tolerates_cordon: bool,
+    /// It must not share a node with pods of its kind (required anti-affinity on `kubernetes.io/hostname`).
+    pub alone_on_host: bool,
+    /// It has `topologySpreadConstraints` with `DoNotSchedule` that count cordoned nodes.
+    pub spread_counts_cordoned: bool,
+    /// Ports of the node it takes.
+    pub host_ports: Vec<u16>,
+    /// Finalizers that keep it after its kubelet let it go, without the Job controller's own.
+    pub finalizers: Vec<Arc<str>>,
+    /// `spec.terminationGracePeriodSeconds`, where it is not 30.
+    pub grace: Option<i64>,
+    /// Annotations by which other tools were asked to leave it alone, `key=value`.
+    pub opt_outs: Vec<Arc<str>>,
+    /// Its priority class is one of the system's two.
+    pub critical: bool,
+    /// It belongs to a group that is scheduled together.
+    pub gang: bool,
+    /// It names eviction responders.
+    pub responders: bool,
+    /// Why the scheduler finds no place for it.
+    pub unschedulable: Option<Arc<str>>,
+    /// Why a container of it does not run: `CrashLoopBackOff`.
+    pub waiting: Option<Arc<str>>,
+}
+
+impl Traits {
+    /// Those of a pod that has none.
+    pub const NONE: &'static Self = &Self {
+        created: None,
+        claims: Vec::new(),
+        host_path: false,
+        hosts: Vec::new(),
+        tolerates_cordon: false,
+        alone_on_host: false,
+        spread_counts_cordoned: false,
+        host_ports: Vec::new(),
+        finalizers: Vec::new(),
+        grace: None,
+        opt_outs: Vec::new(),
+        critical: false,
+        gang: false,
+        responders: false,
+        unschedulable: None,
+        waiting: None,
+    };
+}

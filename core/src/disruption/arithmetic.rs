@@ -1,0 +1,245 @@
+//! What the disruption controller will write into a budget's status, computed from the objects.
+//!
+//! Here belongs its arithmetic and nothing that judges the result. Source: `getExpectedPodCount`, `getExpectedScale`,
+//! `countHealthyPods`, `buildDisruptedPodMap` and `updatePdbStatus` in `pkg/controller/disruption/disruption.go`. An
+//! eviction is never decided on these numbers: the eviction handler goes by the status, so [`super::Budgets`] does too.
+//! They say what the status would be in files that have none, and what a change of the spec would bring.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::{Around, Budget, Demand, Disrupted, Pod, Quantity, Scale};
+
+/// How long an evicted pod that is not deleted stays out of the healthy ones.
+pub const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+
+/// The numbers of a budget's status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// `disruptionsAllowed`.
+    pub allowed: i64,
+    /// `currentHealthy`.
+    pub healthy: i64,
+    /// `desiredHealthy`.
+    pub desired: i64,
+    /// `expectedPods`.
+    pub expected: i64,
+}
+
+impl Numbers {
+    /// How many may be gone at once when every expected pod is healthy: what the budget allows in the long run.
+    pub fn steady(self) -> i64 {
+        if self.expected <= 0 { 0 } else { (self.expected - self.desired).max(0) }
+    }
+}
+
+/// Why the controller cannot compute the numbers: it then allows nothing and leaves the others as they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsynced {
+    /// A pod's controller has no scale.
+    NoScale {
+        /// The pod.
+        pod: Arc<str>,
+        /// The controller: `DaemonSet logs`.
+        owner: String,
+    },
+    /// A pod's controller does not exist.
+    NoController {
+        /// The pod.
+        pod: Arc<str>,
+        /// What it names: `ReplicaSet cart-1`.
+        owner: String,
+    },
+    /// The spec has no number.
+    Unreadable,
+    /// Not the controller's trouble but ours: the controllers of pods were not read.
+    Unknown,
+}
+
+/// The numbers of `budget` for `pods` (those it selects) at `now`.
+///
+/// # Errors
+/// [`Unsynced`].
+pub fn compute(budget: &Budget, pods: &[&Pod], around: &Around, now: Timestamp) -> Result<Numbers, Unsynced> {
+    let (expected, desired) = expected(budget, pods, around)?;
+    let kept = disrupted(budget, pods, now);
+    let counts = |pod: &&&Pod| pod.deleting.is_none() && !kept.contains_key(&pod.name) && pod.ready;
+    let healthy = count(pods.iter().filter(counts).count());
+    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    Ok(Numbers { allowed, healthy, desired, expected })
+}
+
+/// `expectedPods` and `desiredHealthy`.
+fn expected(budget: &Budget, pods: &[&Pod], around: &Around) -> Result<(i64, i64), Unsynced> {
+    match budget.demand {
+        Demand::Nothing => Ok((0, 0)),
+        Demand::Unreadable => Err(Unsynced::Unreadable),
+        Demand::MaxUnavailable(quantity) => {
+            let expected = scale(pods, around)?;
+            Ok((expected, expected.saturating_sub(quantity.of(expected)).max(0)))
+        }
+        // A plain number asks no controller, so it works for pods of any kind.
+        Demand::MinAvailable(Quantity::Count(number)) => Ok((count(pods.len()), number.into())),
+        Demand::MinAvailable(percent) => {
+            let expected = scale(pods, around)?;
+            Ok((expected, percent.of(expected)))
+        }
+    }
+}
+
+/// The sum of the scales of the distinct controllers of `pods`; pods without one add nothing.
+fn scale(pods: &[&Pod], around: &Around) -> Result<i64, Unsynced> {
+    let mut scales: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+    for pod in pods {
+        let Some(owner) = &pod.owner else { continue };
+        if scales.contains_key(&owner.uid) {
+            continue;
+        }
+        let named = || (Arc::clone(&pod.name), format!("{} {}", owner.kind, owner.name));
+        match around.scale(&pod.namespace, owner) {
+            Scale::Of(uid, replicas) => _ = scales.insert(uid, replicas.into()),
+            Scale::None => {
+                let (pod, owner) = named();
+                return Err(Unsynced::NoScale { pod, owner });
+            }
+            Scale::Gone => {
+                let (pod, owner) = named();
+                return Err(Unsynced::NoController { pod, owner });
+            }
+            Scale::Unknown => return Err(Unsynced::Unknown),
+        }
+    }
+    Ok(scales.values().sum())
+}
+
+/// What the controller keeps of `status.disruptedPods` at `now`: an entry goes when its pod is gone or deleting, or
+/// after two minutes.
+pub fn disrupted(budget: &Budget, pods: &[&Pod], now: Timestamp) -> Disrupted {
+    let there = |name: &Arc<str>| pods.iter().any(|pod| pod.name == *name && pod.deleting.is_none());
+    let fresh = |since: &Timestamp| now.duration_since(*since) < DELETION_TIMEOUT;
+    let kept = budget.disrupted.iter().filter(|(name, since)| there(name) && fresh(since));
+    kept.map(|(name, since)| (Arc::clone(name), *since)).collect()
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cluster::{Owner, Workload};
+    use crate::fixture::{at, budget, pod};
+
+    fn workload(kind: &str, name: &str, replicas: i32, owner: Option<Owner>) -> Workload {
+        let this = Owner {
+            api_version: "apps/v1".into(),
+            kind: kind.into(),
+            name: name.into(),
+            uid: format!("uid-{name}").into(),
+        };
+        Workload {
+            this,
+            namespace: "shop".into(),
+            replicas: Some(replicas),
+            owner,
+            ignores_disruption: false,
+        }
+    }
+
+    fn of(demand: Demand, replicas: i32, pods: usize) -> Result<Numbers, Unsynced> {
+        let around = Around {
+            workloads: Some([workload("ReplicaSet", "cart", replicas, None)].into_iter().collect()),
+            ..Around::default()
+        };
+        let pods: Vec<Pod> = (0..pods).map(|number| pod("cart", number, "n-1")).collect();
+        let budget = Budget { demand, ..budget("cart", 0, 0, 0) };
+        compute(&budget, &pods.iter().collect::<Vec<_>>(), &around, at(0))
+    }
+
+    #[test]
+    fn two_replica_sets_of_a_deployment_count_once() {
+        let deployment = workload("Deployment", "cart", 4, None);
+        let sets =
+            ["cart-1", "cart-2"].map(|name| workload("ReplicaSet", name, 3, Some(deployment.this.clone())));
+        let pods: Vec<Pod> = sets
+            .iter()
+            .zip(0..)
+            .map(|(set, number)| Pod { owner: Some(set.this.clone()), ..pod("cart", number, "n-1") })
+            .collect();
+        let around = Around {
+            workloads: Some([vec![deployment], sets.to_vec()].concat().into_iter().collect()),
+            ..Around::default()
+        };
+        let budget = Budget { demand: Demand::MaxUnavailable(Quantity::Count(1)), ..budget("cart", 0, 0, 0) };
+        let numbers = compute(&budget, &pods.iter().collect::<Vec<_>>(), &around, at(0)).unwrap();
+        assert_eq!(
+            (numbers.expected, numbers.desired),
+            (4, 3),
+            "the Deployment's replicas, not the ReplicaSets'"
+        );
+    }
+
+    #[test]
+    fn what_was_not_read_is_unknown_and_what_is_not_there_is_gone() {
+        let cart = pod("cart", 1, "n-1");
+        let budget = Budget { demand: Demand::MaxUnavailable(Quantity::Count(1)), ..budget("cart", 0, 0, 0) };
+        let compute = |around| compute(&budget, &[&cart], &around, at(0));
+        assert_eq!(compute(Around::default()), Err(Unsynced::Unknown));
+        let read =
+            |workload| Around { workloads: Some([workload].into_iter().collect()), ..Around::default() };
+        assert_eq!(
+            compute(read(workload("StatefulSet", "db", 3, None))),
+            Err(Unsynced::Unknown),
+            "no ReplicaSets"
+        );
+        let elsewhere = compute(read(workload("ReplicaSet", "web", 3, None)));
+        assert!(matches!(elsewhere, Err(Unsynced::NoController { .. })));
+        let mut other = workload("ReplicaSet", "cart", 3, None);
+        other.this.uid = "another".into();
+        let another = compute(read(other));
+        assert!(matches!(another, Err(Unsynced::NoController { .. })), "another UID is another controller");
+    }
+
+    #[test]
+    fn evicted_pods_count_as_gone_for_two_minutes() {
+        let pods: Vec<Pod> = (0..3).map(|number| pod("cart", number, "n-1")).collect();
+        let pods: Vec<&Pod> = pods.iter().collect();
+        let disrupted = [("cart-0".into(), at(0)), ("cart-9".into(), at(0))].into();
+        let demand = Demand::MinAvailable(Quantity::Count(1));
+        let budget = Budget { demand, disrupted, ..budget("cart", 0, 0, 0) };
+        let healthy = |seconds| compute(&budget, &pods, &Around::default(), at(seconds)).unwrap().healthy;
+        assert_eq!((healthy(0), healthy(119), healthy(120)), (2, 2, 3));
+    }
+
+    proptest! {
+        /// Both percentages round up: in favour of disruption there, of protection here.
+        #[test]
+        fn percentages_round_up(percent in 0..=100_i32, replicas in 0..5_000_i32) {
+            let up = Quantity::Percent(percent).of(replicas.into());
+            let hundredfold = i64::from(percent) * i64::from(replicas);
+            prop_assert!(up * 100 >= hundredfold && (up - 1) * 100 < hundredfold, "the least that is enough");
+            let numbers = of(Demand::MaxUnavailable(Quantity::Percent(percent)), replicas, 1).unwrap();
+            prop_assert_eq!(numbers.desired, i64::from(replicas) - up);
+            let numbers = of(Demand::MinAvailable(Quantity::Percent(percent)), replicas, 1).unwrap();
+            prop_assert_eq!(numbers.desired, up);
+        }
+
+        /// However the numbers are, nothing is allowed that leaves fewer healthy pods than are desired.
+        #[test]
+        fn never_below_the_desired(
+            value in -5..200_i32, percent: bool, min: bool, replicas in 0..30_i32, pods in 0..30_usize,
+        ) {
+            let quantity = if percent { Quantity::Percent(value) } else { Quantity::Count(value) };
+            let demand = if min { Demand::MinAvailable(quantity) } else { Demand::MaxUnavailable(quantity) };
+            let numbers = of(demand, replicas, pods).unwrap();
+            prop_assert!(numbers.allowed >= 0);
+            prop_assert!(numbers.allowed == 0 || numbers.healthy - numbers.allowed >= numbers.desired);
+            prop_assert!(numbers.expected > 0 || numbers.allowed == 0);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What a drain does with a pod, and what a person should know about it.
+//!
+//! Here belong kubectl's filters in their order, and those of Cluster API's labels. What a budget says does not. The
+//! invariant: a label or annotation alone never takes a pod out of a drain, unless the person who drains asked for
+//! that; and every warning is kept, not only the last.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::{Around, Phase, Pod, Selector};
+
+/// The label by which Cluster API lets a pod stay (`skip`) or finish (`wait-completed`), in any case of letters.
+const CLUSTER_API_LABEL: &str = "cluster.x-k8s.io/drain";
+
+/// What the person who drains decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a decision of its own")]
+pub struct Rules {
+    /// The one namespace whose Jobs' pods are executors; a label alone exempts no pod, or every tenant could exempt
+    /// its own.
+    pub executors: Option<Arc<str>>,
+    /// Evict pods that nothing would bring back (kubectl: `--force`).
+    pub evict_bare: bool,
+    /// Refuse pods with an `emptyDir`, whose data an eviction destroys.
+    pub refuse_empty_dir: bool,
+    /// Refuse pods of `DaemonSets` instead of leaving them (kubectl without `--ignore-daemonsets`).
+    pub refuse_daemon_sets: bool,
+    /// Evict finished pods too, as kubectl does; otherwise they stay.
+    pub evict_finished: bool,
+    /// Honour the label `cluster.x-k8s.io/drain`.
+    pub cluster_api_labels: bool,
+    /// Leave pods that have been terminating for longer than this (kubectl: `--skip-wait-for-delete-timeout`).
+    pub skip_deleting_after: Option<SignedDuration>,
+    /// Only these pods (kubectl: `--pod-selector`).
+    pub only: Option<Selector>,
+    /// Pods of the system's two priority classes leave when the others are gone.
+    pub critical_last: bool,
+}
+
+impl Rules {
+    /// Those of an upgrade whose executors' Jobs run in namespace `executors`.
+    pub fn of_upgrade(executors: &str) -> Self {
+        Self { executors: Some(executors.into()), ..Self::default() }
+    }
+}
+
+/// What a pod is to a drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A controller makes another elsewhere.
+    Move,
+    /// Its controller makes another, which can run on this node only: it is away until the node is back.
+    Pinned,
+    /// Nothing would bring it back; a person must move it.
+    Bare,
+    /// It runs no more.
+    Finished,
+    /// It is on its way out.
+    Terminating,
+    /// Its `DaemonSet` would bring it back at once.
+    DaemonSet,
+    /// The kubelet runs it from a file; the API shows an image of it.
+    Static,
+    /// The executor's own.
+    Executor,
+    /// It is waited for until it finishes, and never evicted.
+    WaitCompleted,
+    /// It takes no part.
+    Skip,
+}
+
+/// What follows from a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// Ask it to leave.
+    Evict,
+    /// Wait for it.
+    Await,
+    /// Leave it where it is.
+    Leave,
+    /// It stands in the way, and a person must decide; one line.
+    Refuse(&'static str),
+}
+
+/// What `pod` is to a drain by `rules` at `now`. Filters in the order of `pkg/drain/filters.go`, then Cluster API's.
+pub fn class(pod: &Pod, rules: &Rules, around: &Around, now: Timestamp) -> Class {
+    let owner = pod.owner.as_ref();
+    let owned_by = |api_version: &str, kind: &str| {
+        owner.is_some_and(|o| o.kind.as_ref() == kind && o.api_version.as_ref() == api_version)
+    };
+    let executor = pod.executor_of.is_some()
+        && rules.executors.as_deref() == Some(pod.namespace.as_ref())
+        && owned_by("batch/v1", "Job");
+    let skip_deleting =
+        rules.skip_deleting_after.zip(pod.deleting).is_some_and(|(after, at)| now.duration_since(at) > after);
+    if rules.only.as_ref().is_some_and(|only| !only.matches(&pod.labels)) || skip_deleting {
+        Class::Skip
+    } else if pod.mirror {
+        Class::Static
+    } else if executor {
+        Class::Executor
+    } else if owned_by("apps/v1", "DaemonSet") && pod.phase != Phase::Finished && !orphan(pod, around) {
+        Class::DaemonSet
+    } else if pod.phase == Phase::Finished && pod.deleting.is_none() {
+        Class::Finished
+    } else if pod.deleting.is_some() {
+        // A finished pod that is being deleted is still there, and a kubelet that is gone may keep it for ever.
+        if pod.phase == Phase::Finished && !rules.evict_finished {
+            Class::Finished
+        } else {
+            Class::Terminating
+        }
+    } else if let Some(class) = by_label(pod, rules) {
+        class
+    } else if owner.is_none() {
+        Class::Bare
+    } else if pinned(pod, around) {
+        Class::Pinned
+    } else {
+        Class::Move
+    }
+}
+
+fn by_label(pod: &Pod, rules: &Rules) -> Option<Class> {
+    let label = pod.labels.get(CLUSTER_API_LABEL).filter(|_| rules.cluster_api_labels)?;
+    if label.eq_ignore_ascii_case("skip") {
+        Some(Class::Skip)
+    } else if label.eq_ignore_ascii_case("wait-completed") {
+        Some(Class::WaitCompleted)
+    } else {
+        None
+    }
+}
+
+/// Its controller is gone, as far as that was read.
+pub fn orphan(pod: &Pod, around: &Around) -> bool {
+    pod.owner.as_ref().is_some_and(|owner| around.is_gone(&pod.namespace, owner))
+}
+
+/// The pod that its controller makes instead can run on this node only.
+pub fn pinned(pod: &Pod, around: &Around) -> bool {
+    let traits = pod.traits();
+    let volumes = around.volumes.as_ref();
+    let hosts = |claim: &Arc<str>| volumes?.get(&(Arc::clone(&pod.namespace), Arc::clone(claim)));
+    traits.hosts.len() == 1 || traits.claims.iter().filter_map(hosts).any(|hosts| hosts.len() == 1)
+}
+
+/// What a drain by `rules` does with a `pod` of `class`.
+pub fn handling(pod: &Pod, class: Class, rules: &Rules) -> Handling {
+    match class {
+        Class::DaemonSet if rules.refuse_daemon_sets => Handling::Refuse(
+            "is managed by a DaemonSet, which would bring it back; leave it with --ignore-daemonsets",
+        ),
+        Class::Finished if rules.evict_finished => Handling::Evict,
+        Class::Static | Class::Executor | Class::Skip | Class::DaemonSet | Class::Finished => Handling::Leave,
+        Class::Terminating | Class::WaitCompleted => Handling::Await,
+        Class::Bare if !rules.evict_bare => {
+            Handling::Refuse("has no controller that would bring it back; move it by hand")
+        }
+        Class::Bare | Class::Pinned | Class::Move if pod.empty_dir && rules.refuse_empty_dir => {
+            Handling::Refuse(
+                "has an emptyDir, whose data an eviction destroys; allow it with --delete-emptydir-data",
+            )
+        }
+        Class::Bare | Class::Pinned | Class::Move => Handling::Evict,
+    }
+}
+
+/// Whether a node on which `pod` is counts as drained by `rules`.
+pub fn may_stay(pod: &Pod, rules: &Rules, around: &Around, now: Timestamp) -> bool {
+    handling(pod, class(pod, rules, around, now), rules) == Handling::Leave
+}
+
+/// What a person should know about evicting `pod`, every one of them.
+pub fn warnings(pod: &Pod, class: Class, around: &Around) -> Vec<String> {
+    let traits = pod.traits();
+    let leaves = matches!(class, Class::Move | Class::Pinned | Class::Bare);
+    let mut lines = Vec::new();
+    if class == Class::DaemonSet {
+        lines.push("its DaemonSet would bring it back, so it stays".to_owned());
+    }
+    if !leaves {
+        return lines;
+    }
+    if class == Class::Bare {
+        lines.push("has no controller: it is not made again".to_owned());
+    } else if orphan(pod, around) {
+        lines.push("its controller is gone: it is not made again".to_owned());
+    }
+    if pod.empty_dir {
+        lines.push("the data of its emptyDir is lost".to_owned());
+    }
+    if traits.host_path {
+        lines.push("mounts a directory of the node, whose data stays behind".to_owned());
+    }
+    if class == Class::Pinned {
+        lines.push("can run on this node only, so it is away until the node is back".to_owned());
+    }
+    if traits.tolerates_cordon {
+        lines.push("tolerates the cordon, so another may come straight back".to_owned());
+    }
+    if traits.gang {
+        lines.push("belongs to a group that is scheduled together, which its eviction may end".to_owned());
+    }
+    if traits.responders {
+        lines.push("names eviction responders, which a direct eviction does not ask".to_owned());
+    }
+    lines.extend(
+        traits.opt_outs.iter().map(|opt_out| format!("{opt_out} asks other tools to leave it alone")),
+    );
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{Owner, Traits, Workload};
+    use crate::fixture::{at, pod};
+
+    fn owned(api_version: &str, kind: &str) -> Pod {
+        let owner = Owner {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: "x".into(),
+            uid: "uid-x".into(),
+        };
+        Pod { owner: Some(owner), ..pod("a", 1, "n-1") }
+    }
+
+    fn labelled(value: &str) -> Pod {
+        let labels = [(CLUSTER_API_LABEL.to_owned(), value.to_owned())].into();
+        Pod { labels: Arc::new(labels), ..pod("a", 1, "n-1") }
+    }
+
+    fn special(traits: Traits) -> Pod {
+        Pod { special: Some(Arc::new(traits)), ..pod("a", 1, "n-1") }
+    }
+
+    #[test]
+    fn what_a_pod_is_to_a_drain() {
+        let rules = Rules { executors: Some("executors".into()), ..Rules::default() };
+        let executor = Pod {
+            namespace: "executors".into(),
+            executor_of: Some("uid".into()),
+            ..owned("batch/v1", "Job")
+        };
+        let finished = |pod: Pod| Pod { phase: Phase::Finished, ..pod };
+        let deleting = |pod: Pod| Pod { deleting: Some(at(1)), ..pod };
+        let bare = Pod { owner: None, ..pod("a", 1, "n-1") };
+        let around = Around {
+            volumes: Some(
+                [
+                    (("shop".into(), "local".into()), vec!["n-1".into()]),
+                    (("shop".into(), "zonal".into()), vec!["n-1".into(), "n-2".into()]),
+                ]
+                .into(),
+            ),
+            ..Around::default()
+        };
+        let mounts = |claim: &str| special(Traits { claims: vec![claim.into()], ..Traits::default() });
+        for (what, pod, expected) in [
+            ("replica set", pod("a", 1, "n-1"), Class::Move),
+            ("daemon set", owned("apps/v1", "DaemonSet"), Class::DaemonSet),
+            ("finished, of a daemon set", finished(owned("apps/v1", "DaemonSet")), Class::Finished),
+            ("someone else's kind of that name", owned("x.io/v1", "DaemonSet"), Class::Move),
+            ("bare", bare.clone(), Class::Bare),
+            ("bare but finished", finished(bare), Class::Finished),
+            ("static", Pod { mirror: true, ..owned("v1", "Node") }, Class::Static),
+            ("deleting", deleting(pod("a", 1, "n-1")), Class::Terminating),
+            ("executor", executor.clone(), Class::Executor),
+            ("a tenant that claims to be one", Pod { namespace: "shop".into(), ..executor }, Class::Move),
+            ("a label that nobody asked to honour", labelled("skip"), Class::Move),
+            ("local volume", mounts("local"), Class::Pinned),
+            ("volume of two hosts", mounts("zonal"), Class::Move),
+            (
+                "tied to its host",
+                special(Traits { hosts: vec!["n-1".into()], ..Traits::default() }),
+                Class::Pinned,
+            ),
+        ] {
+            assert_eq!(class(&pod, &rules, &around, at(0)), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn labels_count_where_a_person_asked_for_them() {
+        let rules = Rules { cluster_api_labels: true, ..Rules::default() };
+        let of = |value| class(&labelled(value), &rules, &Around::default(), at(0));
+        assert_eq!([of("skip"), of("Skip"), of("other")], [Class::Skip, Class::Skip, Class::Move]);
+        let wait = class(&labelled("wait-completed"), &rules, &Around::default(), at(0));
+        assert_eq!(handling(&labelled("x"), wait, &rules), Handling::Await, "never evicted");
+    }
+
+    #[test]
+    fn a_pod_that_has_been_terminating_for_long_is_left_on_request() {
+        let rules = Rules { skip_deleting_after: Some(SignedDuration::from_secs(20)), ..Rules::default() };
+        let pod = Pod { deleting: Some(at(0)), ..pod("a", 1, "n-1") };
+        assert_eq!(class(&pod, &rules, &Around::default(), at(20)), Class::Terminating);
+        assert_eq!(class(&pod, &rules, &Around::default(), at(21)), Class::Skip);
+    }
+
+    #[test]
+    fn every_warning_is_kept() {
+        let pod =
+            Pod { owner: None, empty_dir: true, ..special(Traits { host_path: true, ..Traits::default() }) };
+        assert_eq!(warnings(&pod, Class::Bare, &Around::default()).len(), 3);
+        assert_eq!(warnings(&pod, Class::Finished, &Around::default()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_daemon_sets_pod_whose_set_is_gone_leaves() {
+        let this = owned("apps/v1", "DaemonSet");
+        assert_eq!(class(&this, &Rules::default(), &Around::default(), at(0)), Class::DaemonSet, "not known");
+        let set = Workload {
+            this: this.owner.clone().unwrap(),
+            namespace: "shop".into(),
+            replicas: None,
+            owner: None,
+            ignores_disruption: false,
+        };
+        let read = |set| Around { workloads: Some([set].into_iter().collect()), ..Around::default() };
+        assert_eq!(class(&this, &Rules::default(), &read(set.clone()), at(0)), Class::DaemonSet);
+        let mut another = set;
+        another.this.uid = "another".into();
+        assert_eq!(class(&this, &Rules::default(), &read(another), at(0)), Class::Move);
+    }
+}

@@ -1,0 +1,257 @@
+//! Emptying one node: which pods to ask for now, and what each of the others waits for.
+//!
+//! Here the rules about pods, budgets and our own memory come together; the rollout and the drain command both call
+//! [`empty`]. Nodes that are emptied at the same time share the [`Budgets`] of the round, so whoever comes first is
+//! served first. The invariant: a pod gets a permit only while it is on the node, not leaving, and not asked already.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::class::{Class, Handling, Rules, class, handling};
+use super::memory::{Memory, PodMemory};
+use super::permit::{BudgetName, Budgets, Permit};
+use super::refusal::Refusal;
+use crate::cluster::{Cluster, Pod};
+
+/// How long past the end of its grace period a pod is called stuck rather than terminating.
+const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
+
+/// What is left on a node, and what to do about it now.
+#[derive(Debug, Default)]
+pub struct Emptying<'a> {
+    /// The evictions to send.
+    pub permits: Vec<Permit>,
+    /// The pods that have to leave and have not, by namespace and name.
+    pub left: Vec<Left<'a>>,
+    /// When to look again even if nothing changes.
+    pub again_at: Option<Timestamp>,
+}
+
+/// A pod that has to leave and has not.
+#[derive(Debug)]
+pub struct Left<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// What it is to the drain.
+    pub class: Class,
+    /// What it waits for.
+    pub wait: Wait,
+}
+
+/// What a pod waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Its eviction is sent, or accepted and not seen yet.
+    Asked,
+    /// It is terminating.
+    Leaving,
+    /// It should have terminated by then.
+    Stuck(Timestamp),
+    /// It finishes by itself.
+    Finishing,
+    /// Something about its eviction failed; asked again later. With a line where a person should know.
+    Later(Option<String>),
+    /// The server is busy.
+    Throttled,
+    /// Its budget.
+    Budget(Refusal),
+    /// Pods of a lower priority leave first.
+    Turn,
+    /// It came back to the cordoned node after it was evicted.
+    Returned,
+    /// A person has to decide.
+    Refused(&'static str),
+}
+
+/// What holds a pod back, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The budget, where one is to blame.
+    pub budget: Option<BudgetName>,
+    /// Why, in one line.
+    pub reason: String,
+    /// It stays until a person changes something, as far as can be seen.
+    pub lasting: bool,
+}
+
+impl Wait {
+    /// What a person should know, if it is more than that the pod is on its way.
+    pub fn held(&self) -> Option<Held> {
+        let held = |reason: String, lasting| Some(Held { budget: None, reason, lasting });
+        match self {
+            Self::Budget(refusal) if refusal.is_pacing() => None,
+            Self::Budget(refusal) => Some(Held {
+                budget: refusal.budget().cloned(),
+                reason: refusal.to_string(),
+                lasting: refusal.is_lasting(),
+            }),
+            Self::Stuck(since) => {
+                held(format!("should have terminated by {since} and is still there"), false)
+            }
+            Self::Later(Some(why)) => held(why.clone(), false),
+            Self::Returned => {
+                held("tolerates the cordon and came back; it is not evicted again".to_owned(), true)
+            }
+            Self::Refused(why) => held((*why).to_owned(), true),
+            Self::Asked
+            | Self::Leaving
+            | Self::Finishing
+            | Self::Later(None)
+            | Self::Throttled
+            | Self::Turn => None,
+        }
+    }
+}
+
+/// Asks for every pod of `node` that may go by `rules` at `now`, and says what the others wait for.
+pub fn empty<'a>(
+    cluster: &'a Cluster,
+    node: &'a str,
+    rules: &Rules,
+    memory: &Memory,
+    budgets: &mut Budgets<'_>,
+    now: Timestamp,
+) -> Emptying<'a> {
+    let mut emptying = Emptying::default();
+    let classed: Vec<_> = cluster
+        .pods_on(node)
+        .iter()
+        .map(|pod| (pod, class(pod, rules, &cluster.around, now)))
+        .map(|(pod, class)| (pod, class, handling(pod, class, rules)))
+        .filter(|(_, _, handling)| *handling != Handling::Leave)
+        .collect();
+    let others_first = rules.critical_last && classed.iter().any(|(pod, ..)| !pod.traits().critical);
+    for (pod, class, handling) in classed {
+        let wait = match handling {
+            Handling::Leave => continue,
+            Handling::Refuse(why) => Wait::Refused(why),
+            Handling::Await if class == Class::Terminating => leaving(pod, now, &mut emptying),
+            Handling::Await => Wait::Finishing,
+            Handling::Evict if others_first && pod.traits().critical => Wait::Turn,
+            Handling::Evict => ask(pod, memory, budgets, now, &mut emptying),
+        };
+        emptying.left.push(Left { pod, class, wait });
+    }
+    emptying
+}
+
+impl Emptying<'_> {
+    fn wake(&mut self, at: Timestamp) {
+        self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
+    }
+}
+
+fn leaving(pod: &Pod, now: Timestamp, emptying: &mut Emptying<'_>) -> Wait {
+    let Some(since) = pod.deleting else { return Wait::Leaving };
+    let late = since.saturating_add(STUCK_AFTER).unwrap_or(Timestamp::MAX);
+    if now < late {
+        emptying.wake(late);
+        return Wait::Leaving;
+    }
+    Wait::Stuck(since)
+}
+
+fn ask(
+    pod: &Pod,
+    memory: &Memory,
+    budgets: &mut Budgets<'_>,
+    now: Timestamp,
+    emptying: &mut Emptying<'_>,
+) -> Wait {
+    match memory.pods.get(&pod.uid) {
+        Some(PodMemory::Sent) => return Wait::Asked,
+        Some(PodMemory::NotBefore(until, why)) if *until > now => {
+            emptying.wake(*until);
+            return Wait::Later(why.clone());
+        }
+        _ => {}
+    }
+    if let Some(until) = memory.throttled_until.filter(|until| *until > now) {
+        emptying.wake(until);
+        return Wait::Throttled;
+    }
+    let first =
+        pod.owner.as_ref().and_then(|owner| memory.returning.get(&(pod.node.clone(), owner.uid.clone())));
+    if first.zip(pod.traits().created).is_some_and(|(first, created)| created >= *first) {
+        return Wait::Returned;
+    }
+    match budgets.take(pod) {
+        Ok(permit) => {
+            emptying.permits.push(permit);
+            Wait::Asked
+        }
+        Err(refusal) => Wait::Budget(refusal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::cluster::{Phase, Traits};
+    use crate::fixture::{at, budget, pod};
+
+    fn of(pods: Vec<Pod>) -> Cluster {
+        Cluster { pods, budgets: vec![budget("cart", 1, 3, 2)], ..Cluster::default() }.sorted()
+    }
+
+    fn waits(cluster: &Cluster, rules: &Rules, memory: &Memory) -> (usize, Vec<Wait>) {
+        let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+        let emptying = empty(cluster, "n-1", rules, memory, &mut budgets, at(0));
+        (emptying.permits.len(), emptying.left.into_iter().map(|left| left.wait).collect())
+    }
+
+    #[test]
+    fn a_pod_of_another_node_is_never_asked() {
+        let cluster = of(vec![pod("cart", 1, "n-2"), pod("web", 1, "n-1")]);
+        let (permits, left) = waits(&cluster, &Rules::default(), &Memory::default());
+        assert_eq!((permits, left), (1, vec![Wait::Asked]));
+    }
+
+    #[test]
+    fn critical_pods_wait_for_their_turn() {
+        let critical =
+            |pod: Pod| Pod { special: Some(Arc::new(Traits { critical: true, ..Traits::default() })), ..pod };
+        let rules = Rules { critical_last: true, ..Rules::default() };
+        let dns = critical(pod("dns", 1, "n-1"));
+        let both = of(vec![dns.clone(), pod("web", 1, "n-1")]);
+        assert_eq!(waits(&both, &rules, &Memory::default()), (1, vec![Wait::Turn, Wait::Asked]));
+        let leaving = of(vec![dns.clone(), Pod { deleting: Some(at(1)), ..pod("web", 1, "n-1") }]);
+        assert_eq!(waits(&leaving, &rules, &Memory::default()).0, 0, "until the others are gone");
+        assert_eq!(waits(&of(vec![dns]), &rules, &Memory::default()).0, 1);
+    }
+
+    #[test]
+    fn a_pod_that_a_cordon_does_not_keep_away_is_evicted_once() {
+        let created = |seconds| {
+            let traits = Traits { tolerates_cordon: true, created: Some(at(seconds)), ..Traits::default() };
+            Pod { special: Some(Arc::new(traits)), ..pod("web", 1, "n-1") }
+        };
+        let memory =
+            Memory { returning: [(("n-1".into(), "uid-web".into()), at(10))].into(), ..Memory::default() };
+        let back = waits(&of(vec![created(11)]), &Rules::default(), &memory);
+        assert_eq!(back, (0, vec![Wait::Returned]));
+        let another_of_the_first = waits(&of(vec![created(5)]), &Rules::default(), &memory);
+        assert_eq!(another_of_the_first, (1, vec![Wait::Asked]));
+    }
+
+    #[test]
+    fn finished_and_refused_pods() {
+        let done = Pod { phase: Phase::Finished, owner: None, empty_dir: true, ..pod("job", 1, "n-1") };
+        let cluster = of(vec![done, Pod { owner: None, ..pod("web", 1, "n-1") }]);
+        let refused = Wait::Refused("has no controller that would bring it back; move it by hand");
+        assert_eq!(waits(&cluster, &Rules::default(), &Memory::default()), (0, vec![refused]));
+        let all = Rules { evict_finished: true, evict_bare: true, ..Rules::default() };
+        assert_eq!(waits(&cluster, &all, &Memory::default()), (2, vec![Wait::Asked, Wait::Asked]));
+    }
+
+    #[test]
+    fn a_pod_is_stuck_some_time_after_its_grace_period() {
+        let of = |seconds| of(vec![Pod { deleting: Some(at(seconds)), ..pod("web", 1, "n-1") }]);
+        assert_eq!(waits(&of(-29), &Rules::default(), &Memory::default()).1, [Wait::Leaving]);
+        let (_, stuck) = waits(&of(-30), &Rules::default(), &Memory::default());
+        assert_eq!(stuck, [Wait::Stuck(at(-30))]);
+        assert!(stuck[0].held().is_some());
+    }
+}

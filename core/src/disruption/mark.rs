@@ -1,0 +1,73 @@
+//! Whose cordon a Node carries: the value of [`CORDON_ANNOTATION`](crate::cluster::CORDON_ANNOTATION).
+//!
+//! One annotation says it for both: an upgrade writes its claim, a drain that a person began writes since when and by
+//! whom. It stands only on Nodes that were schedulable before, so taking cordon and mark off gives the Node back as it
+//! was. The invariant: what is not one of the two forms is nobody's, and is left alone.
+
+use jiff::Timestamp;
+
+const DRAIN: &str = "drain:";
+
+/// Who cordoned a Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark<'a> {
+    /// A claim: the name and the UID of a `NodeUpgrade`.
+    Upgrade {
+        /// Its name.
+        claim: &'a str,
+        /// Its UID.
+        uid: &'a str,
+    },
+    /// A person's drain.
+    Drain {
+        /// Since when.
+        since: Timestamp,
+        /// Who, as they were known where they ran it.
+        by: &'a str,
+    },
+}
+
+impl<'a> Mark<'a> {
+    /// Reads the annotation's value.
+    pub fn read(text: &'a str) -> Option<Self> {
+        if let Some(rest) = text.strip_prefix(DRAIN) {
+            let (since, by) = rest.split_once('/')?;
+            return Some(Self::Drain { since: since.parse().ok()?, by });
+        }
+        let (claim, uid) = text.split_once('/')?;
+        Some(Self::Upgrade { claim, uid })
+    }
+
+    /// Whether a drain of a person wrote `text`.
+    pub fn is_drain(text: &'a str) -> bool {
+        matches!(Self::read(text), Some(Self::Drain { .. }))
+    }
+
+    /// The value that a drain by `by` begun at `since` writes; what no name has is left out of `by`.
+    pub fn of_drain(since: Timestamp, by: &str) -> String {
+        let plain: String =
+            by.chars().filter(|c| c.is_ascii_alphanumeric() || "-._@".contains(*c)).take(64).collect();
+        let since = since.round(jiff::Unit::Second).unwrap_or(since);
+        format!("{DRAIN}{since}/{plain}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::at;
+
+    #[test]
+    fn both_forms_are_told_apart() {
+        let drain = Mark::of_drain(at(0), "ann@host\n/x");
+        assert_eq!(drain, "drain:2027-01-15T08:00:00Z/ann@hostx");
+        assert_eq!(Mark::read(&drain), Some(Mark::Drain { since: at(0), by: "ann@hostx" }));
+        assert_eq!(
+            Mark::read("up.kubelet.n-1/uid"),
+            Some(Mark::Upgrade { claim: "up.kubelet.n-1", uid: "uid" })
+        );
+        for nobodys in ["", "x", "drain:", "drain:yesterday/ann"] {
+            assert_eq!(Mark::read(nobodys), None, "{nobodys}");
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The right to send one eviction, and the budgets it is taken from.
+//!
+//! Here belongs the eviction handler's order of questions, asked of the budgets as last seen. The invariant: a
+//! [`Permit`] exists only when the budget's own status, not stale, allows the eviction after everything of ours that
+//! it has not counted yet, and no eviction of ours on that budget is unanswered. It cannot be copied or made
+//! elsewhere; the eviction consumes it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::refusal::Refusal;
+use crate::cluster::{Budget, Phase, Pod, UnhealthyPolicy};
+
+/// A budget's key.
+pub type BudgetName = (Arc<str>, Arc<str>);
+
+/// The handler refuses when this many evicted pods are not seen deleted (`MaxDisruptedPodSize`).
+const MAX_DISRUPTED: usize = 2000;
+
+/// The right to send one eviction, for one pod of one UID. It cannot be copied; the eviction consumes it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Permit {
+    namespace: Arc<str>,
+    pod: Arc<str>,
+    uid: Arc<str>,
+    node: Arc<str>,
+    /// The controller of a pod that a cordon does not keep away.
+    returns_by: Option<Arc<str>>,
+    charge: Option<Charge>,
+}
+
+/// The budget an eviction takes from, and what that budget looked like when it was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// The budget.
+    pub budget: BudgetName,
+    /// Its resourceVersion then.
+    pub resource_version: Arc<str>,
+    /// The pod that it counts as disrupted once it has counted it.
+    pub pod: Arc<str>,
+}
+
+impl Permit {
+    /// Namespace of the pod.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Name of the pod.
+    pub fn pod(&self) -> &str {
+        &self.pod
+    }
+
+    /// UID of the pod: the precondition that the eviction must carry.
+    pub fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+
+    /// The node it leaves.
+    pub fn node(&self) -> &Arc<str> {
+        &self.node
+    }
+
+    /// What it takes from, if a budget guards the pod.
+    pub fn charge(&self) -> Option<&Charge> {
+        self.charge.as_ref()
+    }
+
+    /// The UID of the controller that may bring the pod straight back to the cordoned node.
+    pub fn returns_by(&self) -> Option<&Arc<str>> {
+        self.returns_by.as_ref()
+    }
+}
+
+/// Why less is taken from a budget than its status allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// An eviction was sent and is not answered.
+    Sent,
+    /// An eviction was refused: the budget has to change from this resourceVersion first.
+    Until(Arc<str>),
+    /// These were accepted, and the budget may not have counted them yet.
+    Taken(Vec<Taken>),
+}
+
+/// An accepted eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The pod.
+    pub pod: Arc<str>,
+    /// When the budget has counted it.
+    pub counted: Counted,
+}
+
+/// When a budget has counted an eviction that its status does not name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// With this resourceVersion, that of the deleted pod, which was written after the budget.
+    From(Box<str>),
+    /// When it is no more at this one, which was seen before the eviction was sent: all that older servers tell.
+    After(Arc<str>),
+}
+
+impl Taken {
+    /// Whether `budget` has counted it.
+    pub fn is_counted_by(&self, budget: &Budget) -> bool {
+        budget.disrupted.contains_key(&self.pod)
+            || match &self.counted {
+                // ResourceVersions are decimal numbers without leading zeros.
+                Counted::From(version) => {
+                    let order = |version: &str| (version.len(), version.to_owned());
+                    order(&budget.resource_version) >= order(version)
+                }
+                Counted::After(version) => budget.resource_version != *version,
+            }
+    }
+}
+
+/// The budgets of a cluster with what has been taken from them in this round.
+pub struct Budgets<'a> {
+    by_namespace: BTreeMap<&'a str, Vec<&'a Budget>>,
+    busy: BTreeMap<BudgetName, Busy>,
+}
+
+/// What a pod has to ask before it may leave.
+enum Guard<'a> {
+    /// Nobody.
+    None,
+    /// One budget, which loses nothing by it.
+    Free,
+    /// One budget, which must allow it.
+    One(&'a Budget),
+}
+
+impl<'a> Budgets<'a> {
+    /// The budgets, and those that are waited for.
+    pub fn new(budgets: &'a [Budget], busy: BTreeMap<BudgetName, Busy>) -> Self {
+        let mut by_namespace: BTreeMap<&str, Vec<&Budget>> = BTreeMap::new();
+        for budget in budgets {
+            by_namespace.entry(&budget.namespace).or_default().push(budget);
+        }
+        Self { by_namespace, busy }
+    }
+
+    /// The permit to evict `pod` now, or why not.
+    ///
+    /// Follows the eviction handler's order (`pkg/registry/core/pod/storage/eviction.go`): a pod that is pending or
+    /// finished asks no budget; two budgets are an error; an unready pod goes without taking where the budget's policy
+    /// says so; else one is taken from `disruptionsAllowed`.
+    ///
+    /// # Errors
+    /// [`Refusal`], with the budget and its numbers.
+    pub fn take(&mut self, pod: &Pod) -> Result<Permit, Refusal> {
+        let charge = match self.guard(pod)? {
+            Guard::None | Guard::Free => None,
+            Guard::One(budget) => {
+                let key = name(budget);
+                allows(budget, self.busy.get(&key))?;
+                self.busy.insert(key.clone(), Busy::Sent);
+                let resource_version = Arc::clone(&budget.resource_version);
+                Some(Charge { budget: key, resource_version, pod: Arc::clone(&pod.name) })
+            }
+        };
+        let owner = pod.owner.as_ref().filter(|_| pod.traits().tolerates_cordon);
+        Ok(Permit {
+            namespace: Arc::clone(&pod.namespace),
+            pod: Arc::clone(&pod.name),
+            uid: Arc::clone(&pod.uid),
+            node: Arc::clone(&pod.node),
+            returns_by: owner.map(|owner| Arc::clone(&owner.uid)),
+            charge,
+        })
+    }
+
+    /// Whether `pod` may leave now, as far as its budgets' statuses say, without taking anything.
+    ///
+    /// # Errors
+    /// [`Refusal`]: what it waits for, or why it never can.
+    pub fn look(&self, pod: &Pod) -> Result<(), Refusal> {
+        match self.guard(pod)? {
+            Guard::None | Guard::Free => Ok(()),
+            Guard::One(budget) => allows(budget, None),
+        }
+    }
+
+    /// The budgets that select `pod`.
+    pub fn guarding(&self, pod: &Pod) -> Vec<&'a Budget> {
+        let of_namespace = self.by_namespace.get(pod.namespace.as_ref());
+        of_namespace.into_iter().flatten().copied().filter(|budget| budget.selects(pod)).collect()
+    }
+
+    fn guard(&self, pod: &Pod) -> Result<Guard<'a>, Refusal> {
+        if pod.phase != Phase::Running {
+            return Ok(Guard::None);
+        }
+        let budget = match self.guarding(pod).as_slice() {
+            [] => return Ok(Guard::None),
+            [budget] => *budget,
+            several => {
+                return Err(Refusal::Overlapping { budgets: several.iter().map(|b| name(b)).collect() });
+            }
+        };
+        let healthy = budget.current_healthy >= budget.desired_healthy && budget.desired_healthy > 0;
+        match budget.unhealthy_policy {
+            _ if pod.ready => Ok(Guard::One(budget)),
+            UnhealthyPolicy::AlwaysAllow => Ok(Guard::Free),
+            UnhealthyPolicy::Unrecognised => Err(Refusal::UnknownPolicy { budget: name(budget) }),
+            UnhealthyPolicy::IfHealthyBudget if healthy => Ok(Guard::Free),
+            UnhealthyPolicy::IfHealthyBudget => Ok(Guard::One(budget)),
+        }
+    }
+}
+
+/// Whether the budget's status, as last written, has room for one eviction more.
+fn allows(budget: &Budget, busy: Option<&Busy>) -> Result<(), Refusal> {
+    let key = name(budget);
+    if budget.observed_generation < budget.generation {
+        return Err(Refusal::Stale { budget: key });
+    }
+    if budget.disruptions_allowed < 0 || budget.disrupted.len() > MAX_DISRUPTED {
+        let (allowed, disrupted) = (budget.disruptions_allowed, budget.disrupted.len());
+        return Err(Refusal::Broken { budget: key, allowed, disrupted });
+    }
+    if budget.disruptions_allowed == 0 {
+        return Err(match &budget.sync_failed {
+            Some(message) => Refusal::SyncFailed { budget: key, message: Arc::clone(message) },
+            None => Refusal::Exhausted {
+                budget: key,
+                healthy: budget.current_healthy,
+                desired: budget.desired_healthy,
+                expected: budget.expected_pods,
+            },
+        });
+    }
+    let ours = match busy {
+        Some(Busy::Sent) => return Err(Refusal::Queued { budget: key }),
+        Some(Busy::Until(version)) if *version == budget.resource_version => {
+            return Err(Refusal::Queued { budget: key });
+        }
+        None | Some(Busy::Until(_)) => 0,
+        Some(Busy::Taken(taken)) => taken.iter().filter(|taken| !taken.is_counted_by(budget)).count(),
+    };
+    if usize::try_from(budget.disruptions_allowed).unwrap_or(0) > ours {
+        Ok(())
+    } else {
+        Err(Refusal::Queued { budget: key })
+    }
+}
+
+/// The key of `budget`.
+pub fn name(budget: &Budget) -> BudgetName {
+    (Arc::clone(&budget.namespace), Arc::clone(&budget.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixture::{at, budget, pod};
+
+    fn take(budgets: &[Budget], pod: &Pod) -> Result<Permit, Refusal> {
+        Budgets::new(budgets, BTreeMap::new()).take(pod)
+    }
+
+    #[test]
+    fn the_handlers_order() {
+        let running = pod("cart", 1, "n-1");
+        let unready = Pod { ready: false, ..running.clone() };
+        let pending = Pod { phase: Phase::Pending, ..running.clone() };
+        let finished = Pod { phase: Phase::Finished, ..running.clone() };
+        let with = |change: fn(&mut Budget)| {
+            let mut b = budget("cart", 0, 2, 2);
+            change(&mut b);
+            vec![b]
+        };
+        let exhausted = with(|_| {});
+        assert!(take(&exhausted, &pending).is_ok(), "no budget is asked for a pending pod");
+        assert!(take(&exhausted, &finished).is_ok(), "nor for a finished one");
+        assert!(take(&exhausted, &running).is_err());
+        assert!(take(&exhausted, &unready).is_ok(), "healthy budget, unready pod: takes nothing");
+        assert!(take(&with(|b| b.current_healthy = 1), &unready).is_err(), "budget itself is unhealthy");
+        assert!(
+            take(&with(|b| b.desired_healthy = 0), &unready).is_err(),
+            "desired 0 never counts as healthy"
+        );
+        assert!(take(&with(|b| b.unhealthy_policy = UnhealthyPolicy::AlwaysAllow), &unready).is_ok());
+        assert!(matches!(
+            take(
+                &with(|b| (b.unhealthy_policy, b.disruptions_allowed) = (UnhealthyPolicy::Unrecognised, 1)),
+                &unready
+            ),
+            Err(Refusal::UnknownPolicy { .. })
+        ));
+        assert!(take(&with(|b| b.selector = None), &running).is_ok(), "a null selector selects nothing");
+        assert!(take(&with(|b| b.selector = Some(crate::cluster::Selector::default())), &running).is_err());
+        assert!(take(&with(|b| b.disruptions_allowed = 1), &running).is_ok());
+        assert!(matches!(take(&with(|b| b.disruptions_allowed = -1), &running), Err(Refusal::Broken { .. })));
+        assert!(
+            matches!(
+                take(&with(|b| (b.disruptions_allowed, b.generation) = (1, 2)), &running),
+                Err(Refusal::Stale { .. })
+            ),
+            "numbers of an older spec permit nothing"
+        );
+        let two = [budget("cart", 1, 3, 2), Budget { name: "all".into(), ..budget("cart", 1, 3, 2) }];
+        assert!(matches!(take(&two, &running), Err(Refusal::Overlapping { .. })));
+        assert!(take(&two, &pending).is_ok(), "which is not reached for a pending pod");
+    }
+
+    #[test]
+    fn one_eviction_at_a_time_on_a_budget() {
+        let budgets = [budget("cart", 2, 4, 2), budget("db", 1, 4, 3)];
+        let mut round = Budgets::new(&budgets, BTreeMap::new());
+        let charge = round.take(&pod("cart", 1, "n-1")).unwrap().charge().unwrap().clone();
+        assert!(round.take(&pod("cart", 2, "n-1")).unwrap_err().is_pacing());
+        assert!(round.take(&pod("db", 1, "n-1")).is_ok(), "other budgets go on");
+        let refused: BTreeMap<_, _> = [(charge.budget, Busy::Until(charge.resource_version))].into();
+        let mut next = Budgets::new(&budgets, refused.clone());
+        assert!(next.take(&pod("cart", 2, "n-1")).is_err(), "refused, and it has not changed since");
+        let changed = [Budget { resource_version: "2".into(), ..budgets[0].clone() }];
+        assert!(Budgets::new(&changed, refused).take(&pod("cart", 2, "n-1")).is_ok());
+    }
+
+    #[test]
+    fn what_a_budget_has_not_counted_is_not_taken_again() {
+        let taken = |pod: &str, counted| Taken { pod: pod.into(), counted };
+        let after = |version: &str| Counted::After(version.into());
+        let at_2 = Budget { resource_version: "2".into(), ..budget("cart", 2, 4, 2) };
+        let take = |budget: &Budget, taken: &[Taken]| {
+            let busy = [(name(budget), Busy::Taken(taken.to_vec()))].into();
+            Budgets::new(std::slice::from_ref(budget), busy).take(&pod("cart", 9, "n-1")).is_ok()
+        };
+        assert!(take(&at_2, &[taken("cart-1", after("2"))]), "two allowed, one not counted: one is left");
+        assert!(!take(&at_2, &[taken("cart-1", after("2")), taken("cart-2", after("2"))]));
+        assert!(
+            take(&at_2, &[taken("cart-1", after("1")), taken("cart-2", after("2"))]),
+            "the first is counted"
+        );
+        let later = |version: &str| Counted::From(version.into());
+        assert!(
+            !take(&at_2, &[taken("cart-1", later("10")), taken("cart-2", later("11"))]),
+            "2 is before 10"
+        );
+        let named = Budget { disrupted: [("cart-1".into(), at(0))].into(), ..at_2.clone() };
+        assert!(
+            take(&named, &[taken("cart-1", later("10")), taken("cart-2", later("11"))]),
+            "it names the first"
+        );
+        let past = Budget { resource_version: "12".into(), ..at_2 };
+        assert!(take(&past, &[taken("cart-1", later("10")), taken("cart-2", later("11"))]));
+    }
+
+    proptest! {
+        /// A round never gives out more than the status allows, less what is not counted; and one per budget.
+        #[test]
+        fn never_more_than_allowed(allowed in -1..5_i32, uncounted in 0..5_usize, pods in 0..8_usize) {
+            let budgets = [budget("cart", allowed, 9, 4)];
+            let taken = (0..uncounted).map(|n| Taken { pod: format!("gone-{n}").into(), counted: Counted::After("1".into()) });
+            let busy = [(name(&budgets[0]), Busy::Taken(taken.collect()))].into();
+            let mut round = Budgets::new(&budgets, busy);
+            let given = (0..pods).filter(|n| round.take(&pod("cart", *n, "n-1")).is_ok()).count();
+            let room = usize::try_from(allowed).unwrap_or(0).saturating_sub(uncounted);
+            prop_assert_eq!(given, room.min(1).min(pods));
+        }
+    }
+}

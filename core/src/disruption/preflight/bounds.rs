@@ -1,0 +1,95 @@
+//! How long a drain takes at least, by what its budgets allow.
+//!
+//! Here belongs the arithmetic of `ceil(pods / allowed) × time`; how long one replacement takes is the caller's guess
+//! or measurement. The invariant: a bound is never above the time that an ideal drain takes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+
+use super::super::arithmetic::compute;
+use super::super::class::{Handling, class, handling};
+use super::super::permit::{BudgetName, Budgets, name};
+use super::Question;
+use crate::cluster::{Budget, Demand, Phase, Pod, Quantity};
+
+/// One budget's part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The budget.
+    pub budget: BudgetName,
+    /// What it asks for.
+    pub demand: Demand,
+    /// How many of its pods have to leave.
+    pub pods: usize,
+    /// How many may be gone at once when all are healthy.
+    pub at_once: i64,
+    /// The time it takes at least; `None` where it never ends.
+    pub least: Option<SignedDuration>,
+    /// What it would be with `maxUnavailable` of this.
+    pub instead: Option<(Quantity, SignedDuration)>,
+    /// The node on which most of them are, and how many.
+    pub busiest: (Arc<str>, usize),
+}
+
+/// The bounds of every budget that guards a pod which has to leave, longest first, when a replacement takes `slot`.
+pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
+    let cluster = question.cluster;
+    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+    let mut leaving: BTreeMap<BudgetName, (&Budget, BTreeMap<Arc<str>, usize>)> = BTreeMap::new();
+    for node in &question.nodes {
+        for pod in cluster.pods_on(&node.name) {
+            let class = class(pod, question.rules, &cluster.around, question.now);
+            let leaves =
+                pod.phase == Phase::Running && handling(pod, class, question.rules) == Handling::Evict;
+            for budget in budgets.guarding(pod).into_iter().filter(|_| leaves) {
+                let of = leaving.entry(name(budget)).or_insert((budget, BTreeMap::new()));
+                *of.1.entry(Arc::clone(&node.name)).or_default() += 1;
+            }
+        }
+    }
+    let rounds = |pods: usize, at_once: i64| {
+        let at_once = usize::try_from(at_once).unwrap_or(usize::MAX);
+        let rounds = pods.div_ceil(at_once.max(1));
+        slot.saturating_mul(i32::try_from(rounds).unwrap_or(i32::MAX))
+    };
+    let mut all: Vec<Bound> = leaving
+        .into_values()
+        .map(|(budget, nodes)| {
+            let pods: usize = nodes.values().sum();
+            let (expected, at_once) = room(question, budget);
+            let tenth = Quantity::Percent(10);
+            let least = (at_once > 0).then(|| rounds(pods, at_once));
+            // Two at once where one was allowed is half of the time: only much is worth a word.
+            let better = (at_once < 2 && tenth.of(expected) > 1).then(|| rounds(pods, tenth.of(expected)));
+            let busiest = nodes.into_iter().max_by_key(|(_, count)| *count);
+            Bound {
+                budget: name(budget),
+                demand: budget.demand,
+                pods,
+                at_once,
+                least,
+                instead: better.map(|time| (tenth, time)),
+                busiest: busiest.unwrap_or_else(|| ("".into(), 0)),
+            }
+        })
+        .collect();
+    all.sort_by_key(|bound| {
+        (std::cmp::Reverse(bound.least.unwrap_or(SignedDuration::MAX)), bound.budget.clone())
+    });
+    all
+}
+
+/// How many pods `budget` expects, and how many of them may be gone at once when all are healthy.
+fn room(question: &Question<'_>, budget: &Budget) -> (i64, i64) {
+    let pods: Vec<&Pod> = question.cluster.pods.iter().filter(|pod| budget.selects(pod)).collect();
+    match compute(budget, &pods, &question.cluster.around, question.now) {
+        Ok(numbers) => (numbers.expected, numbers.steady()),
+        Err(_) if budget.sync_failed.is_some() => (0, 0),
+        Err(_) => {
+            let (expected, desired) = (i64::from(budget.expected_pods), i64::from(budget.desired_healthy));
+            (expected, (expected - desired).max(0))
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Budgets that never allow an eviction, or do not now (U1 to U17).
+//!
+//! Here belongs what follows from a budget's spec, its status and the pods it selects. What a spec forbids for ever is
+//! told before what a status says at the moment, and one cause of each budget is enough. The invariant: the numbers
+//! are those of the disruption controller, computed by [`arithmetic`](super::super::arithmetic) where the pods'
+//! controllers are known, and else read from the status.
+
+use std::collections::BTreeMap;
+
+use super::super::arithmetic::{Numbers, Unsynced, compute};
+use super::super::class::{Handling, class, handling};
+use super::super::permit::{BudgetName, Budgets, name};
+use super::{Cause, Object, Outlook, Question};
+use crate::cluster::{Budget, Cluster, Demand, Phase, Pod, Quantity, UnhealthyPolicy};
+
+/// More disrupted pods than this, and the eviction handler refuses.
+const MAX_DISRUPTED: usize = 2000;
+/// How many pods a line names.
+const NAMED: usize = 3;
+
+/// The causes of every budget that guards a pod which would have to leave.
+pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Cause> {
+    let cluster = question.cluster;
+    let mut leaving: BTreeMap<BudgetName, (&Budget, Vec<&Pod>)> = BTreeMap::new();
+    let mut several: BTreeMap<Vec<BudgetName>, Vec<&Pod>> = BTreeMap::new();
+    for node in &question.nodes {
+        for pod in cluster.pods_on(&node.name) {
+            let class = class(pod, question.rules, &cluster.around, question.now);
+            // The handler asks no budget for the others.
+            if pod.phase != Phase::Running || handling(pod, class, question.rules) != Handling::Evict {
+                continue;
+            }
+            let guarding = budgets.guarding(pod);
+            for budget in &guarding {
+                leaving.entry(name(budget)).or_insert((budget, Vec::new())).1.push(pod);
+            }
+            if guarding.len() > 1 {
+                several.entry(guarding.iter().map(|budget| name(budget)).collect()).or_default().push(pod);
+            }
+        }
+    }
+    let mut causes: Vec<Cause> = several.into_iter().filter_map(overlapping).collect();
+    for (budget, pods) in leaving.into_values() {
+        causes.extend(of_budget(cluster, budget, question).into_iter().map(|cause| cause.of(&pods)));
+    }
+    causes
+}
+
+fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
+    let shown: Vec<String> = names.iter().map(|(_, name)| name.to_string()).collect();
+    let (namespace, first) = names.first()?;
+    let object = Object::new("PodDisruptionBudget", namespace, first);
+    let what = format!(
+        "{} select the same {}, and the eviction API refuses a pod with more than one",
+        shown.join(" and "),
+        plural(pods.len(), "pod")
+    );
+    let remedy = "narrow the selectors so that each pod has one PDB, or delete all but one";
+    Some(Cause::new("U10", Outlook::Never, object, what, remedy).of(&pods))
+}
+
+/// What keeps `budget` from allowing an eviction, never and now, and what is odd about it.
+pub fn of_budget(cluster: &Cluster, budget: &Budget, question: &Question<'_>) -> Vec<Cause> {
+    let pods: Vec<&Pod> = cluster.pods.iter().filter(|pod| budget.selects(pod)).collect();
+    let seen = Seen { cluster, budget, numbers: compute(budget, &pods, &cluster.around, question.now), pods };
+    let mut causes: Vec<Cause> = Vec::new();
+    causes.extend(seen.policy());
+    match seen.by_spec().or_else(|| seen.by_numbers()) {
+        Some(mut never) => {
+            // Who made it may open it again: Ceph's operator closes its budgets while it recovers.
+            if let Some(maker) = &budget.made_by {
+                (never.code, never.outlook) = ("U15", Outlook::NotNow);
+                never.what = format!("{}, and {maker} made it, which may change it", never.what);
+            }
+            causes.push(never);
+        }
+        None => causes.extend(seen.by_status()),
+    }
+    causes.extend(seen.at_the_least());
+    causes
+}
+
+struct Seen<'a> {
+    cluster: &'a Cluster,
+    budget: &'a Budget,
+    pods: Vec<&'a Pod>,
+    numbers: Result<Numbers, Unsynced>,
+}
+
+impl Seen<'_> {
+    fn cause(&self, code: &'static str, outlook: Outlook, what: String, remedy: &str) -> Cause {
+        Cause::new(code, outlook, Object::budget(self.budget), what, remedy)
+    }
+
+    #[allow(clippy::unnecessary_wraps, reason = "each of its callers may find nothing")]
+    fn never(&self, code: &'static str, what: String, remedy: &str) -> Option<Cause> {
+        Some(self.cause(code, Outlook::Never, what, remedy))
+    }
+
+    /// What no number of pods changes.
+    fn by_spec(&self) -> Option<Cause> {
+        let demand = self.budget.demand;
+        let nothing_leaves = format!("{demand}: no pod may ever leave");
+        match demand {
+            Demand::MaxUnavailable(Quantity::Count(..=0) | Quantity::Percent(..=0)) => {
+                self.never("U1", nothing_leaves, "set maxUnavailable to 1 or more")
+            }
+            Demand::MinAvailable(Quantity::Percent(100..)) => {
+                self.never("U2", nothing_leaves, "set maxUnavailable 1 instead")
+            }
+            Demand::Nothing => {
+                self.never("U6", format!("has {demand}, so it never allows anything"), "set maxUnavailable 1")
+            }
+            Demand::Unreadable => {
+                self.never("U6", format!("has {demand}"), "set maxUnavailable to a number or a percentage")
+            }
+            Demand::MaxUnavailable(_) | Demand::MinAvailable(Quantity::Percent(_))
+                if !self.pods.is_empty() && self.pods.iter().all(|pod| pod.owner.is_none()) =>
+            {
+                let what = format!(
+                    "{demand}, and none of its {} has a controller, so it expects 0 pods and allows 0",
+                    plural(self.pods.len(), "pod")
+                );
+                self.never("U7", what, "set minAvailable to a number below that of its pods")
+            }
+            _ => None,
+        }
+    }
+
+    fn by_numbers(&self) -> Option<Cause> {
+        match &self.numbers {
+            Ok(numbers) => self.too_much(numbers.expected, numbers.desired),
+            Err(Unsynced::NoScale { pod, owner }) => self.no_scale(&format!("pod {pod} belongs to {owner}")),
+            Err(Unsynced::NoController { pod, owner }) => {
+                self.no_controller(&format!("{owner} of pod {pod}"))
+            }
+            Err(Unsynced::Unreadable | Unsynced::Unknown) => match &self.budget.sync_failed {
+                Some(message) if message.contains("does not implement the scale subresource") => {
+                    self.no_scale(message)
+                }
+                Some(message) if message.contains("found no controllers") => self.no_controller(message),
+                Some(message) => self.never(
+                    "U8",
+                    format!("the disruption controller cannot compute it: {message}"),
+                    "mend what it names",
+                ),
+                None if self.budget.observed_generation > 0 => {
+                    self.too_much(self.budget.expected_pods.into(), self.budget.desired_healthy.into())
+                }
+                None => None,
+            },
+        }
+    }
+
+    fn no_scale(&self, who: &str) -> Option<Cause> {
+        let what = format!(
+            "{}, and {who}, which has no scale: it cannot be computed and allows 0",
+            self.budget.demand
+        );
+        self.never("U8", what, "set minAvailable to a number, or narrow its selector")
+    }
+
+    fn no_controller(&self, who: &str) -> Option<Cause> {
+        let what = format!("{who} does not exist: it cannot be computed and allows 0");
+        self.never("U9", what, "delete that pod, or narrow the selector")
+    }
+
+    /// `expected` pods of which `desired` have to be healthy leave no room.
+    fn too_much(&self, expected: i64, desired: i64) -> Option<Cause> {
+        let demand = self.budget.demand;
+        if self.pods.is_empty() || expected <= 0 || desired < expected {
+            return None;
+        }
+        let replicas = if expected == 1 { "1 replica".to_owned() } else { format!("{expected} replicas") };
+        match demand {
+            _ if expected == 1 => {
+                let what = format!("{demand} of {replicas}");
+                self.never("U4", what, "set maxUnavailable 1, or scale to 2")
+            }
+            Demand::MinAvailable(Quantity::Percent(_)) => {
+                let what = format!("{demand} of {replicas} is {desired}, rounded up");
+                self.never("U5", what, "set maxUnavailable 1, or scale up")
+            }
+            _ => {
+                let remedy = format!("set maxUnavailable 1, or scale to {}", desired.saturating_add(1));
+                self.never("U3", format!("{demand} of {replicas}"), &remedy)
+            }
+        }
+    }
+
+    /// What the status says now.
+    fn by_status(&self) -> Option<Cause> {
+        let b = self.budget;
+        let not_now =
+            |code, what: String, remedy: &str| Some(self.cause(code, Outlook::NotNow, what, remedy));
+        if b.disruptions_allowed < 0 || b.disrupted.len() > MAX_DISRUPTED {
+            let what = format!(
+                "its status is broken: disruptionsAllowed {}, {} disrupted pods",
+                b.disruptions_allowed,
+                b.disrupted.len()
+            );
+            return self.never(
+                "U16",
+                what,
+                "see whether the disruption controller of kube-controller-manager runs",
+            );
+        }
+        if b.observed_generation < b.generation || b.observed_generation == 0 {
+            let what = format!(
+                "its status is of generation {}, its spec of {}",
+                b.observed_generation, b.generation
+            );
+            let remedy =
+                "wait; if it stays, see whether the disruption controller of kube-controller-manager runs";
+            return not_now("U13", what, remedy);
+        }
+        if b.disruptions_allowed > 0 || b.expected_pods <= 0 {
+            return None;
+        }
+        if let Some(message) = &b.sync_failed {
+            return self.never(
+                "U8",
+                format!("the disruption controller cannot compute it: {message}"),
+                "mend what it names",
+            );
+        }
+        let numbers =
+            format!("{} of {} healthy, {} needed", b.current_healthy, b.expected_pods, b.desired_healthy);
+        let unready = |pod: &&&Pod| pod.phase == Phase::Running && pod.deleting.is_none() && !pod.ready;
+        let unready: Vec<&Pod> = self.pods.iter().filter(unready).copied().collect();
+        if b.desired_healthy == 0
+            && b.current_healthy == 0
+            && b.unhealthy_policy != UnhealthyPolicy::AlwaysAllow
+        {
+            let what =
+                format!("{} with no pod ready: a budget that needs 0 never counts as healthy", b.demand);
+            return not_now("U12", what, "set unhealthyPodEvictionPolicy: AlwaysAllow, or mend the pods");
+        }
+        if let Some(why) = self.pods.iter().find_map(|pod| pod.traits().unschedulable.as_ref()) {
+            let waiting = self.pods.iter().filter(|pod| pod.traits().unschedulable.is_some()).count();
+            let what = format!("{numbers}; {} without a node: {why}", plural(waiting, "pod"));
+            return not_now("U14", what, "make room for its pods, or let them run on more nodes");
+        }
+        if !unready.is_empty() {
+            let named: Vec<String> = unready.iter().take(NAMED).map(|pod| state(pod)).collect();
+            let more = unready.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let what = format!("{numbers}; not ready: {}{more}", named.join(", "));
+            let remedy =
+                "mend those pods, or set unhealthyPodEvictionPolicy: AlwaysAllow so that they may leave";
+            return not_now("U11", what, remedy);
+        }
+        if let Some(maker) = &b.made_by {
+            return not_now("U15", format!("{numbers}; {maker} made it and may close it"), "wait for that");
+        }
+        not_now("U11", numbers, "wait for its pods to be healthy")
+    }
+
+    fn policy(&self) -> Option<Cause> {
+        if self.budget.unhealthy_policy != UnhealthyPolicy::Unrecognised {
+            return None;
+        }
+        let unready = self.pods.iter().any(|pod| !pod.ready && pod.phase == Phase::Running);
+        let outlook = if unready { Outlook::Never } else { Outlook::Caution };
+        let what =
+            "has an unhealthyPodEvictionPolicy that this version does not know: no unready pod is evicted";
+        Some(self.cause("U17", outlook, what.to_owned(), "use IfHealthyBudget or AlwaysAllow"))
+    }
+
+    /// What an autoscaler may do to it at night.
+    fn at_the_least(&self) -> Option<Cause> {
+        let numbers = self.numbers.as_ref().ok().filter(|numbers| numbers.steady() > 0)?;
+        let mut owners = self.pods.iter().filter_map(|pod| Some((&pod.namespace, pod.owner.as_ref()?)));
+        let (namespace, owner) = owners.next()?;
+        let workload = self.cluster.around.workload(namespace, owner)?;
+        let top = workload.owner.as_ref().unwrap_or(&workload.this);
+        let scaler = self.cluster.around.autoscalers.iter().flatten().find(|scaler| {
+            scaler.namespace == *namespace && scaler.target == (top.kind.clone(), top.name.clone())
+        })?;
+        let least = i64::from(scaler.min_replicas);
+        let desired = match self.budget.demand {
+            Demand::MinAvailable(Quantity::Count(number)) => number.into(),
+            Demand::MinAvailable(percent) => percent.of(least),
+            Demand::MaxUnavailable(quantity) => least - quantity.of(least),
+            Demand::Nothing | Demand::Unreadable => return None,
+        };
+        (least < numbers.expected && desired >= least).then(|| {
+            let what = format!(
+                "{}: allows {} of {} replicas now, and none when its autoscaler goes down to {least}",
+                self.budget.demand,
+                numbers.steady(),
+                numbers.expected
+            );
+            self.cause(
+                "U3",
+                Outlook::Caution,
+                what,
+                "set maxUnavailable 1, or raise the autoscaler's minReplicas",
+            )
+        })
+    }
+}
+
+fn state(pod: &Pod) -> String {
+    match &pod.traits().waiting {
+        Some(reason) => format!("{} ({reason})", pod.name),
+        None => pod.name.to_string(),
+    }
+}
+
+pub(super) fn plural(count: usize, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}

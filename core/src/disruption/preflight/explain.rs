@@ -1,0 +1,146 @@
+//! Why one node, pod or budget does not move: one line first.
+//!
+//! Here belongs which of the causes answers the question; the causes are those of the preflight.
+
+use std::collections::BTreeMap;
+
+use super::super::class::{Class, Handling, class, handling, warnings};
+use super::super::permit::Budgets;
+use super::budgets::plural;
+use super::{Cause, Outlook, Question, causes, of_budget};
+use crate::cluster::{Budget, Node, Pod};
+
+/// An answer: one line, what is in the way, and what else is to know.
+#[derive(Debug)]
+pub struct Explanation {
+    /// The line.
+    pub line: String,
+    /// What is in the way, the gravest first.
+    pub causes: Vec<Cause>,
+    /// More, a line each.
+    pub details: Vec<String>,
+}
+
+fn worst(causes: &[Cause]) -> Option<&Cause> {
+    causes.iter().find(|cause| cause.outlook != Outlook::Caution)
+}
+
+/// Why `node` is not empty.
+pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
+    let causes = causes(&Question { nodes: vec![node], ..question.clone() });
+    let cluster = question.cluster;
+    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+    let mut details = Vec::new();
+    let mut moving = 0;
+    for pod in cluster.pods_on(&node.name) {
+        let class = class(pod, question.rules, &cluster.around, question.now);
+        let handling = handling(pod, class, question.rules);
+        moving += usize::from(handling != Handling::Leave);
+        details.push(format!(
+            "pod/{}/{}: {}",
+            pod.namespace,
+            pod.name,
+            standing(&budgets, pod, class, &handling)
+        ));
+    }
+    let line = match worst(&causes) {
+        Some(cause) if cause.outlook == Outlook::Never => {
+            format!("can never be drained as it is: {}: {}", cause.object, cause.what)
+        }
+        Some(cause) => format!("cannot be drained now: {}: {}", cause.object, cause.what),
+        None if moving == 0 => "has no pod that would have to leave".to_owned(),
+        None => format!("nothing is in the way of draining it: {} would leave", plural(moving, "pod")),
+    };
+    Explanation { line, causes, details }
+}
+
+/// Why `pod` does not leave.
+pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
+    let cluster = question.cluster;
+    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+    let class = class(pod, question.rules, &cluster.around, question.now);
+    let handling = handling(pod, class, question.rules);
+    let node = cluster.node(&pod.node);
+    let name = pod.full_name();
+    let mut causes = causes(&Question { nodes: node.into_iter().collect(), ..question.clone() });
+    causes.retain(|cause| cause.pods.contains(&name));
+    let of_its_own = |cause: &&Cause| cause.outlook != Outlook::Caution;
+    let line = match causes.iter().find(of_its_own) {
+        Some(cause) if cause.outlook == Outlook::Never => {
+            format!("can never be evicted as it is: {}: {}", cause.object, cause.what)
+        }
+        Some(cause) => format!("cannot be evicted now: {}: {}", cause.object, cause.what),
+        None => standing(&budgets, pod, class, &handling),
+    };
+    let guarding = budgets.guarding(pod);
+    let mut details: Vec<String> =
+        guarding.iter().map(|budget| format!("guarded by {}", numbers(budget))).collect();
+    if guarding.is_empty() {
+        details.push("no PDB selects it".to_owned());
+    }
+    details.extend(warnings(pod, class, &cluster.around));
+    Explanation { line, causes, details }
+}
+
+/// Why `budget` allows nothing.
+pub fn budget(question: &Question<'_>, budget: &Budget) -> Explanation {
+    let causes = of_budget(question.cluster, budget, question);
+    let line = match worst(&causes) {
+        Some(cause) if cause.outlook == Outlook::Never => {
+            format!("can never allow an eviction as it is: {}", cause.what)
+        }
+        Some(cause) => format!("allows no eviction now: {}", cause.what),
+        None if budget.disruptions_allowed > 0 => format!(
+            "allows {} now: {} of {} healthy, {} needed",
+            plural(usize::try_from(budget.disruptions_allowed).unwrap_or(0), "eviction"),
+            budget.current_healthy,
+            budget.expected_pods,
+            budget.desired_healthy
+        ),
+        None => "selects no pod".to_owned(),
+    };
+    let pods = question.cluster.pods.iter().filter(|pod| budget.selects(pod)).map(|pod| {
+        let place = if pod.node.is_empty() { "on no node".to_owned() } else { format!("on {}", pod.node) };
+        let ready = match (pod.deleting, pod.ready, &pod.traits().waiting) {
+            (Some(_), ..) => "terminating",
+            (_, true, _) => "ready",
+            (_, _, Some(reason)) => reason,
+            _ => "not ready",
+        };
+        format!("pod/{}/{}: {ready}, {place}", pod.namespace, pod.name)
+    });
+    let details = std::iter::once(numbers(budget)).chain(pods).collect();
+    Explanation { line, causes, details }
+}
+
+fn numbers(budget: &Budget) -> String {
+    format!(
+        "PDB {} ({}): {} allowed, {} of {} healthy, {} needed",
+        budget.full_name(),
+        budget.demand,
+        budget.disruptions_allowed,
+        budget.current_healthy,
+        budget.expected_pods,
+        budget.desired_healthy
+    )
+}
+
+fn standing(budgets: &Budgets<'_>, pod: &Pod, class: Class, handling: &Handling) -> String {
+    match (class, handling) {
+        (_, Handling::Refuse(why)) => (*why).to_owned(),
+        (Class::DaemonSet, _) => "stays: its DaemonSet would bring it back".to_owned(),
+        (Class::Static, _) => "stays: the kubelet runs it from a file".to_owned(),
+        (Class::Finished, Handling::Leave) => "stays: it has finished".to_owned(),
+        (Class::Executor, _) => "stays: it is an executor's own".to_owned(),
+        (Class::Skip, _) => "takes no part".to_owned(),
+        (Class::Terminating, _) => match pod.deleting {
+            Some(at) => format!("is terminating, until {at} at the latest"),
+            None => "is terminating".to_owned(),
+        },
+        (Class::WaitCompleted, _) => "is waited for until it finishes".to_owned(),
+        _ => match budgets.look(pod) {
+            Ok(()) => "may leave now".to_owned(),
+            Err(refusal) => refusal.to_string(),
+        },
+    }
+}

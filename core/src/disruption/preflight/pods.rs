@@ -1,0 +1,312 @@
+//! Pods and nodes that would keep a drain, whatever their budgets say (B1 to B23).
+//!
+//! Here belongs what follows from a pod, its node and what stands around them. Pods of one controller share a cause,
+//! so that a thousand replicas are one line. Whether a replacement finds room on other nodes is asked only as far as
+//! hosts, ports and anti-affinity go: requests and quotas of resources are the scheduler's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::class::{Class, Handling, class, handling, pinned};
+use super::budgets::plural;
+use super::{Cause, Object, Outlook, Question};
+use crate::cluster::{Node, Phase, Pod};
+
+/// A pod is called stuck this long after its grace period.
+const STUCK_AFTER_SECONDS: i64 = 30;
+
+pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
+    let mut found = Found::default();
+    for node in &question.nodes {
+        found.node(question, node);
+        for pod in question.cluster.pods_on(&node.name) {
+            found.pod(question, pod);
+        }
+    }
+    found.webhooks(question);
+    let with_pods = found.0.into_iter().map(|((code, outlook, object), (what, remedy, pods))| {
+        Cause::new(code, outlook, object, what, remedy).of(&pods)
+    });
+    with_pods
+        .map(|mut cause| {
+            if &*cause.object.kind == "Node" {
+                cause.nodes = vec![Arc::clone(&cause.object.name)];
+            }
+            cause
+        })
+        .collect()
+}
+
+type Key = (&'static str, Outlook, Object);
+
+/// What was found, by code and object; the words are those of the first pod.
+#[derive(Default)]
+struct Found<'a>(BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
+
+impl<'a> Found<'a> {
+    fn put(&mut self, code: &'static str, outlook: Outlook, object: Object, what: String, remedy: &str) {
+        self.0.entry((code, outlook, object)).or_insert_with(|| (what, remedy.to_owned(), Vec::new()));
+    }
+
+    fn add(
+        &mut self,
+        code: &'static str,
+        outlook: Outlook,
+        pod: &'a Pod,
+        what: impl Into<String>,
+        remedy: &str,
+    ) {
+        let key = (code, outlook, Object::behind(pod));
+        let entry = self.0.entry(key).or_insert_with(|| (what.into(), remedy.to_owned(), Vec::new()));
+        entry.2.push(pod);
+    }
+
+    fn node(&mut self, question: &Question<'_>, node: &Node) {
+        let object = || Object::node(&node.name);
+        if !node.ready {
+            self.put(
+                "B21",
+                Outlook::NotNow,
+                object(),
+                "is not ready: its kubelet confirms no pod's end, so the drain never ends".to_owned(),
+                "mend the node; if it is verified to be off, taint it node.kubernetes.io/out-of-service",
+            );
+        }
+        if node.unschedulable && node.cordoned_by.is_none() {
+            self.put(
+                "B22",
+                Outlook::Caution,
+                object(),
+                "is cordoned already, by somebody else".to_owned(),
+                "ask who works on it; its cordon is not taken off after the drain",
+            );
+        }
+        if node.held {
+            self.put(
+                "B22",
+                Outlook::Caution,
+                object(),
+                "is held by annotation evenkeel.dev/hold".to_owned(),
+                "ask who holds it",
+            );
+        }
+        if others(question, node).next().is_none() {
+            self.put(
+                "B23",
+                Outlook::Never,
+                object(),
+                "is the only schedulable node: its pods have nowhere to go".to_owned(),
+                "add a node first",
+            );
+        }
+    }
+
+    fn pod(&mut self, question: &Question<'a>, pod: &'a Pod) {
+        let (around, rules) = (&question.cluster.around, question.rules);
+        let class = class(pod, rules, around, question.now);
+        let handling = handling(pod, class, rules);
+        let refused = matches!(handling, Handling::Refuse(_));
+        let or_never = |outlook| if refused { Outlook::Never } else { outlook };
+        if let Some(since) = pod.deleting {
+            let late = question.now.duration_since(since).as_secs() > STUCK_AFTER_SECONDS;
+            if late && class == Class::Terminating {
+                let what = format!("should have terminated by {since} and is still there");
+                self.add(
+                    "B16",
+                    Outlook::NotNow,
+                    pod,
+                    what,
+                    "see whether its node's kubelet and its volumes' driver work",
+                );
+            }
+            self.finalizers(pod);
+            return;
+        }
+        if !refused && handling != Handling::Evict {
+            return;
+        }
+        let traits = pod.traits();
+        if class == Class::Bare {
+            let remedy =
+                if refused { "move it by hand, or allow it with --force" } else { "nothing makes it again" };
+            self.add(
+                "B1",
+                or_never(Outlook::Caution),
+                pod,
+                "has no controller that would bring it back",
+                remedy,
+            );
+        } else if class == Class::DaemonSet {
+            self.add(
+                "B1",
+                Outlook::Never,
+                pod,
+                "is managed by a DaemonSet",
+                "leave it with --ignore-daemonsets",
+            );
+        }
+        if class == Class::Finished {
+            return;
+        }
+        if pod.empty_dir {
+            let outlook = if rules.refuse_empty_dir { Outlook::Never } else { Outlook::Caution };
+            let remedy = "make sure that nobody needs it, or use a PersistentVolume";
+            self.add("B2", outlook, pod, "has an emptyDir, whose data an eviction destroys", remedy);
+        } else if traits.host_path {
+            self.add(
+                "B2",
+                Outlook::Caution,
+                pod,
+                "mounts a directory of its node, whose data stays there",
+                "",
+            );
+        }
+        if pinned(pod, around) {
+            let code = if traits.hosts.len() == 1 { "B4" } else { "B3" };
+            let why = if code == "B4" { "its node selector or affinity" } else { "its volume" };
+            let what = format!("can run on this node only, by {why}: it is away until the node is back");
+            self.add(code, Outlook::Caution, pod, what, "drain the nodes of such pods one after the other");
+        }
+        if traits.tolerates_cordon {
+            let what = "tolerates node.kubernetes.io/unschedulable: a cordon does not keep it away";
+            self.add("B5", Outlook::Caution, pod, what, "take that toleration away");
+        }
+        self.places(question, pod);
+        self.finalizers(pod);
+        let timeout = question.timeout.map(|timeout| timeout.as_secs());
+        if let Some((grace, timeout)) = traits.grace.zip(timeout).filter(|(grace, timeout)| grace > timeout) {
+            let what = format!("may take {grace} s to terminate, and the drain is given {timeout} s");
+            self.add("B12", Outlook::NotNow, pod, what, "give the drain more time");
+        }
+        if around.terminating.iter().flatten().any(|namespace| *namespace == pod.namespace) {
+            let what = "its namespace is being deleted: it is not evicted, and goes with it";
+            self.add("B15", Outlook::NotNow, pod, what, "wait for the namespace to go, or see what keeps it");
+        }
+        self.wishes(question, pod);
+    }
+
+    /// What its owner asked of other tools, or should know.
+    fn wishes(&mut self, question: &Question<'a>, pod: &'a Pod) {
+        let traits = pod.traits();
+        for opt_out in &traits.opt_outs {
+            let what = format!("{opt_out} asks other tools to leave it alone; a drain does not");
+            self.add("B17", Outlook::Caution, pod, what, "ask its owner");
+        }
+        if traits.gang {
+            let what = "belongs to a group that is scheduled together: evicting one may end all";
+            self.add("B18", Outlook::Caution, pod, what, "ask its owner");
+        }
+        if traits.responders {
+            let what = "names eviction responders, which a direct eviction does not ask";
+            self.add("B19", Outlook::Caution, pod, what, "ask its owner");
+        }
+        let owner = pod.owner.as_ref().filter(|owner| owner.kind.as_ref() == "Job");
+        let job = owner.and_then(|owner| question.cluster.around.workload(&pod.namespace, owner));
+        if job.is_some_and(|job| !job.ignores_disruption) {
+            let what = "its eviction counts as a failure of the Job (backoffLimit)";
+            let remedy = "give the Job a podFailurePolicy that ignores DisruptionTarget";
+            self.add("B20", Outlook::Caution, pod, what, remedy);
+        }
+    }
+
+    fn finalizers(&mut self, pod: &'a Pod) {
+        if let Some(first) = pod.traits().finalizers.first() {
+            let what = format!("has finalizer {first}: it stays until that is taken off");
+            self.add("B11", Outlook::NotNow, pod, what, "see that whoever set it works");
+        }
+    }
+
+    /// Whether another can run elsewhere, as far as hosts and ports say.
+    fn places(&mut self, question: &Question<'a>, pod: &'a Pod) {
+        let cluster = question.cluster;
+        let traits = pod.traits();
+        let Some(here) = cluster.node(&pod.node) else { return };
+        if let Some(quota) =
+            cluster.around.full_quotas.iter().flatten().find(|quota| quota.namespace == pod.namespace)
+        {
+            let what = format!(
+                "quota {} is used up ({}), and a terminating pod still counts",
+                quota.name, quota.what
+            );
+            self.add("B10", Outlook::NotNow, pod, what, "raise the quota by one pod");
+        }
+        let elsewhere: Vec<&Node> = others(question, here).collect();
+        if traits.alone_on_host {
+            let of_kind = |other: &&Pod| {
+                other.namespace == pod.namespace && other.owner == pod.owner && other.phase != Phase::Finished
+            };
+            let replicas = cluster.pods.iter().filter(of_kind).count();
+            if replicas > elsewhere.len() {
+                let what = format!(
+                    "no two of its {} may share a node, and {} others are schedulable",
+                    plural(replicas, "replica"),
+                    elsewhere.len()
+                );
+                let remedy = "add a node, or make the anti-affinity a preference";
+                self.add("B6", Outlook::NotNow, pod, what, remedy);
+            }
+        }
+        if traits.spread_counts_cordoned && question.nodes.len() > 1 {
+            let what = "its topologySpreadConstraints count cordoned nodes as places: with several cordoned its \
+                        replacement may find none";
+            self.add(
+                "B7",
+                Outlook::Caution,
+                pod,
+                what,
+                "set nodeTaintsPolicy: Honor, or drain one node at a time",
+            );
+        }
+        if let Some(port) = traits.host_ports.first() {
+            let takes = |node: &&&Node| {
+                cluster.pods_on(&node.name).iter().any(|other| other.traits().host_ports.contains(port))
+            };
+            if elsewhere.iter().all(|node| takes(&node)) {
+                let what = format!("needs port {port} of its node, which is taken on every other");
+                self.add("B8", Outlook::NotNow, pod, what, "add a node, or give up the port");
+            }
+        }
+    }
+
+    fn webhooks(&mut self, question: &Question<'_>) {
+        let none: Arc<str> = "".into();
+        for webhook in question.cluster.around.pod_webhooks.iter().flatten() {
+            let object = Object::new("Webhook", &none, &webhook.name);
+            if webhook.evictions {
+                self.put(
+                    "B13",
+                    Outlook::Caution,
+                    object.clone(),
+                    "is asked about every eviction and fails closed: when it is down nothing is evicted"
+                        .to_owned(),
+                    "let it fail open (failurePolicy: Ignore), or run it twice",
+                );
+            }
+            let (true, Some(endpoints)) = (webhook.creation, &webhook.endpoints) else { continue };
+            let stays = |node: &&Arc<str>| question.nodes.iter().all(|drained| drained.name != **node);
+            if endpoints.iter().filter(stays).count() == 0 {
+                self.put(
+                    "B14",
+                    Outlook::NotNow,
+                    object,
+                    format!(
+                        "is asked about every pod that is created, fails closed, and has {} ready, all on nodes that \
+                         would be drained: its own replacement could not be created",
+                        plural(endpoints.len(), "endpoint")
+                    ),
+                    "run it on other nodes too, or let it fail open",
+                );
+            }
+        }
+    }
+}
+
+/// The nodes that may take `node`'s pods while it alone is drained.
+fn others<'q>(question: &Question<'q>, node: &Node) -> impl Iterator<Item = &'q Node> {
+    let name = Arc::clone(&node.name);
+    question
+        .cluster
+        .nodes
+        .iter()
+        .filter(move |other| other.name != name && other.ready && !other.unschedulable)
+}

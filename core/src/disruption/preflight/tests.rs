@@ -1,0 +1,372 @@
+//! Each cause from the objects that make it, and no cause where there is none.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::cluster::{
+    Around, Autoscaler, Demand, FullQuota, Owner, Phase, PodWebhook, Quantity, Selector, Traits,
+    UnhealthyPolicy, Workload,
+};
+use crate::fixture::{at, budget, node, pod};
+
+/// Three nodes, a ReplicaSet `cart` of three with its budget, and whatever `change` does to them.
+fn seen(change: impl FnOnce(&mut Cluster)) -> Vec<Cause> {
+    asked(change, &Rules::default(), None)
+}
+
+fn asked(change: impl FnOnce(&mut Cluster), rules: &Rules, timeout: Option<SignedDuration>) -> Vec<Cause> {
+    let cart = Workload {
+        this: pod("cart", 0, "").owner.unwrap(),
+        namespace: "shop".into(),
+        replicas: Some(3),
+        owner: None,
+        ignores_disruption: false,
+    };
+    let mut cluster = Cluster {
+        nodes: (1..=3).map(|number| node(&format!("n-{number}"), "v1.36.4")).collect(),
+        pods: (1..=3).map(|number| pod("cart", number, &format!("n-{number}"))).collect(),
+        budgets: vec![Budget {
+            demand: Demand::MaxUnavailable(Quantity::Count(1)),
+            ..budget("cart", 1, 3, 2)
+        }],
+        around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
+        ..Cluster::default()
+    };
+    change(&mut cluster);
+    let cluster = cluster.sorted();
+    let drained = cluster.node("n-1").unwrap();
+    causes(&Question { cluster: &cluster, nodes: vec![drained], rules, timeout, now: at(0) })
+}
+
+fn codes(causes: &[Cause]) -> Vec<String> {
+    causes.iter().map(|cause| format!("{} {} {}", cause.code, cause.outlook.name(), cause.object)).collect()
+}
+
+#[test]
+fn nothing_is_in_the_way_of_a_healthy_node() {
+    assert_eq!(seen(|_| {}), []);
+}
+
+fn demand(demand: Demand) -> impl FnOnce(&mut Cluster) {
+    move |cluster| cluster.budgets[0].demand = demand
+}
+
+fn replicas(cluster: &mut Cluster, replicas: i32) {
+    let this = pod("cart", 0, "").owner.unwrap();
+    let cart = Workload {
+        this,
+        namespace: "shop".into(),
+        replicas: Some(replicas),
+        owner: None,
+        ignores_disruption: false,
+    };
+    cluster.around.workloads = Some([cart].into_iter().collect());
+}
+
+fn special(traits: Traits) -> impl FnOnce(&mut Cluster) {
+    move |cluster| cluster.pods[0].special = Some(Arc::new(traits))
+}
+
+fn named(kind: &str, api_version: &str) -> Owner {
+    Owner { api_version: api_version.into(), kind: kind.into(), name: "x".into(), uid: "uid-x".into() }
+}
+
+type Change = Box<dyn FnOnce(&mut Cluster)>;
+
+#[test]
+#[allow(clippy::too_many_lines, reason = "one table")]
+fn budgets_that_never_allow_or_do_not_now() {
+    let exhausted = |b: &mut Budget| (b.disruptions_allowed, b.current_healthy) = (0, 2);
+    let cases: Vec<(&str, Change)> = vec![
+        ("U1 never PDB shop/cart", Box::new(demand(Demand::MaxUnavailable(Quantity::Count(0))))),
+        ("U1 never PDB shop/cart", Box::new(demand(Demand::MaxUnavailable(Quantity::Percent(0))))),
+        ("U2 never PDB shop/cart", Box::new(demand(Demand::MinAvailable(Quantity::Percent(100))))),
+        ("U3 never PDB shop/cart", Box::new(demand(Demand::MinAvailable(Quantity::Count(3))))),
+        (
+            "U4 never PDB shop/cart",
+            Box::new(|c| {
+                c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(1));
+                c.pods.truncate(1);
+            }),
+        ),
+        ("U5 never PDB shop/cart", Box::new(demand(Demand::MinAvailable(Quantity::Percent(90))))),
+        ("U6 never PDB shop/cart", Box::new(demand(Demand::Nothing))),
+        (
+            "U7 never PDB shop/cart",
+            Box::new(|c| c.pods.iter_mut().for_each(|pod| (pod.owner, pod.phase) = (None, Phase::Running))),
+        ),
+        ("U8 never PDB shop/cart", Box::new(|c| c.pods[1].owner = Some(named("Job", "batch/v1")))),
+        (
+            "U8 never PDB shop/cart",
+            Box::new(|c| {
+                c.around.workloads = None;
+                c.budgets[0].sync_failed = Some("jobs.batch does not implement the scale subresource".into());
+            }),
+        ),
+        ("U9 never PDB shop/cart", Box::new(|c| c.pods[1].owner = Some(named("ReplicaSet", "apps/v1")))),
+        (
+            "U10 never PDB shop/all",
+            Box::new(|c| {
+                let all = Some(Selector::default());
+                c.budgets.push(Budget { name: "all".into(), selector: all, ..c.budgets[0].clone() });
+            }),
+        ),
+        (
+            "U11 not-now PDB shop/cart",
+            Box::new(move |c| {
+                exhausted(&mut c.budgets[0]);
+                c.pods[2].ready = false;
+            }),
+        ),
+        ("U11 not-now PDB shop/cart", Box::new(move |c| exhausted(&mut c.budgets[0]))),
+        (
+            "U12 not-now PDB shop/cart",
+            Box::new(|c| {
+                c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(0));
+                (c.budgets[0].disruptions_allowed, c.budgets[0].current_healthy) = (0, 0);
+                c.budgets[0].desired_healthy = 0;
+            }),
+        ),
+        ("U13 not-now PDB shop/cart", Box::new(|c| c.budgets[0].generation = 2)),
+        (
+            "U14 not-now PDB shop/cart",
+            Box::new(move |c| {
+                exhausted(&mut c.budgets[0]);
+                let why = Some("0/3 nodes are available".into());
+                let traits = Traits { unschedulable: why, ..Traits::default() };
+                let special = Some(Arc::new(traits));
+                c.pods[2] = Pod { special, phase: Phase::Pending, ready: false, ..pod("cart", 3, "") };
+            }),
+        ),
+        (
+            "U15 not-now PDB shop/cart",
+            Box::new(|c| {
+                c.budgets[0].demand = Demand::MaxUnavailable(Quantity::Count(0));
+                c.budgets[0].made_by = Some("CephCluster rook".into());
+            }),
+        ),
+        ("U16 never PDB shop/cart", Box::new(|c| c.budgets[0].disruptions_allowed = -1)),
+        (
+            "U17 never PDB shop/cart",
+            Box::new(|c| {
+                c.budgets[0].unhealthy_policy = UnhealthyPolicy::Unrecognised;
+                c.pods[0].ready = false;
+            }),
+        ),
+        (
+            "U17 caution PDB shop/cart",
+            Box::new(|c| c.budgets[0].unhealthy_policy = UnhealthyPolicy::Unrecognised),
+        ),
+        (
+            "U3 caution PDB shop/cart",
+            Box::new(|c| {
+                c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(2));
+                let target = ("ReplicaSet".into(), "cart".into());
+                let scaler = Autoscaler { namespace: "shop".into(), target, min_replicas: 2 };
+                c.around.autoscalers = Some(vec![scaler]);
+            }),
+        ),
+    ];
+    let rules = Rules { evict_bare: true, ..Rules::default() };
+    for (expected, change) in cases {
+        let found = codes(&asked(change, &rules, None));
+        assert!(found.iter().any(|line| line == expected), "{expected} is not in {found:?}");
+        let nevers = found.iter().filter(|line| line.starts_with('U')).count();
+        let two_budgets = expected.starts_with("U10");
+        assert!(nevers == 1 || two_budgets, "one cause is enough: {found:?}");
+    }
+}
+
+#[test]
+#[allow(clippy::too_many_lines, reason = "one table")]
+fn pods_and_nodes_that_keep_a_drain() {
+    let hosts = |hosts: &[&str]| hosts.iter().map(|host| (*host).into()).collect();
+    let cases: Vec<(&str, Change)> = vec![
+        ("B1 never Pod shop/cart-1", Box::new(|c| c.pods[0].owner = None)),
+        ("B2 caution ReplicaSet shop/cart", Box::new(|c| c.pods[0].empty_dir = true)),
+        (
+            "B3 caution ReplicaSet shop/cart",
+            Box::new(move |c| {
+                special(Traits { claims: vec!["data".into()], ..Traits::default() })(c);
+                let volume = (("shop".into(), "data".into()), vec!["n-1".into()]);
+                c.around.volumes = Some([volume].into());
+            }),
+        ),
+        (
+            "B4 caution ReplicaSet shop/cart",
+            Box::new(special(Traits { hosts: hosts(&["n-1"]), ..Traits::default() })),
+        ),
+        (
+            "B5 caution ReplicaSet shop/cart",
+            Box::new(special(Traits { tolerates_cordon: true, ..Traits::default() })),
+        ),
+        (
+            "B6 not-now ReplicaSet shop/cart",
+            Box::new(special(Traits { alone_on_host: true, ..Traits::default() })),
+        ),
+        (
+            "B8 not-now ReplicaSet shop/cart",
+            Box::new(|c| {
+                for pod in &mut c.pods {
+                    pod.special = Some(Arc::new(Traits { host_ports: vec![80], ..Traits::default() }));
+                }
+            }),
+        ),
+        (
+            "B10 not-now ReplicaSet shop/cart",
+            Box::new(|c| {
+                let quota =
+                    FullQuota { namespace: "shop".into(), name: "q".into(), what: "pods 3 of 3".into() };
+                c.around.full_quotas = Some(vec![quota]);
+            }),
+        ),
+        (
+            "B11 not-now ReplicaSet shop/cart",
+            Box::new(special(Traits { finalizers: vec!["x.io/keep".into()], ..Traits::default() })),
+        ),
+        (
+            "B12 not-now ReplicaSet shop/cart",
+            Box::new(special(Traits { grace: Some(3600), ..Traits::default() })),
+        ),
+        (
+            "B13 caution Webhook w",
+            Box::new(|c| {
+                let webhook = PodWebhook {
+                    name: "w".into(),
+                    evictions: true,
+                    creation: false,
+                    service: None,
+                    endpoints: None,
+                };
+                c.around.pod_webhooks = Some(vec![webhook]);
+            }),
+        ),
+        (
+            "B14 not-now Webhook w",
+            Box::new(|c| {
+                let webhook = PodWebhook {
+                    name: "w".into(),
+                    evictions: false,
+                    creation: true,
+                    service: Some(("kube-system".into(), "w".into())),
+                    endpoints: Some(vec!["n-1".into()]),
+                };
+                c.around.pod_webhooks = Some(vec![webhook]);
+            }),
+        ),
+        ("B15 not-now ReplicaSet shop/cart", Box::new(|c| c.around.terminating = Some(vec!["shop".into()]))),
+        ("B16 not-now ReplicaSet shop/cart", Box::new(|c| c.pods[0].deleting = Some(at(-31)))),
+        (
+            "B17 caution ReplicaSet shop/cart",
+            Box::new(special(Traits { opt_outs: vec!["a=b".into()], ..Traits::default() })),
+        ),
+        ("B18 caution ReplicaSet shop/cart", Box::new(special(Traits { gang: true, ..Traits::default() }))),
+        (
+            "B19 caution ReplicaSet shop/cart",
+            Box::new(special(Traits { responders: true, ..Traits::default() })),
+        ),
+        (
+            "B20 caution Job shop/x",
+            Box::new(|c| {
+                let job = named("Job", "batch/v1");
+                c.pods[0].owner = Some(job.clone());
+                c.pods[0].labels = Arc::default();
+                let job = Workload {
+                    this: job,
+                    namespace: "shop".into(),
+                    replicas: None,
+                    owner: None,
+                    ignores_disruption: false,
+                };
+                c.around.workloads = Some([job].into_iter().collect());
+            }),
+        ),
+        ("B21 not-now Node n-1", Box::new(|c| c.nodes[0].ready = false)),
+        ("B22 caution Node n-1", Box::new(|c| c.nodes[0].unschedulable = true)),
+        ("B23 never Node n-1", Box::new(|c| c.nodes.truncate(1))),
+    ];
+    for (expected, change) in cases {
+        let found = codes(&asked(change, &Rules::default(), Some(SignedDuration::from_mins(30))));
+        assert!(found.iter().any(|line| line == expected), "{expected} is not in {found:?}");
+    }
+    let refused = Rules { refuse_empty_dir: true, ..Rules::default() };
+    let found = codes(&asked(|c| c.pods[0].empty_dir = true, &refused, None));
+    assert_eq!(found, ["B2 never ReplicaSet shop/cart"]);
+}
+
+#[test]
+fn several_drained_nodes_and_spread_constraints() {
+    let cluster = {
+        let mut cluster = Cluster {
+            nodes: (1..=3).map(|number| node(&format!("n-{number}"), "v1.36.4")).collect(),
+            pods: vec![pod("cart", 1, "n-1")],
+            ..Cluster::default()
+        };
+        special(Traits { spread_counts_cordoned: true, ..Traits::default() })(&mut cluster);
+        cluster
+    };
+    let of = |nodes: usize| {
+        let nodes = cluster.nodes.iter().take(nodes).collect();
+        codes(&causes(&Question {
+            cluster: &cluster,
+            nodes,
+            rules: &Rules::default(),
+            timeout: None,
+            now: at(0),
+        }))
+    };
+    assert_eq!(of(1), Vec::<String>::new());
+    assert_eq!(of(2), ["B7 caution ReplicaSet shop/cart"]);
+}
+
+#[test]
+fn a_cause_says_the_object_the_numbers_and_what_to_change() {
+    let line = |causes: Vec<Cause>| {
+        let cause = &causes[0];
+        format!("{}: {}; {} [{}]", cause.object, cause.what, cause.remedy, cause.pods.join(" "))
+    };
+    let lines = [
+        line(seen(demand(Demand::MinAvailable(Quantity::Count(3))))),
+        line(seen(demand(Demand::MinAvailable(Quantity::Percent(90))))),
+        line(seen(|c| {
+            replicas(c, 4);
+            (c.budgets[0].disruptions_allowed, c.budgets[0].expected_pods) = (0, 4);
+            let traits = Traits { waiting: Some("CrashLoopBackOff".into()), ..Traits::default() };
+            c.pods[2].special = Some(Arc::new(traits));
+            c.pods[2].ready = false;
+        })),
+    ];
+    expect_test::expect![[r#"
+        PDB shop/cart: minAvailable 3 of 3 replicas; set maxUnavailable 1, or scale to 4 [shop/cart-1]
+        PDB shop/cart: minAvailable 90% of 3 replicas is 3, rounded up; set maxUnavailable 1, or scale up [shop/cart-1]
+        PDB shop/cart: 3 of 4 healthy, 2 needed; not ready: cart-3 (CrashLoopBackOff); mend those pods, or set unhealthyPodEvictionPolicy: AlwaysAllow so that they may leave [shop/cart-1]"#]]
+    .assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn the_least_time_of_a_drain() {
+    let pods = (0..40).map(|number| pod("cart", number, "n-1"));
+    let cart = Workload {
+        this: pod("cart", 0, "").owner.unwrap(),
+        namespace: "shop".into(),
+        replicas: Some(40),
+        owner: None,
+        ignores_disruption: false,
+    };
+    let cluster = Cluster {
+        nodes: vec![node("n-1", "v1.36.4"), node("n-2", "v1.36.4")],
+        pods: pods.collect(),
+        budgets: vec![Budget {
+            demand: Demand::MaxUnavailable(Quantity::Count(1)),
+            ..budget("cart", 1, 40, 39)
+        }],
+        around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
+        ..Cluster::default()
+    };
+    let nodes = vec![&cluster.nodes[0]];
+    let question = Question { cluster: &cluster, nodes, rules: &Rules::default(), timeout: None, now: at(0) };
+    let found = bounds(&question, SignedDuration::from_secs(90));
+    assert_eq!(found[0].least, Some(SignedDuration::from_mins(60)), "40 pods, 1 at a time, 90 s each");
+    assert_eq!(found[0].instead, Some((Quantity::Percent(10), SignedDuration::from_mins(15))));
+    assert_eq!(found[0].busiest, ("n-1".into(), 40));
+}

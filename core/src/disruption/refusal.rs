@@ -1,0 +1,158 @@
+//! Why a pod may not be evicted now, in one line with the budget and its numbers.
+//!
+//! Here belong the words; what is refused is decided in [`super::permit`]. The invariant: what stays until a person
+//! changes something is told apart from what passes by itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::permit::BudgetName;
+
+/// Why a pod may not be evicted now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The budget allows none.
+    Exhausted {
+        /// The budget.
+        budget: BudgetName,
+        /// `currentHealthy`.
+        healthy: i32,
+        /// `desiredHealthy`.
+        desired: i32,
+        /// `expectedPods`.
+        expected: i32,
+    },
+    /// The disruption controller could not compute the budget.
+    SyncFailed {
+        /// The budget.
+        budget: BudgetName,
+        /// What it said.
+        message: Arc<str>,
+    },
+    /// The budget's status is older than its spec.
+    Stale {
+        /// The budget.
+        budget: BudgetName,
+    },
+    /// The budget's status is one that the handler forbids to use.
+    Broken {
+        /// The budget.
+        budget: BudgetName,
+        /// `disruptionsAllowed`.
+        allowed: i32,
+        /// How many pods `disruptedPods` names.
+        disrupted: usize,
+    },
+    /// Several budgets select the pod, which the eviction API answers with an error.
+    Overlapping {
+        /// The budgets.
+        budgets: Vec<BudgetName>,
+    },
+    /// The budget's `unhealthyPodEvictionPolicy` is not known, and the pod is not ready.
+    UnknownPolicy {
+        /// The budget.
+        budget: BudgetName,
+    },
+    /// Another eviction on this budget is on its way; this one is next.
+    Queued {
+        /// The budget.
+        budget: BudgetName,
+    },
+}
+
+impl Refusal {
+    /// The budget, where one is to name.
+    pub fn budget(&self) -> Option<&BudgetName> {
+        match self {
+            Self::Exhausted { budget, .. }
+            | Self::SyncFailed { budget, .. }
+            | Self::Stale { budget }
+            | Self::Broken { budget, .. }
+            | Self::UnknownPolicy { budget }
+            | Self::Queued { budget } => Some(budget),
+            Self::Overlapping { budgets } => budgets.first(),
+        }
+    }
+
+    /// Whether it stays until a person changes something; otherwise healthy pods or the disruption controller may end it.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Exhausted { desired, expected, .. } => desired >= expected,
+            Self::SyncFailed { .. }
+            | Self::Broken { .. }
+            | Self::Overlapping { .. }
+            | Self::UnknownPolicy { .. } => true,
+            Self::Stale { .. } | Self::Queued { .. } => false,
+        }
+    }
+
+    /// Whether it is only our own pacing, which resolves itself in moments.
+    pub fn is_pacing(&self) -> bool {
+        matches!(self, Self::Queued { .. })
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |(namespace, name): &BudgetName| format!("{namespace}/{name}");
+        match self {
+            Self::Exhausted { budget, healthy, desired, expected } if desired >= expected => write!(
+                f,
+                "PDB {} can never allow an eviction: it needs {desired} healthy of {expected} ({healthy} healthy now)",
+                show(budget)
+            ),
+            Self::Exhausted { budget, healthy, desired, expected } => write!(
+                f,
+                "PDB {} allows 0 evictions: {healthy} of {expected} healthy, {desired} needed",
+                show(budget)
+            ),
+            Self::SyncFailed { budget, message } => {
+                write!(f, "PDB {} failed to sync: {message}", show(budget))
+            }
+            Self::Stale { budget } => {
+                write!(f, "PDB {} was changed and its status is not computed yet", show(budget))
+            }
+            Self::Broken { budget, allowed, disrupted } => write!(
+                f,
+                "PDB {} has a broken status ({allowed} allowed, {disrupted} disrupted pods), which the server refuses",
+                show(budget)
+            ),
+            Self::Overlapping { budgets } => {
+                let all: Vec<_> = budgets.iter().map(show).collect();
+                write!(f, "more than one PDB selects it ({}), which the eviction API refuses", all.join(", "))
+            }
+            Self::UnknownPolicy { budget } => {
+                write!(f, "PDB {} has an unhealthyPodEvictionPolicy this version does not know", show(budget))
+            }
+            Self::Queued { budget } => write!(f, "next in the queue of PDB {}", show(budget)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::Budgets;
+    use crate::cluster::Budget;
+    use crate::fixture::{budget, pod};
+
+    #[test]
+    fn refusals_name_the_budget_and_its_numbers() {
+        let line = |b: Budget| {
+            Budgets::new(&[b], BTreeMap::new()).take(&pod("cart", 1, "n-1")).unwrap_err().to_string()
+        };
+        assert_eq!(
+            line(budget("cart", 0, 3, 3)),
+            "PDB shop/cart can never allow an eviction: it needs 3 healthy of 3 (3 healthy now)"
+        );
+        assert_eq!(
+            line(Budget { expected_pods: 4, ..budget("cart", 0, 3, 3) }),
+            "PDB shop/cart allows 0 evictions: 3 of 4 healthy, 3 needed"
+        );
+        assert_eq!(
+            line(budget("cart", -1, 3, 3)),
+            "PDB shop/cart has a broken status (-1 allowed, 0 disrupted pods), which the server refuses"
+        );
+    }
+}

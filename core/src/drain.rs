@@ -1,0 +1,435 @@
+//! A drain that a person began: which nodes are cordoned, emptied, done or given up, step by step.
+//!
+//! [`decide`] is pure and total, like the rollout's, and asks the same rules of [`crate::disruption`]. What it must know
+//! after a crash is on the Nodes: the cordon and its [`Mark`]. The invariants: a node is touched only when no pod of it
+//! is refused; pods are asked for only while the node is seen cordoned; it is drained only when it was empty for the
+//! settling time and a fresh look agreed; and a node that somebody uncordons meanwhile is theirs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::{Cluster, Node};
+use crate::disruption::{
+    Budgets, Emptying, Handling, Left, Mark, Memory, Permit, PodMemory, Rules, Wait, admit, class, empty,
+    handling,
+};
+use crate::rollout::NodeRef;
+
+/// How long after the cordon pods may still arrive that were bound before the scheduler saw it.
+pub const SETTLE: SignedDuration = SignedDuration::from_secs(5);
+/// A node on which nothing can move without a person is given up after this long.
+pub const STALLED: SignedDuration = SignedDuration::from_secs(30);
+
+/// What to do with a node that is not drained in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnTimeout {
+    /// Leave it, and go on with the others.
+    Park,
+    /// Begin nothing more and ask no more pod to leave.
+    Halt,
+    /// Delete what is left, past its budgets, with at least a second of grace.
+    Force,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The nodes, in the order in which they begin.
+    pub nodes: Vec<Arc<str>>,
+    /// How many are emptied at the same time.
+    pub concurrency: usize,
+    /// How long each may take.
+    pub timeout: Option<SignedDuration>,
+    /// And then.
+    pub on_timeout: OnTimeout,
+    /// Nodes that are not drained are made schedulable again, if this drain cordoned them.
+    pub give_back: bool,
+    /// Which pods.
+    pub rules: Rules,
+    /// The mark of this drain.
+    pub mark: String,
+    /// It was told to stop: nothing new is asked for.
+    pub stopped: bool,
+}
+
+/// Where a node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Not touched yet.
+    #[default]
+    Waiting,
+    /// Cordoned; it waits for its turn.
+    Cordoned {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Its pods are leaving.
+    Draining {
+        /// When it was seen cordoned.
+        cordoned: Timestamp,
+        /// When its first pod was asked.
+        since: Timestamp,
+        /// Since when nothing can move without a person.
+        stalled: Option<Timestamp>,
+    },
+    /// Empty.
+    Drained {
+        /// Since when.
+        at: Timestamp,
+        /// How long it took.
+        took: SignedDuration,
+    },
+    /// Given up.
+    Failed {
+        /// Why, in one line.
+        why: String,
+    },
+}
+
+impl State {
+    /// Whether nothing more is done about it.
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Drained { .. } | Self::Failed { .. })
+    }
+}
+
+/// Everything a decision is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'c, 'w> {
+    /// The nodes that are drained, their pods, and all budgets.
+    pub cluster: &'c Cluster,
+    /// What is under way.
+    pub memory: &'w Memory,
+    /// Where each node was after the last decision.
+    pub states: &'w BTreeMap<Arc<str>, State>,
+    /// UIDs of the Nodes, as first seen.
+    pub uids: &'w BTreeMap<Arc<str>, Arc<str>>,
+    /// Nodes that a fresh look found empty, after they had settled.
+    pub confirmed: &'w [Arc<str>],
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The right to delete one pod of one UID past its budget. It exists only after the deadline of a drain that was told
+/// to force, and the deletion consumes it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Forced {
+    namespace: Arc<str>,
+    pod: Arc<str>,
+    uid: Arc<str>,
+}
+
+impl Forced {
+    /// Namespace of the pod.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Name of the pod.
+    pub fn pod(&self) -> &str {
+        &self.pod
+    }
+
+    /// UID of the pod: the precondition that the deletion must carry.
+    pub fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+}
+
+/// One request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Mark a node unschedulable as ours. Fails when the Node has changed.
+    Cordon(NodeRef),
+    /// Take our cordon off. Fails when the Node has changed.
+    Uncordon(NodeRef),
+    /// Evict one pod of one UID.
+    Evict(Permit),
+    /// Delete one pod of one UID.
+    Delete(Forced),
+    /// Look afresh whether the node is empty.
+    Confirm(Arc<str>),
+}
+
+/// What to do now, and how things stand.
+#[derive(Debug)]
+pub struct Decision<'a> {
+    /// The requests, in the order in which to begin them.
+    pub actions: Vec<Action>,
+    /// Where each node is now.
+    pub states: BTreeMap<Arc<str>, State>,
+    /// The pods that are left, of nodes that are being emptied.
+    pub left: BTreeMap<Arc<str>, Vec<Left<'a>>>,
+    /// What nodes that have not begun wait for.
+    pub waiting: BTreeMap<Arc<str>, String>,
+    /// When to decide again even if nothing changes.
+    pub again_at: Option<Timestamp>,
+    /// Nothing more is to do.
+    pub done: bool,
+}
+
+fn node_ref(node: &Node) -> NodeRef {
+    NodeRef {
+        name: node.name.clone(),
+        uid: node.uid.clone(),
+        resource_version: node.resource_version.clone(),
+    }
+}
+
+fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
+    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+/// Why `node` may not be drained at all, as far as can be seen before it is touched.
+pub fn refusal(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) -> Option<String> {
+    if let Some(Mark::Upgrade { claim, .. }) = node.cordoned_by.as_deref().and_then(Mark::read) {
+        return Some(format!("is being upgraded by NodeUpgrade {claim}; suspend its ClusterUpgrade first"));
+    }
+    cluster.pods_on(&node.name).iter().find_map(|pod| {
+        match handling(pod, class(pod, rules, &cluster.around, now), rules) {
+            Handling::Refuse(why) => Some(format!("pod {} {why}", pod.full_name())),
+            _ => None,
+        }
+    })
+}
+
+/// What to do about `request` now. Total: any world has an answer.
+pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
+    let mut round = Round {
+        request,
+        world,
+        budgets: Budgets::new(&world.cluster.budgets, world.memory.budgets.clone()),
+        decision: Decision {
+            actions: Vec::new(),
+            states: BTreeMap::new(),
+            left: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            again_at: None,
+            done: false,
+        },
+    };
+    let state_of = |name: &Arc<str>| world.states.get(name).cloned().unwrap_or_default();
+    // The node that is nearest to its end goes first, so that its last pods do not wait behind another's first.
+    let mut order: Vec<&Arc<str>> = request.nodes.iter().collect();
+    order.sort_by_key(|name| match state_of(name) {
+        State::Draining { since, .. } => (0, since),
+        State::Cordoned { .. } => (1, Timestamp::MIN),
+        _ => (2, Timestamp::MIN),
+    });
+    for name in order {
+        let state = round.step(name, state_of(name));
+        round.decision.states.insert(Arc::clone(name), state);
+    }
+    let halted = request.on_timeout == OnTimeout::Halt
+        && round.decision.states.values().any(|state| matches!(state, State::Failed { .. }));
+    if halted {
+        round.halt();
+    }
+    round.give_back();
+    let mut decision = round.decision;
+    decision.done = decision.states.values().all(State::is_final) && decision.actions.is_empty();
+    decision
+}
+
+struct Round<'c, 'w> {
+    request: &'w Request,
+    world: World<'c, 'w>,
+    budgets: Budgets<'c>,
+    decision: Decision<'c>,
+}
+
+impl Round<'_, '_> {
+    fn wake(&mut self, at: Timestamp) {
+        let again = &mut self.decision.again_at;
+        *again = Some(again.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn step(&mut self, name: &Arc<str>, state: State) -> State {
+        let now = self.world.now;
+        let failed = |why: &str| State::Failed { why: why.to_owned() };
+        if state.is_final() {
+            return state;
+        }
+        let Some(node) = self.world.cluster.node(name) else {
+            return match state {
+                State::Draining { since, .. } => State::Drained { at: now, took: now.duration_since(since) },
+                _ => failed("there is no such node"),
+            };
+        };
+        if self.world.uids.get(name).is_some_and(|uid| *uid != node.uid) {
+            return failed("was made again under its name meanwhile; it is another node");
+        }
+        match state {
+            State::Waiting => {
+                if let Some(why) = refusal(self.world.cluster, node, &self.request.rules, now) {
+                    return failed(&why);
+                }
+                if node.unschedulable {
+                    return self.turn(node, now);
+                }
+                if !self.request.stopped {
+                    self.decision.actions.push(Action::Cordon(node_ref(node)));
+                }
+                State::Waiting
+            }
+            State::Cordoned { .. } | State::Draining { .. } if !node.unschedulable => {
+                failed("was uncordoned by someone else while it drained")
+            }
+            State::Cordoned { since } => self.turn(node, since),
+            State::Draining { cordoned, since, stalled } => self.draining(node, cordoned, since, stalled),
+            State::Drained { .. } | State::Failed { .. } => state,
+        }
+    }
+
+    /// Begins `node` if it is its turn.
+    fn turn(&mut self, node: &Node, cordoned: Timestamp) -> State {
+        let now = self.world.now;
+        let states = || self.world.states.iter().chain(&self.decision.states);
+        let mut open: Vec<&str> = states()
+            .filter(|(name, state)| matches!(state, State::Draining { .. }) && **name != node.name)
+            .filter(|(name, _)| !self.decision.states.get(*name).is_some_and(State::is_final))
+            .map(|(name, _)| &**name)
+            .collect();
+        open.sort_unstable();
+        open.dedup();
+        let waits = if self.request.stopped {
+            Some("stopped".to_owned())
+        } else if open.len() >= self.request.concurrency.max(1) {
+            Some(format!("waits for its turn ({} at a time)", self.request.concurrency.max(1)))
+        } else {
+            match admit(self.world.cluster, &node.name, &open, &self.request.rules, now) {
+                Ok(()) => None,
+                Err(refused) if refused.lasting && open.is_empty() => {
+                    return State::Failed { why: refused.reason };
+                }
+                Err(refused) => Some(refused.reason),
+            }
+        };
+        if let Some(waits) = waits {
+            self.decision.waiting.insert(Arc::clone(&node.name), waits.clone());
+            let begun = self.request.timeout.map(|timeout| after(cordoned, timeout));
+            // What the pods of drained nodes took comes back with those nodes, and those are not ours to bring back.
+            let drained = states().filter_map(|(_, state)| match state {
+                State::Drained { at, .. } => Some(after(*at, STALLED)),
+                _ => None,
+            });
+            let until = begun.into_iter().chain(drained.max()).min();
+            let nobody = open.is_empty() && !self.request.stopped;
+            if let Some(until) = until.filter(|_| nobody) {
+                if now >= until {
+                    return State::Failed { why: waits };
+                }
+                self.wake(until);
+            }
+            return State::Cordoned { since: cordoned };
+        }
+        self.draining(node, cordoned, now, None)
+    }
+
+    fn draining(
+        &mut self,
+        node: &Node,
+        cordoned: Timestamp,
+        since: Timestamp,
+        stalled: Option<Timestamp>,
+    ) -> State {
+        let World { cluster, memory, now, .. } = self.world;
+        let rules = &self.request.rules;
+        let name = self.world.cluster.nodes.iter().find(|n| n.name == node.name).map_or("", |n| &*n.name);
+        let Emptying { permits, left, again_at } =
+            empty(cluster, name, rules, memory, &mut self.budgets, now);
+        if let Some(at) = again_at {
+            self.wake(at);
+        }
+        let deadline = self.request.timeout.map(|timeout| after(since, timeout));
+        let late = deadline.is_some_and(|deadline| now >= deadline) && !left.is_empty();
+        if late && self.request.on_timeout != OnTimeout::Force {
+            let seconds = self.request.timeout.unwrap_or_default().as_secs();
+            return State::Failed { why: format!("not drained within {seconds} s: {}", first(&left)) };
+        }
+        if late && !self.request.stopped {
+            let forced = left.iter().filter(|left| self.may_force(left)).map(|left| Forced {
+                namespace: Arc::clone(&left.pod.namespace),
+                pod: Arc::clone(&left.pod.name),
+                uid: Arc::clone(&left.pod.uid),
+            });
+            let forced: Vec<_> = forced.map(Action::Delete).collect();
+            self.decision.actions.extend(forced);
+        } else if !self.request.stopped {
+            self.decision.actions.extend(permits.into_iter().map(Action::Evict));
+        }
+        if let Some(deadline) = deadline.filter(|deadline| *deadline > now && !left.is_empty()) {
+            self.wake(deadline);
+        }
+        if !left.is_empty() {
+            let lasting = |left: &Left<'_>| left.wait.held().is_some_and(|held| held.lasting);
+            let confirmed_by_nobody =
+                !node.ready && left.iter().all(|left| matches!(left.wait, Wait::Stuck(_)));
+            let hopeless = left.iter().all(lasting) || confirmed_by_nobody;
+            let stalled = hopeless.then(|| stalled.unwrap_or(now));
+            if let Some(begun) = stalled.filter(|_| !late) {
+                let until = after(begun, STALLED);
+                if now >= until {
+                    let why = if confirmed_by_nobody { "its kubelet confirms no pod's end: " } else { "" };
+                    let why = format!("{why}{}", first(&left));
+                    self.decision.left.insert(Arc::clone(&node.name), left);
+                    return State::Failed { why };
+                }
+                self.wake(until);
+            }
+            self.decision.left.insert(Arc::clone(&node.name), left);
+            return State::Draining { cordoned, since, stalled };
+        }
+        let settled = after(cordoned, SETTLE);
+        if now < settled {
+            self.wake(settled);
+        } else if self.world.confirmed.contains(&node.name) {
+            return State::Drained { at: now, took: now.duration_since(since) };
+        } else {
+            self.decision.actions.push(Action::Confirm(Arc::clone(&node.name)));
+        }
+        State::Draining { cordoned, since, stalled: None }
+    }
+
+    fn may_force(&self, left: &Left<'_>) -> bool {
+        let leaving = matches!(left.wait, Wait::Leaving | Wait::Stuck(_) | Wait::Refused(_));
+        let asked = matches!(self.world.memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
+        !leaving && !asked && left.pod.deleting.is_none()
+    }
+
+    fn halt(&mut self) {
+        self.decision.actions.retain(|action| matches!(action, Action::Uncordon(_)));
+        for state in self.decision.states.values_mut().filter(|state| !state.is_final()) {
+            *state = State::Failed { why: "halted, because another node could not be drained".to_owned() };
+        }
+    }
+
+    /// Takes our marks off nodes that somebody uncordoned, and our cordons where that was asked for.
+    fn give_back(&mut self) {
+        for (name, state) in &self.decision.states {
+            let Some(node) = self.world.cluster.node(name) else { continue };
+            let ours = node.cordoned_by.as_deref().is_some_and(Mark::is_drain);
+            let failed = matches!(state, State::Failed { .. });
+            if ours && failed && (self.request.give_back || !node.unschedulable) {
+                self.decision.actions.push(Action::Uncordon(node_ref(node)));
+            }
+        }
+    }
+}
+
+/// What the first pod that is held waits for, in one line.
+pub fn first(left: &[Left<'_>]) -> String {
+    let held: Vec<_> =
+        left.iter().filter_map(|left| Some((left.pod.full_name(), left.wait.held()?.reason))).collect();
+    match held.split_first() {
+        None if left.len() == 1 => "1 pod is leaving".to_owned(),
+        None => format!("{} pods are leaving", left.len()),
+        Some(((pod, reason), [])) => format!("pod {pod}: {reason}"),
+        Some(((pod, reason), more)) => format!("pod {pod}: {reason} (and {} more)", more.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

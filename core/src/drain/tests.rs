@@ -1,0 +1,275 @@
+//! A drain, decision by decision.
+
+use super::*;
+use crate::cluster::{Budget, Pod, Traits};
+use crate::disruption::Sent;
+use crate::fixture::{at, budget, node, pod};
+
+/// A toy cluster in which what is decided happens at once, and evicted pods are gone after two seconds.
+struct Toy {
+    cluster: Cluster,
+    request: Request,
+    states: BTreeMap<Arc<str>, State>,
+    uids: BTreeMap<Arc<str>, Arc<str>>,
+    confirmed: Vec<Arc<str>>,
+    sent: Sent,
+    log: Vec<String>,
+    seconds: i64,
+}
+
+impl Toy {
+    fn new(nodes: usize, pods: Vec<Pod>, budgets: Vec<Budget>) -> Self {
+        let nodes: Vec<Node> = (1..=nodes).map(|n| node(&format!("n-{n}"), "v1.37.1")).collect();
+        let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
+        Self {
+            uids: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
+            cluster: Cluster { nodes, pods, budgets, ..Cluster::default() }.sorted(),
+            request: Request {
+                nodes: names,
+                concurrency: 1,
+                timeout: None,
+                on_timeout: OnTimeout::Park,
+                give_back: false,
+                rules: Rules { evict_finished: true, ..Rules::default() },
+                mark: Mark::of_drain(at(0), "ann"),
+                stopped: false,
+            },
+            states: BTreeMap::new(),
+            confirmed: Vec::new(),
+            sent: Sent::default(),
+            log: Vec::new(),
+            seconds: 0,
+        }
+    }
+
+    fn tick(&mut self) -> bool {
+        self.seconds += 1;
+        let now = at(self.seconds);
+        let memory = self.sent.memory(&self.cluster.pods, &self.cluster.budgets, now);
+        let world = World {
+            cluster: &self.cluster,
+            memory: &memory,
+            states: &self.states,
+            uids: &self.uids,
+            confirmed: &self.confirmed,
+            now,
+        };
+        let Decision { actions, states, done, .. } = decide(&self.request, world);
+        self.states = states;
+        for action in actions {
+            self.apply(action, now);
+        }
+        self.cluster.pods.retain(|pod| pod.deleting.is_none_or(|at| at > now));
+        done
+    }
+
+    fn apply(&mut self, action: Action, now: Timestamp) {
+        let gone = now.saturating_add(SignedDuration::from_secs(2)).unwrap();
+        match action {
+            Action::Cordon(node) => {
+                self.log.push(format!("{} cordon {}", self.seconds, node.name));
+                let mark = self.request.mark.clone();
+                let node = self.cluster.nodes.iter_mut().find(|n| n.name == node.name).unwrap();
+                (node.unschedulable, node.cordoned_by) = (true, Some(mark.into()));
+            }
+            Action::Uncordon(node) => {
+                self.log.push(format!("{} uncordon {}", self.seconds, node.name));
+                let node = self.cluster.nodes.iter_mut().find(|n| n.name == node.name).unwrap();
+                (node.unschedulable, node.cordoned_by) = (false, None);
+            }
+            Action::Evict(permit) => {
+                let cordoned = self.cluster.node(permit.node()).unwrap().unschedulable;
+                assert!(cordoned, "pods leave only a cordoned node");
+                self.log.push(format!("{} evict {}", self.seconds, permit.pod()));
+                self.sent.sends(&permit, now);
+                let answer = crate::disruption::answer::Answer::Accepted(None);
+                self.sent.answered(permit.uid().clone(), permit.charge().cloned(), &answer, now);
+                if let Some(charge) = permit.charge() {
+                    let budget = self.cluster.budgets.iter_mut().find(|b| b.name == charge.budget.1).unwrap();
+                    assert!(budget.disruptions_allowed > 0, "PDB {} is violated", budget.name);
+                    budget.disruptions_allowed -= 1;
+                    budget.current_healthy -= 1;
+                    budget.resource_version = format!("{}1", budget.resource_version).into();
+                }
+                let pod = self.cluster.pods.iter_mut().find(|p| p.uid == *permit.uid()).unwrap();
+                assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
+                pod.deleting = Some(gone);
+            }
+            Action::Delete(forced) => {
+                self.log.push(format!("{} delete {}", self.seconds, forced.pod()));
+                let pod = self.cluster.pods.iter_mut().find(|p| p.uid == *forced.uid()).unwrap();
+                pod.deleting = Some(gone);
+            }
+            Action::Confirm(name) => {
+                self.log.push(format!("{} confirm {name}", self.seconds));
+                self.confirmed.push(name);
+            }
+        }
+    }
+
+    fn run(&mut self) -> String {
+        for _ in 0..200 {
+            if self.tick() {
+                break;
+            }
+        }
+        for (name, state) in &self.states {
+            let end = match state {
+                State::Drained { .. } => "drained".to_owned(),
+                State::Failed { why } => why.clone(),
+                other => format!("{other:?}"),
+            };
+            self.log.push(format!("{name}: {end}"));
+        }
+        self.log.join("\n")
+    }
+}
+
+#[test]
+fn a_node_is_cordoned_emptied_settled_and_looked_at_again() {
+    let mut toy =
+        Toy::new(1, vec![pod("cart", 1, "n-1"), pod("web", 1, "n-1")], vec![budget("cart", 1, 3, 2)]);
+    expect_test::expect![[r#"
+        1 cordon n-1
+        2 evict cart-1
+        2 evict web-1
+        7 confirm n-1
+        n-1: drained"#]]
+    .assert_eq(&toy.run());
+}
+
+#[test]
+fn every_node_is_cordoned_before_the_first_pod_leaves() {
+    let mut toy = Toy::new(2, vec![pod("a", 1, "n-1"), pod("b", 1, "n-2")], vec![]);
+    expect_test::expect![[r#"
+        1 cordon n-1
+        1 cordon n-2
+        2 evict a-1
+        7 confirm n-1
+        8 evict b-1
+        11 confirm n-2
+        n-1: drained
+        n-2: drained"#]]
+    .assert_eq(&toy.run());
+}
+
+#[test]
+fn a_node_with_a_pod_that_is_refused_is_not_touched() {
+    let bare = Pod { owner: None, ..pod("bare", 1, "n-1") };
+    let mut toy = Toy::new(1, vec![bare, pod("web", 1, "n-1")], vec![]);
+    assert_eq!(toy.run(), "n-1: pod shop/bare-1 has no controller that would bring it back; move it by hand");
+}
+
+#[test]
+fn a_budget_that_never_allows_ends_with_its_reason() {
+    let mut toy =
+        Toy::new(1, vec![pod("cart", 1, "n-1"), pod("web", 1, "n-1")], vec![budget("cart", 0, 1, 1)]);
+    expect_test::expect![[r#"
+        1 cordon n-1
+        2 evict web-1
+        n-1: pod shop/cart-1: PDB shop/cart can never allow an eviction: it needs 1 healthy of 1 (1 healthy now)"#]]
+    .assert_eq(&toy.run());
+}
+
+#[test]
+fn a_node_that_somebody_uncordons_is_theirs() {
+    let mut toy = Toy::new(
+        1,
+        vec![pod("cart", 1, "n-1")],
+        vec![Budget { expected_pods: 3, ..budget("cart", 0, 2, 2) }],
+    );
+    toy.tick();
+    toy.tick();
+    toy.cluster.nodes[0].unschedulable = false;
+    expect_test::expect![[r#"
+        1 cordon n-1
+        3 uncordon n-1
+        n-1: was uncordoned by someone else while it drained"#]]
+    .assert_eq(&toy.run());
+}
+
+#[test]
+fn what_happens_when_the_time_is_over() {
+    let run = |on_timeout, give_back| {
+        let short = || Budget { expected_pods: 3, ..budget("cart", 0, 2, 2) };
+        let mut toy = Toy::new(2, vec![pod("cart", 1, "n-1"), pod("web", 1, "n-2")], vec![short()]);
+        toy.request.timeout = Some(SignedDuration::from_secs(20));
+        (toy.request.on_timeout, toy.request.give_back) = (on_timeout, give_back);
+        toy.run()
+    };
+    expect_test::expect![[r#"
+        1 cordon n-1
+        1 cordon n-2
+        22 evict web-1
+        25 confirm n-2
+        n-1: not drained within 20 s: pod shop/cart-1: PDB shop/cart allows 0 evictions: 2 of 3 healthy, 2 needed
+        n-2: drained"#]]
+    .assert_eq(&run(OnTimeout::Park, false));
+    expect_test::expect![[r#"
+        1 cordon n-1
+        1 cordon n-2
+        22 uncordon n-1
+        22 uncordon n-2
+        n-1: not drained within 20 s: pod shop/cart-1: PDB shop/cart allows 0 evictions: 2 of 3 healthy, 2 needed
+        n-2: halted, because another node could not be drained"#]]
+    .assert_eq(&run(OnTimeout::Halt, true));
+    expect_test::expect![[r#"
+        1 cordon n-1
+        1 cordon n-2
+        22 delete cart-1
+        25 confirm n-1
+        26 evict web-1
+        29 confirm n-2
+        n-1: drained
+        n-2: drained"#]]
+    .assert_eq(&run(OnTimeout::Force, false));
+}
+
+#[test]
+fn nodes_whose_pinned_pods_share_budgets_never_deadlock() {
+    let guard = |app: &str, node: &str| {
+        let traits = Traits { hosts: vec![node.into()], ..Traits::default() };
+        Pod {
+            name: format!("{app}-{node}").into(),
+            uid: format!("{app}-{node}").into(),
+            special: Some(Arc::new(traits)),
+            ..pod(app, 0, node)
+        }
+    };
+    let pods = ["n-1", "n-2"].iter().flat_map(|node| [guard("etcd", node), guard("api", node)]).collect();
+    let mut toy = Toy::new(2, pods, vec![budget("etcd", 1, 3, 2), budget("api", 1, 3, 2)]);
+    toy.request.concurrency = 2;
+    let log = toy.run();
+    assert!(log.contains("n-1: drained"), "{log}");
+    assert!(log.contains("n-2: 1 of its pods under PDB shop/api can run on it only"), "{log}");
+    assert!(!log.contains("evict api-n-2") && !log.contains("evict etcd-n-2"), "all or nothing: {log}");
+}
+
+#[test]
+fn a_node_that_an_upgrade_works_on_is_left_alone() {
+    let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
+    (toy.cluster.nodes[0].unschedulable, toy.cluster.nodes[0].cordoned_by) =
+        (true, Some("up.kubelet.n-1/uid".into()));
+    assert_eq!(
+        toy.run(),
+        "n-1: is being upgraded by NodeUpgrade up.kubelet.n-1; suspend its ClusterUpgrade first"
+    );
+}
+
+#[test]
+fn a_drain_that_crashed_goes_on_from_the_cordon() {
+    let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
+    (toy.cluster.nodes[0].unschedulable, toy.cluster.nodes[0].cordoned_by) =
+        (true, Some("drain:2027-01-01T00:00:00Z/ann".into()));
+    assert_eq!(toy.run(), "1 evict web-1\n6 confirm n-1\nn-1: drained");
+}
+
+#[test]
+fn a_drain_that_is_told_to_stop_asks_for_nothing_more() {
+    let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
+    toy.tick();
+    toy.request.stopped = true;
+    toy.run();
+    assert_eq!(toy.log[0], "1 cordon n-1");
+    assert!(!toy.log.iter().any(|line| line.contains("evict")), "{:?}", toy.log);
+}

@@ -1,0 +1,299 @@
+//! `evenkeel drain` and `evenkeel uncordon`: arguments, exit codes, and what is done without a loop.
+//!
+//! Nothing here decides: the core does ([`evenkeel_core::drain`]), [`work`] carries it out, [`tell`] says it.
+
+mod narrate;
+mod rehearse;
+mod tell;
+mod work;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use evenkeel_core::cluster::Selector;
+use evenkeel_core::disruption::{Mark, Rules};
+use evenkeel_core::drain::{OnTimeout, Request};
+use evenkeel_core::rollout::NodeRef;
+use evenkeel_core::version::escape;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use super::args::ClusterArgs;
+use super::preflight::{PodArgs, time};
+use super::{EXIT_FINDINGS, EXIT_OK, connect};
+use crate::act::node;
+use crate::clients::{effects_client, one_line, read_client};
+use crate::observe::fold::{Interner, Watched as _};
+use crate::observe::lean;
+use tell::{Event, Teller, Told};
+
+/// Interrupted, as a shell says it of SIGINT.
+pub(super) const EXIT_INTERRUPTED: u8 = 130;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  evenkeel drain n-1
+  evenkeel drain -l pool=web --concurrency 4 --timeout 30m --uncordon-on-failure
+  evenkeel drain n-1 --dry-run=server
+  evenkeel drain n-1 -o jsonl | jq .";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DryRun {
+    /// Do it.
+    None,
+    /// Say what would be done; ask the server nothing but to read.
+    Client,
+    /// Ask the server for each request whether it would be accepted.
+    Server,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum After {
+    /// Leave the node, and go on with the others.
+    Park,
+    /// Begin nothing more.
+    Halt,
+    /// Delete what is left, past its PodDisruptionBudgets.
+    Force,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// All pods of a node at once.
+    Together,
+    /// Pods of the priority classes system-cluster-critical and system-node-critical when the others are gone.
+    CriticalLast,
+}
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// A line for each event; on a terminal a live view.
+    Text,
+    /// One document at the end.
+    Json,
+    /// A JSON object for each event.
+    Jsonl,
+}
+
+#[derive(Args)]
+pub(super) struct DrainArgs {
+    /// The nodes.
+    #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector")]
+    nodes: Vec<String>,
+    /// The nodes with these labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = super::preflight::selector)]
+    selector: Option<Selector>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    pods: PodArgs,
+    /// Only say what would be done, by what is seen (client) or by asking the server (server).
+    #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHO", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    dry_run: DryRun,
+    /// Another grace period than each pod's own, in seconds; at least 1.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(-1..=86400), allow_negative_numbers = true, default_value_t = -1)]
+    grace_period: i64,
+    /// How long each node may take; 0 is without end.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
+    timeout: SignedDuration,
+    /// What to do with a node that is not drained in time.
+    #[arg(long, value_enum, default_value_t = After::Park, value_name = "WHAT")]
+    on_timeout: After,
+    /// Leave pods that have been terminating for longer than this; 0 waits for all.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
+    skip_wait_for_delete_timeout: SignedDuration,
+    /// How many nodes are emptied at the same time. All are cordoned at the start.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=500))]
+    concurrency: u16,
+    /// Make nodes that are not drained schedulable again, where this command cordoned them.
+    #[arg(long)]
+    uncordon_on_failure: bool,
+    /// Let conditions of the nodes say how the drain stands: `DrainInProgress` and `Drained` (KEP-5683).
+    #[arg(long)]
+    node_conditions: bool,
+    /// In which order the pods of a node leave.
+    #[arg(long, value_enum, default_value_t = Order::Together, value_name = "ORDER")]
+    order: Order,
+    /// How many pods a page of the last look at a node has.
+    #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    chunk_size: u32,
+    /// The form of the output.
+    #[arg(short, long, value_enum, default_value_t = Form::Text)]
+    output: Form,
+}
+
+impl DrainArgs {
+    fn rules(&self) -> Rules {
+        let skip = Some(self.skip_wait_for_delete_timeout).filter(|time| !time.is_zero());
+        Rules {
+            skip_deleting_after: skip,
+            critical_last: self.order == Order::CriticalLast,
+            ..self.pods.rules()
+        }
+    }
+}
+
+#[derive(Args)]
+pub(super) struct UncordonArgs {
+    /// The nodes.
+    #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector")]
+    nodes: Vec<String>,
+    /// The nodes with these labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = super::preflight::selector)]
+    selector: Option<Selector>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Clear the condition Drained, which drain wrote with the same flag.
+    #[arg(long)]
+    node_conditions: bool,
+    /// The form of the output.
+    #[arg(short, long, value_enum, default_value_t = Form::Text)]
+    output: Form,
+}
+
+/// Who runs this, as far as the machine says.
+fn who() -> String {
+    let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let user = of("USER").or_else(|| of("LOGNAME")).unwrap_or_else(|| "somebody".to_owned());
+    match of("HOSTNAME") {
+        Some(host) => format!("{user}@{host}"),
+        None => user,
+    }
+}
+
+pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
+    let config = connect::config(&args.cluster).await?;
+    let read = read_client(&config).map_err(|error| one_line(&error))?;
+    let effects = effects_client(&config).map_err(|error| one_line(&error))?;
+    let names = nodes(&read, &args.nodes, args.selector.as_ref()).await?;
+    let request = Request {
+        nodes: names,
+        concurrency: args.concurrency.into(),
+        timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
+        on_timeout: match args.on_timeout {
+            After::Park => OnTimeout::Park,
+            After::Halt => OnTimeout::Halt,
+            After::Force => OnTimeout::Force,
+        },
+        give_back: args.uncordon_on_failure,
+        rules: args.rules(),
+        mark: Mark::of_drain(Timestamp::now(), &who()),
+        stopped: false,
+    };
+    let teller = Teller::new(args.output);
+    let grace = (args.grace_period >= 0).then_some(args.grace_period.max(1));
+    let work = work::Work::begin(&read, effects, request, teller, grace, args.chunk_size).await?;
+    let work = work.with_conditions(args.node_conditions);
+    match args.dry_run {
+        DryRun::None => work.run().await,
+        DryRun::Client => work.rehearse(false).await,
+        DryRun::Server => work.rehearse(true).await,
+    }
+}
+
+/// The names of the nodes that are meant; with names, nothing is read.
+async fn nodes(
+    client: &Client,
+    names: &[String],
+    selector: Option<&Selector>,
+) -> Result<Vec<Arc<str>>, String> {
+    let Some(selector) = selector else {
+        let mut all: Vec<Arc<str>> = Vec::new();
+        for name in names {
+            let name: Arc<str> = name.strip_prefix("node/").unwrap_or(name).into();
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        return Ok(all);
+    };
+    let found: Vec<Arc<str>> =
+        listed(client, Some(selector)).await?.into_values().map(|node| node.name).collect();
+    if found.is_empty() { Err("no node has these labels".to_owned()) } else { Ok(found) }
+}
+
+async fn listed(
+    client: &Client,
+    selector: Option<&Selector>,
+) -> Result<BTreeMap<Arc<str>, evenkeel_core::cluster::Node>, String> {
+    let api: Api<lean::Node> = Api::all(client.clone());
+    let mut names = Interner::default();
+    let list = api.list(&ListParams::default()).await;
+    let list = list.map_err(|error| format!("cannot list nodes: {}", one_line(&error)))?;
+    let nodes = list.items.into_iter().map(|node| node.keep(&mut names).node.clone());
+    let selected = nodes.filter(|node| selector.is_none_or(|selector| selector.matches(&node.labels)));
+    Ok(selected.map(|node| (node.name.clone(), node)).collect())
+}
+
+/// Makes nodes schedulable again that a drain of ours cordoned, and no other.
+pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
+    let config = connect::config(&args.cluster).await?;
+    let read = read_client(&config).map_err(|error| one_line(&error))?;
+    let effects = effects_client(&config).map_err(|error| one_line(&error))?;
+    let found = listed(&read, args.selector.as_ref()).await?;
+    let wanted: Vec<Arc<str>> = if args.nodes.is_empty() {
+        found.keys().cloned().collect()
+    } else {
+        args.nodes.iter().map(|name| name.strip_prefix("node/").unwrap_or(name).into()).collect()
+    };
+    if wanted.is_empty() {
+        return Err("no node has these labels".to_owned());
+    }
+    let mut teller = Teller::new(args.output);
+    let mut left = 0;
+    for name in wanted {
+        let Some(node) = found.get(&name) else { return Err(format!("there is no node {}", escape(&name))) };
+        let say = |what: &'static str, line: String| Event::of_node(&name, what, line);
+        let event = match node.cordoned_by.as_deref().and_then(Mark::read) {
+            Some(Mark::Drain { since, by }) => {
+                let at = NodeRef {
+                    name: node.name.clone(),
+                    uid: node.uid.clone(),
+                    resource_version: node.resource_version.clone(),
+                };
+                match node::uncordon(&effects, &at, false).await {
+                    Ok(_) if args.node_conditions => {
+                        let cleared = [("DrainInProgress", false), ("Drained", false)];
+                        match node::conditions(&effects, &node.name, &node.uid, &cleared).await {
+                            Ok(()) => say("uncordoned", "uncordoned, and its conditions cleared".to_owned()),
+                            Err(error) => {
+                                left += 1;
+                                let line = one_line(&error);
+                                say(
+                                    "uncordoned",
+                                    format!("uncordoned; its conditions are not cleared: {line}"),
+                                )
+                            }
+                        }
+                    }
+                    Ok(_) => {
+                        say("uncordoned", format!("uncordoned; {} had drained it since {since}", escape(by)))
+                    }
+                    Err(error) => {
+                        left += 1;
+                        say("failed", format!("not uncordoned: {}; run this again", one_line(&error)))
+                    }
+                }
+            }
+            Some(Mark::Upgrade { claim, .. }) => {
+                left += 1;
+                let claim = escape(claim);
+                say(
+                    "left",
+                    format!("cordoned by NodeUpgrade {claim}; suspend its ClusterUpgrade to get it back"),
+                )
+            }
+            None if node.unschedulable => {
+                left += 1;
+                say("left", format!("cordoned by somebody else; if it is yours, kubectl uncordon {name}"))
+            }
+            None => say("schedulable", "is schedulable already".to_owned()),
+        };
+        teller.tell(event)?;
+    }
+    teller.end(&Told::default())?;
+    Ok(if left > 0 { EXIT_FINDINGS } else { EXIT_OK })
+}

@@ -1,0 +1,210 @@
+//! What is said of a drain while it goes on: who left, what is waited for, and the live view.
+//!
+//! It reads decisions and makes none. Each thing is said once, and what lasts again now and then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::cluster::Cluster;
+use evenkeel_core::disruption::{Left, Mark, Rules, Wait, class, warnings};
+use evenkeel_core::drain::{Decision, State, first};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::tell::{Event, View};
+use super::work::Work;
+
+/// What is waited for is told when it lasts this long, and again after the second.
+const TELL_AFTER: Duration = Duration::from_secs(5);
+const TELL_AGAIN: Duration = Duration::from_mins(1);
+
+impl Work {
+    /// Warnings about the pods of nodes that begin, each once.
+    pub(super) fn warn(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), String> {
+        let rules = self.request.rules.clone();
+        for name in self.request.nodes.clone() {
+            if !self.kept.warned.insert(Arc::clone(&name)) {
+                continue;
+            }
+            for (line, pods) in warned(cluster, &name, &rules, now) {
+                self.teller.tell(Event::of_node(&name, "warning", format!("warning: {line}: {pods}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells which pods are gone.
+    pub(super) fn gone(&mut self, cluster: &Cluster) -> Result<(), String> {
+        let there: BTreeSet<&Arc<str>> = cluster.pods.iter().map(|pod| &pod.uid).collect();
+        let gone: Vec<Arc<str>> =
+            self.kept.asked.keys().filter(|uid| !there.contains(uid)).cloned().collect();
+        for uid in gone {
+            if let Some((node, pod)) = self.kept.asked.remove(&uid) {
+                self.teller.tell(Event::of_pod(&node, "gone", &pod, "gone"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells which nodes came to their end.
+    pub(super) fn changed(&mut self, cluster: &Cluster, decision: &Decision<'_>) -> Result<(), String> {
+        for (name, state) in &decision.states {
+            let before = self.kept.states.get(name).cloned();
+            if before.as_ref() == Some(state) {
+                continue;
+            }
+            match state {
+                State::Drained { .. } => {
+                    self.say_on_node(name, &[("DrainInProgress", false), ("Drained", true)]);
+                }
+                State::Failed { .. } => self.say_on_node(name, &[("DrainInProgress", false)]),
+                _ => {}
+            }
+            let event = match state {
+                State::Drained { took, .. } => {
+                    Event::of_node(name, "drained", format!("drained in {} s", took.as_secs()))
+                }
+                State::Failed { why } if why.starts_with("not drained") => {
+                    Event::of_node(name, "failed", why)
+                }
+                State::Failed { why } => Event::of_node(name, "failed", format!("not drained: {why}")),
+                State::Cordoned { .. } | State::Draining { .. }
+                    if matches!(before, None | Some(State::Waiting)) && !ours(cluster, name) =>
+                {
+                    Event::of_node(name, "cordoned", "was cordoned already, by somebody else")
+                }
+                _ => continue,
+            };
+            self.teller.tell(event)?;
+        }
+        Ok(())
+    }
+
+    /// Tells what is waited for, when it lasts.
+    pub(super) fn waiting(&mut self, decision: &Decision<'_>) -> Result<(), String> {
+        let mut now_waited: BTreeMap<(Arc<str>, String), (String, Event)> = BTreeMap::new();
+        for (node, left) in &decision.left {
+            let held = left.iter().filter_map(|left| Some((left, left.wait.held()?)));
+            for (left, held) in held {
+                let budget = held.budget.as_ref().map(|(namespace, name)| format!("{namespace}/{name}"));
+                let key = budget.clone().unwrap_or_else(|| left.pod.full_name());
+                let event = Event::of_pod(node, "waiting", &left.pod.full_name(), held.reason.clone());
+                now_waited.entry((Arc::clone(node), key)).or_insert((held.reason, event.about(budget)));
+            }
+        }
+        for (node, why) in &decision.waiting {
+            let event = Event::of_node(node, "waiting", why.clone());
+            now_waited.insert((Arc::clone(node), String::new()), (why.clone(), event));
+        }
+        self.kept.waits.retain(|key, _| now_waited.contains_key(key) || key.0.is_empty());
+        let now = Instant::now();
+        for (key, (_, event)) in now_waited {
+            let (since, told) = self.kept.waits.entry(key).or_insert((now, None));
+            let due = told.map_or(*since + TELL_AFTER, |told| told + TELL_AGAIN);
+            if now >= due {
+                *told = Some(now);
+                self.teller.tell(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Something of ours fails: told once, and again while it lasts.
+    pub(super) fn wait_for(&mut self, why: &str) -> Result<(), String> {
+        let key = ("".into(), why.to_owned());
+        let now = Instant::now();
+        let (_, told) = self.kept.waits.entry(key).or_insert((now, None));
+        if told.is_none_or(|told| now >= told + TELL_AGAIN) {
+            *told = Some(now);
+            return self.teller.note(&format!("warning: {why}"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn show(&mut self, cluster: &Cluster, decision: &Decision<'_>) -> Result<(), String> {
+        if !self.teller.is_live() {
+            return Ok(());
+        }
+        let now = Timestamp::now();
+        let mut view = View::default();
+        for name in &self.request.nodes {
+            let what = match decision.states.get(name) {
+                None | Some(State::Waiting) => "is being cordoned".to_owned(),
+                Some(State::Cordoned { .. }) => decision.waiting.get(name).cloned().unwrap_or_default(),
+                Some(State::Draining { since, .. }) => {
+                    let left = decision.left.get(name).map_or(0, Vec::len);
+                    let seconds = now.duration_since(*since).as_secs();
+                    let all = cluster.pods_on(name).len();
+                    match left {
+                        0 => format!("empty, makes sure that no pod still arrives   {seconds} s"),
+                        _ => format!("{left} to leave, {} stay   {seconds} s", all.saturating_sub(left)),
+                    }
+                }
+                Some(State::Drained { took, .. }) => format!("drained in {} s", took.as_secs()),
+                Some(State::Failed { why }) if why.starts_with("not drained") => why.clone(),
+                Some(State::Failed { why }) => format!("not drained: {why}"),
+            };
+            view.nodes.push((Arc::clone(name), what));
+        }
+        view.budgets = queues(cluster, decision);
+        let oldest = self.kept.waits.iter().min_by_key(|(_, (since, _))| *since);
+        let left: Vec<&Left<'_>> = decision.left.values().flatten().collect();
+        view.waits = match oldest {
+            Some(((node, what), (since, _))) => {
+                let seconds = since.elapsed().as_secs();
+                let reason = decision.left.get(node).map(|left| first(left)).unwrap_or_default();
+                let reason = if reason.is_empty() { what.clone() } else { reason };
+                format!("waits since {seconds} s: {reason}")
+            }
+            None if left.is_empty() => "looks whether the nodes stay empty".to_owned(),
+            None => format!("{} pods are leaving", left.len()),
+        };
+        self.teller.draw(&view)
+    }
+}
+
+/// Whether the Node of that name carries the cordon of a drain, this one or one before it.
+pub(super) fn ours(cluster: &Cluster, name: &str) -> bool {
+    cluster.node(name).is_some_and(|node| node.cordoned_by.as_deref().is_some_and(Mark::is_drain))
+}
+
+/// The warnings about pods of `node`, with the pods.
+fn warned(cluster: &Cluster, node: &str, rules: &Rules, now: Timestamp) -> BTreeMap<String, String> {
+    let mut lines: BTreeMap<String, Vec<Arc<str>>> = BTreeMap::new();
+    for pod in cluster.pods_on(node) {
+        let class = class(pod, rules, &cluster.around, now);
+        for line in warnings(pod, class, &cluster.around) {
+            lines.entry(line).or_default().push(pod.full_name().into());
+        }
+    }
+    let shown = |pods: Vec<Arc<str>>| evenkeel_core::skew::names(pods.len(), &pods[..pods.len().min(5)]);
+    lines.into_iter().map(|(line, pods)| (line, shown(pods))).collect()
+}
+
+/// A line for each budget that pods wait on.
+fn queues(cluster: &Cluster, decision: &Decision<'_>) -> Vec<String> {
+    let mut queues: BTreeMap<(Arc<str>, Arc<str>), usize> = BTreeMap::new();
+    for left in decision.left.values().flatten() {
+        if let Wait::Budget(refusal) = &left.wait
+            && let Some(budget) = refusal.budget()
+        {
+            *queues.entry(budget.clone()).or_default() += 1;
+        }
+    }
+    let of = |(namespace, name): &(Arc<str>, Arc<str>)| {
+        cluster.budgets.iter().find(|b| b.namespace == *namespace && b.name == *name)
+    };
+    let line = |(key, count): (&(Arc<str>, Arc<str>), &usize)| {
+        let budget = of(key)?;
+        Some(format!(
+            "PDB {}   {count} waiting   {} allowed, {} of {} healthy, {} needed",
+            budget.full_name(),
+            budget.disruptions_allowed,
+            budget.current_healthy,
+            budget.expected_pods,
+            budget.desired_healthy
+        ))
+    };
+    queues.iter().filter_map(line).collect()
+}

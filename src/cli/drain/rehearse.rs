@@ -1,0 +1,96 @@
+//! A drain that is only said: what would be asked for, and what the server would answer to it.
+//!
+//! Each pod is looked at on its own: two answers say nothing about both together.
+
+use std::collections::BTreeMap;
+
+use evenkeel_core::cluster::Cluster;
+use evenkeel_core::disruption::answer::Answer;
+use evenkeel_core::disruption::{Budgets, Memory, Wait, empty};
+use evenkeel_core::drain::refusal;
+use evenkeel_core::rollout::NodeRef;
+use jiff::Timestamp;
+
+use super::super::{EXIT_FINDINGS, EXIT_OK};
+use super::tell::{Event, OfNode, Told};
+use super::work::Work;
+use crate::act::evict::{self, Manner};
+use crate::act::node;
+use crate::clients::one_line;
+
+impl Work {
+    /// Says what would be done; with `ask`, what the server would answer to each request.
+    pub(super) async fn rehearse(mut self, ask: bool) -> Result<u8, String> {
+        let cluster = self.cluster();
+        let now = Timestamp::now();
+        let (mut failed, mut told) = (false, Told::default());
+        for name in self.request.nodes.clone() {
+            let Some(at) = cluster.node(&name) else { continue };
+            self.warn(&cluster, now)?;
+            if let Some(why) = refusal(&cluster, at, &self.request.rules, now) {
+                failed = true;
+                self.teller.tell(Event::of_node(&name, "refused", format!("would not be drained: {why}")))?;
+                told.nodes.push(OfNode {
+                    node: name.to_string(),
+                    drained: false,
+                    cordoned: at.unschedulable,
+                    seconds: None,
+                    reason: Some(why),
+                });
+                continue;
+            }
+            let mut line =
+                if at.unschedulable { "is cordoned already" } else { "would be cordoned" }.to_owned();
+            if ask && !at.unschedulable {
+                let reference = NodeRef {
+                    name: at.name.clone(),
+                    uid: at.uid.clone(),
+                    resource_version: at.resource_version.clone(),
+                };
+                if let Err(error) = node::cordon(&self.effects, &reference, &self.request.mark, true).await {
+                    failed = true;
+                    line = format!("would not be cordoned: {}", one_line(&error));
+                }
+            }
+            self.teller.tell(Event::of_node(&name, "cordon", line))?;
+            for pod in cluster.pods_on(&name) {
+                let one = Cluster {
+                    pods: vec![pod.clone()],
+                    budgets: cluster.budgets.clone(),
+                    around: self.around.clone(),
+                    ..Cluster::default()
+                };
+                let mut budgets = Budgets::new(&one.budgets, BTreeMap::new());
+                let rules = &self.request.rules;
+                let emptying = empty(&one, &name, rules, &Memory::default(), &mut budgets, now);
+                let Some(left) = emptying.left.first() else { continue };
+                let mut line = match left.wait.held() {
+                    Some(held) => {
+                        failed |= held.lasting;
+                        format!("would wait: {}", held.reason)
+                    }
+                    None if left.wait == Wait::Leaving => "is leaving already".to_owned(),
+                    None => "would be evicted".to_owned(),
+                };
+                for permit in emptying.permits.iter().filter(|_| ask) {
+                    let answer =
+                        evict::evict(&self.effects, permit, Manner { dry_run: true, ..self.manner }).await;
+                    if !matches!(answer, Answer::Accepted(_) | Answer::Gone) {
+                        failed = true;
+                        line = format!("the server would refuse: {}", answer.label());
+                    }
+                }
+                self.teller.tell(Event::of_pod(&name, "evict", &pod.full_name(), line))?;
+            }
+            told.nodes.push(OfNode {
+                node: name.to_string(),
+                drained: false,
+                cordoned: at.unschedulable,
+                seconds: None,
+                reason: None,
+            });
+        }
+        self.teller.end(&told)?;
+        Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
+    }
+}

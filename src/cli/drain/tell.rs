@@ -1,0 +1,196 @@
+//! What a person or a program reads of a drain: a line for each event, JSON, or a live view on a terminal.
+//!
+//! Nothing here decides. The invariants: an event is told once; what is piped never moves a cursor; and the live view
+//! says at any time what is waited for and since when.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::super::print;
+use super::Form;
+
+/// Something that happened.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event {
+    time: String,
+    /// `cordoned`, `evicting`, `gone`, `waiting`, `drained`, …
+    #[serde(rename = "type")]
+    what: &'static str,
+    node: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<String>,
+    message: String,
+}
+
+impl Event {
+    pub(super) fn of_node(node: &Arc<str>, what: &'static str, message: impl Into<String>) -> Self {
+        let time = Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_default().to_string();
+        Self { time, what, node: node.to_string(), pod: None, budget: None, message: message.into() }
+    }
+
+    pub(super) fn of_pod(node: &Arc<str>, what: &'static str, pod: &str, message: impl Into<String>) -> Self {
+        Self { pod: Some(pod.to_owned()), ..Self::of_node(node, what, message) }
+    }
+
+    pub(super) fn about(mut self, budget: Option<String>) -> Self {
+        self.budget = budget;
+        self
+    }
+}
+
+/// One node at the end.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OfNode {
+    pub(super) node: String,
+    pub(super) drained: bool,
+    pub(super) cordoned: bool,
+    pub(super) seconds: Option<i64>,
+    pub(super) reason: Option<String>,
+}
+
+/// Everything at the end.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Told {
+    pub(super) nodes: Vec<OfNode>,
+    pub(super) evictions: usize,
+    pub(super) refused: usize,
+}
+
+/// Says it in one form.
+pub(super) struct Teller {
+    form: Form,
+    live: bool,
+    /// How many lines of the live view stand on the terminal.
+    shown: usize,
+    events: Vec<Event>,
+}
+
+/// The lines of the live view.
+#[derive(Default)]
+pub(super) struct View {
+    /// Name, what it does, and whether that is well.
+    pub(super) nodes: Vec<(Arc<str>, String)>,
+    /// Budgets that are waited on, each with its numbers and its queue.
+    pub(super) budgets: Vec<String>,
+    /// What is waited for, and since when.
+    pub(super) waits: String,
+}
+
+const MAX_NODES: usize = 12;
+const MAX_BUDGETS: usize = 6;
+
+impl Teller {
+    pub(super) fn new(form: Form) -> Self {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let live = form == Form::Text && std::io::stdout().is_terminal() && !dumb;
+        Self { form, live, shown: 0, events: Vec::new() }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.live
+    }
+
+    pub(super) fn tell(&mut self, event: Event) -> Result<(), String> {
+        match self.form {
+            Form::Json => {
+                self.events.push(event);
+                Ok(())
+            }
+            Form::Jsonl => {
+                let line = serde_json::to_string(&event).map_err(|error| format!("cannot write: {error}"))?;
+                print(&(line + "\n"))
+            }
+            Form::Text => {
+                let line = match &event.pod {
+                    Some(pod) => format!("node/{}: pod {pod}: {}\n", event.node, event.message),
+                    None => format!("node/{}: {}\n", event.node, event.message),
+                };
+                let wipe = self.wipe();
+                print(&(wipe + &line))
+            }
+        }
+    }
+
+    /// Says something about this command itself, on standard error.
+    pub(super) fn note(&mut self, line: &str) -> Result<(), String> {
+        let wipe = self.wipe();
+        print(&wipe)?;
+        // Standard error is not buffered: what is written later must not be wiped.
+        std::io::stdout().flush().map_err(|error| format!("cannot write: {error}"))?;
+        eprintln!("{line}");
+        Ok(())
+    }
+
+    /// Draws the live view anew.
+    pub(super) fn draw(&mut self, view: &View) -> Result<(), String> {
+        if !self.live {
+            return Ok(());
+        }
+        let width = terminal_width();
+        let mut lines = Vec::new();
+        let name_width = view.nodes.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, what) in view.nodes.iter().take(MAX_NODES) {
+            lines.push(format!("{name:<name_width$}  {what}"));
+        }
+        if view.nodes.len() > MAX_NODES {
+            lines.push(format!("and {} more nodes", view.nodes.len() - MAX_NODES));
+        }
+        lines.extend(view.budgets.iter().take(MAX_BUDGETS).cloned());
+        if view.budgets.len() > MAX_BUDGETS {
+            lines.push(format!("and {} more PDBs", view.budgets.len() - MAX_BUDGETS));
+        }
+        lines.push(view.waits.clone());
+        let mut text = self.wipe();
+        for line in &lines {
+            // A line that wraps would not be wiped.
+            let cut: String = line.chars().take(width.saturating_sub(1)).collect();
+            let _ = writeln!(text, "{cut}");
+        }
+        self.shown = lines.len();
+        print(&text)?;
+        std::io::stdout().flush().map_err(|error| format!("cannot write: {error}"))
+    }
+
+    /// Takes the live view off the terminal.
+    fn wipe(&mut self) -> String {
+        match std::mem::take(&mut self.shown) {
+            0 => String::new(),
+            lines => format!("\r\u{1b}[{lines}A\u{1b}[J"),
+        }
+    }
+
+    pub(super) fn end(&mut self, told: &Told) -> Result<(), String> {
+        let wipe = self.wipe();
+        match self.form {
+            Form::Text => print(&wipe),
+            Form::Jsonl => Ok(()),
+            Form::Json => {
+                let document = serde_json::json!({
+                    "apiVersion": "cli.evenkeel.dev/v1alpha1",
+                    "kind": "Drain",
+                    "nodes": told.nodes,
+                    "evictions": told.evictions,
+                    "refused": told.refused,
+                    "events": self.events,
+                });
+                let text = serde_json::to_string_pretty(&document);
+                print(&(text.map_err(|error| format!("cannot write: {error}"))? + "\n"))
+            }
+        }
+    }
+}
+
+/// Columns of the terminal; 80 where it does not say.
+fn terminal_width() -> usize {
+    let of_terminal = terminal_size::terminal_size().map(|(width, _)| width.0.into());
+    of_terminal.filter(|width| *width >= 20).unwrap_or(80)
+}

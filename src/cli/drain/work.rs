@@ -1,0 +1,520 @@
+//! The loop of a drain: look, decide, act, tell, look again.
+//!
+//! It decides nothing: the core does. What it keeps between two looks may be lost; started again, the command goes on
+//! from the Nodes' cordons. Waiting is on watches: of each node, of its pods, and of the budgets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::cluster::{Around, Cluster};
+use evenkeel_core::disruption::answer::Answer;
+use evenkeel_core::disruption::{Charge, Rules, Sent, may_stay};
+use evenkeel_core::drain::{Action, Decision, Request, State, World, decide};
+use jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::super::{EXIT_FINDINGS, EXIT_OK};
+use super::EXIT_INTERRUPTED;
+use super::narrate::ours;
+use super::tell::{Event, OfNode, Teller, Told};
+use crate::act::evict::{self, Manner};
+use crate::act::node;
+use crate::clients::{EFFECT_TIMEOUT, one_line, within};
+use crate::observe::cache::{Cache, Changes, Pace, Select};
+use crate::observe::fold::{Interner, State as Standing, Watched as _};
+use crate::observe::lean;
+use crate::observe::survey::Survey;
+
+/// At most one decision in this time: what changes together is seen together.
+const BETWEEN_DECISIONS: Duration = Duration::from_millis(20);
+/// The live view, and what is waited for, are looked at this often at least.
+const TICK: Duration = Duration::from_secs(1);
+/// How long the cluster may take to tell what is needed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Two interrupts within this time are one.
+const ONE_PRESS: Duration = Duration::from_millis(500);
+/// After a request that failed, rather than lost a race.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+
+/// What became of a request.
+enum Done {
+    Node(Arc<str>, &'static str, Result<Box<lean::Node>, kube::Error>),
+    Conditions(Arc<str>, Result<(), kube::Error>),
+    Pod {
+        node: Arc<str>,
+        pod: String,
+        uid: Arc<str>,
+        charge: Option<Charge>,
+        answer: Answer,
+    },
+    /// The pods that are still there, or why that is not known.
+    Confirmed(Arc<str>, Result<Option<String>, String>),
+}
+
+/// One drain.
+pub(super) struct Work {
+    client: Client,
+    pub(super) effects: Client,
+    pub(super) request: Request,
+    pub(super) teller: Teller,
+    pub(super) manner: Manner,
+    /// Whether the nodes' conditions say how the drain stands.
+    conditions: bool,
+    chunk: u32,
+    changes: Changes,
+    nodes: BTreeMap<Arc<str>, Cache<lean::Node>>,
+    pods: BTreeMap<Arc<str>, Cache<lean::Pod>>,
+    budgets: Cache<lean::PodDisruptionBudget>,
+    pub(super) around: Around,
+    pub(super) kept: Kept,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+#[derive(Default)]
+pub(super) struct Kept {
+    sent: Sent,
+    pub(super) states: BTreeMap<Arc<str>, State>,
+    uids: BTreeMap<Arc<str>, Arc<str>>,
+    confirmed: Vec<Arc<str>>,
+    running: JoinSet<Done>,
+    /// Nodes with a request under way, or that one failed for: not before.
+    busy: BTreeMap<Arc<str>, Option<Instant>>,
+    /// Pods that were asked and are not gone: node and name, by UID.
+    pub(super) asked: BTreeMap<Arc<str>, (Arc<str>, String)>,
+    /// What is waited for: since when, and when it was told.
+    pub(super) waits: BTreeMap<(Arc<str>, String), (Instant, Option<Instant>)>,
+    evictions: usize,
+    refused: usize,
+    pub(super) warned: BTreeSet<Arc<str>>,
+}
+
+impl Work {
+    /// Begins to watch, and waits until everything that is needed was seen.
+    pub(super) async fn begin(
+        client: &Client,
+        effects: Client,
+        request: Request,
+        teller: Teller,
+        grace: Option<i64>,
+        chunk: u32,
+    ) -> Result<Self, String> {
+        let stop = CancellationToken::new();
+        let changes = Changes::default();
+        let watch = |fields: String| Select { fields: Some(fields), ..Select::default() };
+        let pace = Pace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
+        let nodes = request.nodes.iter().map(|name| {
+            let select = watch(format!("metadata.name={name}"));
+            let api = Api::all(client.clone());
+            (Arc::clone(name), Cache::spawn(api, &(), select, changes.clone(), pace, stop.clone()))
+        });
+        let nodes = nodes.collect();
+        let pods = request.nodes.iter().map(|name| {
+            let select = watch(format!("spec.nodeName={name}"));
+            let api = Api::all(client.clone());
+            (Arc::clone(name), Cache::spawn(api, &(), select, changes.clone(), pace, stop.clone()))
+        });
+        let pods = pods.collect();
+        let all = Api::all(client.clone());
+        let budgets = Cache::spawn(all, &(), Select::default(), changes.clone(), pace, stop.clone());
+        let mut work = Self {
+            client: client.clone(),
+            effects,
+            request,
+            teller,
+            manner: Manner { grace, dry_run: false },
+            conditions: false,
+            chunk,
+            changes,
+            nodes,
+            pods,
+            budgets,
+            around: Around::default(),
+            kept: Kept::default(),
+            _stop: stop.drop_guard(),
+        };
+        work.synced().await?;
+        for (name, cache) in &work.nodes {
+            let Some(node) = cache.get("", name) else {
+                let name = evenkeel_core::version::escape(name);
+                return Err(format!("there is no node {name}"));
+            };
+            work.kept.uids.insert(Arc::clone(name), Arc::clone(&node.node.uid));
+        }
+        // Which pods are tied to their node matters only between nodes.
+        let mounts = |cache: &Cache<lean::Pod>| {
+            cache.read(|pods| pods.values().any(|pod| !pod.pod.traits().claims.is_empty()))
+        };
+        if work.request.nodes.len() > 1 && work.pods.values().any(mounts) {
+            let survey = Survey::of_volumes(&work.client).await;
+            for line in survey.missing() {
+                eprintln!("warning: {line}; pods on local volumes are not told apart");
+            }
+            work.around = survey.cluster().around;
+        }
+        Ok(work)
+    }
+
+    /// Lets the nodes' conditions say how the drain stands.
+    pub(super) fn with_conditions(mut self, conditions: bool) -> Self {
+        self.conditions = conditions;
+        self
+    }
+
+    /// Writes conditions of a node, if that was asked for.
+    pub(super) fn say_on_node(&mut self, name: &Arc<str>, conditions: &'static [(&'static str, bool)]) {
+        let Some(uid) = self.kept.uids.get(name).filter(|_| self.conditions) else { return };
+        let (effects, name, uid) = (self.effects.clone(), Arc::clone(name), Arc::clone(uid));
+        self.kept.running.spawn(async move {
+            let sent = node::conditions(&effects, &name, &uid, conditions).await;
+            Done::Conditions(name, sent)
+        });
+    }
+
+    async fn synced(&self) -> Result<(), String> {
+        let mut changed = self.changes.subscribe();
+        let begun = Instant::now();
+        loop {
+            match self.standing() {
+                Ok(()) => return Ok(()),
+                Err(why)
+                    if begun.elapsed() > PATIENCE || why.contains("HTTP 403") || why.contains("HTTP 401") =>
+                {
+                    return Err(why);
+                }
+                Err(_) => {}
+            }
+            let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
+        }
+    }
+
+    /// Whether everything that is watched can be relied on.
+    fn standing(&self) -> Result<(), String> {
+        let nodes = self.nodes.values().map(Cache::state);
+        let pods = self.pods.values().map(Cache::state);
+        for state in nodes.chain(pods).chain([self.budgets.state()]) {
+            match state {
+                Standing::Synced => {}
+                Standing::Syncing => return Err("the cluster did not answer in time".to_owned()),
+                Standing::Tainted(why) | Standing::Failing(why) | Standing::Refused(why) => {
+                    return Err(why.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn cluster(&self) -> Cluster {
+        let mut cluster = Cluster { around: self.around.clone(), ..Cluster::default() };
+        for (name, cache) in &self.nodes {
+            cluster.nodes.extend(cache.get("", name).map(|seen| seen.node.clone()));
+        }
+        for cache in self.pods.values() {
+            cache.read(|pods| cluster.pods.extend(pods.values().map(|seen| seen.pod.clone())));
+        }
+        self.budgets.read(|budgets| cluster.budgets.extend(budgets.values().map(|b| b.as_ref().clone())));
+        cluster.sorted()
+    }
+
+    /// Drains, until every node is done or somebody interrupts.
+    pub(super) async fn run(mut self) -> Result<u8, String> {
+        let mut changed = self.changes.subscribe();
+        let mut interrupts = Box::pin(interrupt());
+        let mut interrupted: Option<Instant> = None;
+        loop {
+            changed.mark_unchanged();
+            let mut again = TICK;
+            let mut done = false;
+            // Nothing is decided on half a view; the watches mend themselves.
+            if let Err(why) = self.standing() {
+                self.wait_for(&why)?;
+            } else {
+                (done, again) = self.once()?;
+            }
+            if done || (interrupted.is_some() && self.kept.running.is_empty()) {
+                break;
+            }
+            tokio::select! {
+                () = sleep(again) => {}
+                _ = changed.changed() => {}
+                Some(finished) = self.kept.running.join_next() => {
+                    if let Ok(finished) = finished {
+                        self.take(finished)?;
+                    }
+                }
+                () = &mut interrupts => {
+                    interrupts = Box::pin(interrupt());
+                    match interrupted {
+                        // A wrapper may pass on what the terminal sent to us too.
+                        Some(first) if first.elapsed() < ONE_PRESS => {}
+                        Some(_) => return Ok(EXIT_INTERRUPTED),
+                        None => {
+                            interrupted = Some(Instant::now());
+                            self.request.stopped = true;
+                            self.teller.note("interrupted: asks no more pods, and waits for answers; again: quits")?;
+                        }
+                    }
+                }
+            }
+            sleep(BETWEEN_DECISIONS).await;
+            while let Some(finished) = self.kept.running.try_join_next() {
+                if let Ok(finished) = finished {
+                    self.take(finished)?;
+                }
+            }
+        }
+        self.finish(interrupted.is_some())
+    }
+
+    /// One look at everything: whether it is done, and when to look again.
+    fn once(&mut self) -> Result<(bool, Duration), String> {
+        let cluster = self.cluster();
+        let now = Timestamp::now();
+        self.warn(&cluster, now)?;
+        let memory = self.kept.sent.memory(&cluster.pods, &cluster.budgets, now);
+        let world = World {
+            cluster: &cluster,
+            memory: &memory,
+            states: &self.kept.states,
+            uids: &self.kept.uids,
+            confirmed: &self.kept.confirmed,
+            now,
+        };
+        let decision = decide(&self.request, world);
+        self.gone(&cluster)?;
+        self.changed(&cluster, &decision)?;
+        self.waiting(&decision)?;
+        self.show(&cluster, &decision)?;
+        let Decision { actions, states, again_at, done, .. } = decision;
+        self.kept.states = states;
+        self.kept.busy.retain(|_, until| until.is_none_or(|until| until > Instant::now()));
+        for action in actions {
+            self.act(action, now)?;
+        }
+        let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
+        let next = [again_at, self.kept.sent.next()].into_iter().flatten().min().map_or(TICK, until);
+        Ok((done && self.kept.running.is_empty(), next.clamp(Duration::from_millis(5), TICK)))
+    }
+
+    fn act(&mut self, action: Action, now: Timestamp) -> Result<(), String> {
+        let (effects, manner) = (self.effects.clone(), self.manner);
+        match action {
+            Action::Cordon(node) => {
+                if self.is_busy(&node.name) {
+                    return Ok(());
+                }
+                let mark = self.request.mark.clone();
+                self.kept.running.spawn(async move {
+                    let sent = node::cordon(&effects, &node, &mark, false).await;
+                    Done::Node(node.name, "cordoned", sent.map(Box::new))
+                });
+            }
+            Action::Uncordon(node) => {
+                if self.is_busy(&node.name) {
+                    return Ok(());
+                }
+                self.kept.running.spawn(async move {
+                    let sent = node::uncordon(&effects, &node, false).await;
+                    Done::Node(node.name, "uncordoned", sent.map(Box::new))
+                });
+            }
+            Action::Evict(permit) => {
+                self.kept.sent.sends(&permit, now);
+                let (node, pod) =
+                    (Arc::clone(permit.node()), format!("{}/{}", permit.namespace(), permit.pod()));
+                self.kept.running.spawn(async move {
+                    let answer = evict::evict(&effects, &permit, manner).await;
+                    let (uid, charge) = (Arc::clone(permit.uid()), permit.charge().cloned());
+                    Done::Pod { node, pod, uid, charge, answer }
+                });
+            }
+            Action::Delete(forced) => {
+                let pod = format!("{}/{}", forced.namespace(), forced.pod());
+                let node = self.node_of(forced.uid());
+                self.kept.sent.deletes(Arc::clone(forced.uid()), now);
+                self.teller.tell(Event::of_pod(
+                    &node,
+                    "deleting",
+                    &pod,
+                    "deleted past its PDBs: its time is over",
+                ))?;
+                self.kept.running.spawn(async move {
+                    let answer = evict::delete(&effects, &forced, manner.grace).await;
+                    Done::Pod { node, pod, uid: Arc::clone(forced.uid()), charge: None, answer }
+                });
+            }
+            Action::Confirm(name) => {
+                if self.is_busy(&name) {
+                    return Ok(());
+                }
+                let (client, rules, chunk) = (self.client.clone(), self.request.rules.clone(), self.chunk);
+                let around = self.around.clone();
+                self.kept.running.spawn(async move {
+                    let left = left_on(&client, &name, &rules, &around, chunk).await;
+                    Done::Confirmed(name, left)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a request about the node is under way; if not, one is now.
+    fn is_busy(&mut self, name: &Arc<str>) -> bool {
+        if self.kept.busy.contains_key(name) {
+            return true;
+        }
+        self.kept.busy.insert(Arc::clone(name), None);
+        false
+    }
+
+    fn node_of(&self, uid: &Arc<str>) -> Arc<str> {
+        let on = |cache: &Cache<lean::Pod>| cache.read(|pods| pods.values().any(|pod| pod.pod.uid == *uid));
+        let found = self.pods.iter().find(|(_, cache)| on(cache));
+        found.map_or_else(|| "".into(), |(name, _)| Arc::clone(name))
+    }
+
+    /// Takes in what became of a request.
+    fn take(&mut self, done: Done) -> Result<(), String> {
+        match done {
+            Done::Node(name, what, Ok(node)) => {
+                self.kept.busy.remove(&name);
+                if let Some(cache) = self.nodes.get(&name) {
+                    cache.apply_own(*node);
+                }
+                if what == "cordoned" {
+                    self.say_on_node(&name, &[("DrainInProgress", true), ("Drained", false)]);
+                }
+                self.teller.tell(Event::of_node(&name, what, what))
+            }
+            Done::Conditions(_, Ok(())) => Ok(()),
+            Done::Conditions(name, Err(error)) => self
+                .teller
+                .note(&format!("warning: conditions of node/{name} are not written: {}", one_line(&error))),
+            Done::Node(name, what, Err(error)) => {
+                // The world moved on: it is decided again when the watch shows how.
+                let lost = matches!(&error, kube::Error::Api(status) if status.code == 409);
+                let wait = if lost { Duration::from_millis(100) } else { AFTER_FAILURE };
+                self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + wait));
+                if lost {
+                    return Ok(());
+                }
+                self.wait_for(&format!("node/{name} is not {what}: {}", one_line(&error)))
+            }
+            Done::Pod { node, pod, uid, charge, answer } => {
+                let now = Timestamp::now();
+                match &answer {
+                    Answer::Accepted(_) => {
+                        self.kept.evictions += 1;
+                        self.kept.asked.insert(Arc::clone(&uid), (Arc::clone(&node), pod.clone()));
+                        self.teller.tell(Event::of_pod(&node, "evicting", &pod, "is leaving"))?;
+                    }
+                    Answer::Gone => {}
+                    refused => {
+                        self.kept.refused += 1;
+                        tracing::debug!(pod, answer = refused.label(), "not evicted");
+                    }
+                }
+                self.kept.sent.answered(uid, charge, &answer, now);
+                Ok(())
+            }
+            Done::Confirmed(name, Ok(None)) => {
+                self.kept.busy.remove(&name);
+                self.kept.confirmed.push(name);
+                Ok(())
+            }
+            Done::Confirmed(name, Ok(Some(_))) => {
+                // The watch is behind.
+                self.kept.busy.insert(name, Some(Instant::now() + Duration::from_millis(500)));
+                Ok(())
+            }
+            Done::Confirmed(name, Err(why)) => {
+                self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_FAILURE));
+                self.wait_for(&format!("node/{name}: cannot look whether it is empty: {why}"))
+            }
+        }
+    }
+
+    /// Says how it ended, and what is left behind.
+    fn finish(mut self, interrupted: bool) -> Result<u8, String> {
+        let cluster = self.cluster();
+        let mut told = Told { evictions: self.kept.evictions, refused: self.kept.refused, nodes: Vec::new() };
+        let mut cordoned = Vec::new();
+        for name in &self.request.nodes {
+            let state = self.kept.states.get(name).cloned().unwrap_or_default();
+            let drained = matches!(state, State::Drained { .. });
+            let node = cluster.node(name);
+            let is_cordoned = node.is_some_and(|node| node.unschedulable);
+            if !drained && is_cordoned && ours(&cluster, name) {
+                cordoned.push(name.to_string());
+            }
+            told.nodes.push(OfNode {
+                node: name.to_string(),
+                drained,
+                cordoned: is_cordoned,
+                seconds: match &state {
+                    State::Drained { took, .. } => Some(took.as_secs()),
+                    _ => None,
+                },
+                reason: match state {
+                    State::Failed { why } => Some(why),
+                    State::Drained { .. } => None,
+                    _ if interrupted => Some("interrupted".to_owned()),
+                    _ => None,
+                },
+            });
+        }
+        self.teller.end(&told)?;
+        if !cordoned.is_empty() {
+            self.teller.note(&format!("left cordoned and not drained: {}", cordoned.join(" ")))?;
+            self.teller.note(&format!("to undo: evenkeel uncordon {}", cordoned.join(" ")))?;
+        }
+        Ok(if interrupted {
+            EXIT_INTERRUPTED
+        } else if told.nodes.iter().all(|node| node.drained) {
+            EXIT_OK
+        } else {
+            EXIT_FINDINGS
+        })
+    }
+}
+
+/// Resolves when somebody wants this command to end: Ctrl-C, or SIGTERM.
+async fn interrupt() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        // Without a handler the signal ends the process, which is what was wanted.
+        _ = tokio::signal::ctrl_c() => {}
+        _ = ended.recv() => {}
+    }
+}
+
+/// The first pod on `node` that has to leave, by a fresh look.
+async fn left_on(
+    client: &Client,
+    node: &str,
+    rules: &Rules,
+    around: &Around,
+    chunk: u32,
+) -> Result<Option<String>, String> {
+    let pods: Api<lean::Pod> = Api::all(client.clone());
+    let mut names = Interner::default();
+    let mut params = ListParams::default().fields(&format!("spec.nodeName={node}")).limit(chunk);
+    loop {
+        let page = within(EFFECT_TIMEOUT, pods.list(&params)).await.map_err(|error| one_line(&error))?;
+        for pod in page.items {
+            let pod = pod.keep(&mut names).pod;
+            if !may_stay(&pod, rules, around, Timestamp::now()) {
+                return Ok(Some(pod.full_name()));
+            }
+        }
+        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(None);
+        }
+    }
+}

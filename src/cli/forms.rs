@@ -1,0 +1,35 @@
+//! The whole way from files to what a person reads, as one function.
+//!
+//! What fuzzing calls, so that everything between stays private. Nothing here is a rule or a form of its own. The
+//! invariant: the way is that of `report` and `check`, but for the terminal.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum as _;
+
+use super::args::Color;
+use super::look;
+use super::output::{self, Level, Output, Style};
+use super::releases;
+use crate::observe::given::Given;
+
+/// What `report` and `check` print about `files` in each of their forms, with what a person said of components.
+///
+/// Each text comes with its name, such as `report json` or `check table`. There is no colour in any.
+///
+/// # Errors
+/// The one line that the command line would end with, without its `error: `.
+pub fn every_form(files: &[PathBuf], given: &[Given]) -> Result<Vec<(String, String)>, String> {
+    let report = look::files(files, given, &releases::read(None)?)?;
+    let mut texts = Vec::new();
+    for (command, check) in [("report", false), ("check", true)] {
+        let style = Style { check, fail_on: Level::Warning, paint: output::paint(Color::Never), width: None };
+        for form in Output::value_variants() {
+            let text = output::render(&report, *form, style)?;
+            let form = form.to_possible_value();
+            let form = form.as_ref().map_or("", |value| value.get_name());
+            texts.push((format!("{command} {form}"), text));
+        }
+    }
+    Ok(texts)
+}

@@ -1,0 +1,386 @@
+//! What keeps a drain, in every form that a judgement is shown in.
+//!
+//! Nothing here judges: outlook and words come from the core. The invariant is that of the module above: what is
+//! written depends on the cluster alone, and leaves nothing out that it does not count.
+
+use std::fmt::Write as _;
+
+use clap::ValueEnum;
+use evenkeel_core::disruption::preflight::{Bound, Cause, Outlook};
+use evenkeel_core::skew::names;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::paint::{Ink, Paint};
+use super::{Output, junit, markdown};
+
+/// How many names of pods and nodes are written out.
+const NAMED: usize = 10;
+/// How many bounds are shown where nobody asked for all.
+const BOUNDS: usize = 5;
+/// A drain that is shorter than this needs no word about its time.
+const SHORT: SignedDuration = SignedDuration::from_mins(10);
+
+/// What a check fails on: this, and everything graver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in super::super) enum FailOn {
+    /// What only a change ends.
+    Never,
+    /// And what may end by itself.
+    NotNow,
+    /// And what costs something.
+    Caution,
+}
+
+impl FailOn {
+    pub(in super::super) const fn outlook(self) -> Outlook {
+        match self {
+            Self::Never => Outlook::Never,
+            Self::NotNow => Outlook::NotNow,
+            Self::Caution => Outlook::Caution,
+        }
+    }
+}
+
+/// What was found, and about what.
+pub(in super::super) struct Found {
+    /// `Preflight` or `Explanation`.
+    pub(in super::super) kind: &'static str,
+    /// The answer in one line, where one thing was asked about.
+    pub(in super::super) line: Option<String>,
+    /// What it is about: titles and lines.
+    pub(in super::super) subject: Vec<(&'static str, String)>,
+    pub(in super::super) causes: Vec<Cause>,
+    pub(in super::super) bounds: Vec<Bound>,
+    /// The time a replacement is taken to need.
+    pub(in super::super) slot: SignedDuration,
+    pub(in super::super) details: Vec<String>,
+    pub(in super::super) missing: Vec<String>,
+    pub(in super::super) fail_on: FailOn,
+}
+
+impl Found {
+    pub(in super::super) fn failed(&self) -> bool {
+        self.causes.iter().any(|cause| cause.outlook <= self.fail_on.outlook())
+    }
+
+    fn counts(&self) -> String {
+        let of = |outlook| self.causes.iter().filter(|cause| cause.outlook == outlook).count();
+        let (never, not_now, caution) = (of(Outlook::Never), of(Outlook::NotNow), of(Outlook::Caution));
+        format!("{never} never, {not_now} not now, {caution} caution{}", if caution == 1 { "" } else { "s" })
+    }
+}
+
+/// `text` without anything that moves a terminal's cursor or turns the direction of writing: names and messages may
+/// come from a file that anybody wrote.
+fn harmless(text: &mut String) {
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    };
+    if text.chars().any(hidden) {
+        *text = text.chars().map(|c| if hidden(c) { '?' } else { c }).collect();
+    }
+}
+
+impl Found {
+    fn harmless(&mut self) {
+        let arc = |text: &mut std::sync::Arc<str>| {
+            let mut plain = text.to_string();
+            harmless(&mut plain);
+            *text = plain.into();
+        };
+        for cause in &mut self.causes {
+            harmless(&mut cause.what);
+            cause.pods.iter_mut().for_each(harmless);
+            cause.nodes.iter_mut().for_each(arc);
+            [&mut cause.object.kind, &mut cause.object.namespace, &mut cause.object.name]
+                .into_iter()
+                .for_each(arc);
+        }
+        for bound in &mut self.bounds {
+            [&mut bound.budget.0, &mut bound.budget.1, &mut bound.busiest.0].into_iter().for_each(arc);
+        }
+        self.line.iter_mut().chain(&mut self.details).chain(&mut self.missing).for_each(harmless);
+        self.subject.iter_mut().for_each(|(_, rest)| harmless(rest));
+    }
+}
+
+/// `found` in the form of `output`.
+pub(in super::super) fn render(mut found: Found, output: Output, paint: Paint) -> Result<String, String> {
+    found.harmless();
+    let found = &found;
+    let written = |value: &Value| {
+        let text = serde_json::to_string_pretty(value).map(|text| text + "\n");
+        text.map_err(|error| format!("cannot write: {error}"))
+    };
+    match output {
+        Output::Table | Output::Wide => Ok(text(found, output == Output::Wide, paint)),
+        Output::Json => written(&document(found)),
+        Output::Yaml => {
+            serde_saphyr::to_string(&document(found)).map_err(|error| format!("cannot write: {error}"))
+        }
+        Output::Markdown => Ok(in_markdown(found)),
+        Output::Sarif => written(&sarif(found)),
+        Output::Junit => Ok(in_junit(found)),
+    }
+}
+
+/// `90 s`, `4 min`, `1 h`, `2 h 30 min`.
+pub(in super::super) fn duration(time: SignedDuration) -> String {
+    let seconds = time.as_secs().max(0);
+    match (seconds / 3600, (seconds % 3600 + 30) / 60) {
+        (0, _) if seconds < 120 => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min"),
+        (hours, 0) => format!("{hours} h"),
+        (hours, 60) => format!("{} h", hours + 1),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
+fn bound(bound: &Bound, slot: SignedDuration) -> String {
+    let (namespace, name) = &bound.budget;
+    let pods = if bound.pods == 1 { "1 pod".to_owned() } else { format!("{} pods", bound.pods) };
+    let mut line = match bound.least {
+        Some(least) => format!(
+            "PDB {namespace}/{name}: {pods}, {} at a time, {} each: at least {}",
+            bound.at_once,
+            duration(slot),
+            duration(least)
+        ),
+        None => format!("PDB {namespace}/{name}: {pods}, none at a time: never"),
+    };
+    if let Some((quantity, time)) = &bound.instead {
+        let _ = write!(line, "; with maxUnavailable {quantity}: {}", duration(*time));
+    }
+    let (node, count) = &bound.busiest;
+    if *count > 1 && *count < bound.pods {
+        let _ = write!(line, "; {count} of them on {node}");
+    }
+    line
+}
+
+fn which(cause: &Cause) -> String {
+    let some: Vec<_> = cause.pods.iter().take(NAMED).map(|pod| pod.as_str().into()).collect();
+    let pods = names(cause.pods.len(), &some);
+    match cause.nodes.as_slice() {
+        _ if cause.pods.is_empty() => String::new(),
+        [node] => format!("{pods} on {node}"),
+        nodes => format!("{pods} on {} nodes", nodes.len()),
+    }
+}
+
+fn text(found: &Found, wide: bool, paint: Paint) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail, here and below.
+    let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<12}{rest}");
+    let failed = found.failed();
+    if let Some(answer) = &found.line {
+        let ink = if failed { Ink::Bad } else { Ink::Good };
+        line("Object", found.subject.first().map_or("", |(_, subject)| subject));
+        line("Answer", &paint.on(ink, answer));
+    } else {
+        let word = if failed { paint.on(Ink::Bad, "FAILED") } else { paint.on(Ink::Good, "PASSED") };
+        let fails_on = found.fail_on.outlook().name();
+        line("Preflight", &format!("{word}   {}   fails on {fails_on}", found.counts()));
+    }
+    for (title, rest) in found.subject.iter().skip(usize::from(found.line.is_some())) {
+        line(title, rest);
+    }
+    for cause in &found.causes {
+        let ink = match cause.outlook {
+            Outlook::Never => Ink::Bad,
+            Outlook::NotNow | Outlook::Caution => Ink::Care,
+        };
+        let word = paint.on(ink, &cause.outlook.name().replace('-', " "));
+        let _ = writeln!(text, "{word}: {}: {} [{}]", cause.object, cause.what, cause.code);
+        let brief = cause.outlook == Outlook::Caution && !wide;
+        for (title, rest) in [("which", which(cause)), ("to do", cause.remedy.clone())] {
+            if !rest.is_empty() && !brief {
+                let _ = writeln!(text, "  {title}: {rest}");
+            }
+        }
+    }
+    let told = |bound: &&Bound| wide || bound.least.is_none_or(|least| least >= SHORT);
+    let told: Vec<_> = found.bounds.iter().filter(told).collect();
+    let shown = if wide { told.len() } else { told.len().min(BOUNDS) };
+    section(&mut text, paint, "LEAST TIME", told.iter().take(shown).map(|b| bound(b, found.slot)));
+    if shown < told.len() {
+        let _ = writeln!(text, "- and {} more (-o wide)", told.len() - shown);
+    }
+    section(&mut text, paint, "DETAILS", found.details.iter().cloned());
+    section(&mut text, paint, "NOT SEEN", found.missing.iter().cloned());
+    text
+}
+
+fn section(text: &mut String, paint: Paint, title: &str, lines: impl Iterator<Item = String>) {
+    let mut lines = lines.peekable();
+    if lines.peek().is_some() {
+        let _ = writeln!(text, "\n{}", paint.on(Ink::Bold, title));
+        for line in lines {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
+}
+
+fn document(found: &Found) -> Value {
+    let cause = |cause: &Cause| {
+        json!({
+            "id": cause.id(),
+            "code": cause.code,
+            "outlook": cause.outlook.name(),
+            "object": {
+                "kind": &*cause.object.kind,
+                "namespace": &*cause.object.namespace,
+                "name": &*cause.object.name,
+            },
+            "what": cause.what,
+            "remedy": cause.remedy,
+            "podCount": cause.pods.len(),
+            "pods": cause.pods.iter().take(NAMED).collect::<Vec<_>>(),
+            "nodes": cause.nodes.iter().take(NAMED).map(|node| &**node).collect::<Vec<_>>(),
+        })
+    };
+    let bounds = found.bounds.iter().map(|bound| {
+        json!({
+            "namespace": &*bound.budget.0,
+            "name": &*bound.budget.1,
+            "pods": bound.pods,
+            "atOnce": bound.at_once,
+            "leastSeconds": bound.least.map(|least| least.as_secs()),
+        })
+    });
+    let subject: serde_json::Map<String, Value> =
+        found.subject.iter().map(|(title, rest)| (title.to_lowercase(), json!(rest))).collect();
+    json!({
+        "apiVersion": "cli.evenkeel.dev/v1alpha1",
+        "kind": found.kind,
+        "answer": found.line,
+        "subject": subject,
+        "passed": !found.failed(),
+        "failOn": found.fail_on.outlook().name(),
+        "causes": found.causes.iter().map(cause).collect::<Vec<_>>(),
+        "bounds": bounds.collect::<Vec<_>>(),
+        "replacementSeconds": found.slot.as_secs(),
+        "details": found.details,
+        "missing": found.missing,
+    })
+}
+
+fn in_markdown(found: &Found) -> String {
+    let word = if found.failed() { "failed" } else { "passed" };
+    let escaped = markdown::escaped;
+    let mut text = match &found.line {
+        Some(line) => format!("## {}\n\n", escaped(line)),
+        None => format!(
+            "## Preflight: {word}\n\n- {} (fails on {})\n",
+            found.counts(),
+            found.fail_on.outlook().name()
+        ),
+    };
+    for (title, rest) in &found.subject {
+        let _ = writeln!(text, "- {title}: {}", escaped(rest));
+    }
+    if !found.causes.is_empty() {
+        text.push_str(
+            "\n| outlook | object | what | to do | pods | cause |\n| --- | --- | --- | --- | ---: | --- |\n",
+        );
+    }
+    for cause in &found.causes {
+        let (object, what, remedy) = (cause.object.to_string(), &cause.what, &cause.remedy);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            cause.outlook.name(),
+            escaped(&object),
+            escaped(what),
+            escaped(remedy),
+            cause.pods.len(),
+            cause.code
+        );
+    }
+    let mut list = |title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let _ = write!(text, "\n### {title}\n\n");
+            for line in lines {
+                let _ = writeln!(text, "- {}", escaped(&line));
+            }
+        }
+    };
+    list("Least time", found.bounds.iter().map(|b| bound(b, found.slot)).collect());
+    list("Details", found.details.clone());
+    list("Not seen", found.missing.clone());
+    text
+}
+
+fn sarif(found: &Found) -> Value {
+    let level = |outlook| match outlook {
+        Outlook::Never => "error",
+        Outlook::NotNow => "warning",
+        Outlook::Caution => "note",
+    };
+    let mut rules: Vec<&str> = found.causes.iter().map(|cause| cause.code).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    let rule = |code: &str| {
+        let about =
+            if code.starts_with('U') { "a PodDisruptionBudget" } else { "a pod, a node or what is around" };
+        json!({"id": code, "shortDescription": {"text": format!("{about} that keeps a drain")}})
+    };
+    let results = found.causes.iter().map(|cause| {
+        json!({
+            "ruleId": cause.code,
+            "level": level(cause.outlook),
+            "message": {"text": format!("{}: {}. To do: {}", cause.object, cause.what, cause.remedy)},
+            "locations": [{"logicalLocations": [{"fullyQualifiedName": cause.id(), "kind": "resource"}]}],
+            "partialFingerprints": {"evenkeel/v1": cause.id()},
+        })
+    });
+    let notes = found.missing.iter().map(|line| json!({"level": "warning", "message": {"text": line}}));
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "evenkeel",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules.into_iter().map(rule).collect::<Vec<_>>(),
+            }},
+            "invocations": [{"executionSuccessful": true, "toolExecutionNotifications": notes.collect::<Vec<_>>()}],
+            "results": results.collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn in_junit(found: &Found) -> String {
+    let failing = |cause: &&Cause| cause.outlook <= found.fail_on.outlook();
+    let failures = found.causes.iter().filter(failing).count();
+    // What nothing keeps is one case that passes.
+    let tests = found.causes.len().max(1);
+    let numbers = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"0\"");
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {numbers}>\n  \
+         <testsuite name=\"evenkeel preflight\" {numbers} skipped=\"0\">\n"
+    );
+    if found.causes.is_empty() {
+        text.push_str("    <testcase classname=\"preflight\" name=\"nothing is in the way\"/>\n");
+    }
+    for cause in &found.causes {
+        let escaped = |text: &str| junit::escaped(text);
+        let (word, what) = (cause.outlook.name(), escaped(&format!("{}: {}", cause.object, cause.what)));
+        let remedy = escaped(&cause.remedy);
+        let inner = if failing(&cause) {
+            format!("<failure type=\"{word}\" message=\"{what}\">to do: {remedy}</failure>")
+        } else {
+            format!("<system-out>{word}: {what}; to do: {remedy}</system-out>")
+        };
+        let (code, id) = (cause.code, escaped(&cause.id()));
+        let _ = write!(
+            text,
+            "    <testcase classname=\"{code}\" name=\"{id}\">\n      {inner}\n    </testcase>\n"
+        );
+    }
+    text.push_str("  </testsuite>\n</testsuites>\n");
+    text
+}

@@ -1,0 +1,291 @@
+//! `evenkeel preflight` and `evenkeel explain`: what would keep nodes from being drained, and why one thing does not
+//! move.
+//!
+//! Nothing here judges; it looks once and shows what the core says.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use evenkeel_core::cluster::{Cluster, Node, Selector};
+use evenkeel_core::disruption::Rules;
+use evenkeel_core::disruption::preflight::{Question, bounds, causes, explain};
+use evenkeel_core::version::escape;
+use jiff::{SignedDuration, Timestamp};
+
+use super::args::{ClusterArgs, FormArgs};
+use super::output;
+use super::output::causes::{FailOn, Found, render};
+use super::{EXIT_FINDINGS, EXIT_OK, connect, print};
+use crate::clients::{one_line, read_client};
+use crate::observe::files::shown;
+use crate::observe::survey::Survey;
+
+pub(super) const PREFLIGHT_EXAMPLES: &str = "\
+Examples:
+  evenkeel preflight                             every node of the cluster that kubectl means
+  evenkeel preflight -l pool=web --fail-on not-now
+  kubectl get nodes,pods,pdb,deploy,rs,sts,ds,jobs,pvc,pv -A -o json | evenkeel preflight -f -";
+pub(super) const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  evenkeel explain node/n-1
+  evenkeel explain pod/shop/cart-7d5f9
+  evenkeel explain pdb/shop/cart -f dump.json";
+
+/// Where to look.
+#[derive(Args)]
+pub(super) struct WhereArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Look at this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of them. May
+    /// be repeated.
+    #[arg(short, long = "file", value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
+    files: Vec<PathBuf>,
+}
+
+/// What the person who would drain decides.
+#[derive(Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag")]
+pub(super) struct PodArgs {
+    /// Evict pods that no controller would bring back.
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Leave pods of `DaemonSets` where they are; without it they stand in the way.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) ignore_daemonsets: bool,
+    /// Evict pods with an emptyDir, whose data is lost; `false` lets them stand in the way.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) delete_emptydir_data: bool,
+    /// Only pods with these labels.
+    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
+    pub(super) pod_selector: Option<Selector>,
+    /// Honour the label cluster.x-k8s.io/drain=skip|wait-completed on pods.
+    #[arg(long)]
+    pub(super) respect_drain_labels: bool,
+}
+
+impl PodArgs {
+    pub(super) fn rules(&self) -> Rules {
+        Rules {
+            evict_bare: self.force,
+            refuse_empty_dir: !self.delete_emptydir_data,
+            refuse_daemon_sets: !self.ignore_daemonsets,
+            evict_finished: true,
+            cluster_api_labels: self.respect_drain_labels,
+            only: self.pod_selector.clone(),
+            ..Rules::default()
+        }
+    }
+}
+
+#[derive(Args)]
+pub(super) struct PreflightArgs {
+    /// The nodes [default: all]
+    #[arg(value_name = "NODE", conflicts_with = "selector")]
+    nodes: Vec<String>,
+    /// The nodes with these labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = selector)]
+    selector: Option<Selector>,
+    #[command(flatten)]
+    place: WhereArgs,
+    #[command(flatten)]
+    pods: PodArgs,
+    /// How long a node may take to drain; pods that may take longer to terminate are named.
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = time)]
+    timeout: SignedDuration,
+    /// How long a replacement takes until it is ready, for the least time of a drain.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = time)]
+    replacement_time: SignedDuration,
+    /// What to fail on: this, and everything graver.
+    #[arg(long, value_enum, default_value_t = FailOn::Never, value_name = "OUTLOOK")]
+    fail_on: FailOn,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+#[derive(Args)]
+pub(super) struct ExplainArgs {
+    /// node/NAME, pod/NAMESPACE/NAME or pdb/NAMESPACE/NAME
+    #[arg(value_name = "WHAT", value_parser = what)]
+    what: What,
+    #[command(flatten)]
+    place: WhereArgs,
+    #[command(flatten)]
+    pods: PodArgs,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// What is asked about.
+#[derive(Clone, Debug)]
+enum What {
+    Node(String),
+    Pod(String, String),
+    Budget(String, String),
+}
+
+fn what(text: &str) -> Result<What, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    match parts.as_slice() {
+        ["node" | "nodes" | "no", name] => Ok(What::Node((*name).to_owned())),
+        ["pod" | "pods" | "po", namespace, name] => {
+            Ok(What::Pod((*namespace).to_owned(), (*name).to_owned()))
+        }
+        ["pdb" | "poddisruptionbudget", namespace, name] => {
+            Ok(What::Budget((*namespace).to_owned(), (*name).to_owned()))
+        }
+        _ => Err("say node/NAME, pod/NAMESPACE/NAME or pdb/NAMESPACE/NAME".to_owned()),
+    }
+}
+
+pub(super) fn selector(text: &str) -> Result<Selector, String> {
+    text.parse::<Selector>().map_err(|error| error.to_string())
+}
+
+/// `90s`, `30m`, `1h`, `1h30m`, or seconds; `0` is no time at all.
+pub(super) fn time(text: &str) -> Result<SignedDuration, String> {
+    let say = || "say a duration such as 90s, 30m or 1h30m".to_owned();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Ok(SignedDuration::from_secs(seconds.into()));
+    }
+    let (mut total, mut digits) = (0_i64, String::new());
+    for c in text.chars() {
+        let unit = match c {
+            '0'..='9' if digits.len() < 9 => {
+                digits.push(c);
+                continue;
+            }
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            _ => return Err(say()),
+        };
+        total += digits.parse::<i64>().map_err(|_| say())? * unit;
+        digits.clear();
+    }
+    if digits.is_empty() && !text.is_empty() { Ok(SignedDuration::from_secs(total)) } else { Err(say()) }
+}
+
+/// What was looked at.
+struct Look {
+    cluster: Cluster,
+    subject: (&'static str, String),
+    missing: Vec<String>,
+    now: Timestamp,
+}
+
+async fn look(place: &WhereArgs) -> Result<Look, String> {
+    if !place.files.is_empty() {
+        let survey = Survey::of_files(&place.files)?;
+        let names: Vec<_> = place.files.iter().map(|path| shown(path)).collect();
+        // What files say was so when they were written.
+        let now = survey.taken().unwrap_or_else(Timestamp::now);
+        let subject = ("Files", names.join(", "));
+        return Ok(Look { cluster: survey.cluster(), subject, missing: survey.missing(), now });
+    }
+    let config = connect::config(&place.cluster).await?;
+    let client = read_client(&config).map_err(|error| one_line(&error))?;
+    let survey = Survey::of_cluster(&client).await?;
+    let subject = ("Cluster", config.cluster_url.to_string());
+    Ok(Look { cluster: survey.cluster(), subject, missing: survey.missing(), now: Timestamp::now() })
+}
+
+/// The nodes that are meant.
+pub(super) fn choose<'a>(
+    cluster: &'a Cluster,
+    names: &[String],
+    selector: Option<&Selector>,
+) -> Result<Vec<&'a Node>, String> {
+    if names.is_empty() {
+        let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
+        let nodes: Vec<_> = cluster.nodes.iter().filter(selected).collect();
+        return if nodes.is_empty() { Err("no node has these labels".to_owned()) } else { Ok(nodes) };
+    }
+    let find = |name: &String| {
+        let name = name.strip_prefix("node/").unwrap_or(name);
+        cluster.node(name).ok_or_else(|| format!("there is no node {}", escape(name)))
+    };
+    names.iter().map(find).collect()
+}
+
+pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
+    let look = look(&args.place).await?;
+    let rules = args.pods.rules();
+    let nodes = choose(&look.cluster, &args.nodes, args.selector.as_ref())?;
+    let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+    let few: Vec<_> = names.iter().take(5).cloned().collect();
+    let all = look.cluster.nodes.len();
+    let subject = vec![
+        ("Nodes", format!("{} of {all}: {}", names.len(), evenkeel_core::skew::names(names.len(), &few))),
+        look.subject,
+    ];
+    let question = Question {
+        cluster: &look.cluster,
+        nodes,
+        rules: &rules,
+        timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
+        now: look.now,
+    };
+    let found = Found {
+        kind: "Preflight",
+        line: None,
+        subject,
+        causes: causes(&question),
+        bounds: bounds(&question, args.replacement_time),
+        slot: args.replacement_time,
+        details: Vec::new(),
+        missing: look.missing,
+        fail_on: args.fail_on,
+    };
+    let failed = found.failed();
+    print(&render(found, args.form.output, output::paint(args.form.color))?)?;
+    Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
+}
+
+pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
+    let look = look(&args.place).await?;
+    let rules = args.pods.rules();
+    let cluster = &look.cluster;
+    let question = Question { cluster, nodes: Vec::new(), rules: &rules, timeout: None, now: look.now };
+    let none = |what: String| format!("there is no {what}");
+    let mut subject = Vec::new();
+    let explanation = match &args.what {
+        What::Node(name) => {
+            let node = cluster.node(name).ok_or_else(|| none(format!("node {}", escape(name))))?;
+            subject.push(("Object", format!("node/{}", node.name)));
+            if node.unschedulable {
+                let by = node.cordoned_by.as_deref().map_or("somebody else".to_owned(), escape);
+                subject.push(("Cordoned", format!("by {by}")));
+            }
+            explain::node(&question, node)
+        }
+        What::Pod(namespace, name) => {
+            let found = cluster.pods.iter().find(|pod| *pod.namespace == **namespace && *pod.name == **name);
+            let pod = found.ok_or_else(|| none(format!("pod {}/{}", escape(namespace), escape(name))))?;
+            subject.push(("Object", format!("pod/{}/{}", pod.namespace, pod.name)));
+            subject.push(("Node", pod.node.to_string()));
+            explain::pod(&question, pod)
+        }
+        What::Budget(namespace, name) => {
+            let found = cluster.budgets.iter().find(|b| *b.namespace == **namespace && *b.name == **name);
+            let budget = found.ok_or_else(|| none(format!("pdb {}/{}", escape(namespace), escape(name))))?;
+            subject.push(("Object", format!("pdb/{}/{}", budget.namespace, budget.name)));
+            explain::budget(&question, budget)
+        }
+    };
+    subject.push(look.subject);
+    let found = Found {
+        kind: "Explanation",
+        line: Some(explanation.line),
+        subject,
+        causes: explanation.causes,
+        bounds: Vec::new(),
+        slot: SignedDuration::from_mins(1),
+        details: explanation.details,
+        missing: look.missing,
+        fail_on: FailOn::NotNow,
+    };
+    let failed = found.failed();
+    print(&render(found, args.form.output, output::paint(args.form.color))?)?;
+    Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
+}

@@ -1,0 +1,150 @@
+//! What the leader election leases of kube-system tell of controllers: that one works, and sometimes its version.
+//!
+//! Pure. A lease says who leads and not of which version; where leaders are elected in a coordinated way the holder's
+//! `LeaseCandidate` says that too. The invariants: a controller that is seen in a pod is not counted again; a candidate
+//! is believed only while it holds the lease, because it outlives its process; and what leads out of sight is named.
+
+use std::fmt;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{Component, Evidence, Instance, Reach};
+use evenkeel_core::version::escape;
+use jiff::Timestamp;
+
+use super::lean::{CandidateSeen, LeaseSeen, NodeSeen};
+
+/// A controller that leads where nothing here can see it, as on managed control planes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leading {
+    /// Which component.
+    pub component: Component,
+    /// Who holds its lease.
+    pub holder: Arc<str>,
+}
+
+impl fmt::Display for Leading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is led by {}, which cannot be seen from here", self.component, escape(&self.holder))
+    }
+}
+
+/// Adds to `instances` what the leases tell, and returns the controllers that stay hidden.
+pub fn add(
+    instances: &mut Vec<Instance>,
+    leases: &[&LeaseSeen],
+    candidates: &[CandidateSeen],
+    nodes: &[&NodeSeen],
+    now: Timestamp,
+) -> Vec<Leading> {
+    let controllers = Component::ALL.into_iter().filter(|component| component.is_controller());
+    let mut hidden = Vec::new();
+    for component in controllers {
+        let lease = leases.iter().find(|lease| !lease.identity && lease.name.as_ref() == component.name());
+        let Some(lease) = lease.filter(|lease| lease.is_fresh(now) && !lease.holder.is_empty()) else {
+            continue;
+        };
+        // `<host name>_<UUID of the process>`, by client-go's convention.
+        let host = lease.holder.rsplit_once('_').map_or(lease.holder.as_ref(), |(host, _)| host);
+        let node = nodes.iter().find(|node| node.is_host(host)).map(|node| &node.node.name);
+        let candidate = candidates
+            .iter()
+            .find(|candidate| candidate.name == lease.holder && candidate.lease == lease.name)
+            .filter(|candidate| candidate.version.known().is_some());
+        let seen = instances.iter().any(|instance| instance.component == component);
+        let here = instances.iter_mut().find(|instance| {
+            instance.component == component && node.is_some() && instance.node.as_ref() == node
+        });
+        match (here, candidate) {
+            (Some(instance), Some(candidate)) if instance.version.minor() == candidate.version.minor() => {
+                instance.effective = candidate.effective;
+            }
+            (Some(_), _) => {}
+            (None, Some(candidate)) => instances.push(Instance {
+                component,
+                name: host.into(),
+                node: node.cloned(),
+                version: candidate.version.clone(),
+                evidence: Evidence::Candidate,
+                effective: candidate.effective,
+                reach: Reach::Any,
+                incarnation: Arc::clone(&lease.holder),
+                ready: true,
+            }),
+            // One that is seen may be this one: a host is not always called like its node.
+            (None, None) if seen => {}
+            (None, None) => hidden.push(Leading { component, holder: Arc::clone(&lease.holder) }),
+        }
+    }
+    hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fold::{Interner, Watched};
+    use super::super::lean::{Lease, LeaseCandidate, Node, Pod};
+    use super::*;
+    use crate::observe::components::{Sources, instances};
+    use serde_json::{Value, json};
+
+    fn keep<K: Watched>(object: Value) -> K::Kept {
+        serde_json::from_value::<K>(object).unwrap().keep(&mut Interner::default())
+    }
+
+    /// What is seen where `cp-1` is a node, a kube-controller-manager v1.36.4 runs there in a pod if `pod`, its lease is
+    /// held by `holder` since `renewed`, and `cp-1_a` is a candidate of 1.37.1 that emulates 1.36.
+    fn seen(pod: bool, holder: &str, renewed: &str, candidate: bool) -> (Vec<String>, Vec<String>) {
+        let node = keep::<Node>(json!({"metadata": {"name": "cp-1"}}));
+        let lease = keep::<Lease>(json!({
+            "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
+            "spec": {"holderIdentity": holder, "renewTime": renewed},
+        }));
+        let runs = keep::<Pod>(json!({
+            "metadata": {"name": "kube-controller-manager-cp-1", "namespace": "kube-system"},
+            "spec": {"nodeName": "cp-1", "containers": [
+                {"name": "kube-controller-manager", "image": "kube-controller-manager:v1.37.1"}]},
+        }));
+        let candidates = keep::<LeaseCandidate>(json!({
+            "metadata": {"name": "cp-1_a", "namespace": "kube-system"},
+            "spec": {"leaseName": "kube-controller-manager", "binaryVersion": "1.37.1", "emulationVersion": "1.36"},
+        }));
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        let sources = Sources {
+            nodes: &[&node],
+            pods: if pod { &[&runs] } else { &[] },
+            leases: &[&lease],
+            endpoints: &[],
+            asked: true,
+            now,
+        };
+        let mut found = instances(&sources);
+        let candidates = if candidate { vec![candidates] } else { Vec::new() };
+        let hidden = add(&mut found, &[&lease], &candidates, &[&node], now);
+        let shown = found.iter().map(|i| {
+            let emulates = i.effective.map_or_else(|| "-".to_owned(), |e| e.emulation().to_string());
+            format!("{} {} {} {emulates}", i.name, i.node.as_deref().unwrap_or("-"), i.version)
+        });
+        (shown.collect(), hidden.iter().map(|h| format!("{} {}", h.component, h.holder)).collect())
+    }
+
+    #[test]
+    fn controllers_by_their_leases() {
+        const FRESH: &str = "2026-11-20T11:59:58.000000Z";
+        const STALE: &str = "2026-11-20T11:00:00.000000Z";
+        let (pod, hidden) = ("kube-controller-manager-cp-1 cp-1 v1.37.1", "kube-controller-manager");
+        let with = |emulates: &str| vec![format!("{pod} {emulates}")];
+        for ((runs, holder, renewed, candidate), instances, unseen) in [
+            ((true, "cp-1_a", FRESH, false), with("-"), vec![]),
+            ((true, "cp-1_a", FRESH, true), with("1.36"), vec![]),
+            // The candidate of a process that is gone.
+            ((true, "cp-1_b", FRESH, true), with("-"), vec![]),
+            ((true, "elsewhere_a", FRESH, false), with("-"), vec![]),
+            ((false, "cp-1_a", FRESH, true), vec!["cp-1 cp-1 v1.37.1 1.36".to_owned()], vec![]),
+            ((false, "ip-10-0-0-1_a", FRESH, false), vec![], vec![format!("{hidden} ip-10-0-0-1_a")]),
+            ((false, "cp-1_a", STALE, false), vec![], vec![]),
+            ((false, "", FRESH, false), vec![], vec![]),
+        ] {
+            let found = seen(runs, holder, renewed, candidate);
+            assert_eq!(found, (instances, unseen), "{runs} {holder} {renewed} {candidate}");
+        }
+    }
+}

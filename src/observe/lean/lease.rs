@@ -1,0 +1,138 @@
+//! Leases of kube-system, and the candidates for those that are elected in a coordinated way.
+
+use std::sync::Arc;
+
+use evenkeel_core::version::{Effective, Floors, Observed};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use super::super::fold::{Interner, Watched};
+use super::{HOSTNAME_LABEL, meta, text, time};
+
+/// On the identity lease of a kube-apiserver: since 1.27, and in 1.26.
+const IDENTITY_LABELS: [&str; 2] = ["apiserver.kubernetes.io/identity", "k8s.io/component"];
+
+/// Whoever lives renews its lease at least this often; what is older tells of one that died.
+pub const LEASE_FRESH: SignedDuration = SignedDuration::from_secs(60);
+
+/// A Lease on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::coordination::v1::Lease")]
+pub struct Lease {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    spec: Option<LeaseSpec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LeaseSpec {
+    holder_identity: Option<String>,
+    renew_time: Option<String>,
+}
+
+/// What is kept of a Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseSeen {
+    /// `metadata.name`: one per host for an apiserver's identity, the component's name for a leader's.
+    pub name: Arc<str>,
+    /// It is the identity of a kube-apiserver, and no election.
+    pub identity: bool,
+    /// Label `kubernetes.io/hostname`; empty for a leader's.
+    pub hostname: Arc<str>,
+    /// `spec.holderIdentity`: another one for each start of the process.
+    pub holder: Arc<str>,
+    /// `spec.renewTime`.
+    pub renewed: Option<Timestamp>,
+}
+
+impl LeaseSeen {
+    /// Whether its holder was alive a moment ago.
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
+        self.renewed.is_some_and(|renewed| now.duration_since(renewed) <= LEASE_FRESH)
+    }
+}
+
+impl Watched for Lease {
+    type Kept = LeaseSeen;
+
+    fn keep(self, _: &mut Interner) -> Self::Kept {
+        let spec = self.spec.unwrap_or_default();
+        let labels = self.metadata.labels.unwrap_or_default();
+        let identity = |label: &str| labels.get(label).is_some_and(|value| value == "kube-apiserver");
+        LeaseSeen {
+            name: text(self.metadata.name.as_deref()),
+            identity: IDENTITY_LABELS.iter().any(|label| identity(label)),
+            hostname: text(labels.get(HOSTNAME_LABEL).map(String::as_str)),
+            holder: text(spec.holder_identity.as_deref()),
+            renewed: spec.renew_time.as_deref().and_then(time),
+        }
+    }
+
+    /// Another holder, or one that was thought dead.
+    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
+        let back = match (before.renewed, after.renewed) {
+            (Some(before), Some(after)) => after.duration_since(before) > LEASE_FRESH,
+            (before, after) => before.is_some() != after.is_some(),
+        };
+        (&before.hostname, &before.holder) != (&after.hostname, &after.holder) || back
+    }
+}
+
+/// A `LeaseCandidate` on the wire: there is one where leaders are elected in a coordinated way (KEP-4355).
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::coordination::v1beta1::LeaseCandidate")]
+pub struct LeaseCandidate {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    spec: Option<CandidateSpec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CandidateSpec {
+    lease_name: Option<String>,
+    binary_version: Option<String>,
+    emulation_version: Option<String>,
+}
+
+/// What is kept of a `LeaseCandidate`. One outlives its process by half an hour: it tells something only of whoever
+/// holds the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CandidateSeen {
+    /// `metadata.name`: the holder that the lease names when it is elected.
+    pub name: Arc<str>,
+    /// `spec.leaseName`: the component's name.
+    pub lease: Arc<str>,
+    /// `spec.binaryVersion`.
+    pub version: Observed,
+    /// `spec.emulationVersion`, where it says something that can be.
+    pub effective: Option<Effective>,
+}
+
+impl Watched for LeaseCandidate {
+    type Kept = CandidateSeen;
+
+    fn keep(self, _: &mut Interner) -> Self::Kept {
+        let spec = self.spec.unwrap_or_default();
+        let version = Observed::from_report(spec.binary_version.as_deref().unwrap_or_default());
+        let emulation = spec.emulation_version.as_deref().map(Observed::from_report);
+        let emulation = emulation.and_then(|emulation| emulation.minor());
+        CandidateSeen {
+            name: text(self.metadata.name.as_deref()),
+            lease: text(spec.lease_name.as_deref()),
+            effective: version
+                .minor()
+                .zip(emulation)
+                .and_then(|(binary, emulation)| Effective::new(binary, emulation, None, Floors::NONE)),
+            version,
+        }
+    }
+
+    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
+        before != after
+    }
+}

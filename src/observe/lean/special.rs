@@ -1,0 +1,204 @@
+//! What few pods have and only a drain asks about: the wire form, and what is kept of it.
+//!
+//! Here belongs reading; what follows for a drain is the core's. The invariant: most pods have none of it, and cost
+//! nothing for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{Selector, Traits};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use super::pod::{PodSpec, PodStatus};
+use super::{HOSTNAME_LABEL, OPT_OUTS, condition};
+
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+const JOB_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+const USUAL_GRACE: i64 = 30;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Claim {
+    claim_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ContainerPort {
+    host_port: Option<u16>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ContainerState {
+    waiting: Option<Waiting>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Waiting {
+    reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Toleration {
+    key: Option<String>,
+    operator: Option<String>,
+    value: Option<String>,
+    effect: Option<String>,
+}
+
+impl Toleration {
+    /// The taint of a cordon has no value.
+    fn of_cordon(&self) -> bool {
+        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let exists = self.operator.as_deref() == Some("Exists");
+        filled(&self.effect).is_none_or(|effect| effect == "NoSchedule")
+            && match filled(&self.key) {
+                None => exists,
+                Some(key) => key == CORDON_TAINT && (exists || filled(&self.value).is_none()),
+            }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Spread {
+    when_unsatisfiable: Option<String>,
+    node_taints_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+    pod_anti_affinity: Option<PodAntiAffinity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in super::super) struct NodeAffinity {
+    // A PersistentVolume calls it `required`.
+    #[serde(alias = "required", rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<NodeTerms>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeTerms {
+    node_selector_terms: Option<Vec<NodeTerm>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeTerm {
+    match_expressions: Option<Vec<NodeRequirement>>,
+    match_fields: Option<Vec<NodeRequirement>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeRequirement {
+    key: Option<String>,
+    operator: Option<String>,
+    values: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodAntiAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<Vec<PodTerm>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodTerm {
+    topology_key: Option<String>,
+    label_selector: Option<Selector>,
+}
+
+impl NodeAffinity {
+    /// The hosts it allows, if it allows no other; any of its terms may hold, so each has to name hosts.
+    pub(in super::super) fn hosts(&self) -> Vec<Arc<str>> {
+        let named = |term: &NodeTerm| {
+            let of = |list: &Option<Vec<NodeRequirement>>, key: &str| {
+                let mut requirements = list.iter().flatten();
+                let found = requirements.find(|requirement| {
+                    requirement.key.as_deref() == Some(key) && requirement.operator.as_deref() == Some("In")
+                });
+                found.and_then(|requirement| requirement.values.clone())
+            };
+            of(&term.match_expressions, HOSTNAME_LABEL).or_else(|| of(&term.match_fields, "metadata.name"))
+        };
+        let terms = self.required.iter().flat_map(|terms| terms.node_selector_terms.iter().flatten());
+        let all: Option<Vec<Vec<String>>> = terms.map(named).collect();
+        let mut hosts: Vec<Arc<str>> = all.into_iter().flatten().flatten().map(Into::into).collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+}
+
+/// What of it the pod has; `None` for a pod that has nothing of it.
+pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> Option<Traits> {
+    let volumes = || spec.volumes.iter().flatten();
+    let claims =
+        volumes().filter_map(|volume| volume.persistent_volume_claim.as_ref()?.claim_name.as_deref());
+    let tied = spec.node_selector.as_ref().and_then(|labels| labels.get(HOSTNAME_LABEL));
+    let affinity = spec.affinity.as_ref();
+    let by_affinity = || affinity.and_then(|affinity| Some(affinity.node_affinity.as_ref()?.hosts()));
+    let tolerates_cordon = spec.tolerations.iter().flatten().any(Toleration::of_cordon);
+    let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()?.required.as_ref());
+    let none = BTreeMap::new();
+    let labels = meta.labels.as_ref().unwrap_or(&none);
+    let from_own_kind = |term: &PodTerm| {
+        term.topology_key.as_deref() == Some(HOSTNAME_LABEL)
+            && term.label_selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    };
+    let counts_cordoned = |spread: &Spread| {
+        spread.when_unsatisfiable.as_deref() == Some("DoNotSchedule")
+            && spread.node_taints_policy.as_deref() != Some("Honor")
+    };
+    let containers = spec.containers.iter().flatten();
+    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let finalizers = meta.finalizers.iter().flatten().filter(|finalizer| *finalizer != JOB_FINALIZER);
+    let annotations = meta.annotations.as_ref();
+    let opt_out = |key: &&str| {
+        let value = annotations?.get(*key)?;
+        let means_yes = if *key == OPT_OUTS[1] { value != "true" } else { value != "false" };
+        means_yes.then(|| format!("{key}={}", evenkeel_core::version::escape(value)).into())
+    };
+    let scheduled = condition(status.conditions.as_ref(), "PodScheduled");
+    let unschedulable = scheduled.filter(|found| {
+        found.status.as_deref() == Some("False") && found.reason.as_deref() == Some("Unschedulable")
+    });
+    let mut waiting = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .filter_map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.as_deref())
+        .filter(|reason| !matches!(*reason, "ContainerCreating" | "PodInitializing"));
+    let traits = Traits {
+        created: meta.creation_timestamp.as_ref().filter(|_| tolerates_cordon).map(|time| time.0),
+        claims: claims.map(Into::into).collect(),
+        host_path: volumes().any(|volume| volume.host_path.is_some()),
+        hosts: tied.map_or_else(|| by_affinity().unwrap_or_default(), |host| vec![host.as_str().into()]),
+        tolerates_cordon,
+        alone_on_host: apart.is_some_and(|terms| terms.iter().any(from_own_kind)),
+        spread_counts_cordoned: spec.topology_spread_constraints.iter().flatten().any(counts_cordoned),
+        host_ports: ports.filter_map(|port| port.host_port).filter(|port| *port > 0).collect(),
+        finalizers: finalizers.map(|finalizer| finalizer.as_str().into()).collect(),
+        grace: spec.termination_grace_period_seconds.filter(|seconds| *seconds != USUAL_GRACE),
+        opt_outs: OPT_OUTS.iter().filter_map(opt_out).collect(),
+        critical: spec.priority_class_name.as_deref().is_some_and(|class| CRITICAL.contains(&class)),
+        gang: spec.scheduling_group.is_some(),
+        responders: spec.eviction_responders.as_ref().is_some_and(|responders| !responders.is_empty()),
+        unschedulable: unschedulable.and_then(|found| Some(found.message.as_deref()?.into())),
+        waiting: waiting.next().map(Into::into),
+    };
+    (traits != *Traits::NONE).then_some(traits)
+}

@@ -1,0 +1,91 @@
+//! Admission webhooks: the two kinds of configuration, of which the same is kept.
+
+use std::sync::Arc;
+
+use evenkeel_core::cluster::Webhook;
+use evenkeel_core::version::escape;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use super::super::fold::{Interner, Watched};
+use super::meta;
+
+/// A `ValidatingWebhookConfiguration` on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration")]
+pub struct ValidatingWebhooks {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    webhooks: Option<Vec<Hook>>,
+}
+
+/// A `MutatingWebhookConfiguration` on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration")]
+pub struct MutatingWebhooks {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    webhooks: Option<Vec<Hook>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Hook {
+    name: Option<String>,
+    match_policy: Option<String>,
+    failure_policy: Option<String>,
+    rules: Option<Vec<Rule>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Rule {
+    api_versions: Option<Vec<String>>,
+}
+
+/// What is kept of a configuration.
+pub type WebhooksSeen = Arc<[Webhook]>;
+
+/// The server writes both policies down; were one absent, its default would hold.
+fn kept(metadata: &ObjectMeta, hooks: Option<Vec<Hook>>, names: &mut Interner) -> WebhooksSeen {
+    let configuration = names.text(metadata.name.as_deref().unwrap_or_default());
+    let hooks = hooks.unwrap_or_default().into_iter();
+    let lists = |rule: &Rule| !rule.api_versions.iter().flatten().any(|version| version == "*");
+    hooks
+        .map(|hook| Webhook {
+            configuration: Arc::clone(&configuration),
+            // A server checks the name; a file may hold anything.
+            name: escape(hook.name.as_deref().unwrap_or_default()).into(),
+            exact: hook.match_policy.as_deref() == Some("Exact"),
+            lists_versions: hook.rules.iter().flatten().any(lists),
+            fails_closed: hook.failure_policy.as_deref() != Some("Ignore"),
+        })
+        .collect()
+}
+
+impl Watched for ValidatingWebhooks {
+    type Kept = WebhooksSeen;
+
+    fn keep(self, names: &mut Interner) -> Self::Kept {
+        kept(&self.metadata, self.webhooks, names)
+    }
+
+    /// Their CA bundles are rewritten now and then.
+    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
+        before != after
+    }
+}
+
+impl Watched for MutatingWebhooks {
+    type Kept = WebhooksSeen;
+
+    fn keep(self, names: &mut Interner) -> Self::Kept {
+        kept(&self.metadata, self.webhooks, names)
+    }
+
+    fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
+        before != after
+    }
+}

@@ -1,0 +1,336 @@
+//! Which distribution a cluster is, and what each of them shows of its components.
+//!
+//! Pure. Here belongs what is known of whole platforms (policy reference: where running versions can be found from
+//! inside); how a single pod or endpoint is read does not. The invariant: a platform explains what is seen or not
+//! seen and adds a component only where it is part of a process whose version is seen; it never changes a version.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
+use evenkeel_core::version::escape;
+
+use super::leaders::Leading;
+use super::lean::{NodeSeen, PodSeen};
+
+/// A distribution or a hosted service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Platform {
+    /// kubeadm, and what is built on it (Cluster API).
+    Kubeadm,
+    /// k3s.
+    K3s,
+    /// RKE2.
+    Rke2,
+    /// k0s.
+    K0s,
+    /// Talos Linux.
+    Talos,
+    /// Amazon's EKS.
+    Eks,
+    /// Google's GKE.
+    Gke,
+    /// Azure's AKS.
+    Aks,
+    /// OpenShift, and OKD.
+    OpenShift,
+}
+
+impl Platform {
+    /// Its name, as its makers write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kubeadm => "kubeadm",
+            Self::K3s => "k3s",
+            Self::Rke2 => "RKE2",
+            Self::K0s => "k0s",
+            Self::Talos => "Talos",
+            Self::Eks => "EKS",
+            Self::Gke => "GKE",
+            Self::Aks => "AKS",
+            Self::OpenShift => "OpenShift",
+        }
+    }
+
+    /// What a Node tells of it: by the suffix of its kubelet's version, else by its labels, its operating system or
+    /// kubeadm's annotation.
+    pub(super) fn of_node(
+        kubelet: &str,
+        labels: &BTreeMap<String, String>,
+        os: &str,
+        kubeadm: bool,
+    ) -> Option<Self> {
+        const SUFFIXES: [(&str, Platform); 5] = [
+            ("+k3s", Platform::K3s),
+            ("+rke2r", Platform::Rke2),
+            ("+k0s", Platform::K0s),
+            ("-eks-", Platform::Eks),
+            ("-gke.", Platform::Gke),
+        ];
+        const LABELS: [(&str, Platform); 6] = [
+            ("eks.amazonaws.com/nodegroup", Platform::Eks),
+            ("eks.amazonaws.com/compute-type", Platform::Eks),
+            ("cloud.google.com/gke-nodepool", Platform::Gke),
+            ("kubernetes.azure.com/cluster", Platform::Aks),
+            ("kubernetes.azure.com/agentpool", Platform::Aks),
+            ("node.openshift.io/os_id", Platform::OpenShift),
+        ];
+        let by_suffix = SUFFIXES.iter().find(|(suffix, _)| kubelet.contains(suffix));
+        let by_label = || LABELS.iter().find(|(label, _)| labels.contains_key(*label));
+        by_suffix
+            .or_else(by_label)
+            .map(|(_, platform)| *platform)
+            .or_else(|| os.starts_with("Talos").then_some(Self::Talos))
+            .or_else(|| kubeadm.then_some(Self::Kubeadm))
+    }
+
+    /// Why a component is never seen on it as a pod of kube-system, where that is so.
+    const fn hides(self, component: Component) -> Option<&'static str> {
+        match (self, component) {
+            (Self::Eks | Self::Gke | Self::Aks, c) if c.is_controller() => {
+                Some("the provider runs it and does not show its version")
+            }
+            (Self::K0s, c) if c.is_controller() => Some(
+                "it is a process on the k0s controllers, which are no Nodes; say --component to have it judged",
+            ),
+            (Self::K3s, Component::KubeProxy) => {
+                Some("it is part of the k3s process on each node, and as old as the kubelet")
+            }
+            (Self::OpenShift, Component::KubeControllerManager | Component::KubeScheduler) => {
+                Some("its images are named by digest; give the output of `oc get clusteroperators -o yaml`")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a component of it can be seen as a pod of kube-system.
+    pub(super) const fn shows(self, component: Component) -> bool {
+        self.hides(component).is_none()
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The platform of a cluster: what its control-plane nodes tell, or its static pods by kubeadm's mark; where neither is
+/// seen, what more than half of all nodes tell. A few foreign nodes make no other cluster of it.
+pub fn recognise(nodes: &[&NodeSeen], pods: &[&PodSeen]) -> Option<Platform> {
+    let most = |nodes: &mut dyn Iterator<Item = &&NodeSeen>| {
+        let mut told: BTreeMap<Platform, usize> = BTreeMap::new();
+        for platform in nodes.filter_map(|node| node.platform) {
+            *told.entry(platform).or_default() += 1;
+        }
+        told.into_iter().rev().max_by_key(|(_, count)| *count)
+    };
+    let servers = most(&mut nodes.iter().filter(|node| node.node.control_plane));
+    let marked = || pods.iter().filter_map(|pod| pod.runs.as_deref()).any(|runs| runs.kubeadm);
+    let all = || most(&mut nodes.iter()).filter(|(_, count)| count * 2 > nodes.len());
+    servers
+        .map(|(platform, _)| platform)
+        .or_else(|| marked().then_some(Platform::Kubeadm))
+        .or_else(|| all().map(|(platform, _)| platform))
+}
+
+/// The components that `cluster` shows nothing of, and why, one line each. A cloud-controller-manager is named only
+/// where it is known to be there.
+///
+/// `leading` are controllers that lead out of sight; `pods_read` is whether kube-system's pods are known; without them only what the platform never shows is told.
+pub fn hidden(
+    platform: Option<Platform>,
+    cluster: &Cluster,
+    leading: &[Leading],
+    pods_read: bool,
+) -> Vec<String> {
+    let unseen = [
+        Component::KubeControllerManager,
+        Component::KubeScheduler,
+        Component::CloudControllerManager,
+        Component::KubeProxy,
+    ];
+    let unseen = unseen.into_iter().filter(|component| cluster.of(*component).next().is_none());
+    let why = |component: Component| {
+        let by_platform = platform.and_then(|platform| Some((platform, platform.hides(component)?)));
+        let leads = leading.iter().find(|leading| leading.component == component);
+        let leads = leads.map(|leading| format!(" ({} leads)", escape(&leading.holder)));
+        let line = match (by_platform, component) {
+            (Some((platform, why)), _) => format!("{component} on {platform}: {why}"),
+            (None, _) if !pods_read => return None,
+            (None, Component::CloudControllerManager) if leads.is_none() => return None,
+            (None, Component::KubeProxy) => format!(
+                "{component}: no pod of kube-system runs it; none is needed where the network plugin does its work"
+            ),
+            (None, _) => format!(
+                "{component}: no pod of kube-system runs it; where it is a process of the host, say --component"
+            ),
+        };
+        Some(line + &leads.unwrap_or_default())
+    };
+    unseen.filter_map(why).collect()
+}
+
+/// What is known of the servers of k3s by their kubelets: the whole control plane and the kubelet of a server are one
+/// process, and what is in it talks to its own kube-apiserver. Components of which one is seen by itself are left out.
+pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
+    let servers: Vec<&Node> = cluster
+        .nodes
+        .iter()
+        .filter(|node| {
+            node.control_plane
+                && node.kubelet.known().is_some_and(|version| version.to_string().contains("+k3s"))
+        })
+        .collect();
+    let mut found = Vec::new();
+    for component in [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler] {
+        if cluster.of(component).next().is_none() {
+            found.extend(servers.iter().map(|node| Instance {
+                component,
+                name: Arc::clone(&node.name),
+                node: Some(Arc::clone(&node.name)),
+                version: node.kubelet.clone(),
+                evidence: Evidence::SameProcess,
+                effective: None,
+                reach: Reach::Local,
+                incarnation: Arc::clone(&node.uid),
+                ready: node.ready,
+            }));
+        }
+    }
+    found
+}
+
+/// `cluster` with its [`same_process`].
+#[must_use]
+pub fn with_same_process(mut cluster: Cluster) -> Cluster {
+    let more = same_process(&cluster);
+    if more.is_empty() {
+        return cluster;
+    }
+    cluster.instances.extend(more);
+    cluster.sorted()
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_core::version::Observed;
+    use serde_json::{Value, json};
+
+    use super::super::fold::{Interner, Watched as _};
+    use super::super::lean;
+    use super::*;
+
+    #[allow(clippy::needless_pass_by_value, reason = "so that tables read well")]
+    fn node(name: &str, metadata: Value, info: Value) -> Arc<NodeSeen> {
+        let mut object = json!({"metadata": metadata, "status": {"nodeInfo": info}});
+        object["metadata"]["name"] = name.into();
+        serde_json::from_value::<lean::Node>(object).unwrap().keep(&mut Interner::default())
+    }
+
+    fn of(metadata: Value, info: Value) -> Option<&'static str> {
+        recognise(&[&node("n", metadata, info)], &[]).map(Platform::name)
+    }
+
+    #[test]
+    fn each_platform_is_known_by_what_only_it_has() {
+        let version = |version: &str| json!({"kubeletVersion": version});
+        let label = |label: &str| json!({"labels": {label: "x"}});
+        let none = || json!({});
+        for (metadata, info, expected) in [
+            (none(), version("v1.36.4+k3s1"), Some("k3s")),
+            (none(), version("v1.33.8+rke2r1"), Some("RKE2")),
+            (none(), version("v1.31.2+k0s"), Some("k0s")),
+            (none(), version("v1.32.8-eks-99d6cc0"), Some("EKS")),
+            (none(), version("v1.33.2-gke.1240000"), Some("GKE")),
+            (label("kubernetes.azure.com/agentpool"), version("v1.35.0"), Some("AKS")),
+            (label("node.openshift.io/os_id"), version("v1.29.5+29c95f3"), Some("OpenShift")),
+            (none(), json!({"kubeletVersion": "v1.36.1", "osImage": "Talos (v1.12.0)"}), Some("Talos")),
+            (
+                json!({"annotations": {"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/x"}}),
+                version("v1.36.4"),
+                Some("kubeadm"),
+            ),
+            // Karpenter's nodes on EKS carry no nodegroup, but their kubelet tells.
+            (label("karpenter.sh/nodepool"), version("v1.33.5-eks-113cf36"), Some("EKS")),
+            // What every cluster has tells nothing.
+            (label("node-role.kubernetes.io/control-plane"), version("v1.36.4"), None),
+            (none(), version("kwok-v0.8.0"), None),
+            (none(), version("v0.0.0-master+$Format:%H$"), None),
+        ] {
+            let told = format!("{metadata} {info}");
+            assert_eq!(of(metadata, info), expected, "{told}");
+        }
+    }
+
+    #[test]
+    fn control_plane_nodes_decide_and_then_the_most() {
+        let info = |version: &str| json!({"kubeletVersion": version});
+        let nodes = [
+            node("a", json!({}), info("v1.33.5+k3s1")),
+            node("b", json!({}), info("v1.33.5-eks-1")),
+            node("c", json!({}), info("v1.33.5-eks-1")),
+        ];
+        let nodes: Vec<_> = nodes.iter().map(AsRef::as_ref).collect();
+        assert_eq!(recognise(&nodes, &[]), Some(Platform::Eks));
+        assert_eq!(recognise(&nodes[..2], &[]), None, "as many of the one as of the other");
+        let labels = json!({"labels": {"node-role.kubernetes.io/control-plane": ""}});
+        let server = node("s", labels, info("v1.33.5+rke2r1"));
+        let nodes: Vec<_> = nodes.into_iter().chain([server.as_ref()]).collect();
+        assert_eq!(recognise(&nodes, &[]), Some(Platform::Rke2));
+        assert_eq!(recognise(&[], &[]), None);
+    }
+
+    fn cluster(nodes: &[(&str, &str, bool)]) -> Cluster {
+        let nodes = nodes.iter().map(|(name, version, server)| {
+            let labels =
+                if *server { json!({"node-role.kubernetes.io/control-plane": "true"}) } else { json!({}) };
+            node(name, json!({ "labels": labels }), json!({"kubeletVersion": version})).node.clone()
+        });
+        Cluster { nodes: nodes.collect(), ..Cluster::default() }.sorted()
+    }
+
+    #[test]
+    fn a_k3s_server_tells_of_its_whole_control_plane() {
+        let shown = |cluster: Cluster| -> Vec<String> {
+            let all = with_same_process(cluster).instances;
+            all.iter()
+                .map(|i| format!("{} {} {} {}", i.component, i.name, i.version, i.evidence.name()))
+                .collect()
+        };
+        let nodes = [("s1", "v1.36.4+k3s1", true), ("agent", "v1.35.1+k3s1", false)];
+        assert_eq!(
+            shown(cluster(&nodes)),
+            [
+                "kube-apiserver s1 v1.36.4+k3s1 nodeInfo (same process)",
+                "kube-controller-manager s1 v1.36.4+k3s1 nodeInfo (same process)",
+                "kube-scheduler s1 v1.36.4+k3s1 nodeInfo (same process)",
+            ]
+        );
+        // What was seen by itself is believed.
+        let mut seen = cluster(&nodes);
+        let asked = with_same_process(cluster(&nodes)).of(Component::KubeApiserver).next().cloned().unwrap();
+        let version = Observed::from_report("v1.36.9+k3s1");
+        seen.instances.push(Instance { version, evidence: Evidence::Endpoint, ..asked });
+        assert!(shown(seen).contains(&"kube-apiserver s1 v1.36.9+k3s1 /version".to_owned()));
+        // Elsewhere each component is upgraded by itself, and a kubelet tells nothing of it.
+        assert_eq!(shown(cluster(&[("cp", "v1.36.4", true), ("rke", "v1.36.4+rke2r1", true)])), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_hidden_is_told_with_its_reason() {
+        let none = Cluster::default();
+        let words = |platform, pods_read| {
+            let lines = hidden(platform, &none, &[], pods_read);
+            lines.iter().map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(words(None, false), [""; 0], "that no pods were read is said elsewhere");
+        assert_eq!(words(None, true), ["kube-controller-manager", "kube-scheduler", "kube-proxy"]);
+        assert_eq!(
+            words(Some(Platform::Eks), false),
+            ["kube-controller-manager on EKS", "kube-scheduler on EKS", "cloud-controller-manager on EKS"]
+        );
+        assert_eq!(words(Some(Platform::K3s), true).last().map(String::as_str), Some("kube-proxy on k3s"));
+    }
+}

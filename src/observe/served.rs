@@ -1,0 +1,63 @@
+//! A watch of a kind that a cluster may not serve, such as one behind a feature gate.
+//!
+//! The invariant: a kind that is not served is not missing. Whether it is served is asked at the start and now and then,
+//! never by watching in vain.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use kube::{Api, Client};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::cache::{Cache, Changes, Pace, Select};
+use super::fold::{State, Watched};
+use crate::clients::{PROBE_TIMEOUT, within};
+
+/// Between two questions whether the kind is served: gates change when an apiserver is restarted.
+const AGAIN: Duration = Duration::from_mins(10);
+
+/// The objects of a kind, if the cluster serves it.
+#[derive(Debug)]
+pub(super) struct Served<K: Watched>(Arc<OnceLock<Cache<K>>>);
+
+impl<K> Served<K>
+where
+    K: Watched<DynamicType = ()> + kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    /// Watches the kind in `namespace` from when it is served, on the current tokio runtime, until `stop`.
+    pub(super) fn watch(
+        client: &Client,
+        namespace: &'static str,
+        changes: &Changes,
+        stop: &CancellationToken,
+    ) -> Self {
+        let cache = Arc::new(OnceLock::new());
+        let (client, changes, served, stopped) =
+            (client.clone(), changes.clone(), Arc::clone(&cache), stop.clone());
+        let ask = async move {
+            loop {
+                let version = K::api_version(&());
+                let kinds = within(PROBE_TIMEOUT, client.list_api_group_resources(&version)).await;
+                if kinds.is_ok_and(|list| list.resources.iter().any(|found| found.name == K::plural(&()))) {
+                    let api = Api::namespaced(client, namespace);
+                    let (all, pace) = (Select::default(), Pace::default());
+                    let cache = Cache::spawn(api, &(), all, changes, pace, stopped.clone());
+                    // Nobody else sets it.
+                    let _ = served.set(cache);
+                    return;
+                }
+                sleep(AGAIN).await;
+            }
+        };
+        let stop = stop.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(ask).await });
+        Self(cache)
+    }
+
+    /// What is there; nothing while it cannot be relied on.
+    pub(super) fn list(&self) -> Vec<K::Kept> {
+        let synced = self.0.get().filter(|cache| cache.state() == State::Synced);
+        synced.map(Cache::list).unwrap_or_default()
+    }
+}

@@ -1,0 +1,267 @@
+//! A judgement as metrics.
+//!
+//! Here belongs which rows a judgement gives; names and labels belong to [`super::metrics`]. The invariant: the number of
+//! series is bounded, whatever nodes say of themselves.
+
+use std::collections::BTreeMap;
+
+use evenkeel_core::cluster::Component;
+use evenkeel_core::skew::lifecycle::Catalogue;
+use evenkeel_core::skew::policy::{Policy, Subject};
+use evenkeel_core::skew::{Assessment, Row, Standing};
+use evenkeel_core::version::Minor;
+use k8s_openapi::jiff::civil::Date;
+use k8s_openapi::jiff::tz::TimeZone;
+use k8s_openapi::jiff::{Span, Timestamp};
+
+use super::metrics::{Distance, EndOfLife, Instances, Metrics, Violations};
+
+/// Rows that are shown by version; a fleet that makes up versions is counted under [`OTHER`].
+const MAX_VERSIONS: usize = 200;
+const OTHER: &str = "other";
+
+/// Shows `judged` by `policy`.
+pub(super) fn show(metrics: &Metrics, judged: &Assessment, policy: &Policy, releases: &Catalogue) {
+    instances(metrics, &judged.rows);
+    distances(metrics, &judged.rows);
+    violations(metrics, &judged.rows);
+    limits(metrics, judged, policy);
+    ends(metrics, &judged.rows, releases);
+}
+
+fn instances(metrics: &Metrics, rows: &[Row]) {
+    let mut counts: BTreeMap<(Component, &str, String, String), u64> = BTreeMap::new();
+    for (n, row) in rows.iter().enumerate() {
+        let minor = row.version.minor().map_or_else(|| "unknown".to_owned(), |minor| minor.to_string());
+        let (version, minor) = if n < MAX_VERSIONS {
+            (row.version.to_string(), minor)
+        } else {
+            (OTHER.to_owned(), OTHER.to_owned())
+        };
+        *counts.entry((row.component, &row.pool, version, minor)).or_default() += row.count as u64;
+    }
+    let shown: Vec<_> = counts
+        .iter()
+        .map(|((component, pool, version, minor), count)| Instances {
+            component: *component,
+            pool,
+            version,
+            minor,
+            count: *count,
+        })
+        .collect();
+    metrics.instances(&shown);
+}
+
+fn distances(metrics: &Metrics, rows: &[Row]) {
+    let mut most: BTreeMap<(Component, &str), (i64, i64)> = BTreeMap::new();
+    for row in rows {
+        let (Some(behind), Some(ahead)) = (row.behind, row.ahead()) else { continue };
+        let (all_behind, all_ahead) = most.entry((row.component, &row.pool)).or_default();
+        *all_behind = (*all_behind).max(behind.into());
+        // Apiservers of two minors are not ahead of each other: their spread has its own rule.
+        let ahead = if row.component == Component::KubeApiserver { 0 } else { ahead };
+        *all_ahead = (*all_ahead).max(ahead.into());
+    }
+    let shown: Vec<_> = most
+        .into_iter()
+        .map(|((component, pool), (behind, ahead))| Distance { component, pool, behind, ahead })
+        .collect();
+    metrics.distances(&shown);
+}
+
+fn violations(metrics: &Metrics, rows: &[Row]) {
+    let mut counts: BTreeMap<(Component, &str, &str, &str), u64> = BTreeMap::new();
+    for row in rows {
+        let Some(rule) = row.rule() else { continue };
+        // With 0 for those that are not broken, so that an alert does not lose its series.
+        for (severity, standing) in [("Unsupported", Standing::Unsupported), ("AtLimit", Standing::AtLimit)] {
+            let count = if row.standing == standing { row.count as u64 } else { 0 };
+            *counts.entry((row.component, &row.pool, rule.id, severity)).or_default() += count;
+        }
+        if row.standing == Standing::Transitional {
+            *counts.entry((row.component, &row.pool, rule.id, "Warning")).or_default() += row.count as u64;
+        }
+    }
+    let shown: Vec<_> = counts
+        .into_iter()
+        .map(|((component, pool, rule, severity), count)| Violations {
+            component,
+            pool,
+            rule,
+            severity,
+            count,
+        })
+        .collect();
+    metrics.violations(&shown);
+}
+
+/// The narrowest limit in force for each component: that of what runs, else that of the apiservers' minor.
+fn limits(metrics: &Metrics, judged: &Assessment, policy: &Policy) {
+    let server = judged.servers.as_ref().map(|(_, newest)| newest.minor());
+    let limit = |component: Component, minor: Minor| {
+        policy.rule(Subject::Component(component), minor).map(|rule| i64::from(rule.max_older))
+    };
+    let of = |component: Component| {
+        let rows = judged.rows.iter().filter(|row| row.component == component);
+        let running = rows.filter_map(|row| limit(component, row.version.minor()?)).min();
+        running.or_else(|| limit(component, server?)).map(|limit| (component, limit))
+    };
+    let shown: Vec<_> = Component::ALL
+        .into_iter()
+        .filter(|component| *component != Component::Kubectl)
+        .filter_map(of)
+        .collect();
+    metrics.limits(&shown);
+}
+
+fn ends(metrics: &Metrics, rows: &[Row], releases: &Catalogue) {
+    // The data is part of the program and read in a test.
+    let minors = rows.iter().filter_map(|row| row.version.minor());
+    let ends: BTreeMap<String, i64> = minors
+        .filter_map(|minor| Some((minor.to_string(), end_of(releases.life(minor)?.end_of_life)?.as_second())))
+        .collect();
+    let shown: Vec<_> =
+        ends.iter().map(|(minor, unix_seconds)| EndOfLife { minor, unix_seconds: *unix_seconds }).collect();
+    metrics.end_of_life(&shown);
+}
+
+/// The end of the last day.
+fn end_of(day: Date) -> Option<Timestamp> {
+    let next = day.checked_add(Span::new().days(1)).ok()?;
+    Some(next.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use evenkeel_core::cluster::{Cluster, Evidence, Instance, Node, Reach};
+    use evenkeel_core::skew::assess;
+    use evenkeel_core::version::Observed;
+
+    use super::super::metrics::Build;
+    use super::*;
+
+    fn instance(component: Component, name: &str, version: &str) -> Instance {
+        Instance {
+            component,
+            name: name.into(),
+            node: None,
+            version: Observed::from_report(version),
+            evidence: Evidence::Image,
+            effective: None,
+            reach: Reach::Any,
+            incarnation: "".into(),
+            ready: true,
+        }
+    }
+
+    fn node(name: &str, kubelet: &str) -> Node {
+        Node {
+            name: name.into(),
+            uid: name.into(),
+            resource_version: "1".into(),
+            pool: "general".into(),
+            labels: Arc::default(),
+            kubelet: Observed::from_report(kubelet),
+            evidence: Evidence::Kubelet,
+            ready: true,
+            heartbeat: None,
+            unschedulable: false,
+            cordoned_by: None,
+            held: false,
+            control_plane: false,
+        }
+    }
+
+    fn text(cluster: &Cluster) -> String {
+        let metrics = Metrics::new(&Build { version: "0", revision: "0", rust_version: "0" }).unwrap();
+        show(
+            &metrics,
+            &assess(cluster, &Policy::default()),
+            &Policy::default(),
+            &Catalogue::shipped().unwrap(),
+        );
+        metrics.text().unwrap()
+    }
+
+    /// Every series that alerts read, for a cluster in the middle of an upgrade with one kubelet too old, one too new and
+    /// one that says nothing.
+    #[test]
+    fn a_judgement_as_metrics() {
+        let cluster = Cluster {
+            instances: vec![
+                instance(Component::KubeApiserver, "a", "v1.37.1"),
+                instance(Component::KubeApiserver, "b", "v1.36.4"),
+                instance(Component::KubeScheduler, "s", "v1.36.4"),
+            ],
+            nodes: vec![node("n1", "v1.33.1"), node("n2", "v1.37.1"), node("n3", "?"), node("n4", "v1.34.9")],
+            ..Cluster::default()
+        }
+        .sorted();
+        let text = text(&cluster);
+        let ours = |line: &&str| {
+            ["component", "violations", "kubernetes"]
+                .iter()
+                .any(|name| line.strip_prefix("evenkeel_").is_some_and(|rest| rest.starts_with(name)))
+        };
+        let mut shown = String::new();
+        for line in text.lines().filter(ours) {
+            shown.push_str(line.trim_start_matches("evenkeel_"));
+            shown.push('\n');
+        }
+        expect_test::expect![[r#"
+            component_instances{component="kube-apiserver",minor="1.36",pool="control-plane",version="v1.36.4"} 1
+            component_instances{component="kube-apiserver",minor="1.37",pool="control-plane",version="v1.37.1"} 1
+            component_instances{component="kube-scheduler",minor="1.36",pool="control-plane",version="v1.36.4"} 1
+            component_instances{component="kubelet",minor="1.33",pool="general",version="v1.33.1"} 1
+            component_instances{component="kubelet",minor="1.34",pool="general",version="v1.34.9"} 1
+            component_instances{component="kubelet",minor="1.37",pool="general",version="v1.37.1"} 1
+            component_instances{component="kubelet",minor="unknown",pool="general",version="unknown"} 1
+            component_minor_versions_ahead{component="kube-apiserver",pool="control-plane"} 0
+            component_minor_versions_ahead{component="kube-scheduler",pool="control-plane"} 0
+            component_minor_versions_ahead{component="kubelet",pool="general"} 1
+            component_minor_versions_behind{component="kube-apiserver",pool="control-plane"} 1
+            component_minor_versions_behind{component="kube-scheduler",pool="control-plane"} 1
+            component_minor_versions_behind{component="kubelet",pool="general"} 4
+            component_minor_versions_behind_limit{component="cloud-controller-manager"} 1
+            component_minor_versions_behind_limit{component="kube-apiserver"} 1
+            component_minor_versions_behind_limit{component="kube-controller-manager"} 1
+            component_minor_versions_behind_limit{component="kube-proxy"} 3
+            component_minor_versions_behind_limit{component="kube-scheduler"} 1
+            component_minor_versions_behind_limit{component="kubelet"} 3
+            kubernetes_minor_eol_timestamp_seconds{minor="1.33"} 1782691200
+            kubernetes_minor_eol_timestamp_seconds{minor="1.34"} 1793145600
+            kubernetes_minor_eol_timestamp_seconds{minor="1.36"} 1814227200
+            kubernetes_minor_eol_timestamp_seconds{minor="1.37"} 1824768000
+            violations{component="kube-apiserver",pool="control-plane",rule="R1",severity="AtLimit"} 0
+            violations{component="kube-apiserver",pool="control-plane",rule="R1",severity="Unsupported"} 0
+            violations{component="kube-scheduler",pool="control-plane",rule="R6",severity="AtLimit"} 0
+            violations{component="kube-scheduler",pool="control-plane",rule="R6",severity="Unsupported"} 0
+            violations{component="kube-scheduler",pool="control-plane",rule="R6",severity="Warning"} 1
+            violations{component="kubelet",pool="general",rule="R2",severity="AtLimit"} 1
+            violations{component="kubelet",pool="general",rule="R2",severity="Unsupported"} 2
+        "#]].assert_eq(&shown);
+    }
+
+    #[test]
+    fn made_up_versions_make_no_series() {
+        let nodes = (0..5000).map(|n| node(&format!("n{n:04}"), &format!("v1.36.4-x{n}"))).collect();
+        let cluster = Cluster {
+            instances: vec![instance(Component::KubeApiserver, "a", "v1.37.1")],
+            nodes,
+            ..Cluster::default()
+        }
+        .sorted();
+        let text = text(&cluster);
+        let series = text.lines().filter(|line| line.starts_with("evenkeel_component_instances{")).count();
+        assert!(series <= MAX_VERSIONS + 1, "{series} series");
+        let sum: f64 = text
+            .lines()
+            .filter(|line| line.starts_with("evenkeel_component_instances{component=\"kubelet\""))
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .sum();
+        assert!((sum - 5000.0).abs() < 0.5, "none is lost: {sum}");
+    }
+}

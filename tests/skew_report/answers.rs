@@ -1,0 +1,114 @@
+//! Something that is no apiserver, or no good one: it takes connections and answers in a bad way.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use crate::replica::binary;
+
+const HTML: &str = "<!DOCTYPE html><html><body>Please log in</body></html>";
+
+/// What it answers to everything.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// A login page, as a proxy in between would.
+    Html,
+    /// The beginning of an answer, and the end of the connection.
+    Half,
+    /// Nothing, for a minute.
+    Slow,
+    /// Not HTTP.
+    Noise,
+    /// The credentials are not accepted.
+    Unauthorized,
+}
+
+impl Answer {
+    fn bytes(self) -> Vec<u8> {
+        let http = |status: &str, kind: &str, body: &str, length: usize| {
+            format!(
+                "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            )
+        };
+        let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
+        let text = match self {
+            Self::Html => http("200 OK", "text/html", HTML, HTML.len()),
+            Self::Half => http("200 OK", "application/json", r#"{"major":"1","#, 400),
+            Self::Slow => String::new(),
+            Self::Noise => "\u{1b}[31mSSH-2.0-OpenSSH_9.9\r\n".to_owned(),
+            Self::Unauthorized => http("401 Unauthorized", "application/json", status, status.len()),
+        };
+        text.into_bytes()
+    }
+}
+
+/// Starts it on a port of its own; it ends with the process.
+fn serve(answer: Answer) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            thread::spawn(move || {
+                let mut connection = connection.unwrap();
+                let _ = connection.read(&mut [0; 4096]);
+                if matches!(answer, Answer::Slow) {
+                    thread::sleep(Duration::from_mins(1));
+                }
+                // Whoever does not listen to the end is not the one that is tested.
+                let _ = connection.write_all(&answer.bytes());
+            });
+        }
+    });
+    port
+}
+
+fn ask(command: &str, port: u16) -> Output {
+    let path: PathBuf =
+        std::env::temp_dir().join(format!("evenkeel-answers-{}-{port}-{command}", std::process::id()));
+    let config = format!(
+        "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+         clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}], users: [{{name: u, user: {{}}}}]}}"
+    );
+    std::fs::write(&path, config).unwrap();
+    let output = Command::new(binary())
+        .args([command, "--kubeconfig"])
+        .arg(&path)
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .output()
+        .unwrap();
+    std::fs::remove_file(path).unwrap();
+    output
+}
+
+/// Whatever answers, it is told in one line, and the exit code is that of something that could not be done.
+#[test]
+fn what_is_no_apiserver_is_told_in_one_line() {
+    let cases = [
+        (Answer::Html, "is no answer of a Kubernetes API"),
+        (Answer::Half, "end of file before message length reached"),
+        (Answer::Slow, "time"),
+        (Answer::Noise, "invalid HTTP version parsed"),
+        (Answer::Unauthorized, "Unauthorized (HTTP 401)"),
+    ];
+    thread::scope(|scope| {
+        for (answer, says) in cases {
+            let port = serve(answer);
+            for command in ["report", "operator"] {
+                scope.spawn(move || {
+                    let output = ask(command, port);
+                    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                    let errors: Vec<&str> = said.lines().filter(|line| !line.starts_with('{')).collect();
+                    assert_eq!(output.status.code(), Some(1), "{command}, {answer:?}: {said}");
+                    assert_eq!(errors.len(), 1, "{command}, {answer:?}: {said}");
+                    assert!(errors[0].contains(says), "{command}, {answer:?}: {said}");
+                    assert!(!said.contains('\u{1b}') && !said.contains("<html"), "{command}: {said}");
+                    assert!(output.stdout.is_empty(), "nothing on standard output");
+                });
+            }
+        }
+    });
+}

@@ -1,0 +1,69 @@
+//! What people read, compared with what was looked at by a person. `UPDATE=1` writes it anew.
+
+use evenkeel_devcluster::{Failure, TestResult};
+
+use crate::scenario::root;
+
+/// Compares `text` with `tests/skew_report/golden/<name>.txt`. What is another one in each run is replaced by `…`: times,
+/// ages, UIDs, resource versions, and the widths of columns with them.
+pub fn check(name: &str, text: &str) -> TestResult {
+    let path = root("tests/skew_report/golden").join(format!("{name}.txt"));
+    let mut told = String::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+        let cells: Vec<String> = cells.map(masked).collect();
+        told.push_str(&" ".repeat(indent));
+        told.push_str(&cells.join("   "));
+        told.push('\n');
+    }
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
+    if std::env::var_os("UPDATE").is_some() {
+        return std::fs::write(&path, told).map_err(failed);
+    }
+    let wanted = std::fs::read_to_string(&path).map_err(failed)?;
+    if wanted == told {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{} is\n{wanted}\nbut was\n{told}\nset UPDATE=1 to accept it", path.display())))
+}
+
+fn masked(cell: &str) -> String {
+    let words = cell
+        .split(' ')
+        .map(|word| if is_age(word) || is_time(word) || is_id(word) || is_pod(word) { "…" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// `41s`, `2m3s`, `12d`.
+fn is_age(word: &str) -> bool {
+    let mut rest = word;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, unit) = rest.split_at(digits);
+        if number.is_empty() || !unit.starts_with(['s', 'm', 'h', 'd']) {
+            return false;
+        }
+        rest = unit.get(1..).unwrap_or_default();
+    }
+    !word.is_empty()
+}
+
+/// `2026-11-21T12:00:00Z`.
+fn is_time(word: &str) -> bool {
+    word.len() >= 20 && word.as_bytes().get(10) == Some(&b'T') && word.ends_with('Z')
+}
+
+/// A pod that its controller gave a random name.
+fn is_pod(word: &str) -> bool {
+    let made =
+        ["kube-proxy-", "cloud-controller-manager-"].iter().find_map(|prefix| word.strip_prefix(prefix));
+    made.is_some_and(|rest| rest.trim_start_matches("eks-").len() == 5)
+}
+
+/// A UID, or a number as long as a resourceVersion is here.
+fn is_id(word: &str) -> bool {
+    let number = word.len() >= 3 && word.bytes().all(|b| b.is_ascii_digit());
+    let uid = word.len() == 36 && word.bytes().filter(|b| *b == b'-').count() == 4;
+    number || uid
+}
