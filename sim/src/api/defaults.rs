@@ -322,6 +322,10 @@ impl State {
         }
         match kind.kind.as_str() {
             "Pod" => self.admit_pod(object),
+            "Service" => {
+                self.admit_service(object);
+                Ok(())
+            }
             "Job" => {
                 job_selector(object);
                 Ok(())
