@@ -19,6 +19,8 @@ pub(super) enum Answer {
     Value(u16, Value, Vec<String>),
     Text(u16, String),
     Plain(u16, String),
+    /// A form of JSON that says by its media type what it is.
+    Typed(&'static str, Value),
     Lines(Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>),
 }
 
@@ -56,6 +58,7 @@ pub(super) fn print(answer: Answer) -> Result<Response<Body>, std::io::Error> {
             (code, json, full(value.to_string()))
         }
         Answer::Text(code, text) => (code, json, full(text)),
+        Answer::Typed(kind, value) => (200, kind, full(value.to_string())),
         Answer::Plain(code, text) => (code, "text/plain; charset=utf-8", full(text)),
         Answer::Lines(lines) => {
             use futures::StreamExt as _;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::kinds::Kind;
@@ -27,6 +27,19 @@ impl State {
         Ok(Answer::Value(201, done, Vec::new()))
     }
 
+    /// A pod carries the labels that say where its node is.
+    pub(super) fn say_where(&self, pod: &mut Value) {
+        let Some(node) = pod["spec"]["nodeName"].as_str().and_then(|name| self.store.get("nodes", name))
+        else {
+            return;
+        };
+        for label in ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"] {
+            if let Some(place) = node.labels.get(label) {
+                pod["metadata"]["labels"][label] = place.as_str().into();
+            }
+        }
+    }
+
     /// Binds a pod to a node.
     pub(crate) fn assign(&mut self, kind: &Arc<Kind>, key: &str, node: &str) -> Outcome<()> {
         let before = self.store.get(&kind.resource, key).cloned();
@@ -47,6 +60,7 @@ impl State {
             ));
         }
         pod["spec"]["nodeName"] = node.into();
+        self.say_where(&mut pod);
         let now = self.now();
         let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null});
         crate::models::condition(&mut pod["status"], &condition, &now);

@@ -12,6 +12,9 @@ use super::openapi;
 use super::request::Request;
 use super::status::Failure;
 
+/// Clients tell by it that this is not the older form.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// The answer to what is no resource; `None` if there is nothing there.
@@ -26,7 +29,7 @@ pub(super) fn answer(state: &State, request: &Request) -> Option<Answer> {
         ["openapi", "v2"] if request.takes_json() => openapi::second(state),
         ["openapi", "v2"] => return Some(Failure::unacceptable("application/json").into()),
         ["api" | "apis"] if request.accept.contains("as=APIGroupDiscoveryList") => {
-            aggregated(state, parts.first() == Some(&"api"))
+            return Some(Answer::Typed(AGGREGATED, aggregated(state, parts.first() == Some(&"api"))));
         }
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "192.0.2.1:6443"}]}),

@@ -1,4 +1,4 @@
-//! OpenAPI documents, as much of them as clients decide by: which kinds there are, the schema of each, which parameters a
+//! `OpenAPI` documents, as much of them as clients decide by: which kinds there are, the schema of each, which parameters a
 //! request takes, how a patch merges.
 
 use std::collections::BTreeMap;

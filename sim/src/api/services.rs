@@ -19,14 +19,13 @@ impl State {
         }
         let spec = &mut service["spec"];
         spec["clusterIPs"] = json!([spec["clusterIP"]]);
-        spec["ipFamilies"] = json!(["IPv4"]);
-        spec["ipFamilyPolicy"] = "SingleStack".into();
+        // One that nobody selects for may get addresses of both families.
+        let open =
+            spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(serde_json::Map::is_empty);
+        spec["ipFamilies"] = if open { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+        spec["ipFamilyPolicy"] = if open { "RequireDualStack" } else { "SingleStack" }.into();
         if !matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
             return;
-        }
-        spec["externalTrafficPolicy"] = "Cluster".into();
-        if kind == "LoadBalancer" {
-            spec["allocateLoadBalancerNodePorts"] = true.into();
         }
         let mut ports = spec["ports"].take();
         for port in ports.as_array_mut().into_iter().flatten() {

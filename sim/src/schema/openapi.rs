@@ -1,4 +1,4 @@
-//! Built-in types as OpenAPI schemas, made from the same lines as their shapes.
+//! Built-in types as `OpenAPI` schemas, made from the same lines as their shapes.
 //!
 //! Never here: paths, and custom resources, whose definitions bring their schemas along.
 
@@ -14,7 +14,7 @@ pub(crate) const OBJECT_META: &str = "meta.ObjectMeta";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
-/// What a type of `kubernetes.txt` is called in OpenAPI documents.
+/// What a type of `kubernetes.txt` is called in `OpenAPI` documents.
 pub(crate) fn component(name: &str) -> String {
     let (package, name) = name.split_once('.').unwrap_or(("", name));
     match package {

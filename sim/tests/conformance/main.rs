@@ -21,7 +21,7 @@ use evenkeel_sim::{Cluster as Virtual, NodeGroup as VirtualNodes};
 const KNOWN: &[&str] = &["a budget of a custom controller with scale"];
 
 /// Most of a case is waiting for controllers.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 10;
 
 #[test]
 fn virtual_is_as_real_1_37() -> TestResult {

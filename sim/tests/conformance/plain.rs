@@ -34,9 +34,13 @@ impl Names {
                 if fields.contains_key("priority") && fields.contains_key("format") {
                     fields.remove("description");
                 }
+                // Whether a time changed depends on where a second begins, and so does who owns it.
+                fields.remove("f:lastTransitionTime");
                 // A list's revision is that of everything that happened in the cluster.
-                let list =
-                    fields.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+                let list = fields
+                    .get("kind")
+                    .and_then(Value::as_str)
+                    .is_some_and(|kind| kind.ends_with("List") || kind == "Table");
                 if list
                     && let Some(revision) =
                         fields.get_mut("metadata").and_then(|metadata| metadata.get_mut("resourceVersion"))
@@ -172,6 +176,9 @@ impl Names {
 /// A table's ages and addresses.
 fn cell(text: &str) -> Option<&'static str> {
     let units = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    if text.contains("controller-uid=") {
+        return Some("(selector)");
+    }
     if units.len() < text.len() && units == "s" {
         return Some("(age)");
     }

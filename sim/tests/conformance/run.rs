@@ -152,6 +152,9 @@ impl Run<'_> {
 
     async fn watch(&mut self, name: &str, path: &str, accept: &str) {
         let lines = Lines::default();
+        // Only to wait for it.
+        let plain = path.trim().split('?').next().unwrap_or_default();
+        send(self.client, "GET", &format!("{plain}?limit=1&resourceVersion=0"), "", "").await;
         let request = http::Request::get(path.trim())
             .header("accept", accept)
             .body(Vec::new().into())
@@ -219,8 +222,21 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Sends one request; status and body.
+/// Sends one request; status and body. A kind that was defined just now may need a moment.
 pub async fn send(client: &Client, method: &str, path: &str, kind: &str, body: &str) -> (u16, Value) {
+    for _ in 0..50 {
+        let (code, answer) = send_once(client, method, path, kind, body).await;
+        if code != 429 || answer["message"] != INITIALIZING {
+            return (code, answer);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("{method} {path}: {INITIALIZING}")
+}
+
+const INITIALIZING: &str = "storage is (re)initializing";
+
+async fn send_once(client: &Client, method: &str, path: &str, kind: &str, body: &str) -> (u16, Value) {
     let accept = match kind {
         "TABLE" => TABLE,
         "META" => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",

@@ -1,6 +1,6 @@
 //! What differs from run to run by nature, made equal.
 
-/// An output without it.
+/// An output without it: its lines, each after the end of the one before.
 pub fn plain(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -15,9 +15,17 @@ pub fn plain(text: &str) -> String {
             let words: Vec<String> = cell.split(' ').map(word).collect();
             shown.push_str(&words.join(" "));
         }
-        lines.push(dates(&shown));
+        let shown = revision(&dates(&shown));
+        // How often something is said depends on how fast things go.
+        if !shown.starts_with("Waiting for deployment") && (shown.is_empty() || lines.last() != Some(&shown))
+        {
+            lines.push(shown);
+        }
     }
-    lines.join("\n")
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    lines.iter().map(|line| format!("\n{line}")).collect()
 }
 
 fn word(text: &str) -> String {
@@ -48,6 +56,9 @@ fn name(text: &str) -> String {
     if text.len() >= 20 && text.starts_with("20") && text.as_bytes().get(10) == Some(&b'T') {
         return "(time)".into();
     }
+    if text.starts_with("10.") && text.split('.').count() == 4 {
+        return "(address)".into();
+    }
     if let Some(port) = text.strip_prefix("127.0.0.1:")
         && port.chars().all(|c| c.is_ascii_digit())
     {
@@ -63,11 +74,11 @@ fn is_uid(text: &str) -> bool {
     text.len() == 36 && text.chars().enumerate().all(is)
 }
 
-/// `5s`, `2m10s`, `3h`.
+/// `5s`, `2m10s`.
 fn is_age(text: &str) -> bool {
-    let units = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    // `100m` is an amount of CPU: no session takes so long.
     text.starts_with(|c: char| c.is_ascii_digit())
-        && matches!(units.chars().next(), Some('s' | 'm' | 'h' | 'd'))
+        && text.ends_with('s')
         && text.chars().all(|c| c.is_ascii_digit() || matches!(c, 's' | 'm' | 'h' | 'd'))
 }
 
@@ -90,6 +101,16 @@ fn generated(text: &str) -> String {
         }
     }
     parts.join("-")
+}
+
+/// The revision depends on how many heartbeats there were.
+fn revision(line: &str) -> String {
+    for name in ["resourceVersion: ", "Resource Version:  "] {
+        if let Some((before, _)) = line.split_once(name) {
+            return format!("{before}{name}(revision)");
+        }
+    }
+    line.to_owned()
 }
 
 /// `Sat, 21 Nov 2026 17:00:00 +0000`.

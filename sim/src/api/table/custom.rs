@@ -32,7 +32,7 @@ pub(super) fn cells(defined: &[Value], object: &Value, now: Timestamp) -> Vec<Va
     cells.extend(defined.iter().map(|column| {
         let value = path(object, text(column, "/jsonPath"));
         match (text(column, "/type"), value) {
-            (_, None) | (_, Some(Value::Null)) => Value::Null,
+            (_, None | Some(Value::Null)) => Value::Null,
             ("date", Some(Value::String(time))) => age::since(&time, now).into(),
             ("string", Some(Value::String(text))) => text.into(),
             ("string", Some(value)) => value.to_string().into(),

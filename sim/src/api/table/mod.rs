@@ -36,7 +36,10 @@ impl Style {
             Some("Object") => Include::Object,
             Some("None") => Include::None,
             Some(other) => {
-                return Err(Failure::bad_request(format!("unrecognized includeObject value: {other:?}")));
+                return Err(Failure::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
+                     must be 'Metadata', 'Object', 'None', or empty"
+                )));
             }
         };
         Ok(Self { include })

@@ -1,5 +1,7 @@
 //! What a kind says of its objects: their form, their names in answers, what a change of them is.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::super::Subject;
@@ -48,6 +50,9 @@ impl Kind {
                 self.version
             ))
         })?;
+        if self.type_name() == "core.Secret" {
+            encode_texts(object);
+        }
         if object["metadata"].is_null() {
             object["metadata"] = json!({});
         }
@@ -115,5 +120,16 @@ impl Kind {
             counted["annotations"] = object["metadata"]["annotations"].clone();
         }
         counted
+    }
+}
+
+/// What a Secret is told as text is kept as the others of its data.
+fn encode_texts(secret: &mut Value) {
+    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|fields| fields.remove("stringData"))
+    else {
+        return;
+    };
+    for (key, text) in texts {
+        secret["data"][key] = STANDARD.encode(text.as_str().unwrap_or_default()).into();
     }
 }
