@@ -25,7 +25,7 @@ pub fn plain(text: &str) -> String {
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();
     }
-    lines.iter().map(|line| format!("\n{line}")).collect()
+    lines.iter().flat_map(|line| ["\n", line.as_str()]).collect()
 }
 
 fn word(text: &str) -> String {
