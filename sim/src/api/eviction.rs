@@ -1,0 +1,320 @@
+//! The eviction handler: whether a pod may go, and the budget that pays for it.
+//!
+//! It trusts `status.disruptionsAllowed` and never counts pods: that is the disruption controller's work. It changes the
+//! budget first and deletes the pod after, so a deletion that fails has already cost one disruption.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::kinds::Kind;
+use super::request::Request;
+use super::selector::LabelSelector;
+use super::status::{Cause, Failure, Named, Outcome};
+use super::write::{Deletion, Options};
+use super::{Server, State, Subject};
+use crate::store::Record;
+
+/// Conflicts are tried again this often, about this far apart.
+const TRIES: u32 = 20;
+const BACK_OFF: Duration = Duration::from_millis(500);
+/// More pods on their way than this are too many for one budget's status.
+const MOST_DISRUPTED: usize = 2000;
+
+fn is_conflict(failure: &Failure) -> bool {
+    failure.code == 409 && failure.reason() == "Conflict"
+}
+
+/// `POST …/pods/<name>/eviction`.
+pub(crate) async fn evict(
+    server: &Server,
+    request: &Request,
+    subject: &Subject,
+    name: &str,
+) -> Outcome<Value> {
+    let body = request.object()?;
+    match (body["apiVersion"].as_str(), body["kind"].as_str()) {
+        (None | Some("" | "policy/v1" | "policy/v1beta1"), None | Some("" | "Eviction")) => {}
+        (version, sent) => {
+            let eviction = super::kinds::eviction();
+            return Err(eviction.foreign(version.unwrap_or_default(), sent.unwrap_or_default()));
+        }
+    }
+    let mut options = body["deleteOptions"].clone();
+    if body["metadata"]["name"].as_str().unwrap_or_default() != name {
+        return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
+    }
+    if options["ignoreStoreReadErrorWithClusterBreakingPotential"] == true {
+        let cause = Cause::invalid(
+            "deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential",
+            &json!(true),
+            "can not be set for pod eviction, try after removing the option",
+        );
+        return Err(Failure::invalid(Named { group: "policy", kind: "Eviction", name }, &[cause]));
+    }
+    let asked = request.dry_run()?;
+    if options["dryRun"].as_array().is_none_or(Vec::is_empty) && asked {
+        options["dryRun"] = json!(["All"]);
+    }
+    let how = deletion(&options);
+    let key = subject.kind.key(subject.namespace.as_deref(), name);
+    let namespace = subject.namespace.clone().unwrap_or_default();
+    server.enter().check_namespace(&subject.kind, Some(&namespace), name)?;
+
+    // Pods that budgets do not speak of.
+    let mut tries = 0;
+    loop {
+        let tried = {
+            let mut state = server.enter();
+            let pod = state.pod(&subject.kind, &key, name)?;
+            let object = pod.value();
+            let phase = object["status"]["phase"].as_str().unwrap_or_default();
+            let leaving = object["metadata"].get("deletionTimestamp").is_some();
+            if !leaving && !matches!(phase, "Pending" | "Succeeded" | "Failed") {
+                break;
+            }
+            let mut how = how.clone();
+            if phase == "Pending" && !leaving && how.revision.is_none() {
+                how.revision = Some(pod.revision.to_string());
+            }
+            state.condition_and_delete(&subject.kind, &key, &how)
+        };
+        match tried {
+            Err(failure) if is_conflict(&failure) && how.revision.is_none() && tries + 1 < TRIES => {
+                tries += 1;
+                tokio::time::sleep(jittered(server)).await;
+            }
+            Err(failure) => return Err(failure),
+            Ok(()) => return Ok(done()),
+        }
+    }
+
+    let mut how = how;
+    let given = how.revision.is_some();
+    let mut checked = false;
+    let budget = {
+        let state = server.enter();
+        let pod = state.pod(&subject.kind, &key, name)?;
+        let mut budgets = state.budgets(&namespace, &pod);
+        if budgets.len() > 1 {
+            return Err(Failure::new(
+                500,
+                "",
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
+        }
+        let budget = budgets.pop();
+        if let Some(budget) = &budget {
+            let budget = budget.value();
+            let ready = super::ready(&pod.value());
+            let count = |name: &str| budget["status"][name].as_i64().unwrap_or(0);
+            let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
+            let healthy = count("currentHealthy") >= count("desiredHealthy") && count("desiredHealthy") > 0;
+            if !ready && (always || healthy) {
+                how.revision = Some(pod.revision.to_string());
+                checked = true;
+            }
+        }
+        budget
+    };
+    if let Some(budget) = budget.as_ref().filter(|_| !checked) {
+        let mut tries = 0;
+        let mut seen = budget.clone();
+        loop {
+            let taken = server.enter().take(&seen, name, how.dry_run);
+            match taken {
+                Err(failure) if is_conflict(&failure) && tries + 1 < TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(jittered(server)).await;
+                    let state = server.enter();
+                    let named = Named { group: "policy", kind: "poddisruptionbudgets", name: budget.name() };
+                    let found = state.store.get("poddisruptionbudgets.policy", &budget.key).cloned();
+                    seen = found.ok_or_else(|| Failure::not_found(named))?;
+                }
+                Err(failure) => return Err(failure),
+                Ok(()) => break,
+            }
+        }
+    }
+    let deleted = server.enter().condition_and_delete(&subject.kind, &key, &how);
+    match (deleted, budget) {
+        (Err(failure), Some(budget)) if is_conflict(&failure) && checked && !given => {
+            Err(processing(budget.name()))
+        }
+        (Err(failure), _) => Err(failure),
+        (Ok(()), _) => Ok(done()),
+    }
+}
+
+fn done() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+fn jittered(server: &Server) -> Duration {
+    BACK_OFF + Duration::from_millis(server.enter().random.below(50))
+}
+
+/// `DeleteOptions` as they were sent.
+pub(crate) fn deletion(options: &Value) -> Deletion {
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    Deletion {
+        grace: options["gracePeriodSeconds"].as_i64(),
+        uid: text(&options["preconditions"]["uid"]),
+        revision: text(&options["preconditions"]["resourceVersion"]),
+        propagation: text(&options["propagationPolicy"]),
+        dry_run: options["dryRun"].as_array().is_some_and(|all| !all.is_empty()),
+    }
+}
+
+fn too_many(cause: &str, retry_after: u32) -> Failure {
+    Failure::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+        .with_cause("DisruptionBudget", cause, "")
+        .retry_after(retry_after)
+}
+
+fn processing(budget: &str) -> Failure {
+    too_many(&format!("The disruption budget {budget} is still being processed by the server."), 10)
+}
+
+impl State {
+    fn pod(&self, kind: &Kind, key: &str, name: &str) -> Outcome<Arc<Record>> {
+        self.store.get(&kind.resource, key).cloned().ok_or_else(|| Failure::not_found(kind.named(name)))
+    }
+
+    /// The budgets of a namespace that select a pod.
+    fn budgets(&self, namespace: &str, pod: &Record) -> Vec<Arc<Record>> {
+        let prefix = format!("{namespace}/");
+        let Some(shelf) = self.store.shelf("poddisruptionbudgets.policy") else { return Vec::new() };
+        shelf
+            .live
+            .range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(&prefix))
+            .filter(|(_, budget)| {
+                let budget = budget.value();
+                LabelSelector::object(budget["spec"].get("selector"))
+                    .is_some_and(|selector| selector.matches(&pod.labels))
+            })
+            .map(|(_, budget)| budget.clone())
+            .collect()
+    }
+
+    /// Takes one disruption from a budget as it was seen.
+    fn take(&mut self, seen: &Record, pod: &str, dry_run: bool) -> Outcome<()> {
+        let mut budget = seen.value();
+        let name = seen.name();
+        let named = Named { group: "policy", kind: "poddisruptionbudget", name };
+        let status = &budget["status"];
+        let count = |name: &str| status[name].as_i64().unwrap_or(0);
+        if count("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
+            return Err(processing(name));
+        }
+        let allowed = count("disruptionsAllowed");
+        if allowed < 0 {
+            return Err(Failure::forbidden(named, "pdb disruptions allowed is negative").with_cause(
+                "DisruptionBudget",
+                "pdb disruptions allowed is negative",
+                "",
+            ));
+        }
+        if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MOST_DISRUPTED) {
+            let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+            return Err(Failure::forbidden(named, why).with_cause("DisruptionBudget", why, ""));
+        }
+        if allowed == 0 {
+            let (current, desired) = (count("currentHealthy"), count("desiredHealthy"));
+            let condition = status["conditions"].as_array().into_iter().flatten();
+            let condition =
+                condition.into_iter().find(|condition| condition["type"] == "DisruptionAllowed").cloned();
+            let said =
+                condition.as_ref().and_then(|condition| condition["message"].as_str()).unwrap_or_default();
+            let failed = condition.as_ref().is_some_and(|condition| {
+                condition["status"] == "False" && condition["reason"] == "SyncFailed"
+            });
+            let cause = if failed {
+                format!(
+                    "The disruption budget {name} does not allow evicting pods currently because it failed sync: {said}"
+                )
+            } else if current <= desired {
+                format!(
+                    "The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+                )
+            } else if !said.is_empty() {
+                format!("The disruption budget {name} does not allow evicting pods currently: {said}")
+            } else {
+                format!("The disruption budget {name} does not allow evicting pods currently")
+            };
+            return Err(too_many(&cause, 0));
+        }
+        let now = self.now();
+        budget["status"]["disruptionsAllowed"] = (allowed - 1).into();
+        if allowed == 1 {
+            let generation = budget["metadata"]["generation"].clone();
+            crate::models::condition(
+                &mut budget["status"],
+                &json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
+                    "observedGeneration": generation}),
+                &now,
+            );
+        }
+        budget["status"]["disruptedPods"][pod] = now.into();
+        if dry_run {
+            return Ok(());
+        }
+        let Some(kind) = self.kinds.stored("poddisruptionbudgets.policy").cloned() else { return Ok(()) };
+        let options = Options {
+            manager: "kube-apiserver".into(),
+            subresource: Some("status".into()),
+            tracked: true,
+            ..Options::default()
+        };
+        let found = self.store.get("poddisruptionbudgets.policy", &seen.key).cloned();
+        let found = found.ok_or_else(|| Failure::not_found(kind.named(name)))?;
+        self.replace(&kind, &seen.key, &found, budget, &options).map(drop)
+    }
+
+    /// Says in the pod's status why it goes, and deletes it.
+    fn condition_and_delete(&mut self, kind: &Arc<Kind>, key: &str, how: &Deletion) -> Outcome<()> {
+        let name = key.rsplit('/').next().unwrap_or(key).to_owned();
+        let mut how = how.clone();
+        if !how.dry_run {
+            let before = self.pod(kind, key, &name)?;
+            let named = Named { group: "", kind: "Pod", name: &name };
+            if let Some(uid) = how.uid.as_deref().filter(|uid| *uid != &*before.uid) {
+                return Err(Failure::conflict(
+                    named,
+                    format!(
+                        "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+                        before.uid
+                    ),
+                ));
+            }
+            let current = before.revision.to_string();
+            if let Some(asked) = how.revision.as_deref().filter(|asked| *asked != current) {
+                return Err(Failure::conflict(
+                    named,
+                    format!(
+                        "the ResourceVersion in the precondition ({asked}) does not match the ResourceVersion in record ({current}). The object might have been modified"
+                    ),
+                ));
+            }
+            let mut pod = before.value();
+            let now = self.now();
+            crate::models::condition(
+                &mut pod["status"],
+                &json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+                    "message": "Eviction API: evicting", "lastProbeTime": null}),
+                &now,
+            );
+            // The server writes its own object: nobody's fields change hands, and the spec is not looked at again.
+            if before.value() != pod {
+                let mut managed = pod;
+                self.put(kind, key, &mut managed);
+                if how.revision.is_some() {
+                    how.revision = managed["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+                }
+            }
+        }
+        self.delete(kind, key, &how).map(drop)
+    }
+}

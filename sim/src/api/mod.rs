@@ -1,0 +1,90 @@
+//! The API server: requests in, answers out, one store behind.
+//!
+//! Every request runs to its end under the store's lock, except an eviction that waits to try again; so requests are
+//! linearisable. Models use `State` directly and meet the same rules.
+
+mod answer;
+mod bind;
+mod custom;
+mod defaults;
+mod discovery;
+mod eviction;
+mod kinds;
+mod openapi;
+mod patch;
+mod patching;
+mod read;
+mod release;
+mod request;
+mod route;
+mod scale;
+pub(crate) mod selector;
+mod sent;
+mod server;
+mod services;
+mod status;
+mod table;
+mod validate;
+mod verbs;
+mod watch;
+mod write;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub use answer::Body;
+pub(crate) use kinds::{Kind, Kinds};
+pub(crate) use release::Release;
+pub(crate) use server::Server;
+pub(crate) use status::Outcome;
+pub(crate) use write::{Deletion, Options};
+
+use crate::clock::Clock;
+use crate::random::Random;
+use crate::store::Store;
+
+/// A server forgets what is older than this.
+pub(crate) const COMPACTION: Duration = Duration::from_mins(5);
+
+/// Everything that a request can touch.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) kinds: Kinds,
+    pub(crate) random: Random,
+    pub(crate) clock: Clock,
+    /// The version that is played: of the cluster, or while a server works, of that server.
+    pub(crate) release: Arc<Release>,
+}
+
+/// The state, shared by all clients and models.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(Arc<Mutex<State>>);
+
+impl Shared {
+    pub(crate) fn new(state: State) -> Self {
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// A panic elsewhere left the state as it was: every write is one insertion.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
+}
+
+/// Is a pod's Ready condition true?
+pub(crate) fn ready(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}

@@ -1,0 +1,168 @@
+//! A request taken apart: what is asked, of what.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+use super::status::{Cause, Failure, Named, Outcome};
+
+/// A request whose body has been read.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) query: BTreeMap<String, String>,
+    pub(crate) content_type: String,
+    pub(crate) accept: String,
+    pub(crate) agent: String,
+    pub(crate) body: Bytes,
+}
+
+/// More than this in a body is refused.
+pub(crate) const MOST_BYTES: usize = 3 * 1024 * 1024;
+
+impl Request {
+    pub(crate) fn new(parts: &http::request::Parts, body: Bytes) -> Self {
+        let header = |name: http::HeaderName| {
+            parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+        };
+        let query = parts.uri.query().unwrap_or_default();
+        Self {
+            method: parts.method.clone(),
+            path: unescape(parts.uri.path(), false),
+            query: query
+                .split('&')
+                .filter(|pair| !pair.is_empty())
+                .map(|pair| {
+                    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (unescape(key, true), unescape(value, true))
+                })
+                .collect(),
+            content_type: header(http::header::CONTENT_TYPE)
+                .split(';')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+            accept: header(http::header::ACCEPT),
+            agent: header(http::header::USER_AGENT),
+            body,
+        }
+    }
+
+    /// A query parameter that says something.
+    pub(crate) fn param(&self, name: &str) -> Option<&str> {
+        self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.query
+            .get(name)
+            .is_some_and(|value| matches!(value.as_str(), "" | "1" | "true" | "True" | "TRUE"))
+    }
+
+    /// The body as an object.
+    pub(crate) fn object(&self) -> Outcome<Value> {
+        let text =
+            std::str::from_utf8(&self.body).map_err(|error| Failure::bad_request(error.to_string()))?;
+        if self.content_type.ends_with("yaml") {
+            return serde_saphyr::from_str(text).map_err(|error| Failure::bad_request(error.to_string()));
+        }
+        match self.content_type.as_str() {
+            "" | "application/json" => {}
+            other if other.ends_with("json") => {}
+            other => {
+                return Err(Failure::new(
+                    415,
+                    "UnsupportedMediaType",
+                    format!(
+                        "the body of the request was in an unknown format - accepted media types include: \
+                         application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor \
+                         (sent {other})"
+                    ),
+                ));
+            }
+        }
+        serde_json::from_str(text).map_err(|error| {
+            let why =
+                if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+            self.unreadable(&why)
+        })
+    }
+
+    /// What is said of a body that is no object.
+    pub(crate) fn unreadable(&self, why: &str) -> Failure {
+        let hex: String = if self.body.starts_with(b"{") {
+            String::from_utf8_lossy(&self.body).into_owned()
+        } else {
+            self.body.iter().take(64).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+        };
+        Failure::bad_request(format!("couldn't get version/kind; json parse error: {why} ({hex})"))
+    }
+
+    /// Who writes, by the parameter or the program's name.
+    pub(crate) fn manager(&self) -> String {
+        self.param("fieldManager")
+            .map_or_else(|| self.agent.split('/').next().unwrap_or_default().to_owned(), str::to_owned)
+    }
+
+    /// Is this only a trial? Anything but `All` is refused.
+    pub(crate) fn dry_run(&self) -> Outcome<bool> {
+        match self.query.get("dryRun").map(String::as_str) {
+            None => Ok(false),
+            Some("All") => Ok(true),
+            Some(other) => {
+                let kind = match self.method {
+                    http::Method::POST => "CreateOptions",
+                    http::Method::PUT => "UpdateOptions",
+                    http::Method::PATCH => "PatchOptions",
+                    _ => "DeleteOptions",
+                };
+                let cause = Cause::unsupported("dryRun", &serde_json::json!([other]), &["All"]);
+                Err(Failure::invalid(Named { group: "meta.k8s.io", kind, name: "" }, &[cause]))
+            }
+        }
+    }
+
+    /// Is JSON among the forms in which an answer may come?
+    pub(crate) fn takes_json(&self) -> bool {
+        let mut forms = self.accept.split(',').map(|form| form.split(';').next().unwrap_or_default().trim());
+        self.accept.trim().is_empty()
+            || forms.any(|form| matches!(form, "application/json" | "application/*" | "*/*"))
+    }
+
+    /// Asked for as one of these instead of whole objects: `Table`, `PartialObjectMetadata`, …
+    pub(crate) fn wants(&self, what: &str) -> bool {
+        // The first acceptable form counts.
+        self.accept
+            .split(',')
+            .map(str::trim)
+            .find(|form| form.starts_with("application/json") || *form == "*/*")
+            .is_some_and(|form| form.split(';').any(|part| part.trim() == format!("as={what}")))
+    }
+}
+
+/// Undoes percent encoding.
+fn unescape(text: &str, plus: bool) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (b'%', [high, low, tail @ ..]) => {
+                let digit = |c: &u8| char::from(*c).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                if let (Some(high), Some(low)) = (digit(high), digit(low)) {
+                    bytes.push(high * 16 + low);
+                    rest = tail;
+                } else {
+                    bytes.push(b'%');
+                }
+            }
+            (b'+', _) if plus => bytes.push(b' '),
+            _ => bytes.push(*first),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,100 @@
+//! `/scale`: how many replicas something has, in the same form for every kind.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, ok};
+use super::request::Request;
+use super::selector::LabelSelector;
+use super::status::{Failure, Named, Outcome};
+use super::{State, Subject, patch};
+use crate::schema::builtin;
+
+/// Where a kind keeps its number of replicas.
+fn paths(subject: &Subject) -> (String, String, Option<String>) {
+    let pointer = |path: &Value| path.as_str().map(|path| path.replace('.', "/"));
+    match &subject.kind.custom {
+        Some(custom) => (
+            pointer(&custom.scale["specReplicasPath"]).unwrap_or_default(),
+            pointer(&custom.scale["statusReplicasPath"]).unwrap_or_default(),
+            pointer(&custom.scale["labelSelectorPath"]),
+        ),
+        None => ("/spec/replicas".into(), "/status/replicas".into(), None),
+    }
+}
+
+impl State {
+    pub(crate) fn scale(&self, subject: &Subject, name: &str) -> Outcome<Value> {
+        let object = self.get(subject, name)?;
+        let (spec, status, selector) = paths(subject);
+        let count = |path: &str| object.pointer(path).and_then(Value::as_i64).unwrap_or(0);
+        let metadata = &object["metadata"];
+        let mut kept = json!({});
+        for name in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+            if let Some(value) = metadata.get(name) {
+                kept[name] = value.clone();
+            }
+        }
+        let selector = match selector {
+            Some(path) => object.pointer(&path).and_then(Value::as_str).unwrap_or_default().to_owned(),
+            None => LabelSelector::object(object["spec"].get("selector")).unwrap_or_default().shown(),
+        };
+        let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept,
+            "spec": {}, "status": {"replicas": count(&status)}});
+        if count(&spec) != 0 {
+            scale["spec"]["replicas"] = count(&spec).into();
+        }
+        if !selector.is_empty() {
+            scale["status"]["selector"] = selector.into();
+        }
+        Ok(scale)
+    }
+
+    pub(super) fn change_scale(
+        &mut self,
+        request: &Request,
+        subject: &Subject,
+        name: &str,
+    ) -> Outcome<Answer> {
+        let mut scale = self.scale(subject, name)?;
+        let kind = &subject.kind;
+        if request.method == Method::PUT {
+            let sent = request.object()?;
+            if let Some(revision) =
+                sent["metadata"]["resourceVersion"].as_str().filter(|revision| !revision.is_empty())
+                && scale["metadata"]["resourceVersion"] != revision
+            {
+                return Err(Failure::modified(kind.named(name)));
+            }
+            scale = sent;
+        } else {
+            let revision = scale["metadata"]["resourceVersion"].clone();
+            match request.content_type.as_str() {
+                "application/json-patch+json" => patch::json(&mut scale, &request.body)?,
+                "application/strategic-merge-patch+json" => {
+                    patch::strategic(&builtin("autoscaling.Scale"), &mut scale, &request.object()?)?;
+                }
+                _ => patch::merge(&mut scale, &request.object()?),
+            }
+            if scale["metadata"]["resourceVersion"] != revision {
+                return Err(Failure::modified(kind.named(name)));
+            }
+        }
+        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+        if replicas < 0 {
+            let why = "must be greater than or equal to 0";
+            let cause = super::status::Cause::invalid("spec.replicas", &replicas.into(), why);
+            return Err(Failure::invalid(Named { group: "autoscaling", kind: "Scale", name }, &[cause]));
+        }
+        let key = kind.key(subject.namespace.as_deref(), name);
+        let before = self.store.get(&kind.resource, &key).cloned();
+        let before = before.ok_or_else(|| Failure::not_found(kind.named(name)))?;
+        let mut object = before.value();
+        let (spec, ..) = paths(subject);
+        let field = spec.trim_start_matches("/spec/").to_owned();
+        object["spec"][field] = replicas.into();
+        let options = Self::options(request, subject)?;
+        self.replace(kind, &key, &before, object, &options)?;
+        ok(self.scale(subject, name)?)
+    }
+}

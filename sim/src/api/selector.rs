@@ -1,0 +1,250 @@
+//! Label and field selectors.
+
+use serde_json::Value;
+
+use super::status::{Failure, Outcome};
+use crate::store::{Labels, Record};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Exists,
+    Missing,
+    Greater(i64),
+    Less(i64),
+}
+
+/// Which labels an object must have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LabelSelector {
+    tests: Vec<(String, Test)>,
+    nothing: bool,
+}
+
+impl LabelSelector {
+    /// As in `?labelSelector=`: `a=b,c!=d,e in (f,g),!h`.
+    pub(crate) fn query(text: &str) -> Outcome<Self> {
+        let bad = |why: &str| Failure::bad_request(format!("unable to parse requirement: {why}"));
+        let mut tests = Vec::new();
+        for part in split(text) {
+            let part = part.trim();
+            if part.is_empty() {
+                continue;
+            }
+            let (key, test) = if let Some(key) = part.strip_prefix('!') {
+                (key, Test::Missing)
+            } else if let Some((key, value)) = part.split_once("!=") {
+                (key, Test::NotIn(vec![value.trim().into()]))
+            } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+                (key, Test::In(vec![value.trim().into()]))
+            } else if let Some((key, rest)) =
+                part.split_once(" notin ").or_else(|| part.split_once(" notin("))
+            {
+                (key, Test::NotIn(list(rest).ok_or_else(|| bad("found '', expected: ')'"))?))
+            } else if let Some((key, rest)) = part.split_once(" in ").or_else(|| part.split_once(" in(")) {
+                (key, Test::In(list(rest).ok_or_else(|| bad("found '', expected: ')'"))?))
+            } else if let Some((key, value)) = part.split_once('>') {
+                (
+                    key,
+                    Test::Greater(
+                        value
+                            .trim()
+                            .parse()
+                            .map_err(|_| bad("for 'Gt', 'Lt' operators, the value must be an integer"))?,
+                    ),
+                )
+            } else if let Some((key, value)) = part.split_once('<') {
+                (
+                    key,
+                    Test::Less(
+                        value
+                            .trim()
+                            .parse()
+                            .map_err(|_| bad("for 'Gt', 'Lt' operators, the value must be an integer"))?,
+                    ),
+                )
+            } else {
+                (part, Test::Exists)
+            };
+            let key = key.trim();
+            if let (Test::Exists, Some((_, second))) = (&test, key.split_once(' ')) {
+                let second = second.trim();
+                return Err(bad(&format!("found '{second}', expected: in, notin, =, ==, !=, gt, lt")));
+            }
+            if key.is_empty() || key.contains(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c))) {
+                return Err(bad(&format!("<nil>: Invalid value: {key:?}")));
+            }
+            tests.push((key.to_owned(), test));
+        }
+        Ok(Self { tests, nothing: false })
+    }
+
+    /// As in an object's `selector`: nothing without one, everything with an empty one. `None` if it makes no sense.
+    pub(crate) fn object(selector: Option<&Value>) -> Option<Self> {
+        let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
+            return Some(Self { tests: Vec::new(), nothing: true });
+        };
+        let mut tests: Vec<(String, Test)> = Vec::new();
+        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+            tests.push((key.clone(), Test::In(vec![value.as_str()?.to_owned()])));
+        }
+        for test in selector["matchExpressions"].as_array().into_iter().flatten() {
+            let values: Vec<String> = test["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|value| Some(value.as_str()?.to_owned()))
+                .collect();
+            let test_of = match (test["operator"].as_str()?, values.is_empty()) {
+                ("In", false) => Test::In(values),
+                ("NotIn", false) => Test::NotIn(values),
+                ("Exists", true) => Test::Exists,
+                ("DoesNotExist", true) => Test::Missing,
+                _ => return None,
+            };
+            tests.push((test["key"].as_str()?.to_owned(), test_of));
+        }
+        Some(Self { tests, nothing: false })
+    }
+
+    /// Every label of a map, as a Service or a nodeSelector has it.
+    pub(crate) fn map(labels: &Value) -> Self {
+        let tests = labels.as_object().into_iter().flatten();
+        let tests =
+            tests.filter_map(|(key, value)| Some((key.clone(), Test::In(vec![value.as_str()?.to_owned()]))));
+        Self { tests: tests.collect(), nothing: false }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tests.is_empty() && !self.nothing
+    }
+
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
+        !self.nothing
+            && self.tests.iter().all(|(key, test)| {
+                let value = labels.get(key);
+                let number = || value.and_then(|value| value.parse::<i64>().ok());
+                match test {
+                    Test::In(values) => value.is_some_and(|value| values.contains(value)),
+                    Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+                    Test::Exists => value.is_some(),
+                    Test::Missing => value.is_none(),
+                    Test::Greater(than) => number().is_some_and(|number| number > *than),
+                    Test::Less(than) => number().is_some_and(|number| number < *than),
+                }
+            })
+    }
+
+    /// As a scale subresource shows it.
+    pub(crate) fn shown(&self) -> String {
+        let mut parts: Vec<String> = self
+            .tests
+            .iter()
+            .map(|(key, test)| match test {
+                Test::In(values) if values.len() == 1 => format!("{key}={}", values.join(",")),
+                Test::In(values) => format!("{key} in ({})", sorted(values)),
+                Test::NotIn(values) => format!("{key} notin ({})", sorted(values)),
+                Test::Exists => key.clone(),
+                Test::Missing => format!("!{key}"),
+                Test::Greater(than) => format!("{key}>{than}"),
+                Test::Less(than) => format!("{key}<{than}"),
+            })
+            .collect();
+        parts.sort();
+        parts.join(",")
+    }
+}
+
+/// At commas that are not in parentheses.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0_i32, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn list(text: &str) -> Option<Vec<String>> {
+    let inside = text.trim().trim_start_matches('(').strip_suffix(')')?;
+    Some(inside.split(',').map(|value| value.trim().to_owned()).collect())
+}
+
+/// Which fields an object must have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FieldSelector(Vec<(String, String, bool)>);
+
+impl FieldSelector {
+    /// As in `?fieldSelector=`. `known` are the fields that the kind can be selected by.
+    pub(crate) fn query(text: &str, known: &[&str]) -> Outcome<Self> {
+        let mut tests = Vec::new();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (field, value, equal) = if let Some((field, value)) = part.split_once("!=") {
+                (field, value, false)
+            } else if let Some((field, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+                (field, value, true)
+            } else {
+                return Err(Failure::bad_request(format!(
+                    "invalid selector: '{text}'; can't understand '{part}'"
+                )));
+            };
+            if !known.contains(&field) {
+                return Err(Failure::bad_request(if known.len() > 2 || known.len() == 1 {
+                    format!("field label not supported: {field}")
+                } else {
+                    format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    )
+                }));
+            }
+            tests.push((field.to_owned(), value.to_owned(), equal));
+        }
+        Ok(Self(tests))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn matches(&self, record: &Record) -> bool {
+        let mut object = None;
+        self.0.iter().all(|(field, value, equal)| {
+            let same = match field.as_str() {
+                "metadata.name" => record.name() == value,
+                "metadata.namespace" => record.namespace() == value,
+                "spec.nodeName" => record.node.as_deref().unwrap_or_default() == value,
+                field => {
+                    let object = object.get_or_insert_with(|| record.value());
+                    let path = format!("/{}", field.replace('.', "/"));
+                    match object.pointer(&path) {
+                        Some(Value::String(found)) => found == value,
+                        Some(Value::Null) | None => {
+                            // Go's zero values.
+                            value.is_empty()
+                                || (field == "spec.hostNetwork" || field == "spec.unschedulable")
+                                    && value == "false"
+                        }
+                        Some(Value::Bool(found)) => *value == if *found { "true" } else { "false" },
+                        Some(found) => found.as_i64() == value.parse().ok(),
+                    }
+                }
+            };
+            same == *equal
+        })
+    }
+}
+
+fn sorted(values: &[String]) -> String {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.join(",")
+}

@@ -1,0 +1,253 @@
+//! Watches: what changes, line by line, until the client goes or its time is over.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::stream;
+use serde_json::{Value, json};
+use tokio::time::{Instant, Sleep};
+
+use super::kinds::Kind;
+use super::read::{self, Filter, Form, check_match};
+use super::request::Request;
+use super::status::{Failure, Outcome};
+use super::table::{self, Style};
+use super::{Shared, Subject};
+use crate::clock::Clock;
+use crate::faults::Stream as Faults;
+use crate::store::{Change, Record};
+
+/// A bookmark says how far the watch has come, this often.
+const BOOKMARKS: Duration = Duration::from_mins(1);
+/// A watch that asks for no time gets between this and twice of it.
+const SHORTEST: u64 = 1800;
+
+/// A watch that is on.
+struct Watch {
+    shared: Shared,
+    kind: Arc<Kind>,
+    filter: Filter,
+    form: Form,
+    style: Style,
+    clock: Clock,
+    /// The columns of a table are named with its first row.
+    headers: bool,
+    /// Everything up to here has been sent or is in `lines`.
+    at: u64,
+    lines: VecDeque<String>,
+    wake: tokio::sync::watch::Receiver<u64>,
+    bookmarks: Option<Pin<Box<Sleep>>>,
+    end: Pin<Box<Sleep>>,
+    until: Instant,
+    over: bool,
+    faults: Faults,
+}
+
+/// The body of a watch.
+pub(crate) fn start(
+    shared: &Shared,
+    request: &Request,
+    subject: &Subject,
+    faults: Faults,
+) -> Outcome<Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>> {
+    let filter = Filter::of(request, subject)?;
+    check_match(request, true)?;
+    let from = read::revision(request).map_err(|mut failure| {
+        failure.code = 500;
+        failure.body["code"] = 500.into();
+        if let Some(body) = failure.body.as_object_mut() {
+            body.remove("reason");
+        }
+        let message =
+            failure.body["message"].as_str().unwrap_or_default().replace("invalid resource version: ", "");
+        failure.body["message"] = message.into();
+        failure
+    })?;
+    let form = Form::of(request);
+    let mut state = shared.lock();
+    let wanted =
+        request.param("timeoutSeconds").and_then(|text| text.parse::<u64>().ok()).filter(|time| *time > 0);
+    let seconds = wanted.unwrap_or_else(|| state.random.between(SHORTEST, 2 * SHORTEST));
+    let bookmarks = request.flag("allowWatchBookmarks");
+    let initial = request.param("sendInitialEvents") == Some("true");
+    let current = state.store.revision();
+    if initial && from.is_some_and(|from| from > current) {
+        return Err(Failure::too_large_revision(from.unwrap_or(0), current));
+    }
+    let mut watch = Watch {
+        wake: state.store.subscribe(&subject.kind.resource),
+        shared: shared.clone(),
+        kind: subject.kind.clone(),
+        filter,
+        form,
+        style: Style::of(request)?,
+        clock: state.clock.clone(),
+        headers: true,
+        at: current,
+        lines: VecDeque::new(),
+        // One comes just before the end, so that the next watch can go on from there.
+        bookmarks: bookmarks.then(|| {
+            let last = Duration::from_secs(seconds.saturating_sub(2));
+            Box::pin(tokio::time::sleep(BOOKMARKS.min(last)))
+        }),
+        until: Instant::now() + Duration::from_secs(seconds),
+        end: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
+        over: false,
+        faults,
+    };
+    let every =
+        initial || matches!(from, None | Some(0)) && request.param("sendInitialEvents") != Some("false");
+    if every {
+        let shelf = state.store.shelf(&watch.kind.resource);
+        for record in shelf.into_iter().flat_map(|shelf| shelf.live.values()) {
+            if watch.filter.within(record) && watch.filter.matches(record) {
+                let line = watch.event("ADDED", record);
+                watch.lines.push_back(line);
+            }
+        }
+        if initial && bookmarks {
+            let line = watch.bookmark(current, true);
+            watch.lines.push_back(line);
+        }
+    } else if let Some(from) = from.filter(|from| *from > 0) {
+        if from < state.store.compacted() {
+            let expired =
+                Failure::expired(format!("too old resource version: {from} ({})", state.store.compacted()));
+            watch.lines.push_back(json!({"type": "ERROR", "object": expired.body}).to_string());
+            watch.over = true;
+        }
+        watch.at = from;
+    }
+    drop(state);
+    Ok(Box::pin(stream::unfold(watch, |mut watch| async move {
+        let line = watch.next().await?;
+        Some((line, watch))
+    })))
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
+        loop {
+            if let Some(line) = self.lines.pop_front() {
+                return Some(Ok(Bytes::from(line + "\n")));
+            }
+            if self.over {
+                return None;
+            }
+            self.wake.borrow_and_update();
+            self.collect();
+            if !self.lines.is_empty() || self.over {
+                continue;
+            }
+            let bookmark = async {
+                match &mut self.bookmarks {
+                    Some(bookmark) => bookmark.as_mut().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                changed = self.wake.changed() => self.over = changed.is_err(),
+                () = self.end.as_mut() => self.over = true,
+                () = self.faults.wait() => {}
+                () = bookmark => {
+                    let line = self.bookmark(self.at, false);
+                    self.lines.push_back(line);
+                    if let Some(bookmark) = &mut self.bookmarks {
+                        let (next, last) = (Instant::now() + BOOKMARKS, self.until - Duration::from_secs(2));
+                        bookmark.as_mut().reset(if last > Instant::now() { next.min(last) } else { next });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Turns what was written since into lines.
+    fn collect(&mut self) {
+        let shared = self.shared.clone();
+        let state = shared.lock();
+        if self.at < state.store.compacted() {
+            // It fell behind what is remembered.
+            let expired = Failure::expired(format!(
+                "too old resource version: {} ({})",
+                self.at,
+                state.store.compacted()
+            ));
+            self.lines.push_back(json!({"type": "ERROR", "object": expired.body}).to_string());
+            self.over = true;
+            return;
+        }
+        let Some(shelf) = state.store.shelf(&self.kind.resource) else { return };
+        // The log is in order, so what is new is found from its beginning by halving.
+        let first = shelf.log.partition_point(|change| change.revision <= self.at);
+        for change in shelf.log.range(first..) {
+            if let Some(line) = self.change(change) {
+                self.faults.deliver(line, &mut self.lines, &mut self.over);
+            }
+        }
+        let late = self.faults.due();
+        self.lines.extend(late);
+        self.at = self.at.max(state.store.revision());
+    }
+
+    /// A change as this watch sees it: what no longer matches is gone for it.
+    fn change(&mut self, change: &Change) -> Option<String> {
+        if !self.filter.within(&change.record) {
+            return None;
+        }
+        let was = change.before.as_ref().is_some_and(|before| self.filter.matches(before));
+        let is = !change.deleted && self.filter.matches(&change.record);
+        match (was, is) {
+            (false, true) => Some(self.event("ADDED", &change.record)),
+            (true, true) => Some(self.event("MODIFIED", &change.record)),
+            (true, false) if change.deleted => Some(self.event("DELETED", &change.record)),
+            (true, false) => {
+                let mut object = change.before.as_ref()?.value();
+                object["metadata"]["resourceVersion"] = change.revision.to_string().into();
+                Some(self.line("DELETED", &object))
+            }
+            (false, false) => None,
+        }
+    }
+
+    fn event(&mut self, what: &str, record: &Record) -> String {
+        if self.form == Form::Whole {
+            return format!("{{\"type\":{what:?},\"object\":{}}}", read::shown(&self.kind, record));
+        }
+        self.line(what, &record.value())
+    }
+
+    fn line(&mut self, what: &str, object: &Value) -> String {
+        let object = match self.form {
+            Form::Whole => object.clone(),
+            Form::Metadata => read::metadata(object),
+            Form::Table => self.table(object),
+        };
+        json!({"type": what, "object": object}).to_string()
+    }
+
+    fn table(&mut self, object: &Value) -> Value {
+        let headers = std::mem::take(&mut self.headers);
+        let revision = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+        table::of(&self.kind, std::slice::from_ref(object), self.style, self.clock.now(), &revision, headers)
+    }
+
+    fn bookmark(&mut self, revision: u64, initial: bool) -> String {
+        let mut object = match self.form {
+            Form::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}),
+            _ => json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version()}),
+        };
+        object["metadata"]["resourceVersion"] = revision.to_string().into();
+        if initial {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        if self.form == Form::Table {
+            object = self.table(&object);
+        }
+        json!({"type": "BOOKMARK", "object": object}).to_string()
+    }
+}

@@ -1,0 +1,354 @@
+//! The cluster as a program sees it: how it is made, and the clients that it gives out.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::{Body, Kinds, Options, Release, Server, Shared, State};
+use crate::clock::Clock;
+use crate::faults::Faults;
+use crate::models::Kubelets;
+use crate::random::Random;
+use crate::store::Store;
+
+/// How a cluster is to be.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    seed: u64,
+    version: String,
+    began: Timestamp,
+    hashed: bool,
+}
+
+/// A cluster. Cloning it is another handle on the same one.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    shared: Shared,
+    release: Arc<Release>,
+    faults: Faults,
+    kubelets: Kubelets,
+    #[allow(dead_code, reason = "its drop ends the models")]
+    models: Arc<Models>,
+}
+
+/// The task of the models; it ends with the last handle on the cluster.
+#[derive(Debug)]
+struct Models(tokio::task::AbortHandle);
+
+impl Drop for Models {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Cluster {
+    /// A cluster with seed 0, of the newest version that is known, without anything running in it.
+    pub fn builder() -> Builder {
+        Builder {
+            seed: 0,
+            version: "v1.37.1".into(),
+            began: Timestamp::constant(1_767_225_600, 0),
+            hashed: false,
+        }
+    }
+
+    /// A client. Each has its own connection: one that crashes leaves the others alone.
+    ///
+    /// It has to be made inside a tokio runtime, as any `kube::Client`.
+    pub fn client(&self) -> kube::Client {
+        self.client_of("kube-rs")
+    }
+
+    /// A client of a program with that name, as field managers and fault rules see it.
+    pub fn client_of(&self, agent: &str) -> kube::Client {
+        kube::Client::new(Service(self.server(agent, self.release.clone())), "default")
+    }
+
+    /// A client of an API server of another version, such as `v1.36.4`: in the middle of an upgrade a cluster has several.
+    pub fn client_at(&self, agent: &str, version: &str) -> kube::Client {
+        kube::Client::new(Service(self.server(agent, Arc::new(Release::new(version)))), "default")
+    }
+
+    /// A way to the store, through a server of that version.
+    pub(crate) fn server(&self, agent: &str, release: Arc<Release>) -> Server {
+        Server {
+            shared: self.shared.clone(),
+            release,
+            faults: self.faults.clone(),
+            crashed: Arc::new(AtomicBool::new(false)),
+            agent: agent.into(),
+        }
+    }
+
+    /// The faults of this cluster: add to them at any time.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The kubelets: how long things take there, and ending one.
+    pub fn kubelets(&self) -> &Kubelets {
+        &self.kubelets
+    }
+
+    /// Adds nodes, with a kubelet each; their names.
+    pub fn add_nodes(&self, group: &NodeGroup) -> Vec<String> {
+        let mut state = self.shared.lock();
+        let Some(kind) = state.kinds.stored("nodes").cloned() else { return Vec::new() };
+        let options = Options { manager: "kubelet".into(), ..Options::default() };
+        let mut names = Vec::new();
+        for at in 0..group.count {
+            let name = format!("{}-{}", group.prefix, at + 1);
+            let mut node = group.node(&name, at);
+            self.kubelets.start(&name);
+            // A name that is taken keeps its node.
+            if state.create(&kind, None, node.take(), &options).is_ok() {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Starts a kubelet again, perhaps in another version: what it says of itself from now on.
+    ///
+    /// `false` if there is no such node.
+    pub fn start_kubelet(&self, node: &str, version: &str) -> bool {
+        let mut state = self.shared.lock();
+        let Some(kind) = state.kinds.stored("nodes").cloned() else { return false };
+        let Some(before) = state.store.get("nodes", node).cloned() else { return false };
+        let mut object = before.value();
+        object["status"]["nodeInfo"]["kubeletVersion"] = version.into();
+        let boot = state.random.uid();
+        object["status"]["nodeInfo"]["bootID"] = boot.into();
+        let now = crate::clock::seconds(state.clock.now());
+        for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
+            condition["lastHeartbeatTime"] = now.clone().into();
+        }
+        self.kubelets.start(node);
+        state.put(&kind, node, &mut object);
+        true
+    }
+
+    /// Puts objects into the cluster as they are, such as those of a snapshot: UIDs, status and all. What owns what stays
+    /// as it was; only the resourceVersions are new. How many there were; kinds that are not served are left out.
+    pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> usize {
+        let mut state = self.shared.lock();
+        let mut count = 0;
+        for mut object in objects {
+            let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+            let Some(kind) = state.kinds.by_kind(&text("apiVersion"), &text("kind")).cloned() else {
+                continue;
+            };
+            if kind.decode(&mut object).is_err() {
+                continue;
+            }
+            let metadata = &object["metadata"];
+            let text = |name: &str| metadata[name].as_str().unwrap_or_default().to_owned();
+            let key = kind.key(Some(&text("namespace")), &text("name"));
+            if text("uid").is_empty() {
+                object["metadata"]["uid"] = state.random.uid().into();
+            }
+            if object["metadata"].get("creationTimestamp").is_none() {
+                object["metadata"]["creationTimestamp"] = state.now().into();
+            }
+            state.put(&kind, &key, &mut object);
+            count += 1;
+        }
+        count
+    }
+
+    /// The last revision of anything.
+    pub fn revision(&self) -> u64 {
+        self.shared.lock().store.revision()
+    }
+
+    /// The time in the cluster.
+    pub fn now(&self) -> Timestamp {
+        self.shared.lock().clock.now()
+    }
+
+    /// A hash of everything that was ever written, in order; `None` unless [`Builder::hashed`].
+    pub fn history(&self) -> Option<u64> {
+        self.shared.lock().store.hash()
+    }
+
+    /// Forgets everything before now: watches from before get a 410, continue tokens expire.
+    pub fn compact(&self) {
+        let mut state = self.shared.lock();
+        let revision = state.store.revision();
+        state.store.compact(revision);
+    }
+}
+
+/// Nodes that are alike.
+#[derive(Clone, Debug)]
+pub struct NodeGroup {
+    prefix: String,
+    count: usize,
+    version: String,
+    zones: Vec<String>,
+    labels: Vec<(String, String)>,
+    taints: Vec<Value>,
+    capacity: (String, String, u32),
+}
+
+impl NodeGroup {
+    /// `count` nodes called `<prefix>-1` and so on, of version v1.37.1, with 8 CPUs, 32 GiB and room for 110 pods each.
+    pub fn new(prefix: impl Into<String>, count: usize) -> Self {
+        Self {
+            prefix: prefix.into(),
+            count,
+            version: "v1.37.1".into(),
+            zones: Vec::new(),
+            labels: Vec::new(),
+            taints: Vec::new(),
+            capacity: ("8".into(), "32Gi".into(), 110),
+        }
+    }
+
+    /// The kubelets' version.
+    #[must_use]
+    pub fn kubelet(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Spreads the nodes over zones, one after the other.
+    #[must_use]
+    pub fn zones<S: Into<String>>(mut self, zones: impl IntoIterator<Item = S>) -> Self {
+        self.zones = zones.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A label of every node.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((key.into(), value.into()));
+        self
+    }
+
+    /// A taint of every node, such as `("dedicated", "db", "NoSchedule")`.
+    #[must_use]
+    pub fn taint(mut self, key: &str, value: &str, effect: &str) -> Self {
+        self.taints.push(json!({"key": key, "value": value, "effect": effect}));
+        self
+    }
+
+    /// What each node has: CPUs, memory, pods.
+    #[must_use]
+    pub fn capacity(mut self, cpu: impl Into<String>, memory: impl Into<String>, pods: u32) -> Self {
+        self.capacity = (cpu.into(), memory.into(), pods);
+        self
+    }
+
+    fn node(&self, name: &str, at: usize) -> Value {
+        let mut labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
+        if let Some(zone) = at.checked_rem(self.zones.len()).and_then(|at| self.zones.get(at)) {
+            labels["topology.kubernetes.io/zone"] = zone.as_str().into();
+        }
+        for (key, value) in &self.labels {
+            labels[key] = value.as_str().into();
+        }
+        let (cpu, memory, pods) = &self.capacity;
+        let capacity = json!({"cpu": cpu, "memory": memory, "pods": pods.to_string()});
+        json!({
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"taints": self.taints},
+            "status": {"capacity": capacity, "allocatable": capacity, "nodeInfo": {"kubeletVersion": self.version,
+                "osImage": "virtual", "operatingSystem": "linux", "architecture": "amd64", "containerRuntimeVersion": "virtual://1"},
+                "addresses": [{"type": "Hostname", "address": name}]},
+        })
+    }
+}
+
+impl Builder {
+    /// Everything that is left to chance follows from it.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// What `/version` says, such as `v1.36.4`.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// When it is in the cluster at the start.
+    #[must_use]
+    pub fn starting_at(mut self, began: Timestamp) -> Self {
+        self.began = began;
+        self
+    }
+
+    /// Keeps a hash of the history, which costs a little with every write.
+    #[must_use]
+    pub fn hashed(mut self) -> Self {
+        self.hashed = true;
+        self
+    }
+
+    /// Makes the cluster: its API, with the namespaces that every cluster has.
+    ///
+    /// It has to be made where its clock is to run: inside a tokio runtime, paused or not.
+    pub fn start(self) -> Cluster {
+        let release = Arc::new(Release::new(&self.version));
+        let mut state = State {
+            store: Store::new(self.hashed),
+            kinds: Kinds::default(),
+            random: Random::new(self.seed),
+            clock: Clock::starting_at(self.began),
+            release: release.clone(),
+        };
+        let options = Options { manager: "kube-apiserver".into(), tracked: true, ..Options::default() };
+        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+            let namespace = json!({"metadata": {"name": name}});
+            if let Some(kind) = state.kinds.stored("namespaces").cloned() {
+                // Nothing is there that it could clash with.
+                let _ = state.create(&kind, None, namespace, &options);
+            }
+        }
+        let service = json!({
+            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]},
+        });
+        if let Some(kind) = state.kinds.stored("services").cloned() {
+            let _ = state.create(&kind, Some("default"), service, &options);
+        }
+        let shared = Shared::new(state);
+        let kubelets = Kubelets::default();
+        let models = tokio::spawn(crate::models::run(shared.clone(), kubelets.clone(), self.seed));
+        Cluster {
+            shared,
+            release,
+            faults: Faults::default(),
+            kubelets,
+            models: Arc::new(Models(models.abort_handle())),
+        }
+    }
+}
+
+/// What `kube::Client` talks to.
+#[derive(Clone, Debug)]
+struct Service(Server);
+
+impl tower::Service<Request<kube::client::Body>> for Service {
+    type Response = Response<Body>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        Box::pin(self.0.clone().serve(request))
+    }
+}

@@ -1,0 +1,277 @@
+//! `metadata.managedFields`: who owns what after an update or an apply.
+
+use serde_json::{Value, json};
+
+use super::Set;
+use super::walk::{self, Difference};
+use crate::schema::Shape;
+
+/// Who writes, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pub(crate) manager: String,
+    pub(crate) applies: bool,
+    pub(crate) api_version: String,
+    pub(crate) subresource: Option<String>,
+}
+
+impl Writer {
+    /// An applier is the same whatever version it applies.
+    fn is(&self, other: &Self) -> bool {
+        self.manager == other.manager
+            && self.applies == other.applies
+            && self.subresource == other.subresource
+            && (self.applies || self.api_version == other.api_version)
+    }
+
+    fn shown(&self) -> String {
+        let mut shown = format!("{:?}", self.manager);
+        if let Some(subresource) = &self.subresource {
+            shown = format!("{shown} with subresource {subresource:?}");
+        }
+        if self.applies { shown } else { format!("{shown} using {}", self.api_version) }
+    }
+}
+
+/// A field that somebody else owns with another value.
+#[derive(Debug)]
+pub(crate) struct Conflict {
+    pub(crate) manager: String,
+    pub(crate) path: String,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    writer: Writer,
+    time: Option<String>,
+    set: Set,
+}
+
+/// All owners of an object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Managed(Vec<Entry>);
+
+/// More entries of updates than these are put together.
+const MOST_UPDATERS: usize = 10;
+
+impl Managed {
+    pub(crate) fn read(object: &Value) -> Self {
+        let text = |entry: &Value, name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+        Self(
+            object["metadata"]["managedFields"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|entry| Entry {
+                    writer: Writer {
+                        manager: text(entry, "manager"),
+                        applies: entry["operation"] == "Apply",
+                        api_version: text(entry, "apiVersion"),
+                        subresource: entry["subresource"].as_str().map(str::to_owned),
+                    },
+                    time: entry["time"].as_str().map(str::to_owned),
+                    set: Set::read(&entry["fieldsV1"]),
+                })
+                .collect(),
+        )
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes the owners into an object.
+    pub(crate) fn write(mut self, object: &mut Value) {
+        self.0.sort_by(|a, b| {
+            let key = |entry: &Entry| {
+                let w = &entry.writer;
+                (
+                    !w.applies,
+                    entry.time.clone(),
+                    w.manager.clone(),
+                    w.api_version.clone(),
+                    w.subresource.clone(),
+                )
+            };
+            key(a).cmp(&key(b))
+        });
+        let entries: Vec<Value> = self
+            .0
+            .into_iter()
+            .map(|entry| {
+                let mut value = json!({
+                    "manager": entry.writer.manager,
+                    "operation": if entry.writer.applies { "Apply" } else { "Update" },
+                    "apiVersion": entry.writer.api_version,
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": entry.set.write(),
+                });
+                if entry.writer.manager.is_empty() {
+                    value.as_object_mut().map(|value| value.remove("manager"));
+                }
+                if let Some(time) = entry.time {
+                    value["time"] = time.into();
+                }
+                if let Some(subresource) = entry.writer.subresource {
+                    value["subresource"] = subresource.into();
+                }
+                value
+            })
+            .collect();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+            if !entries.is_empty() {
+                metadata.insert("managedFields".into(), entries.into());
+            }
+        }
+    }
+
+    /// This writer owns nothing any more.
+    pub(crate) fn forget(&mut self, writer: &Writer) {
+        self.0.retain(|entry| !entry.writer.is(writer));
+    }
+
+    fn find(&mut self, writer: &Writer) -> Option<&mut Entry> {
+        self.0.iter_mut().find(|entry| entry.writer.is(writer))
+    }
+
+    /// After a create, update or patch: what changed is the writer's, and nobody else's.
+    pub(crate) fn update(
+        &mut self,
+        shape: &Shape,
+        before: &Value,
+        after: &Value,
+        writer: &Writer,
+        now: &str,
+        status: bool,
+    ) {
+        let mut difference = Difference::between(shape, &bare(before), &bare(after));
+        for set in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
+            reset(set, writer, status);
+        }
+        let changed = difference.added.union(&difference.modified);
+        let lost = changed.union(&difference.removed);
+        for entry in &mut self.0 {
+            entry.set = entry.set.without(&lost);
+        }
+        let mut own = changed;
+        strip(&mut own);
+        if own.is_empty() {
+            self.0.retain(|entry| !entry.set.is_empty());
+            return;
+        }
+        if let Some(entry) = self.find(writer) {
+            entry.set = entry.set.union(&own);
+            entry.time = Some(now.to_owned());
+        } else {
+            self.0.push(Entry { writer: writer.clone(), time: Some(now.to_owned()), set: own });
+        }
+        self.0.retain(|entry| !entry.set.is_empty());
+        self.cap();
+    }
+
+    fn cap(&mut self) {
+        while self.0.iter().filter(|entry| !entry.writer.applies).count() > MOST_UPDATERS {
+            let mut oldest: Vec<usize> = (0..self.0.len()).filter(|at| !self.0[*at].writer.applies).collect();
+            oldest.sort_by_key(|at| (self.0[*at].time.clone(), self.0[*at].writer.manager.clone()));
+            let Some([first, second]) = oldest.first_chunk::<2>().copied() else { return };
+            let (keep, drop) = (first.min(second), first.max(second));
+            let gone = self.0.remove(drop);
+            let entry = &mut self.0[keep];
+            entry.set = entry.set.union(&gone.set);
+            entry.time = entry.time.clone().max(gone.time);
+            "ancient-changes".clone_into(&mut entry.writer.manager);
+            entry.writer.subresource = None;
+        }
+    }
+
+    /// Lays an applied object over the live one: the new object, or the fields that others own.
+    pub(crate) fn apply(
+        &mut self,
+        shape: &Shape,
+        live: &Value,
+        applied: &Value,
+        writer: &Writer,
+        now: &str,
+        (force, status): (bool, bool),
+    ) -> Result<Value, Vec<Conflict>> {
+        let (live, applied) = (bare(live), bare(applied));
+        let merged = walk::merge(shape, Some(&live), Some(&applied)).unwrap_or_default();
+        let mut set = walk::fields(shape, &applied);
+        reset(&mut set, writer, status);
+        let last = self.find(writer).map(|entry| entry.set.clone());
+        let time = self.find(writer).and_then(|entry| entry.time.clone());
+        self.0.retain(|entry| !entry.writer.is(writer));
+        let result = match last {
+            Some(last) if !last.is_empty() => self.prune(shape, &merged, &last, &set),
+            _ => merged,
+        };
+        let mut difference = Difference::between(shape, &live, &result);
+        for part in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
+            reset(part, writer, status);
+        }
+        let changed = difference.added.union(&difference.modified);
+        if !force {
+            let mut conflicts = Vec::new();
+            for entry in &self.0 {
+                for path in entry.set.intersection(&changed).paths() {
+                    conflicts.push(Conflict { manager: entry.writer.shown(), path });
+                }
+            }
+            if !conflicts.is_empty() {
+                return Err(conflicts);
+            }
+        }
+        let lost = changed.union(&difference.removed);
+        for entry in &mut self.0 {
+            entry.set = entry.set.without(&lost);
+        }
+        strip(&mut set);
+        let unchanged = live == result;
+        if !set.is_empty() {
+            // An apply that changes nothing leaves no time behind, not even its first.
+            let time = if unchanged { time } else { Some(now.to_owned()) };
+            self.0.push(Entry { writer: writer.clone(), time, set });
+        }
+        self.0.retain(|entry| !entry.set.is_empty());
+        Ok(result)
+    }
+
+    /// Takes away what this manager applied before and no longer does, unless somebody else owns it too.
+    fn prune(&self, shape: &Shape, merged: &Value, last: &Set, applied: &Set) -> Value {
+        let last = last.named(shape);
+        let pruned = walk::remove(shape, merged, &last);
+        let others = self.0.iter().fold(applied.clone(), |all, entry| all.union(&entry.set)).named(shape);
+        let all = walk::fields(shape, merged).named(shape);
+        let kept = walk::fields(shape, &pruned).named(shape).union(&others);
+        let pruned = walk::remove(shape, merged, &all.without(&kept));
+        let kept = walk::fields(shape, &pruned).named(shape);
+        walk::remove(shape, merged, &all.without(&kept).intersection(&last))
+    }
+}
+
+/// The object without its owners, which own no part of themselves.
+fn bare(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// What a writer cannot change is not its own.
+fn reset(set: &mut Set, writer: &Writer, status: bool) {
+    match writer.subresource.as_deref() {
+        Some("status") => set.forget("f:spec"),
+        None if status => set.forget("f:status"),
+        _ => {}
+    }
+}
+
+/// What names the object is nobody's.
+fn strip(set: &mut Set) {
+    let none = json!({});
+    let meta = json!({".": {}, "f:name": none, "f:namespace": none, "f:creationTimestamp": none, "f:selfLink": none,
+        "f:uid": none, "f:clusterName": none, "f:generation": none, "f:managedFields": none, "f:resourceVersion": none});
+    *set = set.without(&Set::read(&json!({"f:apiVersion": none, "f:kind": none, "f:metadata": meta})));
+}

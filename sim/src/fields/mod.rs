@@ -1,0 +1,155 @@
+//! Who owns which field: sets of paths, and comparing, merging and removing by them, as server-side apply needs it.
+//!
+//! Never here: what the fields mean, or HTTP. Invariant: a set prints as the `fieldsV1` it was read from.
+
+mod managed;
+mod walk;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+pub(crate) use managed::{Managed, Writer};
+
+use crate::schema::Shape;
+
+/// Paths in an object. A key is one step of a path as `fieldsV1` writes it: `f:name`, `k:{"name":"a"}`, `v:"a"`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Set(BTreeMap<String, Node>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    member: bool,
+    below: Set,
+}
+
+impl Set {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.values().all(|node| !node.member && node.below.is_empty())
+    }
+
+    fn insert(&mut self, path: &[String]) {
+        if let Some((last, steps)) = path.split_last() {
+            let mut at = self;
+            for step in steps {
+                at = &mut at.0.entry(step.clone()).or_default().below;
+            }
+            at.0.entry(last.clone()).or_default().member = true;
+        }
+    }
+
+    fn has(&self, step: &str) -> bool {
+        self.0.get(step).is_some_and(|node| node.member)
+    }
+
+    fn below(&self, step: &str) -> Option<&Self> {
+        self.0.get(step).map(|node| &node.below).filter(|below| !below.is_empty())
+    }
+
+    pub(crate) fn union(&self, other: &Self) -> Self {
+        let mut all = self.clone();
+        for (step, node) in &other.0 {
+            let mine = all.0.entry(step.clone()).or_default();
+            mine.member |= node.member;
+            mine.below = mine.below.union(&node.below);
+        }
+        all
+    }
+
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        self.both(other, |mine, theirs| mine && !theirs)
+    }
+
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        self.both(other, |mine, theirs| mine && theirs)
+    }
+
+    fn both(&self, other: &Self, keep: fn(bool, bool) -> bool) -> Self {
+        let empty = Self::default();
+        let mut kept = Self::default();
+        for (step, node) in &self.0 {
+            let theirs = other.0.get(step);
+            let member = keep(node.member, theirs.is_some_and(|node| node.member));
+            let below = node.below.both(theirs.map_or(&empty, |node| &node.below), keep);
+            if member || !below.0.is_empty() {
+                kept.0.insert(step.clone(), Node { member, below });
+            }
+        }
+        kept
+    }
+
+    /// Drops whole subtrees.
+    pub(crate) fn forget(&mut self, step: &str) {
+        self.0.remove(step);
+    }
+
+    /// Also counts the fields on the way as members, where they are fields of a struct.
+    fn named(&self, shape: &Shape) -> Self {
+        let mut all = Self::default();
+        for (step, node) in &self.0 {
+            let field = step.strip_prefix("f:");
+            let below = field
+                .map_or_else(|| node.below.named(shape.item()), |name| node.below.named(shape.child(name)));
+            let member = node.member || (!below.is_empty() && field.is_some_and(|name| shape.names(name)));
+            all.0.insert(step.clone(), Node { member, below });
+        }
+        all
+    }
+
+    pub(crate) fn read(fields: &Value) -> Self {
+        let mut set = Self::default();
+        for (step, value) in fields.as_object().into_iter().flatten().filter(|(step, _)| *step != ".") {
+            let below = Self::read(value);
+            let own = value.as_object().is_some_and(|value| value.is_empty() || value.contains_key("."));
+            set.0.insert(step.clone(), Node { member: own, below });
+        }
+        set
+    }
+
+    pub(crate) fn write(&self) -> Value {
+        let mut fields = Map::new();
+        for (step, node) in &self.0 {
+            if node.below.is_empty() {
+                if node.member {
+                    fields.insert(step.clone(), Value::Object(Map::new()));
+                }
+                continue;
+            }
+            let mut below = node.below.write();
+            if node.member {
+                below["."] = Value::Object(Map::new());
+            }
+            fields.insert(step.clone(), below);
+        }
+        Value::Object(fields)
+    }
+
+    /// Every path, as a person reads it: `.spec.containers[name="c"].image`.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        self.collect(&mut String::new(), &mut paths);
+        paths
+    }
+
+    fn collect(&self, path: &mut String, paths: &mut Vec<String>) {
+        let length = path.len();
+        let shown = |step: &str| match step.split_once(':') {
+            Some(("f", name)) => format!(".{name}"),
+            Some(("k", keys)) => {
+                let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+                let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                format!("[{}]", keys.join(","))
+            }
+            Some((_, value)) => format!("[={value}]"),
+            None => step.to_owned(),
+        };
+        for (step, _) in self.0.iter().filter(|(_, node)| node.member) {
+            paths.push(format!("{path}{}", shown(step)));
+        }
+        for (step, node) in &self.0 {
+            path.push_str(&shown(step));
+            node.below.collect(path, paths);
+            path.truncate(length);
+        }
+    }
+}

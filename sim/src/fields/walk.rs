@@ -1,0 +1,283 @@
+//! Walking two objects side by side along their shape.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::Set;
+use crate::schema::{Listed, Shape};
+
+/// What differs between two versions of an object.
+#[derive(Debug, Default)]
+pub(super) struct Difference {
+    pub(super) added: Set,
+    pub(super) modified: Set,
+    pub(super) removed: Set,
+}
+
+/// How a value is taken apart: as one, by fields, or by items.
+enum Form<'a> {
+    Leaf,
+    Fields,
+    Items(&'a Listed),
+}
+
+/// A value of unknown shape is a map by fields and a list as one.
+fn form<'a>(shape: &'a Shape, left: Option<&Value>, right: Option<&Value>) -> Form<'a> {
+    match shape {
+        Shape::Struct(of) if of.atomic => Form::Leaf,
+        Shape::Map { atomic: true, .. } | Shape::List { listed: Listed::Atomic, .. } | Shape::Scalar(_) => {
+            Form::Leaf
+        }
+        Shape::Struct(_) | Shape::Map { .. } => Form::Fields,
+        Shape::List { listed, .. } => Form::Items(listed),
+        Shape::Any if right.or(left).is_some_and(Value::is_object) => Form::Fields,
+        Shape::Any => Form::Leaf,
+    }
+}
+
+/// The step that names an item of a list; `None` if a key is missing.
+fn step(listed: &Listed, item: &Value) -> Option<String> {
+    let Listed::Map(keys) = listed else { return Some(format!("v:{item}")) };
+    let mut named = Map::new();
+    for key in keys {
+        match item.get(&**key) {
+            Some(value) => named.insert(key.to_string(), value.clone()),
+            // The one key that has a default.
+            None if &**key == "protocol" => named.insert("protocol".into(), "TCP".into()),
+            None => continue,
+        };
+    }
+    (!named.is_empty()).then(|| format!("k:{}", Value::Object(named)))
+}
+
+fn empty(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::Object(fields)) => fields.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(_) => false,
+    }
+}
+
+/// Items by their step. `None` stands for several items of one name.
+fn items<'a>(
+    listed: &Listed,
+    value: Option<&'a Value>,
+) -> (Vec<String>, BTreeMap<String, Option<&'a Value>>) {
+    let (mut order, mut found) = (Vec::new(), BTreeMap::new());
+    for item in value.and_then(Value::as_array).into_iter().flatten() {
+        let Some(step) = step(listed, item) else { continue };
+        if let Some(twice) = found.get_mut(&step) {
+            *twice = None;
+        } else {
+            order.push(step.clone());
+            found.insert(step, Some(item));
+        }
+    }
+    (order, found)
+}
+
+impl Difference {
+    pub(super) fn between(shape: &Shape, left: &Value, right: &Value) -> Self {
+        let mut difference = Self::default();
+        difference.walk(shape, Some(left), Some(right), &mut Vec::new());
+        difference
+    }
+
+    fn leaf(&mut self, left: Option<&Value>, right: Option<&Value>, path: &[String]) {
+        match (left, right) {
+            (None, _) => self.added.insert(path),
+            (_, None) => self.removed.insert(path),
+            (Some(left), Some(right)) if left != right => self.modified.insert(path),
+            _ => {}
+        }
+    }
+
+    fn walk(&mut self, shape: &Shape, left: Option<&Value>, right: Option<&Value>, path: &mut Vec<String>) {
+        match form(shape, left, right) {
+            Form::Leaf => return self.leaf(left, right, path),
+            _ if empty(left) && empty(right) => return self.leaf(left, right, path),
+            Form::Fields => {
+                let fields = |value: Option<&Value>| {
+                    value
+                        .and_then(Value::as_object)
+                        .into_iter()
+                        .flat_map(Map::keys)
+                        .cloned()
+                        .collect::<Vec<_>>()
+                };
+                let mut names = fields(left);
+                names.extend(fields(right));
+                names.sort_unstable();
+                names.dedup();
+                for name in names {
+                    let part = |value: Option<&'_ Value>| value.and_then(|value| value.get(&name)).cloned();
+                    let (l, r) = (part(left), part(right));
+                    path.push(format!("f:{name}"));
+                    self.walk(shape.child(&name), l.as_ref(), r.as_ref(), path);
+                    path.pop();
+                }
+            }
+            Form::Items(listed) => {
+                let (mut order, before) = items(listed, left);
+                let (more, after) = items(listed, right);
+                order.extend(more.into_iter().filter(|step| !before.contains_key(step)));
+                for step in order {
+                    path.push(step.clone());
+                    match (before.get(&step), after.get(&step)) {
+                        (Some(None), Some(None)) => {}
+                        (Some(None), now) => {
+                            if let Some(Some(now)) = now {
+                                self.walk(shape.item(), None, Some(now), path);
+                            }
+                            self.removed.insert(path);
+                        }
+                        (was, Some(None)) => {
+                            if let Some(Some(was)) = was {
+                                self.walk(shape.item(), Some(was), None, path);
+                            }
+                            self.added.insert(path);
+                        }
+                        (was, now) => {
+                            self.walk(shape.item(), was.copied().flatten(), now.copied().flatten(), path);
+                        }
+                    }
+                    path.pop();
+                }
+            }
+        }
+        if left.is_none() {
+            self.added.insert(path);
+        } else if right.is_none() {
+            self.removed.insert(path);
+        }
+    }
+}
+
+/// Every field that an applied object speaks of.
+pub(super) fn fields(shape: &Shape, value: &Value) -> Set {
+    let mut set = Set::default();
+    speak(shape, value, &mut Vec::new(), &mut set);
+    set
+}
+
+fn speak(shape: &Shape, value: &Value, path: &mut Vec<String>, set: &mut Set) {
+    match form(shape, None, Some(value)) {
+        Form::Leaf => set.insert(path),
+        Form::Fields => {
+            for (name, value) in value.as_object().into_iter().flatten() {
+                path.push(format!("f:{name}"));
+                speak(shape.child(name), value, path, set);
+                let bare = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                if bare || !shape.names(name) {
+                    set.insert(path);
+                }
+                path.pop();
+            }
+        }
+        Form::Items(listed) => {
+            for (step, item) in items(listed, Some(value)).1 {
+                path.push(step);
+                if let Some(item) = item {
+                    speak(shape.item(), item, path, set);
+                }
+                set.insert(path);
+                path.pop();
+            }
+        }
+    }
+}
+
+/// The applied object laid over the live one.
+pub(super) fn merge(shape: &Shape, left: Option<&Value>, right: Option<&Value>) -> Option<Value> {
+    let (Some(live), Some(applied)) = (left, right) else { return right.or(left).cloned() };
+    match form(shape, left, right) {
+        Form::Leaf => Some(applied.clone()),
+        Form::Fields => {
+            let (Some(live), Some(applied)) = (live.as_object(), applied.as_object()) else {
+                return Some(applied.clone());
+            };
+            let mut merged = live.clone();
+            for (name, value) in applied {
+                if let Some(value) = merge(shape.child(name), live.get(name), Some(value)) {
+                    merged.insert(name.clone(), value);
+                }
+            }
+            Some(Value::Object(merged))
+        }
+        Form::Items(listed) => {
+            let (before, had) = items(listed, left);
+            let (after, has) = items(listed, right);
+            let mut merged = Vec::new();
+            let mut push = |step: &String| {
+                let was = had.get(step).copied().flatten();
+                merged.extend(merge(shape.item(), was, has.get(step).copied().flatten()));
+            };
+            // The applied order wins; what only the live list has stays where it was before its successor.
+            let mut rest = before.iter().peekable();
+            for step in &after {
+                if had.contains_key(step) {
+                    while let Some(next) = rest.peek() {
+                        if *next == step {
+                            rest.next();
+                            break;
+                        }
+                        if !has.contains_key(*next) {
+                            push(next);
+                        }
+                        rest.next();
+                    }
+                } else if let Some(next) = rest.peek()
+                    && !has.contains_key(*next)
+                {
+                    for next in rest.by_ref().take_while(|next| !has.contains_key(*next)) {
+                        push(next);
+                    }
+                }
+                push(step);
+            }
+            for step in rest.filter(|step| !has.contains_key(*step)) {
+                push(step);
+            }
+            Some(Value::Array(merged))
+        }
+    }
+}
+
+/// The object without these fields and items.
+pub(super) fn remove(shape: &Shape, value: &Value, gone: &Set) -> Value {
+    match (form(shape, None, Some(value)), value) {
+        (Form::Fields, Value::Object(fields)) => {
+            let mut kept = Map::new();
+            for (name, value) in fields {
+                let step = format!("f:{name}");
+                if gone.has(&step) {
+                    continue;
+                }
+                let value = match gone.below(&step) {
+                    Some(below) => remove(shape.child(name), value, below),
+                    None => value.clone(),
+                };
+                kept.insert(name.clone(), value);
+            }
+            if kept.is_empty() { Value::Null } else { Value::Object(kept) }
+        }
+        (Form::Items(listed), Value::Array(items)) => {
+            let mut kept = Vec::new();
+            for item in items {
+                let Some(step) = step(listed, item) else { continue };
+                if gone.has(&step) {
+                    continue;
+                }
+                kept.push(match gone.below(&step) {
+                    Some(below) => remove(shape.item(), item, below),
+                    None => item.clone(),
+                });
+            }
+            if kept.is_empty() { Value::Null } else { Value::Array(kept) }
+        }
+        (Form::Leaf, Value::Object(_) | Value::Array(_)) => Value::Null,
+        _ => value.clone(),
+    }
+}

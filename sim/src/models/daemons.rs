@@ -1,0 +1,175 @@
+//! `DaemonSets`: one pod on every node that suits.
+
+use serde_json::{Value, json};
+
+use super::pods::{self, Pod, hash};
+use super::scheduler::{affine, tolerates};
+use super::{Model, World, leaving};
+use crate::api::State;
+use crate::api::selector::LabelSelector;
+use crate::store::{Change, Record};
+
+/// The DaemonSet controller.
+pub(super) struct DaemonSets;
+
+const SETS: &str = "daemonsets.apps";
+const REVISION: &str = "controller-revision-hash";
+
+impl Model for DaemonSets {
+    fn name(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+        match resource {
+            SETS if !change.deleted => vec![change.record.key.to_string()],
+            "pods" => pods::controller_key(change, "DaemonSet").into_iter().collect(),
+            "nodes" => {
+                let suits = |record: &Record| (record.labels.clone(), record.value()["spec"].clone());
+                if !change.deleted
+                    && change.before.as_ref().is_some_and(|before| suits(before) == suits(&change.record))
+                {
+                    return Vec::new();
+                }
+                state
+                    .store
+                    .shelf(SETS)
+                    .into_iter()
+                    .flat_map(|shelf| shelf.live.keys())
+                    .map(ToString::to_string)
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, key: &str, world: &mut World<'_>) {
+        let Some(set) = world.get(SETS, key) else { return };
+        let namespace = key.split('/').next().unwrap_or_default();
+        let all = pods::of(world, namespace, set["metadata"]["uid"].as_str().unwrap_or_default());
+        let revision = hash(&set["spec"]["template"]);
+        let template = template(&set);
+        let nodes = world.list("nodes", "");
+        let (mut wanted, mut wrong) = (Vec::new(), 0);
+        for node in &nodes {
+            let here: Vec<&Pod> = all.iter().filter(|pod| target(&pod.value) == Some(node.name())).collect();
+            let (start, stay) = suits(&template["spec"], node);
+            if start {
+                wanted.push(node.name().to_owned());
+            }
+            if leaving(&set) {
+                continue;
+            }
+            if start && here.is_empty() {
+                let mut pod = pods::from_template(&set, &template);
+                pod["metadata"]["labels"][REVISION] = revision.as_str().into();
+                pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({
+                    "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name()]}]}]});
+                let _ = world.create("pods", Some(namespace), pod);
+            } else if !stay {
+                for pod in here {
+                    wrong += 1;
+                    if !leaving(&pod.value) {
+                        pods::delete(world, pod);
+                    }
+                }
+            } else if let Some(pod) =
+                here.iter().find(|pod| matches!(pod.phase(), "Failed" | "Succeeded") && !leaving(&pod.value))
+            {
+                pods::delete(world, pod);
+            }
+        }
+        if !leaving(&set) && set["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
+            let most = pods::scaled(
+                &set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"],
+                i64::try_from(wanted.len()).unwrap_or(0),
+                true,
+            );
+            let down = all.iter().filter(|pod| !pod.ready() || leaving(&pod.value)).count();
+            let room = usize::try_from(most).unwrap_or(0).saturating_sub(down);
+            for pod in
+                all.iter().filter(|pod| pod.label(REVISION) != revision && !leaving(&pod.value)).take(room)
+            {
+                pods::delete(world, pod);
+            }
+        }
+        status(world, key, &all, &wanted, wrong, &revision);
+    }
+}
+
+/// The node for which a pod was made.
+fn target(pod: &Value) -> Option<&str> {
+    pod["spec"]["nodeName"].as_str().or_else(|| {
+        pod.pointer("/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0")?
+            .as_str()
+    })
+}
+
+/// A daemon stays where others would not.
+fn template(set: &Value) -> Value {
+    let mut template = set["spec"]["template"].clone();
+    let mut tolerations = template["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+    for (key, effect) in [
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    ] {
+        tolerations.push(
+            json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": effect}),
+        );
+    }
+    template["spec"]["tolerations"] = tolerations.into();
+    template
+}
+
+/// Does a daemon start on this node, and does one that is there stay?
+fn suits(spec: &Value, node: &Record) -> (bool, bool) {
+    let object = node.value();
+    let chosen = LabelSelector::map(&spec["nodeSelector"]).matches(&node.labels)
+        && affine(
+            &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+            &node.labels,
+            node.name(),
+        );
+    let taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let fits = |effect: &str| {
+        taints.iter().filter(|taint| taint["effect"] == effect).all(|taint| tolerates(spec, taint))
+    };
+    // A node that has just come is not ready yet; its daemons help it to be.
+    let starts = taints
+        .iter()
+        .filter(|taint| taint["effect"] == "NoSchedule" && taint["key"] != "node.kubernetes.io/not-ready")
+        .all(|taint| tolerates(spec, taint));
+    (chosen && starts && fits("NoExecute"), chosen && fits("NoExecute"))
+}
+
+fn status(world: &mut World<'_>, key: &str, all: &[Pod], wanted: &[String], wrong: usize, revision: &str) {
+    let right: Vec<&Pod> = all
+        .iter()
+        .filter(|pod| {
+            !leaving(&pod.value)
+                && target(&pod.value).is_some_and(|node| wanted.iter().any(|name| name == node))
+        })
+        .collect();
+    let ready = right.iter().filter(|pod| pod.ready()).count();
+    let updated = right.iter().filter(|pod| pod.label(REVISION) == revision).count();
+    let _ = world.change(SETS, key, true, |set| {
+        let mut status = json!({
+            "currentNumberScheduled": right.len(), "desiredNumberScheduled": wanted.len(), "numberMisscheduled": wrong,
+            "numberReady": ready, "observedGeneration": set["metadata"]["generation"],
+        });
+        for (name, count) in [
+            ("updatedNumberScheduled", updated),
+            ("numberAvailable", ready),
+            ("numberUnavailable", wanted.len().saturating_sub(ready)),
+        ] {
+            if count > 0 {
+                status[name] = count.into();
+            }
+        }
+        set["status"] = status;
+    });
+}

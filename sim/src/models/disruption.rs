@@ -1,0 +1,262 @@
+//! The disruption controller: how many pods of each budget may go.
+//!
+//! One worker at the pace of its client, as in a real cluster, so that many budgets lag. It counts Ready pods that are not
+//! on their way out, and asks their controllers how many there should be. A lookup that fails closes the budget and
+//! leaves the other numbers as they were.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::pods::scaled;
+use super::{Model, World, condition, controller, leaving};
+use crate::api::selector::LabelSelector;
+use crate::api::{State, ready};
+use crate::clock;
+use crate::store::{Change, Record};
+
+const BUDGETS: &str = "poddisruptionbudgets.policy";
+/// An eviction that was let through but never seen is counted this long.
+const EXPIRY: Duration = Duration::from_mins(2);
+/// Kinds that have a number of replicas, besides custom ones.
+const SCALED: [(&str, &str, &str); 3] = [
+    ("apps", "Deployment", "deployments.apps"),
+    ("apps", "ReplicaSet", "replicasets.apps"),
+    ("apps", "StatefulSet", "statefulsets.apps"),
+];
+
+/// The disruption controller.
+pub(super) struct Disruption;
+
+impl Model for Disruption {
+    fn name(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    fn pace(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+        match resource {
+            BUDGETS if !change.deleted => vec![change.record.key.to_string()],
+            "pods" => budget_of(state, &change.record)
+                .into_iter()
+                .chain(change.before.as_ref().and_then(|before| budget_of(state, before)))
+                .collect(),
+            _ if SCALED.iter().any(|(_, _, scaled)| *scaled == resource) => {
+                // The pods of a controller whose size changed.
+                let size = |record: &Record| record.value()["spec"]["replicas"].clone();
+                if change.before.as_ref().is_some_and(|before| size(before) == size(&change.record)) {
+                    return Vec::new();
+                }
+                let prefix = format!("{}/", change.record.namespace());
+                let shelf = state.store.shelf(BUDGETS);
+                let budgets = shelf.into_iter().flat_map(|shelf| shelf.live.keys());
+                budgets.filter(|key| key.starts_with(&prefix)).map(ToString::to_string).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, key: &str, world: &mut World<'_>) {
+        let Some(budget) = world.get(BUDGETS, key) else { return };
+        let namespace = key.split('/').next().unwrap_or_default();
+        let selector = LabelSelector::object(budget["spec"].get("selector")).unwrap_or_default();
+        let pods: Vec<(Arc<Record>, Value)> = world
+            .list("pods", namespace)
+            .into_iter()
+            .filter(|pod| selector.matches(&pod.labels))
+            .map(|pod| (pod.clone(), pod.value()))
+            .collect();
+        let now = world.state.clock.now();
+        let (disrupted, recheck) = disrupted(&budget, &pods, now);
+        match expected(world, &budget, &pods, namespace) {
+            Ok((expected, desired)) => {
+                let current = pods
+                    .iter()
+                    .filter(|(record, pod)| {
+                        !leaving(pod) && !disrupted.contains_key(record.name()) && ready(pod)
+                    })
+                    .count();
+                write(
+                    world,
+                    key,
+                    &budget,
+                    &disrupted,
+                    (i64::try_from(current).unwrap_or(0), expected, desired),
+                );
+            }
+            Err(why) => fail_safe(world, key, &why),
+        }
+        if let Some(time) = recheck {
+            world.after(time, key);
+        }
+    }
+}
+
+/// The first budget that selects a pod; a pod of several wakes only that one.
+fn budget_of(state: &State, pod: &Record) -> Option<String> {
+    let prefix = format!("{}/", pod.namespace());
+    let shelf = state.store.shelf(BUDGETS)?;
+    shelf
+        .live
+        .range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded))
+        .take_while(|(key, _)| key.starts_with(&prefix))
+        .find(|(_, budget)| {
+            let budget = budget.value();
+            LabelSelector::object(budget["spec"].get("selector"))
+                .is_some_and(|selector| selector.matches(&pod.labels))
+        })
+        .map(|(key, _)| key.to_string())
+}
+
+/// How many pods there should be, and how many must be healthy.
+fn expected(
+    world: &World<'_>,
+    budget: &Value,
+    pods: &[(Arc<Record>, Value)],
+    namespace: &str,
+) -> Result<(i64, i64), String> {
+    let (least, most) = (&budget["spec"]["minAvailable"], &budget["spec"]["maxUnavailable"]);
+    if !most.is_null() {
+        let expected = scale(world, pods, namespace)?;
+        return Ok((expected, (expected - scaled(most, expected, true)).max(0)));
+    }
+    match least {
+        Value::Number(_) => Ok((i64::try_from(pods.len()).unwrap_or(0), scaled(least, 0, true))),
+        Value::String(_) => {
+            let expected = scale(world, pods, namespace)?;
+            Ok((expected, scaled(least, expected, true)))
+        }
+        _ => Ok((0, 0)),
+    }
+}
+
+/// The sizes of the pods' controllers, each counted once.
+fn scale(world: &World<'_>, pods: &[(Arc<Record>, Value)], namespace: &str) -> Result<i64, String> {
+    let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for (record, pod) in pods {
+        let Some(owner) = controller(pod) else { continue };
+        let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
+        if !seen.insert(uid.clone()) {
+            continue;
+        }
+        let found = size(world, owner, namespace)?;
+        let (uid, size) = found.ok_or_else(|| format!("found no controllers for pod {:?}", record.name()))?;
+        sizes.insert(uid, size);
+    }
+    Ok(sizes.values().sum())
+}
+
+/// The size of a controller, by its own UID; of a ReplicaSet that belongs to a Deployment, the Deployment's.
+fn size(world: &World<'_>, owner: &Value, namespace: &str) -> Result<Option<(String, i64)>, String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (api_version, kind, name, uid) =
+        (text(&owner["apiVersion"]), text(&owner["kind"]), text(&owner["name"]), text(&owner["uid"]));
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let key = format!("{namespace}/{name}");
+    if let Some((_, _, resource)) = SCALED.iter().find(|(of, named, _)| *of == group && *named == kind) {
+        let Some(object) =
+            world.get(resource, &key).filter(|object| object["metadata"]["uid"] == uid.as_str())
+        else {
+            return Ok(None);
+        };
+        if kind == "ReplicaSet"
+            && let Some(above) = controller(&object)
+        {
+            // Whose Deployment is gone belongs to nobody.
+            return if above["kind"] == "Deployment" { size(world, above, namespace) } else { Ok(None) };
+        }
+        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(0);
+        return Ok(Some((uid, replicas)));
+    }
+    let Some(found) = world.state.kinds.by_kind(&api_version, &kind) else {
+        return Err(format!("no matches for kind {kind:?} in version {api_version:?}"));
+    };
+    if !found.scale {
+        let plural =
+            if group.is_empty() { found.plural.clone() } else { format!("{}.{group}", found.plural) };
+        return Err(format!("{plural} does not implement the scale subresource"));
+    }
+    let subject = crate::api::Subject {
+        kind: found.clone(),
+        namespace: Some(namespace.to_owned()),
+        name: None,
+        subresource: None,
+    };
+    match world.state.scale(&subject, &name) {
+        Ok(scale) if scale["metadata"]["uid"] == uid.as_str() => {
+            Ok(Some((uid, scale["spec"]["replicas"].as_i64().unwrap_or(0))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Pods that an eviction was let through for and that are still there; and when the first of them is given up.
+fn disrupted(
+    budget: &Value,
+    pods: &[(Arc<Record>, Value)],
+    now: Timestamp,
+) -> (BTreeMap<String, Value>, Option<Duration>) {
+    let (mut kept, mut recheck) = (BTreeMap::new(), None::<Duration>);
+    for (name, time) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
+        let there = pods.iter().any(|(record, pod)| record.name() == name && !leaving(pod));
+        let since = time.as_str().and_then(clock::read).unwrap_or(now);
+        let left =
+            EXPIRY.checked_sub(now.duration_since(since).unsigned_abs()).filter(|left| !left.is_zero());
+        if let Some(left) = left.filter(|_| there) {
+            kept.insert(name.clone(), time.clone());
+            recheck = Some(recheck.map_or(left, |recheck| recheck.min(left)));
+        }
+    }
+    (kept, recheck)
+}
+
+fn write(
+    world: &mut World<'_>,
+    key: &str,
+    budget: &Value,
+    disrupted: &BTreeMap<String, Value>,
+    counts: (i64, i64, i64),
+) {
+    let (current, expected, desired) = counts;
+    let allowed = if expected <= 0 { 0 } else { (current - desired).max(0) };
+    let now = world.now();
+    let generation = budget["metadata"]["generation"].clone();
+    let old = &budget["status"];
+    let mut status = json!({"currentHealthy": current, "desiredHealthy": desired, "disruptionsAllowed": allowed,
+        "expectedPods": expected, "observedGeneration": generation});
+    if !disrupted.is_empty() {
+        status["disruptedPods"] = json!(disrupted);
+    }
+    status["conditions"] = old["conditions"].clone();
+    let (word, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    condition(
+        &mut status,
+        &json!({"type": "DisruptionAllowed", "status": word, "reason": reason, "message": "", "observedGeneration": generation}),
+        &now,
+    );
+    if world.change(BUDGETS, key, true, |budget| budget["status"] = status).is_err() {
+        world.after(Duration::from_millis(10), key);
+    }
+}
+
+/// Nothing may go until the lookup works again.
+fn fail_safe(world: &mut World<'_>, key: &str, why: &str) {
+    let now = world.now();
+    let _ = world.change(BUDGETS, key, true, |budget| {
+        budget["status"]["disruptionsAllowed"] = 0.into();
+        condition(
+            &mut budget["status"],
+            &json!({"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": why}),
+            &now,
+        );
+    });
+    // It is tried again, with growing patience in a real cluster.
+    world.after(Duration::from_secs(30), key);
+}

@@ -1,0 +1,169 @@
+//! The garbage collector: what is owned goes when its last owner is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Model, World, leaving};
+use crate::api::{Deletion, State};
+use crate::store::Change;
+
+/// Who owns what, as its watches told it.
+#[derive(Default)]
+pub(super) struct Garbage {
+    dependents: BTreeMap<Box<str>, BTreeSet<String>>,
+    alive: BTreeSet<Box<str>>,
+    /// Owners that go when their dependents are gone.
+    waiting: BTreeSet<Box<str>>,
+}
+
+impl Model for Garbage {
+    fn name(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+        // What changes every few seconds owns nothing and is owned by what does not.
+        if matches!(resource, "events") {
+            return Vec::new();
+        }
+        let key = format!("{resource}|{}", change.record.key);
+        let mut look = Vec::new();
+        let uid = &change.record.uid;
+        if change.deleted {
+            self.alive.remove(uid);
+            self.waiting.remove(uid);
+            for owner in &change.record.owners {
+                if let Some(owned) = self.dependents.get_mut(owner) {
+                    owned.remove(&key);
+                    if owned.is_empty() {
+                        self.dependents.remove(owner);
+                    }
+                }
+                if self.waiting.contains(owner) {
+                    look.push(format!("owner|{owner}"));
+                }
+            }
+            look.extend(self.dependents.get(uid).into_iter().flatten().cloned());
+            return look;
+        }
+        if change.before.is_none() {
+            self.alive.insert(uid.clone());
+        }
+        let same = change.before.as_ref().is_some_and(|before| before.owners == change.record.owners);
+        if !same {
+            for owner in &change.record.owners {
+                self.dependents.entry(owner.clone()).or_default().insert(key.clone());
+            }
+            if !change.record.owners.is_empty() {
+                look.push(key.clone());
+            }
+        }
+        if change.record.text.contains("\"foregroundDeletion\"") || change.record.text.contains("\"orphan\"")
+        {
+            self.waiting.insert(uid.clone());
+            look.push(key);
+        }
+        look
+    }
+
+    fn lag(&self) -> (u64, u64) {
+        (5, 50)
+    }
+
+    fn step(&mut self, key: &str, world: &mut World<'_>) {
+        let Some((resource, name)) = key.split_once('|') else { return };
+        if resource == "owner" {
+            let found = world.state.store.shelves().find_map(|(resource, shelf)| {
+                let record = shelf
+                    .live
+                    .values()
+                    .find(|record| &*record.uid == name && record.text.contains("foregroundDeletion"))?;
+                Some((resource.to_string(), record.key.to_string()))
+            });
+            if let Some((resource, key)) = found {
+                self.finish(world, &resource, &key);
+            }
+            return;
+        }
+        let Some(object) = world.get(resource, name) else { return };
+        self.finish(world, resource, name);
+        let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        if owners.is_empty() {
+            return;
+        }
+        let gone = |owner: &Value| owner["uid"].as_str().is_none_or(|uid| !self.alive.contains(uid));
+        if owners.iter().all(gone) {
+            let how = Deletion {
+                uid: object["metadata"]["uid"].as_str().map(str::to_owned),
+                propagation: Some("Background".into()),
+                ..Deletion::default()
+            };
+            if !leaving(&object) && world.delete(resource, name, &how).is_err() {
+                world.after(Duration::from_secs(1), key);
+            }
+        } else if owners.iter().any(gone) {
+            let left: Vec<Value> = owners.iter().filter(|owner| !gone(owner)).cloned().collect();
+            let _ = world
+                .change(resource, name, false, |object| object["metadata"]["ownerReferences"] = left.into());
+        }
+    }
+}
+
+impl Garbage {
+    /// Does for an object that is on its way out what its deletion asked for.
+    fn finish(&mut self, world: &mut World<'_>, resource: &str, key: &str) {
+        let Some(object) = world.get(resource, key).filter(leaving) else { return };
+        let has = |name: &str| {
+            object["metadata"]["finalizers"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|found| found == name))
+        };
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let owned: Vec<String> = self.dependents.get(uid.as_str()).into_iter().flatten().cloned().collect();
+        let orphan = has("orphan");
+        let foreground = has("foregroundDeletion");
+        if !orphan && !foreground {
+            return;
+        }
+        let mut blocking = false;
+        for dependent in owned {
+            let Some((resource, key)) = dependent.split_once('|') else { continue };
+            if orphan {
+                let _ = world.change(resource, key, false, |object| {
+                    if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {
+                        owners.retain(|owner| owner["uid"] != uid.as_str());
+                        if owners.is_empty()
+                            && let Some(metadata) = object["metadata"].as_object_mut()
+                        {
+                            metadata.remove("ownerReferences");
+                        }
+                    }
+                });
+                if let Some(owned) = self.dependents.get_mut(uid.as_str()) {
+                    owned.remove(&dependent);
+                }
+                continue;
+            }
+            let Some(object) = world.get(resource, key) else { continue };
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            blocking |= owners
+                .into_iter()
+                .flatten()
+                .any(|owner| owner["uid"] == uid.as_str() && owner["blockOwnerDeletion"] == true);
+            if !leaving(&object) {
+                let how = Deletion { propagation: Some("Foreground".into()), ..Deletion::default() };
+                let _ = world.delete(resource, key, &how);
+            }
+        }
+        if blocking {
+            return;
+        }
+        let _ = world.change(resource, key, false, |object| {
+            if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
+                finalizers.retain(|found| found != "orphan" && found != "foregroundDeletion");
+            }
+        });
+    }
+}

@@ -1,0 +1,319 @@
+//! The node lifecycle controller: what becomes of a node that is silent, and of the pods on it.
+//!
+//! Only changes that it sees itself count as signs of life, so the clocks of nodes do not matter. Nodes that must lose
+//! their pods are tainted one after the other, zone by zone, slower the more of a zone is gone, and not at all when
+//! every zone is. Pods are then deleted without asking any budget.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::scheduler::toleration_fits;
+use super::{Model, World, condition, find_condition, leaving};
+use crate::api::{Deletion, State};
+use crate::store::Change;
+
+const PERIOD: Duration = Duration::from_secs(5);
+/// Silence that makes a node unknown; a new one has a little longer.
+const GRACE: Duration = Duration::from_secs(50);
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const CORDONED: &str = "node.kubernetes.io/unschedulable";
+
+/// The controller, with what it saw last of each node.
+#[derive(Default)]
+pub(super) struct Lifecycle {
+    signs: BTreeMap<String, Duration>,
+    /// Zone and readiness, so that what is well need not be read.
+    seen: BTreeMap<Arc<str>, (String, String)>,
+    /// When each zone may lose its next node.
+    zones: BTreeMap<String, Duration>,
+    disrupted: bool,
+}
+
+impl Model for Lifecycle {
+    fn name(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    fn hears_beats(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self) -> Vec<(Duration, String)> {
+        vec![(PERIOD, "monitor".into())]
+    }
+
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+        let now = state.clock.elapsed();
+        match resource {
+            "leases.coordination.k8s.io"
+                if change.record.namespace() == "kube-node-lease" && !change.deleted =>
+            {
+                self.signs.insert(change.record.name().to_owned(), now);
+                Vec::new()
+            }
+            "nodes" if change.deleted => {
+                self.signs.remove(&*change.record.key);
+                self.seen.remove(&change.record.key);
+                vec![format!("gone|{}", change.record.key)]
+            }
+            "nodes" if change.quiet => {
+                self.signs.insert(change.record.key.to_string(), now);
+                Vec::new()
+            }
+            "nodes" => {
+                let object = change.record.value();
+                self.seen.insert(change.record.key.clone(), (zone(&object), ready(&object).to_owned()));
+                let beat = |record: &crate::store::Record| {
+                    find_condition(&record.value(), "Ready").map(|ready| ready["lastHeartbeatTime"].clone())
+                };
+                if change.before.as_ref().is_none_or(|before| beat(before) != beat(&change.record)) {
+                    self.signs.insert(change.record.key.to_string(), now);
+                }
+                vec![format!("taint|{}", change.record.key)]
+            }
+            // A pod that came to a node which others are leaving.
+            "pods"
+                if change.record.node.is_some()
+                    && change.before.as_ref().is_none_or(|before| before.node.is_none()) =>
+            {
+                vec![format!("pod|{}", change.record.key)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, key: &str, world: &mut World<'_>) {
+        if key == "monitor" {
+            self.monitor(world);
+            world.after(PERIOD, key);
+        } else if let Some(node) = key.strip_prefix("taint|") {
+            taint(node, world);
+        } else if let Some(pod) = key.strip_prefix("pod|") {
+            evict(pod, world);
+        } else if let Some(node) = key.strip_prefix("gone|") {
+            // Pods of a node that is no more go at once.
+            if world.record("nodes", node).is_none() {
+                for pod in world.list("pods", "").into_iter().filter(|pod| pod.node.as_deref() == Some(node))
+                {
+                    let _ =
+                        world.delete("pods", &pod.key, &Deletion { grace: Some(0), ..Deletion::default() });
+                }
+            }
+        }
+    }
+}
+
+fn ready(node: &Value) -> &str {
+    find_condition(node, "Ready").and_then(|ready| ready["status"].as_str()).unwrap_or("Unknown")
+}
+
+fn zone(node: &Value) -> String {
+    let label = |name: &str| node["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
+    format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
+}
+
+impl Lifecycle {
+    fn monitor(&mut self, world: &mut World<'_>) {
+        let now = world.state.clock.elapsed();
+        let text = world.now();
+        let mut zones: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        let mut sick: Vec<(String, String, &'static str)> = Vec::new();
+        for (name, (zone, was)) in &self.seen {
+            let silent = self.signs.get(&**name).is_none_or(|sign| now.saturating_sub(*sign) > GRACE);
+            if silent && was != "Unknown" {
+                let _ = world.change("nodes", name, true, |node| {
+                    for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
+                        let beat = find_condition(node, kind)
+                            .map(|found| found["lastHeartbeatTime"].clone())
+                            .unwrap_or_default();
+                        let wanted = json!({"type": kind, "status": "Unknown", "reason": "NodeStatusUnknown",
+                            "message": "Kubelet stopped posting node status.", "lastHeartbeatTime": beat});
+                        condition(&mut node["status"], &wanted, &text);
+                    }
+                });
+                unready(name, world);
+            }
+            let status = if silent { "Unknown" } else { was.as_str() };
+            let count = zones.entry(zone.clone()).or_default();
+            if status == "True" {
+                count.0 += 1;
+            } else {
+                count.1 += 1;
+                sick.push((
+                    zone.clone(),
+                    name.to_string(),
+                    if status == "False" { NOT_READY } else { UNREACHABLE },
+                ));
+            }
+        }
+        let full = |&(ready, sick): &(usize, usize)| ready == 0 && sick > 0;
+        let all = !zones.is_empty() && zones.values().all(full);
+        if all != self.disrupted {
+            self.disrupted = all;
+            if all {
+                // It is rather we who are cut off: nobody loses pods.
+                for (_, node, _) in &sick {
+                    execute(node, None, world);
+                }
+            } else {
+                self.signs.values_mut().for_each(|sign| *sign = now);
+            }
+        }
+        if all {
+            return;
+        }
+        for (zone, node, key) in sick {
+            let Some(counts) = zones.get(&zone) else { continue };
+            let (total, bad) = (counts.0 + counts.1, counts.1);
+            let partial = !full(counts) && bad > 2 && bad * 100 >= total * 55;
+            let pause = match (partial, total > 50) {
+                (false, _) => Duration::from_secs(10),
+                (true, true) => Duration::from_secs(100),
+                (true, false) => continue,
+            };
+            let has = world.get("nodes", &node).is_some_and(|node| {
+                node["spec"]["taints"].as_array().is_some_and(|all| {
+                    all.iter().any(|taint| taint["key"] == key && taint["effect"] == "NoExecute")
+                })
+            });
+            let next = self.zones.entry(zone).or_default();
+            if !has && *next <= now {
+                *next = now + pause;
+                execute(&node, Some(key), world);
+            }
+        }
+    }
+}
+
+/// Pods on a node that is not ready are not ready either.
+fn unready(node: &str, world: &mut World<'_>) {
+    let now = world.now();
+    for pod in world.list("pods", "").into_iter().filter(|pod| pod.node.as_deref() == Some(node)) {
+        let _ = world.change("pods", &pod.key, true, |pod| {
+            if crate::api::ready(pod) {
+                condition(
+                    &mut pod["status"],
+                    &json!({"type": "Ready", "status": "False", "lastProbeTime": null}),
+                    &now,
+                );
+            }
+        });
+    }
+}
+
+/// Sets the taints that make pods leave, or takes them off.
+fn execute(node: &str, key: Option<&str>, world: &mut World<'_>) {
+    let now = world.now();
+    let _ = world.change("nodes", node, false, |node| {
+        let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.retain(|taint| {
+            taint["effect"] != "NoExecute" || taint["key"] != NOT_READY && taint["key"] != UNREACHABLE
+        });
+        if let Some(key) = key {
+            taints.push(json!({"key": key, "effect": "NoExecute", "timeAdded": now}));
+        }
+        put_taints(node, taints);
+    });
+}
+
+fn put_taints(node: &mut Value, taints: Vec<Value>) {
+    if !taints.is_empty() {
+        node["spec"]["taints"] = taints.into();
+    } else if let Some(spec) = node["spec"].as_object_mut() {
+        spec.remove("taints");
+    }
+}
+
+/// The taints that follow from a node's conditions and from its being cordoned.
+fn taint(name: &str, world: &mut World<'_>) {
+    let Some(node) = world.get("nodes", name) else { return };
+    let status = ready(&node);
+    let wanted = [
+        (NOT_READY, status == "False" || find_condition(&node, "Ready").is_none()),
+        (UNREACHABLE, status == "Unknown" && find_condition(&node, "Ready").is_some()),
+        (CORDONED, node["spec"]["unschedulable"] == true),
+    ];
+    let well = status == "True";
+    let now = world.now();
+    let _ = world.change("nodes", name, false, |node| {
+        let old = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        let mut taints = old.clone();
+        for (key, wants) in wanted {
+            let mine = |taint: &Value| taint["key"] == key && taint["effect"] == "NoSchedule";
+            if !wants {
+                taints.retain(|taint| !mine(taint));
+            } else if !taints.iter().any(mine) {
+                taints.push(json!({"key": key, "effect": "NoSchedule", "timeAdded": now}));
+            }
+        }
+        if well {
+            taints.retain(|taint| {
+                taint["effect"] != "NoExecute" || taint["key"] != NOT_READY && taint["key"] != UNREACHABLE
+            });
+        }
+        if taints != old {
+            put_taints(node, taints);
+        }
+    });
+    if status == "False" {
+        unready(name, world);
+    }
+    let leaves = node["spec"]["taints"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|taint| taint["effect"] == "NoExecute"));
+    if leaves {
+        for pod in world.list("pods", "").into_iter().filter(|pod| pod.node.as_deref() == Some(name)) {
+            evict(&pod.key, world);
+        }
+    }
+}
+
+/// Deletes a pod that does not tolerate its node's taints, when its time is over.
+fn evict(key: &str, world: &mut World<'_>) {
+    let Some(record) = world.record("pods", key) else { return };
+    let Some(node) = record.node.as_deref().and_then(|node| world.get("nodes", node)) else { return };
+    let pod = record.value();
+    if leaving(&pod) {
+        return;
+    }
+    let now = world.state.clock.now();
+    let mut due: Option<i64> = None;
+    for taint in
+        node["spec"]["taints"].as_array().into_iter().flatten().filter(|taint| taint["effect"] == "NoExecute")
+    {
+        let since = taint["timeAdded"].as_str().and_then(crate::clock::read).unwrap_or(now);
+        let tolerations = pod["spec"]["tolerations"].as_array();
+        let fits: Vec<&Value> =
+            tolerations.into_iter().flatten().filter(|one| toleration_fits(one, taint)).collect();
+        let seconds = if fits.is_empty() {
+            Some(0)
+        } else {
+            fits.iter().filter_map(|one| one["tolerationSeconds"].as_i64()).min()
+        };
+        if let Some(seconds) = seconds {
+            let left = seconds.max(0) - now.duration_since(since).as_secs();
+            due = Some(due.map_or(left, |due| due.min(left)));
+        }
+    }
+    match due {
+        None => {}
+        Some(left) if left > 0 => world.after(Duration::from_secs(left.unsigned_abs()), format!("pod|{key}")),
+        Some(_) => {
+            let text = world.now();
+            let _ = world.change("pods", key, true, |pod| {
+                let wanted = json!({"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
+                    "message": "Taint manager: deleting due to NoExecute taint", "lastProbeTime": null});
+                condition(&mut pod["status"], &wanted, &text);
+            });
+            let _ = world.delete(
+                "pods",
+                key,
+                &Deletion { uid: Some(record.uid.to_string()), ..Deletion::default() },
+            );
+        }
+    }
+}

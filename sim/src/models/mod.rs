@@ -1,0 +1,341 @@
+//! What runs in a cluster besides its API: controllers, scheduler, kubelets.
+//!
+//! A model is told which objects changed, a little later, and takes one small step for each: it reads the store, decides,
+//! and writes through the same rules as a request. All run in one task, in the order of time and then of arrival, so that
+//! one seed gives one history. Never here: HTTP, or a clock of its own.
+
+mod daemons;
+mod deployments;
+mod disruption;
+mod endpoints;
+mod garbage;
+mod jobs;
+mod kubelets;
+mod lifecycle;
+mod namespaces;
+mod pods;
+mod replicas;
+mod scheduler;
+mod sets;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+pub use kubelets::{Kubelets, Times};
+
+use crate::api::{Deletion, Kind, Options, Outcome, Shared, State};
+use crate::random::Random;
+use crate::store::{Change, Record};
+
+/// Sets a condition in a status; its transition time moves only when its status changes. Did anything change?
+pub(crate) fn condition(status: &mut Value, wanted: &Value, now: &str) -> bool {
+    if !status.is_object() {
+        *status = json!({});
+    }
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else { return false };
+    let mut condition = wanted.clone();
+    if condition["message"] == "" && condition["type"] != "DisruptionAllowed" {
+        drop(condition.as_object_mut().map(|condition| condition.remove("message")));
+    }
+    condition["lastTransitionTime"] = now.into();
+    let Some(found) = conditions.iter_mut().find(|found| found["type"] == wanted["type"]) else {
+        conditions.push(condition);
+        return true;
+    };
+    if found["status"] == wanted["status"] {
+        condition["lastTransitionTime"] = found["lastTransitionTime"].clone();
+    }
+    let changed = *found != condition;
+    *found = condition;
+    changed
+}
+
+/// A condition of an object, by its type.
+pub(crate) fn find_condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// The owner that controls an object.
+pub(crate) fn controller(object: &Value) -> Option<&Value> {
+    object["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)
+}
+
+/// An owner reference to a controller.
+pub(crate) fn owned_by(owner: &Value) -> Value {
+    json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}])
+}
+
+/// Is it on its way out?
+pub(crate) fn leaving(object: &Value) -> bool {
+    object["metadata"].get("deletionTimestamp").is_some()
+}
+
+/// One controller.
+pub(crate) trait Model: Send {
+    /// The field manager of its writes.
+    fn name(&self) -> &'static str;
+    /// What it has to look at because of a change.
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String>;
+    /// Looks at one thing.
+    fn step(&mut self, key: &str, world: &mut World<'_>);
+    /// Is it told of heartbeats too?
+    fn hears_beats(&self) -> bool {
+        false
+    }
+    /// How long until it gets to something, in milliseconds: least and most.
+    fn lag(&self) -> (u64, u64) {
+        (1, 10)
+    }
+    /// No two steps are closer together than this.
+    fn pace(&self) -> Duration {
+        Duration::ZERO
+    }
+    /// What it looks at when the cluster begins.
+    fn begin(&mut self) -> Vec<(Duration, String)> {
+        Vec::new()
+    }
+}
+
+/// What a model works with for one step.
+pub(crate) struct World<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) random: &'a mut Random,
+    manager: &'static str,
+    later: Vec<(Duration, String)>,
+}
+
+impl World<'_> {
+    /// Looks at something again, after so long.
+    pub(crate) fn after(&mut self, time: Duration, key: impl Into<String>) {
+        self.later.push((time, key.into()));
+    }
+
+    pub(crate) fn kind(&self, resource: &str) -> Option<Arc<Kind>> {
+        self.state.kinds.stored(resource).cloned()
+    }
+
+    pub(crate) fn get(&self, resource: &str, key: &str) -> Option<Value> {
+        self.state.store.get(resource, key).map(|record| record.value())
+    }
+
+    pub(crate) fn record(&self, resource: &str, key: &str) -> Option<Arc<Record>> {
+        self.state.store.get(resource, key).cloned()
+    }
+
+    /// All objects of a kind in a namespace; with an empty namespace, all there are.
+    pub(crate) fn list(&self, resource: &str, namespace: &str) -> Vec<Arc<Record>> {
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        self.state
+            .store
+            .shelf(resource)
+            .into_iter()
+            .flat_map(|shelf| {
+                shelf
+                    .live
+                    .range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded))
+            })
+            .take_while(|(key, _)| key.starts_with(&prefix))
+            .map(|(_, record)| record.clone())
+            .collect()
+    }
+
+    /// Creates; what could not be created is looked at again when something changes.
+    pub(crate) fn create(
+        &mut self,
+        resource: &str,
+        namespace: Option<&str>,
+        object: Value,
+    ) -> Outcome<Value> {
+        let options = Options { manager: self.manager.to_owned(), tracked: true, ..Options::default() };
+        let Some(kind) = self.kind(resource) else { return Ok(Value::Null) };
+        self.state.create(&kind, namespace, object, &options).map(|written| written.object)
+    }
+
+    /// Changes the object, or its status, if `change` changes anything.
+    pub(crate) fn change(
+        &mut self,
+        resource: &str,
+        key: &str,
+        status: bool,
+        change: impl FnOnce(&mut Value),
+    ) -> Outcome<()> {
+        let (Some(kind), Some(before)) = (self.kind(resource), self.record(resource, key)) else {
+            return Ok(());
+        };
+        let mut object = before.value();
+        let old = object.clone();
+        change(&mut object);
+        if object == old {
+            return Ok(());
+        }
+        let options = Options {
+            manager: self.manager.to_owned(),
+            subresource: status.then(|| "status".to_owned()),
+            tracked: true,
+            ..Options::default()
+        };
+        self.state.replace(&kind, key, &before, object, &options).map(drop)
+    }
+
+    /// Changes the object as it is, without the rules for requests: for high rates and for what only a kubelet does.
+    /// `quiet`: it is only a heartbeat.
+    pub(crate) fn put(&mut self, resource: &str, key: &str, mut object: Value, quiet: bool) {
+        self.state.store.put(resource, key, &mut object, quiet);
+    }
+
+    pub(crate) fn delete(&mut self, resource: &str, key: &str, how: &Deletion) -> Outcome<()> {
+        let Some(kind) = self.kind(resource) else { return Ok(()) };
+        self.state.delete(&kind, key, how).map(drop)
+    }
+
+    pub(crate) fn now(&self) -> String {
+        self.state.now()
+    }
+}
+
+/// Who does what, and when.
+struct Driver {
+    shared: Shared,
+    models: Vec<(Box<dyn Model>, Random, Duration)>,
+    queue: BinaryHeap<Reverse<(Duration, u64, usize, Arc<str>)>>,
+    pending: BTreeMap<(usize, Arc<str>), Duration>,
+    count: u64,
+    compacted: Duration,
+    mark: u64,
+}
+
+impl Driver {
+    fn push(&mut self, model: usize, due: Duration, key: String) {
+        let key: Arc<str> = key.into();
+        let pending = self.pending.entry((model, key.clone())).or_insert(Duration::MAX);
+        if due < *pending {
+            *pending = due;
+            self.count += 1;
+            self.queue.push(Reverse((due, self.count, model, key)));
+        }
+    }
+
+    /// Tells the models what was written since they were last told.
+    fn tell(&mut self, now: Duration) {
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        let changes = state.store.news();
+        let mut due = Vec::new();
+        for (resource, change) in &changes {
+            for (at, (model, random, _)) in self.models.iter_mut().enumerate() {
+                if change.quiet && !model.hears_beats() {
+                    continue;
+                }
+                for key in model.keys(resource, change, &state) {
+                    let (least, most) = model.lag();
+                    due.push((at, now + Duration::from_millis(random.between(least, most)), key));
+                }
+            }
+        }
+        drop(state);
+        for (model, due, key) in due {
+            self.push(model, due, key);
+        }
+    }
+
+    /// Takes every step that is due; when the next one is.
+    fn work(&mut self, now: Duration) -> Option<Duration> {
+        loop {
+            let Reverse((due, _, at, key)) = self.queue.peek()?.clone();
+            if due > now {
+                return Some(due);
+            }
+            self.queue.pop();
+            if self.pending.get(&(at, key.clone())) != Some(&due) {
+                continue;
+            }
+            self.pending.remove(&(at, key.clone()));
+            let Some((model, random, free)) = self.models.get_mut(at) else { continue };
+            if *free > now {
+                let free = *free;
+                self.push(at, free, key.to_string());
+                continue;
+            }
+            *free = now + model.pace();
+            let shared = self.shared.clone();
+            let mut state = shared.lock();
+            let mut world = World { manager: model.name(), state: &mut state, random, later: Vec::new() };
+            model.step(&key, &mut world);
+            let later = world.later;
+            if now >= self.compacted + crate::api::COMPACTION {
+                self.compacted = now;
+                // As a real server does: what was the past at the last compaction is forgotten at this one.
+                state.store.compact(self.mark);
+                self.mark = state.store.revision();
+            }
+            drop(state);
+            for (time, key) in later {
+                self.push(at, now + time, key);
+            }
+            self.tell(now);
+        }
+    }
+}
+
+/// Runs the models of a cluster until it is dropped.
+pub(crate) async fn run(shared: Shared, kubelets: Kubelets, seed: u64) {
+    let models: Vec<Box<dyn Model>> = vec![
+        Box::new(namespaces::Namespaces),
+        Box::new(garbage::Garbage::default()),
+        Box::new(deployments::Deployments),
+        Box::new(replicas::ReplicaSets),
+        Box::new(sets::StatefulSets),
+        Box::new(daemons::DaemonSets),
+        Box::new(jobs::Jobs),
+        Box::new(disruption::Disruption),
+        Box::new(endpoints::Endpoints),
+        Box::new(scheduler::Scheduler::default()),
+        Box::new(lifecycle::Lifecycle::default()),
+        Box::new(kubelets::Model::new(kubelets)),
+    ];
+    let mut random = Random::new(seed ^ 0x6d6f_6465_6c73);
+    let (mut changes, clock) = {
+        let state = shared.lock();
+        (state.store.changes(), state.clock.clone())
+    };
+    let mut driver = Driver {
+        shared,
+        models: models.into_iter().map(|model| (model, random.split(), Duration::ZERO)).collect(),
+        queue: BinaryHeap::new(),
+        pending: BTreeMap::new(),
+        count: 0,
+        compacted: Duration::ZERO,
+        mark: 0,
+    };
+    for at in 0..driver.models.len() {
+        let begin = driver.models.get_mut(at).map(|(model, ..)| model.begin()).unwrap_or_default();
+        for (due, key) in begin {
+            driver.push(at, due, key);
+        }
+    }
+    loop {
+        changes.borrow_and_update();
+        let now = clock.elapsed();
+        driver.tell(now);
+        let next = driver.work(now);
+        let due = async {
+            match next {
+                Some(due) => tokio::time::sleep_until(clock.at(due)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            changed = changes.changed() => if changed.is_err() { return },
+            () = due => {}
+        }
+    }
+}

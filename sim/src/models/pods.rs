@@ -1,0 +1,128 @@
+//! What controllers of pods have in common: whose pods there are, how good each is, and making one from a template.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{World, find_condition, leaving, owned_by};
+use crate::api::{Deletion, ready};
+use crate::store::{Change, Record};
+
+/// A pod that a controller looks at.
+#[derive(Clone, Debug)]
+pub(super) struct Pod {
+    pub(super) record: Arc<Record>,
+    pub(super) value: Value,
+}
+
+impl Pod {
+    pub(super) fn phase(&self) -> &str {
+        self.value["status"]["phase"].as_str().unwrap_or_default()
+    }
+
+    /// Neither finished nor on its way out.
+    pub(super) fn active(&self) -> bool {
+        !matches!(self.phase(), "Succeeded" | "Failed") && !leaving(&self.value)
+    }
+
+    pub(super) fn ready(&self) -> bool {
+        ready(&self.value)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.record.name()
+    }
+
+    pub(super) fn label(&self, name: &str) -> &str {
+        self.record.labels.get(name).map_or("", String::as_str)
+    }
+
+    /// Ready for so long.
+    pub(super) fn available(&self, seconds: i64, now: jiff::Timestamp) -> bool {
+        self.ready()
+            && (seconds == 0
+                || find_condition(&self.value, "Ready")
+                    .and_then(|ready| crate::clock::read(ready["lastTransitionTime"].as_str()?))
+                    .is_some_and(|since| now.duration_since(since).as_secs() >= seconds))
+    }
+}
+
+/// The pods of an owner.
+pub(super) fn of(world: &World<'_>, namespace: &str, uid: &str) -> Vec<Pod> {
+    world
+        .list("pods", namespace)
+        .into_iter()
+        .filter(|record| record.owners.iter().any(|owner| &**owner == uid))
+        .map(|record| Pod { value: record.value(), record })
+        .collect()
+}
+
+/// The key of the controller of a changed object, if it is of this kind.
+pub(super) fn controller_key(change: &Change, kind: &str) -> Option<String> {
+    if change.record.owners.is_empty() || !change.record.text.contains(&format!("\"kind\":\"{kind}\"")) {
+        return None;
+    }
+    let object = change.record.value();
+    let owner = super::controller(&object).filter(|owner| owner["kind"] == kind)?;
+    Some(format!("{}/{}", change.record.namespace(), owner["name"].as_str()?))
+}
+
+/// A pod as a template has it, owned by `owner`.
+pub(super) fn from_template(owner: &Value, template: &Value) -> Value {
+    let mut metadata = json!({"ownerReferences": owned_by(owner)});
+    for name in ["labels", "annotations", "finalizers"] {
+        if let Some(value) = template["metadata"].get(name) {
+            metadata[name] = value.clone();
+        }
+    }
+    metadata["generateName"] = format!("{}-", owner["metadata"]["name"].as_str().unwrap_or_default()).into();
+    json!({"metadata": metadata, "spec": template["spec"]})
+}
+
+/// Which pod goes first when there are too many: what runs nowhere, then what is pending, then what is not ready, then
+/// the youngest.
+pub(super) fn sort_for_deletion(pods: &mut [Pod]) {
+    pods.sort_by_cached_key(|pod| {
+        let placed = pod.record.node.is_some();
+        let phase = match pod.phase() {
+            "Pending" => 0,
+            "Running" => 2,
+            _ => 1,
+        };
+        (
+            placed,
+            phase,
+            pod.ready(),
+            std::cmp::Reverse(pod.value["metadata"]["creationTimestamp"].to_string()),
+            pod.record.key.clone(),
+        )
+    });
+}
+
+/// Deletes a pod as a controller does.
+pub(super) fn delete(world: &mut World<'_>, pod: &Pod) {
+    let how = Deletion { uid: Some(pod.record.uid.to_string()), ..Deletion::default() };
+    // One that is gone already is as good.
+    let _ = world.delete("pods", &pod.record.key, &how);
+}
+
+/// A hash of a template, written so that it can be part of a name.
+pub(super) fn hash(template: &Value) -> String {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in template.to_string().bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    crate::random::Random::new(hash).suffix(10)
+}
+
+/// A number or a percentage of `total`, rounded up or down.
+pub(super) fn scaled(value: &Value, total: i64, up: bool) -> i64 {
+    match value {
+        Value::Number(number) => number.as_i64().unwrap_or(0),
+        Value::String(text) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            if up { (percent * total + 99).div_euclid(100) } else { (percent * total).div_euclid(100) }
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,77 @@
+//! `ReplicaSets`: as many pods as wanted.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::pods::{self, Pod};
+use super::{Model, World, leaving};
+use crate::api::State;
+use crate::store::Change;
+
+/// The ReplicaSet controller.
+pub(super) struct ReplicaSets;
+
+const SETS: &str = "replicasets.apps";
+
+impl Model for ReplicaSets {
+    fn name(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+        match resource {
+            SETS if !change.deleted => vec![change.record.key.to_string()],
+            "pods" => pods::controller_key(change, "ReplicaSet").into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, key: &str, world: &mut World<'_>) {
+        let Some(set) = world.get(SETS, key) else { return };
+        let namespace = key.split('/').next().unwrap_or_default();
+        let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
+        let all = pods::of(world, namespace, uid);
+        let mut active: Vec<Pod> = all.iter().filter(|pod| pod.active()).cloned().collect();
+        let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
+        if !leaving(&set) {
+            for _ in active.len()..wanted {
+                let pod = pods::from_template(&set, &set["spec"]["template"]);
+                if world.create("pods", Some(namespace), pod).is_err() {
+                    world.after(Duration::from_secs(1), key);
+                    break;
+                }
+            }
+            if active.len() > wanted {
+                pods::sort_for_deletion(&mut active);
+                for pod in active.iter().take(active.len() - wanted) {
+                    pods::delete(world, pod);
+                }
+            }
+        }
+        let seconds = set["spec"]["minReadySeconds"].as_i64().unwrap_or(0);
+        let now = world.state.clock.now();
+        let ready = active.iter().filter(|pod| pod.ready()).count();
+        let available = active.iter().filter(|pod| pod.available(seconds, now)).count();
+        if available < ready {
+            world.after(Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1)), key);
+        }
+        let labels = crate::api::selector::LabelSelector::map(&set["spec"]["template"]["metadata"]["labels"]);
+        let labeled = active.iter().filter(|pod| labels.matches(&pod.record.labels)).count();
+        let terminating = all.iter().filter(|pod| leaving(&pod.value)).count();
+        let generation = set["metadata"]["generation"].clone();
+        // A conflict means that something changed, which brings this set back.
+        let _ = world.change(SETS, key, true, |set| {
+            let mut status = json!({"replicas": active.len(), "observedGeneration": generation, "terminatingReplicas": terminating});
+            for (name, count) in [("fullyLabeledReplicas", labeled), ("readyReplicas", ready), ("availableReplicas", available)] {
+                if count > 0 {
+                    status[name] = count.into();
+                }
+            }
+            if let Some(conditions) = set["status"].get("conditions").filter(|found| !Value::is_null(found)) {
+                status["conditions"] = conditions.clone();
+            }
+            set["status"] = status;
+        });
+    }
+}

@@ -1,0 +1,388 @@
+//! The scheduler: which node a pod runs on.
+//!
+//! Filters decide what is feasible, scores choose among it, chance decides between equals. It keeps what each node has
+//! left from its watches, so that a pod is placed without looking at every other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Model, World, condition, leaving};
+use crate::api::State;
+use crate::api::selector::LabelSelector;
+use crate::schema::milli;
+use crate::store::{Change, Labels};
+
+/// What a pod takes of a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    cpu: i128,
+    memory: i128,
+    pods: i128,
+}
+
+struct Node {
+    labels: Arc<Labels>,
+    taints: Value,
+    unschedulable: bool,
+    room: Load,
+    used: Load,
+    pods: BTreeSet<Arc<str>>,
+}
+
+struct Placed {
+    node: Arc<str>,
+    load: Load,
+    labels: Arc<Labels>,
+    /// Terms by which it keeps others away.
+    alone: Value,
+}
+
+/// The scheduler, with what it knows.
+#[derive(Default)]
+pub(super) struct Scheduler {
+    nodes: BTreeMap<Arc<str>, Node>,
+    placed: BTreeMap<Arc<str>, Placed>,
+    waiting: BTreeSet<Arc<str>>,
+}
+
+fn load(spec: &Value) -> Load {
+    let mut load = Load { pods: 1, ..Load::default() };
+    let amount = |container: &Value, name: &str| {
+        container["resources"]["requests"][name].as_str().and_then(milli).unwrap_or(0)
+    };
+    for container in spec["containers"].as_array().into_iter().flatten() {
+        load.cpu += amount(container, "cpu");
+        load.memory += amount(container, "memory");
+    }
+    load
+}
+
+impl Load {
+    fn plus(self, other: Self) -> Self {
+        Self { cpu: self.cpu + other.cpu, memory: self.memory + other.memory, pods: self.pods + other.pods }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self { cpu: self.cpu - other.cpu, memory: self.memory - other.memory, pods: self.pods - other.pods }
+    }
+}
+
+impl Model for Scheduler {
+    fn name(&self) -> &'static str {
+        "kube-scheduler"
+    }
+
+    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+        match resource {
+            "nodes" => {
+                // A heartbeat changes nothing here.
+                let parts = |text: &Value| (text["spec"].clone(), text["status"]["allocatable"].clone());
+                let quiet = !change.deleted
+                    && change.before.as_ref().is_some_and(|before| {
+                        Arc::ptr_eq(&before.labels, &change.record.labels)
+                            && parts(&before.value()) == parts(&change.record.value())
+                    });
+                if quiet {
+                    return Vec::new();
+                }
+                self.node(change);
+                self.waiting.iter().map(ToString::to_string).collect()
+            }
+            "pods" => self.pod(change),
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, key: &str, world: &mut World<'_>) {
+        let Some(record) = world.record("pods", key) else { return };
+        let pod = record.value();
+        if record.node.is_some() || leaving(&pod) || pod["spec"]["schedulerName"] != "default-scheduler" {
+            self.waiting.remove(key);
+            return;
+        }
+        let feasible: Vec<&Arc<str>> = self
+            .nodes
+            .iter()
+            .filter(|(name, node)| self.fits(world, &pod, &record.labels, name, node))
+            .map(|(name, _)| name)
+            .collect();
+        let best =
+            feasible.iter().map(|name| self.score(&pod, &record.labels, record.namespace(), name)).max();
+        let best: Vec<Arc<str>> = feasible
+            .into_iter()
+            .filter(|name| Some(self.score(&pod, &record.labels, record.namespace(), name)) == best)
+            .cloned()
+            .collect();
+        let at = usize::try_from(world.random.below(best.len() as u64)).unwrap_or(0);
+        let Some(node) = best.get(at) else {
+            self.waiting.insert(record.key.clone());
+            let now = world.now();
+            let message = format!("0/{} nodes are available", self.nodes.len());
+            let _ = world.change("pods", key, true, |pod| {
+                condition(
+                    &mut pod["status"],
+                    &json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
+                        "lastProbeTime": null}),
+                    &now,
+                );
+            });
+            // What it missed is tried again all the same.
+            world.after(Duration::from_mins(5), key);
+            return;
+        };
+        let Some(kind) = world.kind("pods") else { return };
+        if world.state.assign(&kind, key, node).is_ok() {
+            self.waiting.remove(key);
+            self.place(&record.key, node.clone(), &pod, record.labels.clone());
+        }
+    }
+}
+
+impl Scheduler {
+    fn node(&mut self, change: &Change) {
+        let name = &change.record.key;
+        if change.deleted {
+            self.nodes.remove(name);
+            return;
+        }
+        let object = change.record.value();
+        let amount = |name: &str| object["status"]["allocatable"][name].as_str().and_then(milli);
+        let room = Load {
+            cpu: amount("cpu").unwrap_or(0),
+            memory: amount("memory").unwrap_or(0),
+            pods: amount("pods").unwrap_or(0) / 1000,
+        };
+        let (used, pods) = self.nodes.remove(name).map(|node| (node.used, node.pods)).unwrap_or_default();
+        self.nodes.insert(
+            name.clone(),
+            Node {
+                labels: change.record.labels.clone(),
+                taints: object["spec"]["taints"].clone(),
+                unschedulable: object["spec"]["unschedulable"] == true,
+                room,
+                used,
+                pods,
+            },
+        );
+    }
+
+    fn pod(&mut self, change: &Change) -> Vec<String> {
+        let key = &change.record.key;
+        let text = &change.record.text;
+        let over = change.deleted
+            || text.contains("\"phase\":\"Succeeded\"")
+            || text.contains("\"phase\":\"Failed\"");
+        if over {
+            self.waiting.remove(key);
+            if let Some(placed) = self.placed.remove(key)
+                && let Some(node) = self.nodes.get_mut(&placed.node)
+            {
+                node.used = node.used.minus(placed.load);
+                node.pods.remove(key);
+            }
+            return self.waiting.iter().map(ToString::to_string).collect();
+        }
+        match &change.record.node {
+            Some(node) => {
+                if !self.placed.contains_key(key) {
+                    self.place(key, node.clone(), &change.record.value(), change.record.labels.clone());
+                }
+                Vec::new()
+            }
+            None => vec![key.to_string()],
+        }
+    }
+
+    fn place(&mut self, key: &Arc<str>, name: Arc<str>, pod: &Value, labels: Arc<Labels>) {
+        let load = load(&pod["spec"]);
+        if let Some(node) = self.nodes.get_mut(&name) {
+            node.used = node.used.plus(load);
+            node.pods.insert(key.clone());
+        }
+        let alone =
+            pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+                .clone();
+        self.placed.insert(key.clone(), Placed { node: name, load, labels, alone });
+    }
+
+    fn fits(&self, world: &World<'_>, pod: &Value, labels: &Labels, name: &str, node: &Node) -> bool {
+        let spec = &pod["spec"];
+        let wants = load(spec).plus(node.used);
+        wants.pods <= node.room.pods
+            && (wants.cpu <= node.room.cpu || load(spec).cpu == 0)
+            && (wants.memory <= node.room.memory || load(spec).memory == 0)
+            && tolerated(spec, node)
+            && LabelSelector::map(&spec["nodeSelector"]).matches(&node.labels)
+            && affine(
+                &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+                &node.labels,
+                name,
+            )
+            && self.together(pod, labels, node)
+            && self.spread(pod, node)
+            && bound(world, pod, node, name)
+    }
+
+    /// Required affinity and anti-affinity between pods, both ways.
+    fn together(&self, pod: &Value, labels: &Labels, node: &Node) -> bool {
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        let near = |term: &Value| {
+            let topology = term["topologyKey"].as_str().unwrap_or_default();
+            let selector = LabelSelector::object(term.get("labelSelector")).unwrap_or_default();
+            let here = node.labels.get(topology);
+            here.is_some()
+                && self.placed.iter().any(|(key, placed)| {
+                    key.starts_with(&format!("{namespace}/"))
+                        && selector.matches(&placed.labels)
+                        && self.nodes.get(&placed.node).and_then(|node| node.labels.get(topology)) == here
+                })
+        };
+        let required = |kind: &str| {
+            pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default()
+        };
+        let wanted = required("podAffinity").iter().all(|term| {
+            // The first of a group that wants to be together may go anywhere.
+            let itself = LabelSelector::object(term.get("labelSelector"))
+                .is_some_and(|selector| selector.matches(labels));
+            near(term) || itself && !self.any(namespace, term)
+        });
+        wanted
+            && !required("podAntiAffinity").iter().any(near)
+            && !self.placed.iter().any(|(key, placed)| {
+                placed.alone.as_array().into_iter().flatten().any(|term| {
+                    let topology = term["topologyKey"].as_str().unwrap_or_default();
+                    let there = self.nodes.get(&placed.node).and_then(|node| node.labels.get(topology));
+                    key.starts_with(&format!("{namespace}/"))
+                        && there.is_some()
+                        && there == node.labels.get(topology)
+                        && LabelSelector::object(term.get("labelSelector"))
+                            .is_some_and(|selector| selector.matches(labels))
+                })
+            })
+    }
+
+    fn any(&self, namespace: &str, term: &Value) -> bool {
+        let selector = LabelSelector::object(term.get("labelSelector")).unwrap_or_default();
+        self.placed.iter().any(|(key, placed)| {
+            key.starts_with(&format!("{namespace}/")) && selector.matches(&placed.labels)
+        })
+    }
+
+    /// `DoNotSchedule` constraints. Nodes that are cordoned still count, as they do by default.
+    fn spread(&self, pod: &Value, node: &Node) -> bool {
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        let constraints = pod["spec"]["topologySpreadConstraints"].as_array();
+        constraints.into_iter().flatten().filter(|one| one["whenUnsatisfiable"] != "ScheduleAnyway").all(|one| {
+            let topology = one["topologyKey"].as_str().unwrap_or_default();
+            let Some(here) = node.labels.get(topology) else { return false };
+            let selector = LabelSelector::object(one.get("labelSelector")).unwrap_or_default();
+            let mut domains: BTreeMap<&String, i64> = BTreeMap::new();
+            for (name, other) in &self.nodes {
+                let chosen = LabelSelector::map(&pod["spec"]["nodeSelector"]).matches(&other.labels)
+                    && affine(&pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"], &other.labels, name);
+                if let Some(domain) = other.labels.get(topology).filter(|_| chosen) {
+                    let count = other.pods.iter().filter(|key| {
+                        key.starts_with(&format!("{namespace}/")) && self.placed.get(*key).is_some_and(|placed| selector.matches(&placed.labels))
+                    });
+                    *domains.entry(domain).or_default() += i64::try_from(count.count()).unwrap_or(0);
+                }
+            }
+            let least = domains.values().min().copied().unwrap_or(0);
+            domains.get(here).copied().unwrap_or(0) + 1 - least <= one["maxSkew"].as_i64().unwrap_or(1)
+        })
+    }
+
+    /// How good a node is: room that is left, preferred affinity, few pods of the same owner's labels, taints avoided.
+    fn score(&self, pod: &Value, labels: &Labels, namespace: &str, name: &str) -> i128 {
+        let Some(node) = self.nodes.get(name) else { return 0 };
+        let used = node.used.plus(load(&pod["spec"]));
+        let free = |used: i128, room: i128| if room > 0 { ((room - used).max(0) * 100) / room } else { 0 };
+        let mut score = i128::midpoint(free(used.cpu, node.room.cpu), free(used.memory, node.room.memory));
+        let like = node.pods.iter().filter(|key| {
+            key.starts_with(&format!("{namespace}/"))
+                && self.placed.get(*key).is_some_and(|placed| *placed.labels == *labels)
+        });
+        score -= 50 * i128::try_from(like.count()).unwrap_or(0);
+        for term in pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            if terms(&term["preference"], &node.labels, name) {
+                score += 2 * i128::from(term["weight"].as_i64().unwrap_or(0));
+            }
+        }
+        let avoided = node.taints.as_array().into_iter().flatten();
+        let avoided = avoided
+            .filter(|taint| taint["effect"] == "PreferNoSchedule" && !tolerates(&pod["spec"], taint))
+            .count();
+        score - 300 * i128::try_from(avoided).unwrap_or(0)
+    }
+}
+
+fn tolerated(spec: &Value, node: &Node) -> bool {
+    let cordon = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+    (!node.unschedulable || tolerates(spec, &cordon))
+        && node
+            .taints
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|taint| taint["effect"] != "PreferNoSchedule")
+            .all(|taint| tolerates(spec, taint))
+}
+
+/// Does one of its tolerations speak of this taint?
+pub(super) fn tolerates(spec: &Value, taint: &Value) -> bool {
+    spec["tolerations"].as_array().into_iter().flatten().any(|toleration| toleration_fits(toleration, taint))
+}
+
+pub(super) fn toleration_fits(toleration: &Value, taint: &Value) -> bool {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));
+    (effect.is_empty() || taint["effect"] == effect.as_str())
+        && (key.is_empty() && toleration["operator"] == "Exists" || taint["key"] == key.as_str())
+        && (toleration["operator"] == "Exists" || text(&toleration["value"]) == text(&taint["value"]))
+}
+
+/// Required node affinity: any of its terms, and no terms at all where none is required.
+pub(super) fn affine(required: &Value, labels: &Labels, name: &str) -> bool {
+    required["nodeSelectorTerms"]
+        .as_array()
+        .is_none_or(|all| all.iter().any(|term| terms(term, labels, name)))
+}
+
+fn terms(term: &Value, labels: &Labels, name: &str) -> bool {
+    let empty = term["matchExpressions"].as_array().is_none_or(Vec::is_empty)
+        && term["matchFields"].as_array().is_none_or(Vec::is_empty);
+    let selector =
+        |tests: &Value| LabelSelector::object(Some(&json!({"matchExpressions": tests}))).unwrap_or_default();
+    let mut fields = Labels::new();
+    fields.insert("metadata.name".into(), name.to_owned());
+    !empty
+        && selector(&term["matchExpressions"]).matches(labels)
+        && selector(&term["matchFields"]).matches(&fields)
+}
+
+/// Volumes that are bound to some nodes only.
+fn bound(world: &World<'_>, pod: &Value, node: &Node, name: &str) -> bool {
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+    pod["spec"]["volumes"].as_array().into_iter().flatten().all(|volume| {
+        let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() else { return true };
+        let Some(claim) = world.get("persistentvolumeclaims", &format!("{namespace}/{claim}")) else {
+            return false;
+        };
+        let Some(volume) =
+            claim["spec"]["volumeName"].as_str().and_then(|name| world.get("persistentvolumes", name))
+        else {
+            return true;
+        };
+        affine(&volume["spec"]["nodeAffinity"]["required"], &node.labels, name)
+    })
+}

@@ -1,0 +1,141 @@
+//! `StatefulSets`: pods with names that stay, one after the other unless told otherwise.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::pods::{self, Pod, hash};
+use super::{Model, World, leaving};
+use crate::api::State;
+use crate::store::Change;
+
+/// The StatefulSet controller.
+pub(super) struct StatefulSets;
+
+const SETS: &str = "statefulsets.apps";
+const REVISION: &str = "controller-revision-hash";
+
+impl Model for StatefulSets {
+    fn name(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+        match resource {
+            SETS if !change.deleted => vec![change.record.key.to_string()],
+            "pods" => pods::controller_key(change, "StatefulSet").into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, key: &str, world: &mut World<'_>) {
+        let Some(set) = world.get(SETS, key) else { return };
+        let namespace = key.split('/').next().unwrap_or_default();
+        let name = set["metadata"]["name"].as_str().unwrap_or_default();
+        let all = pods::of(world, namespace, set["metadata"]["uid"].as_str().unwrap_or_default());
+        let wanted = set["spec"]["replicas"].as_u64().unwrap_or(1);
+        let revision = format!("{name}-{}", hash(&set["spec"]["template"]));
+        if !leaving(&set) {
+            act(world, &set, namespace, name, &all, wanted, &revision);
+        }
+        status(world, key, &set, &all, &revision, wanted);
+    }
+}
+
+fn ordinal(pod: &Pod) -> u64 {
+    pod.name().rsplit('-').next().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
+}
+
+fn act(
+    world: &mut World<'_>,
+    set: &Value,
+    namespace: &str,
+    name: &str,
+    all: &[Pod],
+    wanted: u64,
+    revision: &str,
+) {
+    let ordered = set["spec"]["podManagementPolicy"] != "Parallel";
+    let find = |at: u64| all.iter().find(|pod| ordinal(pod) == at);
+    for at in 0..wanted {
+        match find(at) {
+            None => {
+                let mut pod = pods::from_template(set, &set["spec"]["template"]);
+                let metadata = &mut pod["metadata"];
+                drop(metadata.as_object_mut().map(|metadata| metadata.remove("generateName")));
+                metadata["name"] = format!("{name}-{at}").into();
+                metadata["labels"][REVISION] = revision.into();
+                metadata["labels"]["statefulset.kubernetes.io/pod-name"] = format!("{name}-{at}").into();
+                metadata["labels"]["apps.kubernetes.io/pod-index"] = at.to_string().into();
+                pod["spec"]["hostname"] = format!("{name}-{at}").into();
+                if let Some(service) = set["spec"]["serviceName"].as_str() {
+                    pod["spec"]["subdomain"] = service.into();
+                }
+                if world.create("pods", Some(namespace), pod).is_err() {
+                    world.after(Duration::from_secs(1), format!("{namespace}/{name}"));
+                }
+                if ordered {
+                    return;
+                }
+            }
+            // What is finished is made anew, in its place.
+            Some(pod) if matches!(pod.phase(), "Succeeded" | "Failed") && !leaving(&pod.value) => {
+                pods::delete(world, pod);
+                return;
+            }
+            Some(pod) if ordered && (leaving(&pod.value) || !pod.ready()) => return,
+            Some(_) => {}
+        }
+    }
+    let mut beyond: Vec<&Pod> = all.iter().filter(|pod| ordinal(pod) >= wanted).collect();
+    beyond.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
+    for pod in beyond {
+        if !leaving(&pod.value) {
+            pods::delete(world, pod);
+        }
+        if ordered {
+            return;
+        }
+    }
+    if set["spec"]["updateStrategy"]["type"] == "OnDelete" {
+        return;
+    }
+    // From the end, one at a time, and only while all others are well.
+    let partition = set["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_u64().unwrap_or(0);
+    for at in (partition..wanted).rev() {
+        let Some(pod) = find(at) else { return };
+        if pod.label(REVISION) != revision {
+            if !leaving(&pod.value) {
+                pods::delete(world, pod);
+            }
+            return;
+        }
+        if !pod.ready() || leaving(&pod.value) {
+            return;
+        }
+    }
+}
+
+fn status(world: &mut World<'_>, key: &str, set: &Value, all: &[Pod], revision: &str, wanted: u64) {
+    let seconds = set["spec"]["minReadySeconds"].as_i64().unwrap_or(0);
+    let now = world.state.clock.now();
+    let well = all.iter().filter(|pod| pod.ready() && !leaving(&pod.value));
+    let (ready, available) = (well.clone().count(), well.filter(|pod| pod.available(seconds, now)).count());
+    let new = all.iter().filter(|pod| pod.label(REVISION) == revision && !leaving(&pod.value)).count();
+    let _ = world.change(SETS, key, true, |set| {
+        let old = set["status"]["currentRevision"].as_str().unwrap_or(revision).to_owned();
+        let done = new as u64 == wanted && ready as u64 == wanted;
+        let current = if done { revision.to_owned() } else { old };
+        let mut status = json!({
+            "replicas": all.len(), "availableReplicas": available, "collisionCount": 0, "currentRevision": current,
+            "updateRevision": revision, "observedGeneration": set["metadata"]["generation"],
+        });
+        let same = all.iter().filter(|pod| pod.label(REVISION) == current && !leaving(&pod.value)).count();
+        for (name, count) in [("readyReplicas", ready), ("updatedReplicas", new), ("currentReplicas", same)] {
+            if count > 0 {
+                status[name] = count.into();
+            }
+        }
+        set["status"] = status;
+    });
+}

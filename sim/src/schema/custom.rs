@@ -1,0 +1,292 @@
+//! The structural schema of a custom resource: its shape, its defaults and what its values must satisfy.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Field, Listed, Scalar, Shape, Struct, Zero, builtin};
+
+/// One version of a custom resource.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    pub(crate) schema: Value,
+    pub(crate) storage: bool,
+    /// `additionalPrinterColumns`.
+    pub(crate) columns: Value,
+    /// `subresources.scale`.
+    pub(crate) scale: Value,
+}
+
+/// A value that does not satisfy its schema.
+#[derive(Debug)]
+pub(crate) struct Violation {
+    pub(crate) field: String,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Custom {
+    /// The shape of a whole object.
+    pub(crate) fn shape(schema: &Value) -> Arc<Shape> {
+        let mut of = match shape(schema) {
+            Shape::Struct(of) => of,
+            _ => Struct { open: true, ..Struct::default() },
+        };
+        let text = || Arc::new(Shape::Scalar(Scalar::String));
+        for (name, shape) in
+            [("apiVersion", text()), ("kind", text()), ("metadata", builtin("meta.ObjectMeta"))]
+        {
+            of.fields.insert(name.into(), field(shape));
+        }
+        Arc::new(Shape::Struct(of))
+    }
+
+    /// Fills in what the schema has defaults for.
+    pub(crate) fn default(&self, object: &mut Value) {
+        fill(&self.schema, object);
+    }
+
+    /// What the rules in CEL say of an object, and of its change.
+    ///
+    /// They are read anew each time: custom resources are few, and their rules short.
+    pub(crate) fn rules(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
+        if !self.schema.to_string().contains("x-kubernetes-validations") {
+            return Vec::new();
+        }
+        let Err(errors) = kube_cel::Validator::new().validate(&self.schema, object, old) else {
+            return Vec::new();
+        };
+        errors
+            .into_vec()
+            .into_iter()
+            .map(|error| {
+                let pointer = format!("/{}", error.field_path.replace('.', "/"));
+                let value = object.pointer(&pointer).unwrap_or(object);
+                let shown = match value {
+                    Value::Object(_) | Value::Array(_) => String::new(),
+                    value => format!("{value}: "),
+                };
+                let message = format!("Invalid value: {shown}{}", error.message);
+                Violation { field: error.field_path, reason: "FieldValueInvalid", message }
+            })
+            .collect()
+    }
+
+    /// What is wrong with an object.
+    pub(crate) fn violations(&self, object: &Value) -> Vec<Violation> {
+        let mut found = Vec::new();
+        check(&self.schema, object, "", true, &mut found);
+        found
+    }
+}
+
+fn field(shape: Arc<Shape>) -> Field {
+    Field { shape, zero: Zero::Keep, merge_key: None, merges: false }
+}
+
+fn shape(schema: &Value) -> Shape {
+    let open = schema["x-kubernetes-preserve-unknown-fields"] == true;
+    let atomic = schema["x-kubernetes-map-type"] == "atomic";
+    if schema["x-kubernetes-int-or-string"] == true {
+        return Shape::Scalar(Scalar::IntOrString);
+    }
+    match schema["type"].as_str() {
+        Some("object") => {
+            let more = &schema["additionalProperties"];
+            if more.is_object() {
+                return Shape::Map { of: Arc::new(shape(more)), atomic };
+            }
+            let properties = schema["properties"].as_object();
+            let fields: BTreeMap<Box<str>, Field> = properties
+                .into_iter()
+                .flatten()
+                .map(|(name, schema)| (name.as_str().into(), field(Arc::new(shape(schema)))))
+                .collect();
+            if fields.is_empty() && (open || more == &json!(true)) {
+                return Shape::Any;
+            }
+            Shape::Struct(Struct { name: "".into(), fields, atomic, open })
+        }
+        Some("array") => {
+            let listed = match schema["x-kubernetes-list-type"].as_str() {
+                Some("set") => Listed::Set,
+                Some("map") => Listed::Map(
+                    schema["x-kubernetes-list-map-keys"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|key| Some(key.as_str()?.into()))
+                        .collect(),
+                ),
+                _ => Listed::Atomic,
+            };
+            Shape::List { of: Arc::new(shape(&schema["items"])), listed }
+        }
+        // Values of a wrong type are found by validation, which names the field.
+        _ => Shape::Any,
+    }
+}
+
+fn fill(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+                let default = &schema["default"];
+                let missing = match fields.get(name) {
+                    None => true,
+                    Some(Value::Null) => schema["nullable"] != true,
+                    Some(_) => false,
+                };
+                if missing && !default.is_null() {
+                    fields.insert(name.clone(), default.clone());
+                }
+                if let Some(value) = fields.get_mut(name) {
+                    fill(schema, value);
+                }
+            }
+            let more = &schema["additionalProperties"];
+            if more.is_object() {
+                fields.values_mut().for_each(|value| fill(more, value));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| fill(&schema["items"], item)),
+        _ => {}
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn check(schema: &Value, value: &Value, path: &str, root: bool, found: &mut Vec<Violation>) {
+    let mut say = |reason, message: String| found.push(Violation { field: path.to_owned(), reason, message });
+    if value.is_null() && schema["nullable"] == true {
+        return;
+    }
+    let kind = kind_of(value);
+    if schema["x-kubernetes-int-or-string"] == true {
+        if !matches!(kind, "integer" | "string") {
+            say(
+                "FieldValueTypeInvalid",
+                format!("Invalid value: {kind:?}: {path} in body must be of type integer,string: {kind:?}"),
+            );
+            return;
+        }
+    } else if let Some(wanted) = schema["type"].as_str()
+        && wanted != kind
+        && !(wanted == "number" && kind == "integer")
+    {
+        say(
+            "FieldValueTypeInvalid",
+            format!("Invalid value: {kind:?}: {path} in body must be of type {wanted}: {kind:?}"),
+        );
+        return;
+    }
+    if let Some(allowed) = schema["enum"].as_array()
+        && !allowed.contains(value)
+    {
+        let names: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+        say(
+            "FieldValueNotSupported",
+            format!("Unsupported value: {value}: supported values: {}", names.join(", ")),
+        );
+    }
+    match value {
+        Value::Number(number) => {
+            let at = number.as_f64().unwrap_or_default();
+            if let Some(least) = schema["minimum"].as_f64()
+                && (at < least || schema["exclusiveMinimum"] == true && at <= least)
+            {
+                let bound = if schema["exclusiveMinimum"] == true {
+                    "greater than"
+                } else {
+                    "greater than or equal to"
+                };
+                say(
+                    "FieldValueInvalid",
+                    format!("Invalid value: {value}: {path} in body should be {bound} {least}"),
+                );
+            }
+            if let Some(most) = schema["maximum"].as_f64()
+                && (at > most || schema["exclusiveMaximum"] == true && at >= most)
+            {
+                let bound =
+                    if schema["exclusiveMaximum"] == true { "less than" } else { "less than or equal to" };
+                say(
+                    "FieldValueInvalid",
+                    format!("Invalid value: {value}: {path} in body should be {bound} {most}"),
+                );
+            }
+        }
+        Value::String(text) => {
+            let length = text.chars().count() as u64;
+            if schema["minLength"].as_u64().is_some_and(|least| length < least) {
+                let least = &schema["minLength"];
+                say(
+                    "FieldValueInvalid",
+                    format!("Invalid value: {text:?}: {path} in body should be at least {least} chars long"),
+                );
+            }
+            if schema["maxLength"].as_u64().is_some_and(|most| length > most) {
+                let most = &schema["maxLength"];
+                say("FieldValueTooLong", format!("Too long: may not be more than {most} bytes"));
+            }
+        }
+        Value::Array(items) => {
+            if schema["minItems"].as_u64().is_some_and(|least| (items.len() as u64) < least) {
+                let least = &schema["minItems"];
+                say(
+                    "FieldValueInvalid",
+                    format!(
+                        "Invalid value: {}: {path} in body should have at least {least} items",
+                        items.len()
+                    ),
+                );
+            }
+            if schema["maxItems"].as_u64().is_some_and(|most| items.len() as u64 > most) {
+                let (most, has) = (&schema["maxItems"], items.len());
+                say("FieldValueTooMany", format!("Too many: {has}: must have at most {most} items"));
+            }
+            for (at, item) in items.iter().enumerate() {
+                check(&schema["items"], item, &format!("{path}[{at}]"), false, found);
+            }
+        }
+        Value::Object(fields) => {
+            for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                if !fields.contains_key(name) {
+                    let field = join(path, name);
+                    found.push(Violation {
+                        field,
+                        reason: "FieldValueRequired",
+                        message: "Required value".to_owned(),
+                    });
+                }
+            }
+            for (name, value) in fields {
+                if root && matches!(name.as_str(), "metadata" | "apiVersion" | "kind") {
+                    continue;
+                }
+                let of = match schema["properties"].get(name) {
+                    Some(of) => of,
+                    None if schema["additionalProperties"].is_object() => &schema["additionalProperties"],
+                    None => continue,
+                };
+                check(of, value, &join(path, name), false, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}

@@ -1,0 +1,226 @@
+//! Reading an object as the server does: what is no field is dropped and remembered, what is the wrong type is refused,
+//! zero values are left out or written as the type says.
+
+use serde_json::{Map, Value};
+
+use super::{Scalar, Shape, Struct, Zero, quantity};
+use crate::clock;
+
+/// What reading an object brought to light.
+#[derive(Debug, Default)]
+pub(crate) struct Decoded {
+    /// Paths of fields that do not exist.
+    pub(crate) unknown: Vec<String>,
+}
+
+impl Shape {
+    /// Brings a value into the form in which the server keeps it.
+    ///
+    /// The error is the message of Go's decoder.
+    pub(crate) fn decode(&self, value: &mut Value, decoded: &mut Decoded) -> Result<(), String> {
+        let name = match self {
+            Self::Struct(of) => &of.name,
+            _ => "",
+        };
+        self.read(value, name, "", decoded)
+    }
+
+    fn read(&self, value: &mut Value, owner: &str, path: &str, decoded: &mut Decoded) -> Result<(), String> {
+        match self {
+            Self::Any => Ok(()),
+            Self::Scalar(scalar) => scalar.read(value, owner, path),
+            Self::Struct(of) => of.read(value, owner, path, decoded),
+            Self::Map { of, .. } => {
+                let Value::Object(entries) = value else {
+                    return Err(mismatch(value, owner, path, &format!("map[string]{}", of.go())));
+                };
+                for value in entries.values_mut() {
+                    if value.is_null() {
+                        *value = of.zero();
+                    } else {
+                        of.read(value, owner, path, decoded)?;
+                    }
+                }
+                Ok(())
+            }
+            Self::List { of, .. } => {
+                let Value::Array(items) = value else {
+                    return Err(mismatch(value, owner, path, &format!("[]{}", of.go())));
+                };
+                for (at, item) in items.iter_mut().enumerate() {
+                    if item.is_null() {
+                        *item = of.zero();
+                    }
+                    if !item.is_null() {
+                        of.read(item, owner, &format!("{path}[{at}]"), decoded)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What Go has where nothing was sent.
+    fn zero(&self) -> Value {
+        match self {
+            Self::Scalar(Scalar::String | Scalar::Quantity) => Value::String(String::new()),
+            Self::Scalar(Scalar::Bool) => Value::Bool(false),
+            Self::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Number | Scalar::IntOrString) => {
+                Value::from(0)
+            }
+            Self::Struct(of) => {
+                let mut fields = Map::new();
+                of.write_zeros(&mut fields);
+                Value::Object(fields)
+            }
+            _ => Value::Null,
+        }
+    }
+
+    fn is_zero(&self, value: &Value) -> bool {
+        match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::String(text) => text.is_empty(),
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(entries) => entries.is_empty(),
+            Value::Bool(true) => false,
+        }
+    }
+
+    fn go(&self) -> String {
+        match self {
+            Self::Scalar(scalar) => scalar.go().to_owned(),
+            Self::Struct(of) => of.name.to_string(),
+            Self::Map { of, .. } => format!("map[string]{}", of.go()),
+            Self::List { of, .. } => format!("[]{}", of.go()),
+            Self::Any => "interface {}".to_owned(),
+        }
+    }
+}
+
+impl Struct {
+    fn read(&self, value: &mut Value, owner: &str, path: &str, decoded: &mut Decoded) -> Result<(), String> {
+        let Value::Object(fields) = value else {
+            return Err(mismatch(value, owner, path, &self.name));
+        };
+        if !self.open {
+            fields.retain(|name, _| {
+                let known = self.fields.contains_key(name.as_str());
+                if !known {
+                    decoded.unknown.push(join(path, name));
+                }
+                known
+            });
+        }
+        for (name, field) in &self.fields {
+            let Some(sent) = fields.get_mut(&**name) else { continue };
+            if sent.is_null() {
+                if field.zero != Zero::Keep || !self.name.is_empty() {
+                    fields.remove(&**name);
+                }
+                continue;
+            }
+            field.shape.read(sent, &self.name, &join(path, name), decoded)?;
+            if field.zero == Zero::Omit && field.shape.is_zero(sent) {
+                fields.remove(&**name);
+            }
+        }
+        self.write_zeros(fields);
+        Ok(())
+    }
+
+    fn write_zeros(&self, fields: &mut Map<String, Value>) {
+        for (name, field) in &self.fields {
+            if field.zero == Zero::Write && !fields.contains_key(&**name) {
+                fields.insert(name.to_string(), field.shape.zero());
+            }
+        }
+    }
+}
+
+impl Scalar {
+    fn go(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Bool => "bool",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Number => "float64",
+            Self::Time => "v1.Time",
+            Self::MicroTime => "v1.MicroTime",
+            Self::Quantity => "resource.Quantity",
+            Self::IntOrString => "int32",
+            Self::Bytes => "[]uint8",
+        }
+    }
+
+    fn read(self, value: &mut Value, owner: &str, path: &str) -> Result<(), String> {
+        let fits = match (self, &*value) {
+            (Self::String | Self::Bytes | Self::IntOrString, Value::String(_))
+            | (Self::Bool, Value::Bool(_)) => true,
+            (Self::Int32 | Self::IntOrString, Value::Number(number)) => {
+                number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+            }
+            (Self::Int64, Value::Number(number)) => number.is_i64(),
+            (Self::Number, Value::Number(_)) => true,
+            (Self::Quantity, Value::String(_) | Value::Number(_)) => {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let Some(canonical) = quantity::canonical(&text) else {
+                    return Err("quantities must match the regular expression \
+                         '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                        .to_owned());
+                };
+                *value = Value::String(canonical);
+                true
+            }
+            (Self::Time | Self::MicroTime, Value::String(text)) => {
+                let Some(time) = clock::read(text) else {
+                    return Err(format!(
+                        "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+                    ));
+                };
+                if self == Self::MicroTime && !text.contains('.') {
+                    let from = text.get(19..).unwrap_or_default();
+                    return Err(format!(
+                        "parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {from:?} as \".000000\""
+                    ));
+                }
+                let written = if self == Self::Time { clock::seconds(time) } else { clock::micros(time) };
+                *value = Value::String(written);
+                true
+            }
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(mismatch(value, owner, path, self.go())) }
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn mismatch(value: &Value, owner: &str, path: &str, wanted: &str) -> String {
+    let sent = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(number) if number.is_i64() && wanted.starts_with("int") => format!("number {number}"),
+        Value::Number(number) if wanted.starts_with("int") => format!("number {number}"),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    };
+    // Go leaves list positions out of the path.
+    let mut plain = String::new();
+    let mut inside = false;
+    for c in path.chars() {
+        match c {
+            '[' => inside = true,
+            ']' => inside = false,
+            c if !inside => plain.push(c),
+            _ => {}
+        }
+    }
+    format!("json: cannot unmarshal {sent} into Go struct field {owner}.{plain} of type {wanted}")
+}
