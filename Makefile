@@ -42,10 +42,17 @@ fuzz: ## Run each fuzz target for a minute (FUZZ_SECONDS=600 for longer); instal
 	scripts/fuzz
 
 .PHONY: bench
-bench: ## Measure: ns per node, MB/s and memory of a report, size of the program, build times of the core
+bench: bench-core bench-sim bench-cluster ## Measure everything: the three below; takes half an hour
+
+.PHONY: bench-core
+bench-core: ## Measure: ns per node, MB/s and memory of a report, size of the program, build times of the core
 	$(CARGO) bench -q -p evenkeel-core --bench assess
 	$(CARGO) bench -q -p evenkeel --bench report
 	scripts/figures
+
+.PHONY: bench-sim
+bench-sim: ## Measure the virtual cluster: 5,000 nodes and 150,000 pods, its speed and memory
+	$(CARGO) run -q --release -p evenkeel-sim --example speed
 
 .PHONY: bench-cluster
 bench-cluster: binaries ## Measure the reporter at 5,000 nodes on a real kube-apiserver, and the size of the static binary
