@@ -27,7 +27,7 @@ test: binaries ## Run every test, those on a real control plane included, with t
 	EVENKEEL_BINARY="$$binary" $(CARGO) test --workspace
 
 .PHONY: lint
-lint: cargo-deny ## Check format, clippy, documentation, licenses and dependencies
+lint: cargo-deny check-rules ## Check format, clippy, documentation, licenses, dependencies and the Prometheus alerts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
