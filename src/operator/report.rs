@@ -27,6 +27,7 @@ use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, create_report, dropped, repair, write};
 use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
 use crate::api::{ClusterSkewReport, conditions, decode};
+use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
 use crate::observe::platform::{Platform, same_process};
@@ -52,6 +53,7 @@ pub(super) struct Reporter<'a> {
     pub(super) client: Client,
     pub(super) leadership: Leadership,
     pub(super) metrics: &'a Metrics,
+    pub(super) clock: Clock,
 }
 
 /// What it remembers between two looks; losing it costs a write or an event.
@@ -131,7 +133,7 @@ impl Reporter<'_> {
                 return Err(Problem::Reports(why.to_string()));
             }
         }
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let seen = self.observer.cluster(now);
         let unclear = match &seen {
             Ok((_, inventory)) => !inventory.is_settled(),

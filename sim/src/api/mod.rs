@@ -37,7 +37,8 @@ pub(crate) use status::{Failure, Outcome};
 pub(crate) use write::{Deletion, Options};
 
 use crate::clock::Clock;
-use crate::faults::{Call, Fault, Faults};
+use crate::models::ControlPlane;
+use crate::faults::{Call, Fault, Faults, Mode};
 use crate::random::Random;
 use crate::store::Store;
 
@@ -63,6 +64,13 @@ pub(crate) struct Shared(Arc<Mutex<State>>);
 impl Shared {
     pub(crate) fn new(state: State) -> Self {
         Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// The state, for whoever writes to it.
+    pub(crate) fn lock_as(&self, author: &str) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.store.authored_by(author);
+        state
     }
 
     /// A panic elsewhere left the state as it was: every write is one insertion.
@@ -117,6 +125,9 @@ pub(crate) struct Server {
     pub(crate) crashed: Arc<std::sync::atomic::AtomicBool>,
     /// The `User-Agent` of a client that says none.
     pub(crate) agent: Arc<str>,
+    pub(crate) control: ControlPlane,
+    /// The one apiserver that is asked, where it is not any of them.
+    pub(crate) endpoint: Option<Arc<str>>,
 }
 
 impl Server {
@@ -132,19 +143,22 @@ impl Server {
             self.agent.as_ref().clone_into(&mut request.agent);
         }
         let subject = self.shared.lock().subject(&request);
+        let absent = self.endpoint.as_ref().is_some_and(|at| self.control.version_at(at).is_none());
         let dead = || self.crashed.load(std::sync::atomic::Ordering::SeqCst);
-        if dead() {
+        if dead() || absent {
             return Err(broken());
         }
         let fault = self.faults.next(call(&request, subject.as_ref().ok()));
-        let crash = || self.crashed.store(true, std::sync::atomic::Ordering::SeqCst);
-        let mut answer = None;
+        let crash = || {
+            self.crashed.store(true, std::sync::atomic::Ordering::SeqCst);
+            self.faults.crash();
+        };
+        let answer = fault.as_ref().and_then(|fault| instead(fault, &request)).map(Answer::from);
         match &fault {
-            Some(Fault::Refuse(code)) => answer = Some(refusal(*code).into()),
-            Some(Fault::Throttle { retry_after }) => {
-                let failure =
-                    Failure::new(429, "TooManyRequests", "Too many requests, please try again later.");
-                answer = Some(failure.retry_after(*retry_after).into());
+            Some(Fault::Rewrite(rewrite)) => {
+                if let Some(body) = rewrite.apply(&request.body) {
+                    request.body = body;
+                }
             }
             Some(Fault::ResetBefore) => return Err(broken()),
             Some(Fault::HangBefore) => std::future::pending().await,
@@ -167,7 +181,23 @@ impl Server {
                 Some(Fault::Stale(back)) => back,
                 _ => 0,
             };
-            self.answer(&request, subject, stale).await.unwrap_or_else(Answer::from)
+            let mode = match fault {
+                Some(Fault::Bookmarks) => Mode::Bookmarks,
+                Some(Fault::Silence) => Mode::Silence,
+                _ => Mode::Everything,
+            };
+            let answered = if let Some(Fault::Late(time)) = fault {
+                let server = self.clone();
+                // A task of its own: it goes on when whoever asked has gone.
+                let late = tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    server.answer(&request, subject, stale, mode).await
+                });
+                late.await.map_err(std::io::Error::other)?
+            } else {
+                self.answer(&request, subject, stale, mode).await
+            };
+            answered.unwrap_or_else(Answer::from)
         };
         match fault {
             Some(Fault::ResetAfter) => return Err(broken()),
@@ -182,7 +212,13 @@ impl Server {
         print(answer)
     }
 
-    async fn answer(&self, request: &Request, subject: Outcome<Subject>, stale: u64) -> Outcome<Answer> {
+    async fn answer(
+        &self,
+        request: &Request,
+        subject: Outcome<Subject>,
+        stale: u64,
+        mode: Mode,
+    ) -> Outcome<Answer> {
         if request.body.len() > request::MOST_BYTES {
             let most = request::MOST_BYTES;
             return Err(Failure::new(
@@ -194,6 +230,11 @@ impl Server {
         let subject = match subject {
             Ok(subject) => subject,
             Err(failure) => {
+                if let Some(version) = self.endpoint.as_ref().and_then(|at| self.control.version_at(at))
+                    && request.path == "/version"
+                {
+                    return ok(crate::cluster::version(&version));
+                }
                 let state = self.shared.lock();
                 return match discovery::answer(&state, request) {
                     Some(answer) => Ok(answer),
@@ -209,15 +250,41 @@ impl Server {
             return Ok(Answer::Value(201, done, Vec::new()));
         }
         if request.method == Method::GET && subject.subresource.is_none() && request.flag("watch") {
-            let faults = self.faults.stream(&subject.kind.resource);
-            return Ok(Answer::Lines(watch::start(&self.shared, request, &subject, faults)?));
+            let faults = self.faults.stream(&subject.kind.resource, &request.agent, mode);
+            return Ok(Answer::Lines(watch::start(&self.shared, request, &subject, faults, stale)?));
         }
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_as(&request.agent);
         if stale > 0 && request.method == Method::GET {
             return state.stale(request, &subject, stale);
         }
         state.handle(request, &subject)
     }
+}
+
+/// The answer that a fault gives instead of the server.
+fn instead(fault: &Fault, request: &Request) -> Option<Failure> {
+    let busy = || Failure::new(429, "TooManyRequests", "Too many requests, please try again later.");
+    Some(match fault {
+        Fault::Refuse(code) => refusal(*code),
+        Fault::Throttle { retry_after } => busy().retry_after(*retry_after),
+        Fault::Budget { retry_after } => eviction::refused_by_budget(*retry_after),
+        Fault::Deny(webhook) => {
+            let why = format!("admission webhook \"{webhook}\" denied the request without explanation");
+            Failure::new(400, "", why)
+        }
+        Fault::WebhookDown(webhook) => {
+            let why = format!(
+                "Internal error occurred: failed calling webhook \"{webhook}\": failed to call webhook: Post \
+                 \"https://{webhook}.svc:443/\": dial tcp 10.96.0.1:443: connect: connection refused"
+            );
+            Failure::new(500, "InternalError", why)
+        }
+        Fault::TooLarge => {
+            let asked = request.param("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0);
+            Failure::too_large_revision(asked, asked.saturating_sub(1))
+        }
+        _ => return None,
+    })
 }
 
 fn refusal(code: u16) -> Failure {
@@ -254,6 +321,9 @@ fn call(request: &Request, subject: Option<&Subject>) -> Call {
     };
     Call {
         ordinal: 0,
+        nth: 0,
+        at: tokio::time::Instant::now(),
+        body: request.body.clone(),
         verb,
         resource: subject.map(|subject| subject.kind.resource.to_string()).unwrap_or_default(),
         namespace: subject.and_then(|subject| subject.namespace.clone()),
