@@ -160,8 +160,17 @@ impl Cluster {
         crate::models::returned(&mut self.shared.lock_as("kubelet"), node, version)
     }
 
+    /// Every object that there is, definitions of kinds first: what [`Cluster::load`] makes another cluster of.
+    pub fn dump(&self) -> Vec<Value> {
+        let state = self.shared.lock();
+        let mut shelves: Vec<_> = state.store.shelves().collect();
+        shelves.sort_by_key(|(name, _)| &***name != "customresourcedefinitions.apiextensions.k8s.io");
+        shelves.into_iter().flat_map(|(_, shelf)| shelf.live.values()).map(|record| record.value()).collect()
+    }
+
     /// Puts objects into the cluster as they are, such as those of a snapshot: UIDs, status and all. What owns what stays
-    /// as it was; only the resourceVersions are new. How many there were; kinds that are not served are left out.
+    /// as it was; only the resourceVersions are new. Static pods of a control plane are taken to run. How many there
+    /// were; kinds that are not served are left out.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> usize {
         let mut state = self.shared.lock();
         let mut count = 0;
@@ -181,6 +190,9 @@ impl Cluster {
             }
             if object["metadata"].get("creationTimestamp").is_none() {
                 object["metadata"]["creationTimestamp"] = state.now().into();
+            }
+            if kind.kind == "Pod" {
+                self.control.adopt(&object, &state.random.uid());
             }
             state.put(&kind, &key, &mut object);
             count += 1;

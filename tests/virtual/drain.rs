@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use evenkeel::clock::Clock;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::campaign::{self, Wrong, all, is_long, virtually};
-use super::kube_api::Kube;
+use super::kube_api::{Base, Kube};
 use super::script::{self, Step};
 
 const DRAINER: &str = "evenkeel-drain";
@@ -217,8 +217,8 @@ impl io::Write for Paper {
 
 /// Five workers; a Deployment with a tight budget, one without, a StatefulSet, a DaemonSet, pods that are finished and
 /// not ready.
-async fn cluster(seed: u64) -> (Cluster, Kube) {
-    let cluster = Cluster::builder().seed(seed).version("v1.37.1").start();
+async fn cluster() -> Base {
+    let cluster = Cluster::builder().seed(1).version("v1.37.1").start();
     let kube = Kube(cluster.client_of("kubectl"));
     kube.namespace("shop").await;
     cluster.add_nodes(&NodeGroup::new("worker", 5).kubelet("v1.36.4").zones(["a", "b"]));
@@ -229,7 +229,13 @@ async fn cluster(seed: u64) -> (Cluster, Kube) {
     kube.budget("db", Some(json!({"minAvailable": 3}))).await;
     kube.workload("daemonsets", "logs", 0, &json!({"spec": {"replicas": null}})).await;
     sleep(Duration::from_secs(30)).await;
-    (cluster, kube)
+    Base::of(&cluster)
+}
+
+fn base() -> &'static Base {
+    static BASE: OnceLock<Base> = OnceLock::new();
+    // A runtime of its own, because the one of whoever asks runs already.
+    BASE.get_or_init(|| std::thread::scope(|scope| scope.spawn(|| virtually(cluster).0).join().unwrap()))
 }
 
 async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
@@ -327,7 +333,7 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
 }
 
 async fn life(seed: u64, script: &[Step]) -> Run {
-    let (cluster, kube) = cluster(seed).await;
+    let (cluster, kube) = base().start(seed).await;
     let watcher = Arc::new(Mutex::new(Watcher::default()));
     {
         let mut watcher = watcher.lock().unwrap();
@@ -376,7 +382,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
         cluster.faults().clear();
     }
     let codes = work.await.unwrap_or_default();
-    sleep(Duration::from_secs(30)).await;
+    sleep(Duration::from_secs(15)).await;
     let calls: Vec<Call> =
         cluster.faults().record().into_iter().filter(|call| call.agent == DRAINER).collect();
     let mut wrong = std::mem::take(&mut watcher.lock().unwrap().wrong);

@@ -1,8 +1,33 @@
 //! A client of objects as JSON, for whoever prepares or looks at a cluster. Nothing of the product's is in it.
 
+use std::time::Duration;
+
+use evenkeel_sim::Cluster;
 use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
+
+/// What a scenario begins with, kept so that thousands of runs need not wait for it.
+pub struct Base {
+    objects: Vec<Value>,
+    now: jiff::Timestamp,
+}
+
+impl Base {
+    /// What `cluster` is now.
+    pub fn of(cluster: &Cluster) -> Self {
+        Self { objects: cluster.dump(), now: cluster.now() }
+    }
+
+    /// A cluster that begins as this one was.
+    pub async fn start(&self, seed: u64) -> (Cluster, Kube) {
+        let cluster = Cluster::builder().seed(seed).version("v1.37.1").starting_at(self.now).start();
+        cluster.load(self.objects.iter().cloned());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let kube = Kube(cluster.client_of("kubectl"));
+        (cluster, kube)
+    }
+}
 
 /// Requests by path.
 #[derive(Clone)]

@@ -5,7 +5,7 @@
 //! than said, not larger than said, and no version is reported that no kubelet has had.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use evenkeel::clients::Clients;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::campaign::{self, Wrong, all, is_long, virtually};
-use super::kube_api::Kube;
+use super::kube_api::{Base, Kube};
 use super::script::{self, Step};
 
 const REPORT: &str = "/apis/evenkeel.dev/v1alpha1/clusterskewreports/cluster";
@@ -194,8 +194,8 @@ fn clock(cluster: &Cluster) -> Clock {
 }
 
 /// Three control-plane nodes, three workers of two minors, one of them too old.
-async fn cluster(seed: u64) -> (Cluster, Kube) {
-    let cluster = Cluster::builder().seed(seed).version("v1.37.1").start();
+async fn cluster() -> Base {
+    let cluster = Cluster::builder().seed(1).version("v1.37.1").start();
     let kube = Kube(cluster.client_of("kubectl"));
     kube.install().await;
     kube.namespace("evenkeel-system").await;
@@ -205,7 +205,13 @@ async fn cluster(seed: u64) -> (Cluster, Kube) {
     cluster.add_nodes(&NodeGroup::new("worker", 2).kubelet("v1.36.4"));
     cluster.add_nodes(&NodeGroup::new("old", 1).kubelet("v1.32.2"));
     sleep(Duration::from_secs(15)).await;
-    (cluster, kube)
+    Base::of(&cluster)
+}
+
+fn base() -> &'static Base {
+    static BASE: OnceLock<Base> = OnceLock::new();
+    // A runtime of its own, because the one of whoever asks runs already.
+    BASE.get_or_init(|| std::thread::scope(|scope| scope.spawn(|| virtually(cluster).0).join().unwrap()))
 }
 
 /// What happens in every run: kubelets and apiservers change, a node comes and another goes, somebody edits the report.
@@ -249,7 +255,7 @@ async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
 
 /// One run, with two replicas.
 async fn life(seed: u64, script: &[Step]) -> Run {
-    let (cluster, kube) = cluster(seed).await;
+    let (cluster, kube) = base().start(seed).await;
     let loses = |step: &Step| matches!(step, Step::Told { fault, .. } if fault == "drop" || fault == "swap");
     let late = |step: &Step| matches!(step, Step::Call { fault, .. } if fault.starts_with("late"));
     let watcher = Arc::new(Mutex::new(Watcher {
@@ -294,9 +300,10 @@ async fn life(seed: u64, script: &[Step]) -> Run {
         sleep_until(begun + Duration::from_millis(at)).await;
         happens(&cluster, &kube, &deed).await;
     }
-    sleep_until(begun + LIFE).await;
+    sleep_until(begun + LIFE + outage(script)).await;
     cluster.faults().clear();
-    let lost = script.iter().any(|step| matches!(step, Step::Told { .. }));
+    let mute = |step: &Step| matches!(step, Step::Call { fault, .. } if fault == "silence" || fault == "bookmarks");
+    let lost = script.iter().any(|step| matches!(step, Step::Told { .. }) || mute(step));
     sleep(if lost { QUIET_AFTER_LOSS } else { QUIET }).await;
     let calls = cluster.faults().record();
     let report = kube.get(REPORT).await.unwrap_or_default();
@@ -304,6 +311,17 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     let _ = (first.await, second.await);
     let wrong = std::mem::take(&mut watcher.lock().unwrap().wrong);
     Run { wrong, report, calls }
+}
+
+/// How much longer things go wrong than things happen.
+fn outage(script: &[Step]) -> Duration {
+    let seconds = |step: &Step| match step {
+        Step::At { deed, .. } if deed.starts_with("blackout") || deed.starts_with("cut") => {
+            deed.rsplit(' ').next()?.parse().ok()
+        }
+        _ => None,
+    };
+    Duration::from_secs(script.iter().filter_map(seconds).max().unwrap_or(0))
 }
 
 /// The report without times.

@@ -88,6 +88,29 @@ impl ControlPlane {
         self.publish(state);
     }
 
+    /// Takes over what a static pod of another cluster shows.
+    pub(crate) fn adopt(&self, pod: &Value, process: &str) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let container = &pod["spec"]["containers"][0];
+        let node = text(&pod["spec"]["nodeName"]);
+        let component = COMPONENTS.into_iter().find(|of| container["name"] == *of);
+        if pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_none() {
+            return;
+        }
+        let Some(component) = component else { return };
+        let image = text(&container["image"]);
+        let instance = Instance {
+            version: image.rsplit(':').next().unwrap_or_default().to_owned(),
+            runs: crate::api::ready(pod),
+            process: process.to_owned(),
+            restarts: 0,
+        };
+        self.with(|inner| {
+            inner.addresses.insert(node.clone(), text(&pod["status"]["hostIP"]));
+            inner.instances.insert((node, component.to_owned()), instance);
+        });
+    }
+
     /// What runs on a node from now on: a new process and a new mirror pod.
     pub(crate) fn set(&self, state: &mut State, node: &str, component: &str, version: &str, runs: bool) {
         let process = state.random.uid();
