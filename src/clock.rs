@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 /// A wall clock. Cheap to clone.
 #[derive(Clone)]
@@ -16,6 +17,13 @@ impl Clock {
     /// A clock that shows what `now` says.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
+    }
+
+    /// One that shows the time of this one now, and from now on moves as timers do, whatever happens to this one.
+    #[must_use]
+    pub fn steady(&self) -> Self {
+        let (began, origin) = (self.now(), Instant::now());
+        Self::new(move || began.saturating_add(origin.elapsed()).unwrap_or(Timestamp::MAX))
     }
 
     /// The time now.

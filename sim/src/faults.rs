@@ -507,8 +507,7 @@ pub fn shortest<T: Clone>(script: &[T], mut fails: impl FnMut(&[T]) -> bool) -> 
         let mut shorter = false;
         while at < kept.len() {
             let end = (at + size).min(kept.len());
-            let less: Vec<T> =
-                kept.iter().take(at).chain(kept.iter().skip(end)).cloned().collect();
+            let less: Vec<T> = kept.iter().take(at).chain(kept.iter().skip(end)).cloned().collect();
             if less.len() < kept.len() && fails(&less) {
                 kept = less;
                 shorter = true;

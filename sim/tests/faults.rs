@@ -198,7 +198,11 @@ fn admission_denies_and_rewrites() {
         assert!(!there(&maps, "a").await);
         let mut map = named("a");
         map.metadata.annotations = Some([("example.com/ours".to_owned(), "yes".to_owned())].into());
-        cluster.faults().when(creates, Fault::Rewrite(Rewrite::without("/metadata/annotations/example.com~1ours")), 1);
+        cluster.faults().when(
+            creates,
+            Fault::Rewrite(Rewrite::without("/metadata/annotations/example.com~1ours")),
+            1,
+        );
         let made = maps.create(&PostParams::default(), &map).await.unwrap();
         assert!(made.metadata.annotations.unwrap_or_default().is_empty());
     });
@@ -287,7 +291,9 @@ fn a_watch_can_begin_in_the_past() {
         while let Some(Ok(event)) = stream.next().await {
             match event {
                 WatchEvent::Added(map) => seen.push(map.metadata.name.unwrap()),
-                WatchEvent::Bookmark(mark) if mark.metadata.annotations.contains_key("k8s.io/initial-events-end") => {
+                WatchEvent::Bookmark(mark)
+                    if mark.metadata.annotations.contains_key("k8s.io/initial-events-end") =>
+                {
                     seen.push("|".to_owned());
                 }
                 _ => {}
@@ -334,7 +340,9 @@ fn a_failing_script_is_made_as_short_as_it_can_be() {
     let mut asked = 0;
     let short = shortest(&script, |script| {
         asked += 1;
-        script.contains(&7) && script.contains(&31) && script.iter().position(|at| *at == 7) < script.iter().position(|at| *at == 31)
+        script.contains(&7)
+            && script.contains(&31)
+            && script.iter().position(|at| *at == 7) < script.iter().position(|at| *at == 31)
     });
     assert_eq!(short, [7, 31]);
     assert!(asked < 120, "{asked}");

@@ -67,7 +67,9 @@ fn static_pods_are_shown_and_come_back() {
         cluster.replace_component("cp-1", "kube-scheduler", "v1.37.1");
         let (second, after) = image().await;
         assert!(first != second && after.ends_with(":v1.37.1"));
-        pods.delete("kube-scheduler-cp-1", &kube::api::DeleteParams::default().grace_period(0)).await.unwrap();
+        pods.delete("kube-scheduler-cp-1", &kube::api::DeleteParams::default().grace_period(0))
+            .await
+            .unwrap();
         seconds(5).await;
         assert_ne!(image().await.0, second);
     });
@@ -99,7 +101,10 @@ fn a_leader_that_ends_is_followed_by_another() {
 fn job(name: &str, node: &str) -> Job {
     let template = json!({"metadata": {"labels": {"job": name}}, "spec": {"nodeName": node, "restartPolicy": "Never",
         "containers": [{"name": "c", "image": "registry.example/upgrade:1"}]}});
-    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": template}})).unwrap()
+    serde_json::from_value(
+        json!({"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": template}}),
+    )
+    .unwrap()
 }
 
 #[test]

@@ -34,7 +34,8 @@ fn remember_panics() {
 pub fn virtually<T>(scenario: impl AsyncFnOnce() -> T) -> (T, Wrong) {
     remember_panics();
     PANICS.with(|panics| panics.borrow_mut().clear());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let done = runtime.block_on(scenario());
     // Tasks end before anybody looks at what they left.
     drop(runtime);
@@ -101,7 +102,7 @@ fn told(name: &str, failed: &[(u64, Vec<Step>, Wrong)]) -> String {
     for (at, (seed, script, wrong)) in failed.iter().enumerate() {
         let script = line(script);
         text += &format!("\n  EVENKEEL_SCRIPT='{seed}|{script}'\n");
-        for line in wrong.iter().take(if at < SHOWN { 12 } else { 1 }) {
+        for line in wrong.iter().take(if at < SHOWN { 40 } else { 1 }) {
             text += &format!("      {line}\n");
         }
     }
@@ -128,7 +129,12 @@ pub fn chance(seed: u64, agents: &[&str], watched: &[&str], calls: u64) -> Vec<S
                 return Step::Told { agent, resource, nth, fault: told[pick(told.len())].to_owned() };
             }
             let times = [1, 1, 1, 2, 5][pick(5)];
-            Step::Call { agent, nth: pick(calls as usize) as u64, times, fault: faults[pick(faults.len())].clone() }
+            Step::Call {
+                agent,
+                nth: pick(calls as usize) as u64,
+                times,
+                fault: faults[pick(faults.len())].clone(),
+            }
         })
         .collect()
 }

@@ -96,7 +96,8 @@ impl Kube {
     /// A budget in `shop` for the pods with that label `app`.
     pub async fn budget(&self, app: &str, budget: Option<Value>) {
         let Some(budget) = budget else { return };
-        let mut object = json!({"metadata": {"name": app}, "spec": {"selector": {"matchLabels": {"app": app}}}});
+        let mut object =
+            json!({"metadata": {"name": app}, "spec": {"selector": {"matchLabels": {"app": app}}}});
         merge(&mut object, &json!({"spec": budget}));
         self.create("/apis/policy/v1/namespaces/shop/poddisruptionbudgets", &object).await;
     }

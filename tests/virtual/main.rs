@@ -5,12 +5,7 @@
 //! state than the run without faults. A script that fails is made as short as it can be before it is shown;
 //! `EVENKEEL_SCRIPT` with what was shown repeats it. `EVENKEEL_CAMPAIGN=long` tries what takes too long for every change.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small numbers")]
 
 mod campaign;

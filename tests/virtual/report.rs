@@ -61,7 +61,8 @@ impl Watcher {
             "nodes" if !write.is_heartbeat() => {
                 match write.after() {
                     Some(node) => {
-                        let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default();
+                        let version =
+                            node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default();
                         self.nodes.insert(write.name().to_owned(), version.to_owned());
                     }
                     None => _ = self.nodes.remove(write.name()),
@@ -114,7 +115,8 @@ impl Watcher {
             return Err(format!("makes the report {} bytes large", after.to_string().len()));
         }
         let generation = status["observedGeneration"].as_i64().unwrap_or(0);
-        if generation < self.generation || generation > after["metadata"]["generation"].as_i64().unwrap_or(0) {
+        if generation < self.generation || generation > after["metadata"]["generation"].as_i64().unwrap_or(0)
+        {
             return Err(format!("says generation {generation} after {}", self.generation));
         }
         self.generation = generation;
@@ -302,7 +304,8 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     }
     sleep_until(begun + LIFE + outage(script)).await;
     cluster.faults().clear();
-    let mute = |step: &Step| matches!(step, Step::Call { fault, .. } if fault == "silence" || fault == "bookmarks");
+    let mute =
+        |step: &Step| matches!(step, Step::Call { fault, .. } if fault == "silence" || fault == "bookmarks");
     let lost = script.iter().any(|step| matches!(step, Step::Told { .. }) || mute(step));
     sleep(if lost { QUIET_AFTER_LOSS } else { QUIET }).await;
     let calls = cluster.faults().record();
@@ -329,7 +332,9 @@ fn timeless(mut report: Value) -> Value {
     fn clean(value: &mut Value) {
         match value {
             Value::Object(map) => {
-                map.retain(|key, _| !matches!(key.as_str(), "lastObservedTime" | "lastTransitionTime" | "since"));
+                map.retain(|key, _| {
+                    !matches!(key.as_str(), "lastObservedTime" | "lastTransitionTime" | "since")
+                });
                 map.values_mut().for_each(clean);
             }
             Value::Array(list) => list.iter_mut().for_each(clean),
@@ -402,7 +407,11 @@ fn a_run_without_faults_reports_what_is() {
     let run = run(1, &[]);
     assert!(run.wrong.is_empty(), "{:#?}", run.wrong);
     let status = &run.report["status"];
-    assert_eq!((status["supported"].as_str(), status["nodes"].as_i64()), (Some("True"), Some(6)), "{status:#}");
+    assert_eq!(
+        (status["supported"].as_str(), status["nodes"].as_i64()),
+        (Some("True"), Some(6)),
+        "{status:#}"
+    );
     assert_eq!(status["kubelets"], "v1.35.2..v1.37.1", "{status:#}");
     let line = |call: &Call| format!("{} {}", call.agent, call.line());
     let asked: Vec<String> = run.calls.iter().map(line).collect();
@@ -444,7 +453,10 @@ fn every_fault_at_every_request() {
     for line in kinds {
         for (at, fault) in script::statuses().into_iter().enumerate() {
             if is_long() || at % 2 == 0 {
-                scripts.push((1, vec![Step::Like { agent: "evenkeel-a".to_owned(), line: line.clone(), fault }]));
+                scripts.push((
+                    1,
+                    vec![Step::Like { agent: "evenkeel-a".to_owned(), line: line.clone(), fault }],
+                ));
             }
         }
     }
@@ -459,7 +471,10 @@ fn stale_and_compacted_reads() {
             scripts.push((1, vec![call("evenkeel-a", nth, 1, fault)]));
         }
         // It dies, and what it then reads is older than what it knew.
-        scripts.push((1, vec![call("evenkeel-a", nth, 1, "crash-after"), call("evenkeel-a", nth + 1, 12, "stale:9")]));
+        scripts.push((
+            1,
+            vec![call("evenkeel-a", nth, 1, "crash-after"), call("evenkeel-a", nth + 1, 12, "stale:9")],
+        ));
     }
     campaign("T4 and T6 report", scripts);
 }
@@ -514,7 +529,10 @@ fn blackouts_partitions_and_failovers() {
             let again = millis + 3000;
             scripts.push((
                 1,
-                vec![at(millis, format!("stop cp-2 {component}")), at(again, format!("start cp-2 {component}"))],
+                vec![
+                    at(millis, format!("stop cp-2 {component}")),
+                    at(again, format!("start cp-2 {component}")),
+                ],
             ));
         }
     }
@@ -528,16 +546,16 @@ fn nodes_that_vanish_and_return_and_clocks_that_jump() {
     for step in 0..15_u64 {
         let millis = step * 2000 + 300;
         for back in [100, 5000] {
-            let steps = vec![
-                at(millis, "leave old-1".into()),
-                at(millis + back, "join old v1.36.4".into()),
-            ];
+            let steps = vec![at(millis, "leave old-1".into()), at(millis + back, "join old v1.36.4".into())];
             // Not when it is the old kubelet's turn to change.
             if millis > 8_000 || millis + back < 8_000 {
                 scripts.push((1, steps));
             }
         }
-        scripts.push((1, vec![at(millis, "silent cp-2".into()), at(millis + 3000, "again cp-2 v1.37.1".into())]));
+        scripts.push((
+            1,
+            vec![at(millis, "silent cp-2".into()), at(millis + 3000, "again cp-2 v1.37.1".into())],
+        ));
         for seconds in [3600, -3600] {
             scripts.push((1, vec![at(millis, format!("jump {seconds}"))]));
         }

@@ -72,10 +72,19 @@ pub fn statuses() -> Vec<String> {
         all.push(format!("refuse:{code}"));
         all.push(format!("answer-after:{code}"));
     }
-    for name in
-        ["throttle:1", "budget:0", "budget:10", "deny", "webhook-down", "too-large", "reset-before", "reset-after",
-            "hang-before", "hang-after", "delay:3"]
-    {
+    for name in [
+        "throttle:1",
+        "budget:0",
+        "budget:10",
+        "deny",
+        "webhook-down",
+        "too-large",
+        "reset-before",
+        "reset-after",
+        "hang-before",
+        "hang-after",
+        "delay:3",
+    ] {
         all.push(name.to_owned());
     }
     all

@@ -177,9 +177,7 @@ fn too_many(cause: &str, retry_after: u32) -> Failure {
 pub(crate) fn refused_by_budget(retry_after: u32) -> Failure {
     match retry_after {
         0 => too_many("The disruption budget fault needs 1 healthy pods and has 1 currently", 0),
-        seconds => {
-            too_many("The disruption budget fault is still being processed by the server.", seconds)
-        }
+        seconds => too_many("The disruption budget fault is still being processed by the server.", seconds),
     }
 }
 

@@ -37,8 +37,8 @@ pub(crate) use status::{Failure, Outcome};
 pub(crate) use write::{Deletion, Options};
 
 use crate::clock::Clock;
-use crate::models::ControlPlane;
 use crate::faults::{Call, Fault, Faults, Mode};
+use crate::models::ControlPlane;
 use crate::random::Random;
 use crate::store::Store;
 

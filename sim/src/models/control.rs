@@ -77,7 +77,8 @@ impl ControlPlane {
         if let (Some(kind), Some(record)) = (kind, state.store.get("nodes", node).cloned()) {
             let mut object = record.value();
             object["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "".into();
-            object["spec"]["taints"] = json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]);
+            object["spec"]["taints"] =
+                json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]);
             object["status"]["addresses"] =
                 json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": node}]);
             state.put(&kind, node, &mut object);
@@ -196,7 +197,8 @@ impl ControlPlane {
                 inner.instances.get(&(node.to_owned(), "kube-apiserver".to_owned())).is_some_and(|of| of.runs)
             };
             let all = inner.addresses.iter().filter(|(node, _)| runs(node));
-            all.map(|(_, ip)| json!({"addresses": [ip], "conditions": {"ready": true}})).collect::<Vec<Value>>()
+            all.map(|(_, ip)| json!({"addresses": [ip], "conditions": {"ready": true}}))
+                .collect::<Vec<Value>>()
         });
         let Some(kind) = state.kinds.stored(SLICES).cloned() else { return };
         let key = "default/kubernetes";
@@ -336,7 +338,8 @@ impl super::Model for Model {
                 let found = COMPONENTS.iter().find_map(|component| {
                     Some((*component, name.strip_prefix(component)?.strip_prefix('-')?.to_owned()))
                 });
-                let there = world.get("pods", &format!("kube-system/{name}")).is_some_and(|pod| !leaving(&pod));
+                let there =
+                    world.get("pods", &format!("kube-system/{name}")).is_some_and(|pod| !leaving(&pod));
                 if let Some((component, node)) = found.filter(|_| !there) {
                     let control = self.control.clone();
                     control.mirror(world.state, &node, component);

@@ -203,7 +203,8 @@ impl super::Model for Model {
             self.pod(pod, true, world);
         } else if let Some((count, node)) = key.strip_prefix("beat|").and_then(|rest| rest.split_once('|')) {
             self.beat(count.parse().unwrap_or(0), node, world);
-        } else if let Some((node, version)) = key.strip_prefix("back|").and_then(|rest| rest.split_once('|')) {
+        } else if let Some((node, version)) = key.strip_prefix("back|").and_then(|rest| rest.split_once('|'))
+        {
             self.kubelets.start(node);
             returned(world.state, node, version);
         }

@@ -32,7 +32,14 @@ pub(super) struct Event {
 
 impl Event {
     pub(super) fn of_node(node: &Arc<str>, what: &'static str, message: impl Into<String>) -> Self {
-        Self { time: String::new(), what, node: node.to_string(), pod: None, budget: None, message: message.into() }
+        Self {
+            time: String::new(),
+            what,
+            node: node.to_string(),
+            pod: None,
+            budget: None,
+            message: message.into(),
+        }
     }
 
     pub(super) fn of_pod(node: &Arc<str>, what: &'static str, pod: &str, message: impl Into<String>) -> Self {

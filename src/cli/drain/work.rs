@@ -106,6 +106,8 @@ impl Work {
         grace: Option<i64>,
         chunk: u32,
     ) -> Result<Self, String> {
+        // Everything that is waited for ends, though somebody sets the machine's clock back meanwhile.
+        let clock = clock.steady();
         let stop = CancellationToken::new();
         let changes = Changes::default();
         let watch = |fields: String| Select { fields: Some(fields), ..Select::default() };
