@@ -68,6 +68,11 @@ impl Binary {
         format!("{} {}", self.name(), self.version())
     }
 
+    /// Where this machine has it, built before or pointed at.
+    pub fn path(self) -> Result<PathBuf> {
+        Assets::from_env()?.path(self)
+    }
+
     fn release(self) -> Option<Release> {
         match self {
             Self::Etcd | Self::Kwok => None,

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::api::{Body, Kinds, Options, Server, Shared, State};
+use crate::api::{Body, Kinds, Options, Release, Server, Shared, State};
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::models::{ControlPlane, Kubelets};
@@ -31,6 +31,7 @@ pub struct Builder {
 #[derive(Clone, Debug)]
 pub struct Cluster {
     shared: Shared,
+    release: Arc<Release>,
     faults: Faults,
     kubelets: Kubelets,
     control: ControlPlane,
@@ -73,14 +74,25 @@ impl Cluster {
 
     /// A program of that name: its clients live and crash together.
     pub fn process(&self, agent: &str) -> Process {
-        Process(Server {
+        Process(self.server(agent, self.release.clone()))
+    }
+
+    /// A client of an API server of another version, such as `v1.36.4`: in the middle of an upgrade a cluster has several.
+    pub fn client_at(&self, agent: &str, version: &str) -> kube::Client {
+        kube::Client::new(Service(self.server(agent, Arc::new(Release::new(version)))), "default")
+    }
+
+    /// A way to the store, through a server of that version.
+    pub(crate) fn server(&self, agent: &str, release: Arc<Release>) -> Server {
+        Server {
             shared: self.shared.clone(),
+            release,
             faults: self.faults.clone(),
             control: self.control.clone(),
             crashed: Arc::new(AtomicBool::new(false)),
             agent: agent.into(),
             endpoint: None,
-        })
+        }
     }
 
     /// The faults of this cluster: add to them at any time.
@@ -387,13 +399,13 @@ impl Builder {
     ///
     /// It has to be made where its clock is to run: inside a tokio runtime, paused or not.
     pub fn start(self) -> Cluster {
+        let release = Arc::new(Release::new(&self.version));
         let mut state = State {
             store: Store::new(self.hashed),
             kinds: Kinds::default(),
             random: Random::new(self.seed),
             clock: Clock::starting_at(self.began),
-            minor: self.version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(37),
-            version: version(&self.version),
+            release: release.clone(),
         };
         let options = Options { manager: "kube-apiserver".into(), tracked: true, ..Options::default() };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
@@ -403,6 +415,13 @@ impl Builder {
                 let _ = state.create(&kind, None, namespace, &options);
             }
         }
+        let service = json!({
+            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]},
+        });
+        if let Some(kind) = state.kinds.stored("services").cloned() {
+            let _ = state.create(&kind, Some("default"), service, &options);
+        }
         let shared = Shared::new(state);
         let kubelets = Kubelets::default();
         let control = ControlPlane::default();
@@ -410,23 +429,13 @@ impl Builder {
         let models = tokio::spawn(running);
         Cluster {
             shared,
+            release,
             faults: Faults::default(),
             kubelets,
             control,
             models: Arc::new(Models(models.abort_handle())),
         }
     }
-}
-
-pub(crate) fn version(version: &str) -> Value {
-    let mut parts = version.trim_start_matches('v').split('.');
-    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    json!({
-        "major": major, "minor": minor, "gitVersion": version, "gitCommit": "", "gitTreeState": "clean",
-        "emulationMajor": major, "emulationMinor": minor, "minCompatibilityMajor": major,
-        "minCompatibilityMinor": minor.parse::<u32>().map_or_else(|_| minor.to_owned(), |minor| minor.saturating_sub(1).to_string()),
-        "buildDate": "2026-01-01T00:00:00Z", "goVersion": "go1.26", "compiler": "gc", "platform": "linux/amd64",
-    })
 }
 
 /// What `kube::Client` talks to.

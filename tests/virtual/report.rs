@@ -239,7 +239,11 @@ async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
             // There may be no report yet.
             _ = kube.merge(&format!("{REPORT}/status"), &patch).await;
         }
-        ["blackout", seconds] => _ = cluster.faults().blackout(Duration::from_secs(seconds.parse().unwrap())),
+        ["blackout", seconds] => {
+            // What happens to the cluster happens all the same.
+            let ours = ["evenkeel-a", "evenkeel-b", "evenkeel-a-lease", "evenkeel-b-lease"];
+            cluster.faults().blackout_of(&ours, Duration::from_secs(seconds.parse().unwrap()));
+        }
         ["cut", agent, seconds] => {
             let lease = format!("{agent}-lease");
             let time = Duration::from_secs(seconds.parse().unwrap());

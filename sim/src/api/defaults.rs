@@ -107,11 +107,21 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value, minor: u32) {
             let spec = at(object, "spec");
             put(spec, "type", "ClusterIP");
             put(spec, "sessionAffinity", "None");
-            put(spec, "internalTrafficPolicy", "Cluster");
+            let kind = spec["type"].as_str().unwrap_or_default().to_owned();
+            if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+                put(spec, "externalTrafficPolicy", "Cluster");
+            }
+            if kind == "LoadBalancer" {
+                put(spec, "allocateLoadBalancerNodePorts", true);
+            }
+            if kind != "ExternalName" {
+                put(spec, "internalTrafficPolicy", "Cluster");
+            }
             for port in items(spec, "ports") {
                 put(port, "protocol", "TCP");
-                let number = port["port"].clone();
-                put(port, "targetPort", number);
+                if port["targetPort"].is_null() || port["targetPort"] == 0 || port["targetPort"] == "" {
+                    port["targetPort"] = port["port"].clone();
+                }
             }
         }
         "EndpointSlice" => {
@@ -322,6 +332,10 @@ impl State {
         }
         match kind.kind.as_str() {
             "Pod" => self.admit_pod(object),
+            "Service" => {
+                self.admit_service(object);
+                Ok(())
+            }
             "Job" => {
                 job_selector(object);
                 Ok(())
@@ -357,6 +371,7 @@ impl State {
         if !mirror {
             self.service_account(object, &namespace)?;
         }
+        self.say_where(object);
         let spec = at(object, "spec");
         let class = spec["priorityClassName"].as_str().map(str::to_owned);
         let (priority, preempts) = match class.as_deref() {

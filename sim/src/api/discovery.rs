@@ -5,9 +5,15 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde_json::{Value, json};
 
+use super::State;
+use super::answer::Answer;
 use super::kinds::Kind;
+use super::openapi;
 use super::request::Request;
-use super::{Answer, State};
+use super::status::Failure;
+
+/// Clients tell by it that this is not the older form.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
@@ -16,9 +22,14 @@ pub(super) fn answer(state: &State, request: &Request) -> Option<Answer> {
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let value = match parts.as_slice() {
         ["healthz" | "readyz" | "livez", ..] => return Some(Answer::Plain(200, "ok".into())),
-        ["version"] => state.version.clone(),
+        ["version"] => state.release.said.clone(),
+        [] => json!({"paths": roots(state)}),
+        ["openapi", "v3"] => openapi::root(state),
+        ["openapi", "v3", rest @ ..] => openapi::document(state, &rest.join("/"))?,
+        ["openapi", "v2"] if request.takes_json() => openapi::second(state),
+        ["openapi", "v2"] => return Some(Failure::unacceptable("application/json").into()),
         ["api" | "apis"] if request.accept.contains("as=APIGroupDiscoveryList") => {
-            aggregated(state, parts.first() == Some(&"api"))
+            return Some(Answer::Typed(AGGREGATED, aggregated(state, parts.first() == Some(&"api"))));
         }
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "192.0.2.1:6443"}]}),
@@ -63,6 +74,19 @@ fn groups(state: &State) -> BTreeMap<String, Vec<String>> {
         }
     }
     groups
+}
+
+/// What `/` says is there.
+fn roots(state: &State) -> Vec<String> {
+    let mut roots = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
+    for (group, versions) in groups(state) {
+        roots.push(format!("/apis/{group}"));
+        roots.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
+    }
+    roots.extend(
+        ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned),
+    );
+    roots
 }
 
 fn described(group: &str, versions: &[String]) -> Value {

@@ -13,7 +13,7 @@ use super::request::Request;
 use super::selector::LabelSelector;
 use super::status::{Cause, Failure, Named, Outcome};
 use super::write::{Deletion, Options};
-use super::{Shared, State, Subject};
+use super::{Server, State, Subject};
 use crate::store::Record;
 
 /// Conflicts are tried again this often, about this far apart.
@@ -28,7 +28,7 @@ fn is_conflict(failure: &Failure) -> bool {
 
 /// `POST …/pods/<name>/eviction`.
 pub(crate) async fn evict(
-    shared: &Shared,
+    server: &Server,
     request: &Request,
     subject: &Subject,
     name: &str,
@@ -60,13 +60,13 @@ pub(crate) async fn evict(
     let how = deletion(&options);
     let key = subject.kind.key(subject.namespace.as_deref(), name);
     let namespace = subject.namespace.clone().unwrap_or_default();
-    shared.lock().check_namespace(&subject.kind, Some(&namespace), name)?;
+    server.enter().check_namespace(&subject.kind, Some(&namespace), name)?;
 
     // Pods that budgets do not speak of.
     let mut tries = 0;
     loop {
         let tried = {
-            let mut state = shared.lock_as(&request.agent);
+            let mut state = server.enter_as(&request.agent);
             let pod = state.pod(&subject.kind, &key, name)?;
             let object = pod.value();
             let phase = object["status"]["phase"].as_str().unwrap_or_default();
@@ -83,7 +83,7 @@ pub(crate) async fn evict(
         match tried {
             Err(failure) if is_conflict(&failure) && how.revision.is_none() && tries + 1 < TRIES => {
                 tries += 1;
-                tokio::time::sleep(jittered(shared)).await;
+                tokio::time::sleep(jittered(server)).await;
             }
             Err(failure) => return Err(failure),
             Ok(()) => return Ok(done()),
@@ -94,7 +94,7 @@ pub(crate) async fn evict(
     let given = how.revision.is_some();
     let mut checked = false;
     let budget = {
-        let state = shared.lock();
+        let state = server.enter();
         let pod = state.pod(&subject.kind, &key, name)?;
         let mut budgets = state.budgets(&namespace, &pod);
         if budgets.len() > 1 {
@@ -122,12 +122,12 @@ pub(crate) async fn evict(
         let mut tries = 0;
         let mut seen = budget.clone();
         loop {
-            let taken = shared.lock_as(&request.agent).take(&seen, name, how.dry_run);
+            let taken = server.enter_as(&request.agent).take(&seen, name, how.dry_run);
             match taken {
                 Err(failure) if is_conflict(&failure) && tries + 1 < TRIES => {
                     tries += 1;
-                    tokio::time::sleep(jittered(shared)).await;
-                    let state = shared.lock();
+                    tokio::time::sleep(jittered(server)).await;
+                    let state = server.enter();
                     let named = Named { group: "policy", kind: "poddisruptionbudgets", name: budget.name() };
                     let found = state.store.get("poddisruptionbudgets.policy", &budget.key).cloned();
                     seen = found.ok_or_else(|| Failure::not_found(named))?;
@@ -137,7 +137,7 @@ pub(crate) async fn evict(
             }
         }
     }
-    let deleted = shared.lock_as(&request.agent).condition_and_delete(&subject.kind, &key, &how);
+    let deleted = server.enter_as(&request.agent).condition_and_delete(&subject.kind, &key, &how);
     match (deleted, budget) {
         (Err(failure), Some(budget)) if is_conflict(&failure) && checked && !given => {
             Err(processing(budget.name()))
@@ -151,8 +151,8 @@ fn done() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
-fn jittered(shared: &Shared) -> Duration {
-    BACK_OFF + Duration::from_millis(shared.lock().random.below(50))
+fn jittered(server: &Server) -> Duration {
+    BACK_OFF + Duration::from_millis(server.enter().random.below(50))
 }
 
 /// `DeleteOptions` as they were sent.

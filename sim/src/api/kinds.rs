@@ -39,6 +39,16 @@ impl Kind {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// The Go package's name: `core`, `apps`, `coordination`.
+    pub(crate) fn package(&self) -> &str {
+        if self.group.is_empty() { "core" } else { self.group.split('.').next().unwrap_or_default() }
+    }
+
+    /// The type of a built-in kind, as `kubernetes.txt` names it.
+    pub(crate) fn type_name(&self) -> String {
+        format!("{}.{}", self.package(), self.kind)
+    }
+
     /// The key of an object of this kind.
     pub(crate) fn key(&self, namespace: Option<&str>, name: &str) -> String {
         match namespace {

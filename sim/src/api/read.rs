@@ -1,12 +1,14 @@
 //! Get and list: from now, from a revision, and page by page.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::request::Request;
 use super::selector::{FieldSelector, LabelSelector};
 use super::status::{Cause, Failure, Named, Outcome};
-use super::table;
+use super::table::{self, Style};
 use super::{State, Subject};
 use crate::store::Record;
 
@@ -76,12 +78,15 @@ pub(crate) fn shown(kind: &Kind, record: &Record) -> String {
 }
 
 /// One object, in the form that was asked for.
-pub(crate) fn one(state: &State, kind: &Kind, object: Value, request: &Request) -> Value {
-    match Form::of(request) {
+pub(crate) fn one(state: &State, kind: &Kind, object: Value, request: &Request) -> Outcome<Value> {
+    Ok(match Form::of(request) {
         Form::Whole => object,
         Form::Metadata => metadata(&object),
-        Form::Table => table::of(state, kind, &[object], request, &json!({})),
-    }
+        Form::Table => {
+            let revision = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+            table::of(kind, &[object], Style::of(request)?, state.clock.now(), &revision, true)
+        }
+    })
 }
 
 pub(crate) fn metadata(object: &Value) -> Value {
@@ -238,7 +243,7 @@ impl State {
                 break;
             }
         }
-        Ok(self.print(request, &subject.kind, &found, &metadata))
+        self.print(request, &subject.kind, &found, &metadata)
     }
 
     fn print(
@@ -247,11 +252,15 @@ impl State {
         kind: &Kind,
         found: &[&std::sync::Arc<Record>],
         metadata: &Value,
-    ) -> String {
+    ) -> Outcome<String> {
         let form = Form::of(request);
         if form == Form::Table {
-            let objects: Vec<Value> = found.iter().map(|record| record.value()).collect();
-            return table::of(self, kind, &objects, request, metadata).to_string();
+            let objects: Vec<Value> = found
+                .iter()
+                .map(|record| serde_json::from_str(&shown(kind, record)).unwrap_or_default())
+                .collect();
+            let table = table::of(kind, &objects, Style::of(request)?, self.clock.now(), metadata, true);
+            return Ok(table.to_string());
         }
         let (api_version, list) = match form {
             Form::Whole => (kind.api_version(), format!("{}List", kind.kind)),
@@ -276,10 +285,10 @@ impl State {
         if form == Form::Metadata && found.is_empty() {
             text.truncate(text.len() - 1);
             text.push_str("null}");
-            return text;
+            return Ok(text);
         }
         text.push_str("]}");
-        text
+        Ok(text)
     }
 
     fn token_expired(&self, start: &str) -> Failure {
@@ -290,7 +299,7 @@ impl State {
              created, modified, or deleted between the time the first chunk was returned and now may show up in the \
              list.",
         );
-        failure.body["metadata"] = json!({"continue": encode(&format!("{{\"v\":\"meta.k8s.io/v1\",\"rv\":-1,\"start\":{start:?}}}"))});
+        failure.body["metadata"] = json!({"continue": URL_SAFE_NO_PAD.encode(format!("{{\"v\":\"meta.k8s.io/v1\",\"rv\":-1,\"start\":{start:?}}}"))});
         failure
     }
 }
@@ -298,13 +307,13 @@ impl State {
 /// Where the next page begins: after this key.
 fn token(revision: u64, last: &str) -> String {
     let start = Value::String(format!("{last}\0"));
-    encode(&format!("{{\"v\":\"meta.k8s.io/v1\",\"rv\":{revision},\"start\":{start}}}"))
+    URL_SAFE_NO_PAD.encode(format!("{{\"v\":\"meta.k8s.io/v1\",\"rv\":{revision},\"start\":{start}}}"))
 }
 
 fn read_token(token: &str) -> Outcome<(u64, String)> {
     let bad =
         |why: &str| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let text = decode(token).ok_or_else(|| bad("illegal base64 data"))?;
+    let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad("illegal base64 data"))?;
     let text = String::from_utf8(text).map_err(|error| {
         let first = error.as_bytes().first().copied().unwrap_or_default();
         bad(&format!("invalid character '\\u{first:04x}' looking for beginning of value"))
@@ -322,31 +331,4 @@ fn read_token(token: &str) -> Outcome<(u64, String)> {
     };
     let start = token["start"].as_str().filter(|start| !start.is_empty());
     Ok((revision, start.ok_or_else(|| bad("encoded start key empty"))?.to_owned()))
-}
-
-const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-fn encode(text: &str) -> String {
-    let mut encoded = String::new();
-    for chunk in text.as_bytes().chunks(3) {
-        let bits = chunk.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for at in 0..=chunk.len() {
-            encoded.push(char::from(LETTERS[bits >> (18 - 6 * at) & 63]));
-        }
-    }
-    encoded
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let mut bits = 0_u32;
-        for letter in chunk {
-            bits = bits << 6 | u32::try_from(LETTERS.iter().position(|known| known == letter)?).ok()?;
-        }
-        bits <<= 6 * (4 - chunk.len());
-        bytes.extend_from_slice(bits.to_be_bytes().get(1..chunk.len())?);
-    }
-    Some(bytes)
 }

@@ -126,6 +126,13 @@ impl Request {
         }
     }
 
+    /// Is JSON among the forms in which an answer may come?
+    pub(crate) fn takes_json(&self) -> bool {
+        let mut forms = self.accept.split(',').map(|form| form.split(';').next().unwrap_or_default().trim());
+        self.accept.trim().is_empty()
+            || forms.any(|form| matches!(form, "application/json" | "application/*" | "*/*"))
+    }
+
     /// Asked for as one of these instead of whole objects: `Table`, `PartialObjectMetadata`, …
     pub(crate) fn wants(&self, what: &str) -> bool {
         // The first acceptable form counts.

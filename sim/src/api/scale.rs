@@ -3,10 +3,11 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use super::answer::{Answer, ok};
 use super::request::Request;
 use super::selector::LabelSelector;
 use super::status::{Failure, Named, Outcome};
-use super::{Answer, State, Subject, ok, patch};
+use super::{State, Subject, patch};
 use crate::schema::builtin;
 
 /// Where a kind keeps its number of replicas.

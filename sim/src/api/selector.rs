@@ -143,8 +143,8 @@ impl LabelSelector {
             .iter()
             .map(|(key, test)| match test {
                 Test::In(values) if values.len() == 1 => format!("{key}={}", values.join(",")),
-                Test::In(values) => format!("{key} in ({})", values.join(",")),
-                Test::NotIn(values) => format!("{key} notin ({})", values.join(",")),
+                Test::In(values) => format!("{key} in ({})", sorted(values)),
+                Test::NotIn(values) => format!("{key} notin ({})", sorted(values)),
                 Test::Exists => key.clone(),
                 Test::Missing => format!("!{key}"),
                 Test::Greater(than) => format!("{key}>{than}"),
@@ -241,4 +241,10 @@ impl FieldSelector {
             same == *equal
         })
     }
+}
+
+fn sorted(values: &[String]) -> String {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.join(",")
 }

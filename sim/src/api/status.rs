@@ -200,6 +200,12 @@ impl Failure {
         failure
     }
 
+    /// None of the forms that are asked for can be had; these can.
+    pub(crate) fn unacceptable(forms: &str) -> Self {
+        let why = "only the following media types are accepted";
+        Self::new(406, "NotAcceptable", format!("{why}: {forms}"))
+    }
+
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }

@@ -15,7 +15,9 @@ use super::kinds::Kind;
 use super::read::{self, Filter, Form, check_match};
 use super::request::Request;
 use super::status::{Failure, Outcome};
+use super::table::{self, Style};
 use super::{Shared, Subject};
+use crate::clock::Clock;
 use crate::faults::{Ending, Stream as Faults};
 use crate::store::{Change, Record};
 
@@ -30,6 +32,10 @@ struct Watch {
     kind: Arc<Kind>,
     filter: Filter,
     form: Form,
+    style: Style,
+    clock: Clock,
+    /// The columns of a table are named with its first row.
+    headers: bool,
     /// Everything up to here has been sent or is in `lines`.
     at: u64,
     lines: VecDeque<String>,
@@ -81,6 +87,9 @@ pub(crate) fn start(
         kind: subject.kind.clone(),
         filter,
         form,
+        style: Style::of(request)?,
+        clock: state.clock.clone(),
+        headers: true,
         at: current,
         lines: VecDeque::new(),
         // One comes just before the end, so that the next watch can go on from there.
@@ -138,7 +147,7 @@ impl Watch {
                 return Some(Ok(Bytes::from(line + "\n")));
             }
             if std::mem::take(&mut self.broken) {
-                return Some(Err(super::broken()));
+                return Some(Err(super::answer::broken()));
             }
             if self.over {
                 return None;
@@ -206,7 +215,7 @@ impl Watch {
     }
 
     /// A change as this watch sees it: what no longer matches is gone for it.
-    fn change(&self, change: &Change) -> Option<String> {
+    fn change(&mut self, change: &Change) -> Option<String> {
         if !self.filter.within(&change.record) {
             return None;
         }
@@ -225,29 +234,39 @@ impl Watch {
         }
     }
 
-    fn event(&self, what: &str, record: &Record) -> String {
+    fn event(&mut self, what: &str, record: &Record) -> String {
         if self.form == Form::Whole {
             return format!("{{\"type\":{what:?},\"object\":{}}}", read::shown(&self.kind, record));
         }
         self.line(what, &record.value())
     }
 
-    fn line(&self, what: &str, object: &Value) -> String {
+    fn line(&mut self, what: &str, object: &Value) -> String {
         let object = match self.form {
             Form::Whole => object.clone(),
-            _ => read::metadata(object),
+            Form::Metadata => read::metadata(object),
+            Form::Table => self.table(object),
         };
         json!({"type": what, "object": object}).to_string()
     }
 
-    fn bookmark(&self, revision: u64, initial: bool) -> String {
+    fn table(&mut self, object: &Value) -> Value {
+        let headers = std::mem::take(&mut self.headers);
+        let revision = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+        table::of(&self.kind, std::slice::from_ref(object), self.style, self.clock.now(), &revision, headers)
+    }
+
+    fn bookmark(&mut self, revision: u64, initial: bool) -> String {
         let mut object = match self.form {
-            Form::Whole => json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version()}),
-            _ => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}),
+            Form::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}),
+            _ => json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version()}),
         };
         object["metadata"]["resourceVersion"] = revision.to_string().into();
         if initial {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        if self.form == Form::Table {
+            object = self.table(&object);
         }
         json!({"type": "BOOKMARK", "object": object}).to_string()
     }

@@ -7,13 +7,13 @@ use super::{Field, Listed, Scalar, Shape, Struct, Zero};
 
 const TEXT: &str = include_str!("kubernetes.txt");
 
-type Lines = BTreeMap<&'static str, Vec<&'static str>>;
+pub(super) type Lines = BTreeMap<&'static str, Vec<&'static str>>;
 type Shapes = BTreeMap<&'static str, Arc<Shape>>;
 
-/// The shape of a built-in type, such as `core.Pod`; of an unknown one, anything.
-pub(crate) fn builtin(name: &str) -> Arc<Shape> {
-    static SHAPES: OnceLock<Shapes> = OnceLock::new();
-    let shapes = SHAPES.get_or_init(|| {
+/// The types in `kubernetes.txt`, each with the lines of its fields.
+pub(super) fn lines() -> &'static Lines {
+    static LINES: OnceLock<Lines> = OnceLock::new();
+    LINES.get_or_init(|| {
         let mut lines = Lines::new();
         let mut current = "";
         for line in TEXT.lines() {
@@ -24,9 +24,17 @@ pub(crate) fn builtin(name: &str) -> Arc<Shape> {
                 lines.entry(current).or_default();
             }
         }
+        lines
+    })
+}
+
+/// The shape of a built-in type, such as `core.Pod`; of an unknown one, anything.
+pub(crate) fn builtin(name: &str) -> Arc<Shape> {
+    static SHAPES: OnceLock<Shapes> = OnceLock::new();
+    let shapes = SHAPES.get_or_init(|| {
         let mut shapes = Shapes::new();
-        for name in lines.keys() {
-            named(name, &lines, &mut shapes);
+        for name in lines().keys() {
+            named(name, lines(), &mut shapes);
         }
         shapes
     });

@@ -6,6 +6,7 @@
 mod builtin;
 mod custom;
 mod decode;
+mod openapi;
 mod quantity;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub(crate) use builtin::builtin;
 pub(crate) use custom::{Custom, Violation};
 pub(crate) use decode::Decoded;
+pub(crate) use openapi::{OBJECT_META, component, definitions};
 pub(crate) use quantity::milli;
 
 /// A value that has no parts of its own.

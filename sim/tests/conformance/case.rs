@@ -19,6 +19,7 @@ const FILES: &[(&str, &str)] = &[
     ("budgets", include_str!("cases/budgets.txt")),
     ("custom", include_str!("cases/custom.txt")),
     ("controllers", include_str!("cases/controllers.txt")),
+    ("tables", include_str!("cases/tables.txt")),
 ];
 
 /// Every case of every file.

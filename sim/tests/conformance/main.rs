@@ -20,6 +20,9 @@ use evenkeel_sim::{Cluster as Virtual, NodeGroup as VirtualNodes};
 /// Cases that may differ, and are known to: `docs/virtual-cluster.md` says why each is harmless.
 const KNOWN: &[&str] = &["a budget of a custom controller with scale"];
 
+/// Most of a case is waiting for controllers.
+const AT_ONCE: usize = 10;
+
 #[test]
 fn virtual_is_as_real_1_37() -> TestResult {
     in_namespace("virtual_is_as_real_1_37", async || compare(V1_37).await)
@@ -35,7 +38,7 @@ async fn compare(release: Release) -> TestResult {
     let real = Real::builder().apiservers(&[release]).controllers(release).nodes(nodes).start().await?;
     let only = std::env::var("CASE").unwrap_or_default();
     let cases: Vec<case::Case> = case::all().into_iter().filter(|case| case.name.contains(&only)).collect();
-    let wanted = run::all(&cases, &real.client(), "real").await;
+    let wanted = run::all(&cases, &real.client(), "real", AT_ONCE).await;
     let version = release.version().to_owned();
     let got = std::thread::spawn({
         let cases = cases.clone();
@@ -49,7 +52,7 @@ async fn compare(release: Release) -> TestResult {
                 let cluster = Virtual::builder().version(version).start();
                 cluster.add_nodes(&VirtualNodes::new("worker", 3).zones(["a", "b", "c"]));
                 tokio::time::sleep(std::time::Duration::from_secs(30)).await;
-                run::all(&cases, &cluster.client_of("conformance"), "virtual").await
+                run::all(&cases, &cluster.client_of("conformance"), "virtual", 1).await
             })
         }
     })

@@ -34,9 +34,13 @@ impl Names {
                 if fields.contains_key("priority") && fields.contains_key("format") {
                     fields.remove("description");
                 }
+                // Whether a time changed depends on where a second begins, and so does who owns it.
+                fields.remove("f:lastTransitionTime");
                 // A list's revision is that of everything that happened in the cluster.
-                let list =
-                    fields.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+                let list = fields
+                    .get("kind")
+                    .and_then(Value::as_str)
+                    .is_some_and(|kind| kind.ends_with("List") || kind == "Table");
                 if list
                     && let Some(revision) =
                         fields.get_mut("metadata").and_then(|metadata| metadata.get_mut("resourceVersion"))
@@ -58,6 +62,25 @@ impl Names {
                 }
                 if let Some(token) = fields.get_mut("continue") {
                     *token = "(token)".into();
+                }
+                if let Some(Value::Array(cells)) = fields.get_mut("cells") {
+                    for cell in cells.iter_mut() {
+                        if let Some(made) = cell.as_str().and_then(self::cell) {
+                            *cell = made.into();
+                        }
+                    }
+                }
+                // Where in its range a server takes an address or a port from is its own affair.
+                for field in ["clusterIP", "clusterIPs", "nodePort"] {
+                    let drawn = match fields.get(field) {
+                        Some(Value::Array(all)) => all.first().cloned(),
+                        other => other.cloned(),
+                    };
+                    if drawn.is_some_and(|drawn| {
+                        drawn.is_number() || drawn.as_str().is_some_and(|text| text.starts_with("10."))
+                    }) {
+                        fields.insert(field.to_owned(), "(drawn)".into());
+                    }
                 }
                 // The server's own labels of what is in it; nobody decides by them.
                 fields.remove("storageVersionHash");
@@ -148,6 +171,19 @@ impl Names {
         let next = self.suffixes.len();
         format!("suffix-{}", self.suffixes.entry(suffix.to_owned()).or_insert(next))
     }
+}
+
+/// A table's ages and addresses.
+fn cell(text: &str) -> Option<&'static str> {
+    let units = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    if text.contains("controller-uid=") {
+        return Some("(selector)");
+    }
+    if units.len() < text.len() && units == "s" {
+        return Some("(age)");
+    }
+    let address = text.split('.').count() == 4 && text.split('.').all(|part| part.parse::<u8>().is_ok());
+    address.then_some("(address)")
 }
 
 fn cut(text: &str) -> String {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::{Value, json};
@@ -12,42 +13,45 @@ use serde_json::{Value, json};
 use super::case::Case;
 use super::plain::Names;
 
-/// What came back in each case.
-pub async fn all(cases: &[Case], client: &Client, target: &str) -> Vec<String> {
-    let mut transcripts = Vec::new();
-    for (at, case) in cases.iter().enumerate() {
-        let namespace = format!("case-{at}");
-        let body = json!({"metadata": {"name": namespace}});
-        let (code, answer) = send(client, "POST", "/api/v1/namespaces", "", &body.to_string()).await;
-        assert_eq!(code, 201, "{answer}");
-        let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
-        for _ in 0..200 {
-            if send(client, "GET", &account, "", "").await.0 == 200 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let mut run = Run {
-            client,
-            namespace: namespace.clone(),
-            names: Names::default(),
-            saved: BTreeMap::new(),
-            watches: BTreeMap::new(),
-            out: String::new(),
-        };
-        for step in &case.steps {
-            run.step(step).await;
-        }
-        let text = run.out.replace(&namespace, "NS");
-        if std::env::var_os("SHOW").is_some() {
-            println!("--- {target}: {}\n{text}", case.name);
-        }
-        transcripts.push(text);
-        // Not waited for: the next case has its own.
-        send(client, "DELETE", &format!("/api/v1/namespaces/{namespace}"), "", "").await;
-    }
-    transcripts
+/// What came back in each case. So many run at once: each has a namespace of its own and touches nothing else.
+pub async fn all(cases: &[Case], client: &Client, target: &str, at_once: usize) -> Vec<String> {
+    let runs = cases.iter().enumerate().map(|(at, case)| one(at, case, client, target));
+    stream::iter(runs).buffered(at_once).collect().await
 }
+
+async fn one(at: usize, case: &Case, client: &Client, target: &str) -> String {
+    let namespace = format!("case-{at}");
+    let body = json!({"metadata": {"name": namespace}});
+    let (code, answer) = send(client, "POST", "/api/v1/namespaces", "", &body.to_string()).await;
+    assert_eq!(code, 201, "{answer}");
+    let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
+    for _ in 0..200 {
+        if send(client, "GET", &account, "", "").await.0 == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut run = Run {
+        client,
+        namespace: namespace.clone(),
+        names: Names::default(),
+        saved: BTreeMap::new(),
+        watches: BTreeMap::new(),
+        out: String::new(),
+    };
+    for step in &case.steps {
+        run.step(step).await;
+    }
+    let text = run.out.replace(&namespace, "NS");
+    if std::env::var_os("SHOW").is_some() {
+        println!("--- {target}: {}\n{text}", case.name);
+    }
+    // Not waited for: the next case has its own.
+    send(client, "DELETE", &format!("/api/v1/namespaces/{namespace}"), "", "").await;
+    text
+}
+
+const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
@@ -90,7 +94,8 @@ impl Run<'_> {
         };
         let (verb, path) = head.split_once(' ').unwrap_or((&head, ""));
         match verb {
-            "WATCH" => return self.watch(path, body.trim()).await,
+            "WATCH" => return self.watch(path, body.trim(), "application/json").await,
+            "WATCHTABLE" => return self.watch(path, body.trim(), TABLE).await,
             "EVENTS" => return self.events(path).await,
             "SLEEP" => {
                 tokio::time::sleep(Duration::from_millis(path.parse().expect("milliseconds"))).await;
@@ -145,9 +150,15 @@ impl Run<'_> {
             writeln!(self.out, "WAIT {path} {rest}: no, {}", last.pointer(pointer).unwrap_or(&Value::Null));
     }
 
-    async fn watch(&mut self, name: &str, path: &str) {
+    async fn watch(&mut self, name: &str, path: &str, accept: &str) {
         let lines = Lines::default();
-        let request = http::Request::get(path.trim()).body(Vec::new().into()).expect("a request");
+        // Only to wait for it.
+        let plain = path.trim().split('?').next().unwrap_or_default();
+        send(self.client, "GET", &format!("{plain}?limit=1&resourceVersion=0"), "", "").await;
+        let request = http::Request::get(path.trim())
+            .header("accept", accept)
+            .body(Vec::new().into())
+            .expect("a request");
         let answer = self.client.send(request).await.expect("an answer");
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
@@ -211,10 +222,23 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Sends one request; status and body.
+/// Sends one request; status and body. A kind that was defined just now may need a moment.
 pub async fn send(client: &Client, method: &str, path: &str, kind: &str, body: &str) -> (u16, Value) {
+    for _ in 0..50 {
+        let (code, answer) = send_once(client, method, path, kind, body).await;
+        if code != 429 || answer["message"] != INITIALIZING {
+            return (code, answer);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("{method} {path}: {INITIALIZING}")
+}
+
+const INITIALIZING: &str = "storage is (re)initializing";
+
+async fn send_once(client: &Client, method: &str, path: &str, kind: &str, body: &str) -> (u16, Value) {
     let accept = match kind {
-        "TABLE" => "application/json;as=Table;g=meta.k8s.io;v=v1",
+        "TABLE" => TABLE,
         "META" => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
         "METAS" => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         _ => "application/json",

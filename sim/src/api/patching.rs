@@ -1,0 +1,87 @@
+//! `PATCH`: which of the four forms it is, and what the object becomes by it.
+
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::request::Request;
+use super::status::{self, Failure, Outcome};
+use super::{State, Subject, patch, read};
+
+impl State {
+    pub(super) fn patch(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
+        let kind = subject.kind.clone();
+        let options = Self::options(request, subject)?;
+        let force = request.param("force");
+        if request.content_type == "application/apply-patch+yaml" {
+            if options.manager.is_empty() || request.param("fieldManager").is_none() {
+                let cause = status::Cause::required("fieldManager", "is required for apply patch");
+                let named = status::Named { group: "meta.k8s.io", kind: "PatchOptions", name: "" };
+                return Err(Failure::invalid(named, &[cause]));
+            }
+            let applied = request.object()?;
+            Self::strict_apply(request, &kind, &applied)?;
+            let (written, created) = self.apply(subject, name, applied, &options, force == Some("true"))?;
+            return Ok(Answer::Value(if created { 201 } else { 200 }, written.object, written.warnings));
+        }
+        if force.is_some() {
+            let cause = status::Cause::forbidden("force", "may not be specified for non-apply patch");
+            let named = status::Named { group: "meta.k8s.io", kind: "PatchOptions", name: "" };
+            return Err(Failure::invalid(named, &[cause]));
+        }
+        let strategic = match request.content_type.as_str() {
+            "application/json-patch+json" => None,
+            "application/merge-patch+json" => Some(false),
+            "application/strategic-merge-patch+json" if kind.custom.is_none() => Some(true),
+            _ => {
+                if kind.custom.is_some() {
+                    return Err(Failure::new(
+                        415,
+                        "UnsupportedMediaType",
+                        "the body of the request was in an unknown format - accepted media types include: \
+                         application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                    ));
+                }
+                let mut failure = Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+                failure.body["details"] = json!({});
+                return Err(failure);
+            }
+        };
+        let key = kind.key(subject.namespace.as_deref(), name);
+        let before = self.store.get(&kind.resource, &key).cloned();
+        let before = before.ok_or_else(|| Failure::not_found(kind.named(name)))?;
+        let mut object: Value = serde_json::from_str(&read::shown(&kind, &before)).unwrap_or_default();
+        match strategic {
+            None => patch::json(&mut object, &request.body)?,
+            Some(strategic) => {
+                let sent = request.object()?;
+                if !sent.is_object() {
+                    return Err(Failure::bad_request(
+                        "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}",
+                    ));
+                }
+                if strategic {
+                    patch::strategic(&kind.shape, &mut object, &sent)?;
+                } else {
+                    patch::merge(&mut object, &sent);
+                }
+            }
+        }
+        if let Some(uid) = object["metadata"]["uid"].as_str().filter(|uid| *uid != &*before.uid) {
+            let cause = status::Cause::invalid("metadata.uid", &uid.into(), "field is immutable");
+            // Before 1.37 metadata is looked at twice.
+            let causes = if self.release.minor < 37 { vec![cause.clone(), cause] } else { vec![cause] };
+            return Err(Failure::invalid(kind.typed(name), &causes));
+        }
+        Self::strict(request, &kind, &object).and_then(|()| kind.decode(&mut object.clone())).map_err(
+            |failure| {
+                let why = failure.body["message"].as_str().unwrap_or_default();
+                let why = why.split_once(": ").map_or(why, |(_, why)| why);
+                let cause = status::Cause::invalid("patch", &object.to_string().into(), why);
+                Failure::invalid(status::Named { group: "", kind: "", name: "" }, &[cause])
+            },
+        )?;
+        let written = self.replace(&kind, &key, &before, object, &options)?;
+        let warnings = Self::validated(request, &kind, written.warnings)?;
+        Ok(Answer::Value(200, written.object, warnings))
+    }
+}

@@ -1,0 +1,252 @@
+//! A client's way to the server, with what goes wrong on it.
+
+use std::sync::Arc;
+
+use http::{Method, Response};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+
+use super::answer::{Answer, Body, broken, print};
+use super::release::Entered;
+use super::request::{self, Request};
+use super::status::{Failure, Outcome};
+use super::{Release, Shared, Subject, discovery, eviction, watch};
+use crate::faults::{Call, Fault, Faults, Mode};
+use crate::models::ControlPlane;
+
+/// A client's way to the server: it carries that client's crash.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) shared: Shared,
+    /// The version that this server plays.
+    pub(crate) release: Arc<Release>,
+    pub(crate) faults: Faults,
+    pub(crate) crashed: Arc<std::sync::atomic::AtomicBool>,
+    /// The `User-Agent` of a client that says none.
+    pub(crate) agent: Arc<str>,
+    pub(crate) control: ControlPlane,
+    /// The one apiserver that is asked, by its address, where it is not any of them.
+    pub(crate) endpoint: Option<Arc<str>>,
+}
+
+impl Server {
+    /// Answers a request.
+    pub(crate) async fn serve<B>(
+        mut self,
+        request: http::Request<B>,
+    ) -> Result<Response<Body>, std::io::Error>
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let body = match Limited::new(body, request::MOST_BYTES).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => return print(too_large().into()),
+            Err(error) => return Err(std::io::Error::other(error)),
+        };
+        let mut request = Request::new(&parts, body);
+        if request.agent.is_empty() {
+            self.agent.as_ref().clone_into(&mut request.agent);
+        }
+        if let Some(at) = &self.endpoint {
+            let Some(version) = self.control.version_at(at) else { return Err(broken()) };
+            self.release = Arc::new(Release::new(&version));
+        }
+        let subject = self.shared.lock().subject(&request);
+        let dead = || self.crashed.load(std::sync::atomic::Ordering::SeqCst);
+        if dead() {
+            return Err(broken());
+        }
+        let fault = self.faults.next(call(&request, subject.as_ref().ok()));
+        let crash = || {
+            self.crashed.store(true, std::sync::atomic::Ordering::SeqCst);
+            self.faults.crash();
+        };
+        let answer = fault.as_ref().and_then(|fault| instead(fault, &request)).map(Answer::from);
+        match &fault {
+            Some(Fault::Rewrite(rewrite)) => {
+                if let Some(body) = rewrite.apply(&request.body) {
+                    request.body = body;
+                }
+            }
+            Some(Fault::ResetBefore) => return Err(broken()),
+            Some(Fault::HangBefore) => std::future::pending().await,
+            Some(Fault::CrashBefore) => {
+                crash();
+                return Err(broken());
+            }
+            Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
+            Some(Fault::Compact) => {
+                let mut state = self.shared.lock();
+                let revision = state.store.revision();
+                state.store.compact(revision);
+            }
+            _ => {}
+        }
+        let answer = if let Some(answer) = answer {
+            answer
+        } else {
+            let stale = match fault {
+                Some(Fault::Stale(back)) => back,
+                _ => 0,
+            };
+            let mode = match fault {
+                Some(Fault::Bookmarks) => Mode::Bookmarks,
+                Some(Fault::Silence) => Mode::Silence,
+                _ => Mode::Everything,
+            };
+            let answered = if let Some(Fault::Late(time)) = fault {
+                let server = self.clone();
+                // A task of its own: it goes on when whoever asked has gone.
+                let late = tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    server.answer(&request, subject, stale, mode).await
+                });
+                late.await.map_err(std::io::Error::other)?
+            } else {
+                self.answer(&request, subject, stale, mode).await
+            };
+            answered.unwrap_or_else(Answer::from)
+        };
+        match fault {
+            Some(Fault::ResetAfter) => return Err(broken()),
+            Some(Fault::HangAfter) => std::future::pending().await,
+            Some(Fault::CrashAfter) => {
+                crash();
+                return Err(broken());
+            }
+            Some(Fault::AnswerAfter(code)) => return print(refusal(code).into()),
+            _ => {}
+        }
+        print(answer)
+    }
+
+    /// The same server for another client, which crashes by itself.
+    pub(crate) fn afresh(&self) -> Self {
+        Self { crashed: Arc::default(), ..self.clone() }
+    }
+
+    /// The state, as the version of this server sees it.
+    pub(super) fn enter(&self) -> Entered<'_> {
+        self.shared.enter(&self.release)
+    }
+
+    /// The same, for whoever writes.
+    pub(super) fn enter_as(&self, author: &str) -> Entered<'_> {
+        let mut state = self.enter();
+        state.store.authored_by(author);
+        state
+    }
+
+    async fn answer(
+        &self,
+        request: &Request,
+        subject: Outcome<Subject>,
+        stale: u64,
+        mode: Mode,
+    ) -> Outcome<Answer> {
+        let subject = match subject {
+            Ok(subject) => subject,
+            Err(failure) => {
+                let state = self.enter();
+                return match discovery::answer(&state, request) {
+                    Some(answer) => Ok(answer),
+                    None => Err(failure),
+                };
+            }
+        };
+        if request.method == Method::POST
+            && let (Some("eviction"), Some(name), "Pod") =
+                (subject.subresource.as_deref(), &subject.name, subject.kind.kind.as_str())
+        {
+            let done = eviction::evict(self, request, &subject, name).await?;
+            return Ok(Answer::Value(201, done, Vec::new()));
+        }
+        if request.method == Method::GET && subject.subresource.is_none() && request.flag("watch") {
+            let faults = self.faults.stream(&subject.kind.resource, &request.agent, mode);
+            return Ok(Answer::Lines(watch::start(&self.shared, request, &subject, faults, stale)?));
+        }
+        let mut state = self.enter_as(&request.agent);
+        if stale > 0 && request.method == Method::GET {
+            return state.stale(request, &subject, stale);
+        }
+        state.handle(request, &subject)
+    }
+}
+
+fn too_large() -> Failure {
+    let most = request::MOST_BYTES;
+    Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {most}"))
+}
+
+/// The answer that a fault gives instead of the server.
+fn instead(fault: &Fault, request: &Request) -> Option<Failure> {
+    let busy = || Failure::new(429, "TooManyRequests", "Too many requests, please try again later.");
+    Some(match fault {
+        Fault::Refuse(code) => refusal(*code),
+        Fault::Throttle { retry_after } => busy().retry_after(*retry_after),
+        Fault::Budget { retry_after } => eviction::refused_by_budget(*retry_after),
+        Fault::Deny(webhook) => {
+            let why = format!("admission webhook \"{webhook}\" denied the request without explanation");
+            Failure::new(400, "", why)
+        }
+        Fault::WebhookDown(webhook) => {
+            let why = format!(
+                "Internal error occurred: failed calling webhook \"{webhook}\": failed to call webhook: Post \
+                 \"https://{webhook}.svc:443/\": dial tcp 10.96.0.1:443: connect: connection refused"
+            );
+            Failure::new(500, "InternalError", why)
+        }
+        Fault::TooLarge => {
+            let asked = request.param("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0);
+            Failure::too_large_revision(asked, asked.saturating_sub(1))
+        }
+        _ => return None,
+    })
+}
+
+fn refusal(code: u16) -> Failure {
+    let (reason, message) = match code {
+        400 => ("BadRequest", "the server rejected our request for an unknown reason"),
+        403 => ("Forbidden", "forbidden by a fault"),
+        404 => ("NotFound", "the server could not find the requested resource"),
+        409 => (
+            "Conflict",
+            "the object has been modified; please apply your changes to the latest version and try again",
+        ),
+        410 => ("Expired", "the resource version is too old"),
+        413 => ("RequestEntityTooLarge", "Request entity too large"),
+        422 => ("Invalid", "the server rejected our request due to an error in our request"),
+        429 => ("TooManyRequests", "Too many requests, please try again later."),
+        503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
+        504 => ("Timeout", "the server was unable to return a response in the time allotted"),
+        _ => ("InternalError", "Internal error occurred: a fault"),
+    };
+    Failure::new(code, reason, message)
+}
+
+fn call(request: &Request, subject: Option<&Subject>) -> Call {
+    let named = subject.is_some_and(|subject| subject.name.is_some());
+    let verb = match request.method {
+        Method::GET if request.flag("watch") => "watch",
+        Method::GET if named || subject.is_none() => "get",
+        Method::GET => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if named => "delete",
+        _ => "deletecollection",
+    };
+    Call {
+        ordinal: 0,
+        nth: 0,
+        at: tokio::time::Instant::now(),
+        body: request.body.clone(),
+        verb,
+        resource: subject.map(|subject| subject.kind.resource.to_string()).unwrap_or_default(),
+        namespace: subject.and_then(|subject| subject.namespace.clone()),
+        name: subject.and_then(|subject| subject.name.clone()),
+        subresource: subject.and_then(|subject| subject.subresource.clone()),
+        agent: request.agent.clone(),
+    }
+}

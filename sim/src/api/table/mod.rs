@@ -1,0 +1,123 @@
+//! Server-side tables: what `kubectl get` prints, wide columns included.
+//!
+//! Never here: which objects a list has. A row depends on one object and the time, and on nothing else.
+
+mod age;
+mod builtin;
+mod custom;
+mod pod;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::kinds::Kind;
+use super::request::Request;
+use super::status::{Failure, Outcome};
+
+/// How much of each object goes with its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// How tables are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    include: Include,
+}
+
+impl Style {
+    /// As the request asks; an unknown `includeObject` is refused.
+    pub(crate) fn of(request: &Request) -> Outcome<Self> {
+        let include = match request.param("includeObject") {
+            None | Some("Metadata") => Include::Metadata,
+            Some("Object") => Include::Object,
+            Some("None") => Include::None,
+            Some(other) => {
+                return Err(Failure::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
+                     must be 'Metadata', 'Object', 'None', or empty"
+                )));
+            }
+        };
+        Ok(Self { include })
+    }
+}
+
+struct Column {
+    name: String,
+    kind: String,
+    format: &'static str,
+    priority: i64,
+}
+
+impl Column {
+    fn new(name: &str, kind: &str, priority: i64) -> Self {
+        let format = if name == "Name" { "name" } else { "" };
+        Self { name: name.to_owned(), kind: kind.to_owned(), format, priority }
+    }
+
+    fn definition(&self) -> Value {
+        json!({"name": self.name, "type": self.kind, "format": self.format, "description": "", "priority": self.priority})
+    }
+}
+
+/// Objects as a table, with or without its columns' names: the later rows of a watch come without.
+pub(crate) fn of(
+    kind: &Kind,
+    objects: &[Value],
+    style: Style,
+    now: Timestamp,
+    metadata: &Value,
+    headers: bool,
+) -> Value {
+    let (columns, cells): (Vec<Column>, Box<dyn Fn(&Value) -> Vec<Value>>) = match &kind.custom {
+        Some(custom) => {
+            let defined = custom::defined(&custom.columns);
+            (custom::columns(&defined), Box::new(move |object| custom::cells(&defined, object, now)))
+        }
+        None => {
+            (builtin::columns(&kind.kind), Box::new(move |object| builtin::cells(&kind.kind, object, now)))
+        }
+    };
+    let row = |object: &Value| {
+        let mut row = json!({"cells": cells(object)});
+        row["object"] = match style.include {
+            Include::None => Value::Null,
+            Include::Object => object.clone(),
+            Include::Metadata => super::read::metadata(object),
+        };
+        if kind.custom.is_none()
+            && kind.kind == "Pod"
+            && let Some(conditions) = pod::conditions(object)
+        {
+            row["conditions"] = conditions;
+        }
+        row
+    };
+    let rows: Vec<Value> = objects.iter().map(row).collect();
+    let definitions: Vec<Value> = columns.iter().filter(|_| headers).map(Column::definition).collect();
+    let definitions = if headers { definitions.into() } else { Value::Null };
+    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": definitions,
+        "rows": rows})
+}
+
+/// Text at a path; empty if there is none.
+fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn count(object: &Value, path: &str) -> i64 {
+    object.pointer(path).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn items<'a>(object: &'a Value, path: &str) -> impl DoubleEndedIterator<Item = &'a Value> {
+    object.pointer(path).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The text, or what stands for none.
+fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
+    if text.is_empty() { none } else { text }
+}

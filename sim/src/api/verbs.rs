@@ -1,0 +1,112 @@
+//! Requests that write: what they carry is checked here, what becomes of it is decided in `write`.
+
+use std::sync::Arc;
+
+use super::answer::{Answer, ok};
+use super::request::Request;
+use super::status::{self, Failure, Outcome};
+use super::write::Deletion;
+use super::{State, Subject, eviction, read};
+
+impl State {
+    pub(super) fn how(request: &Request) -> Outcome<Deletion> {
+        let mut how = Deletion::default();
+        if !request.body.is_empty() {
+            how = eviction::deletion(&request.object()?);
+        }
+        if let Some(grace) = request.param("gracePeriodSeconds") {
+            how.grace = grace.parse().ok();
+        }
+        if let Some(policy) = request.param("propagationPolicy") {
+            how.propagation = Some(policy.to_owned());
+        }
+        if let Some(policy) = how
+            .propagation
+            .as_deref()
+            .filter(|policy| !matches!(*policy, "Orphan" | "Background" | "Foreground"))
+        {
+            let cause = status::Cause::unsupported(
+                "propagationPolicy",
+                &policy.into(),
+                &["Foreground", "Background", "Orphan", "nil"],
+            );
+            let named = status::Named { group: "meta.k8s.io", kind: "DeleteOptions", name: "" };
+            return Err(Failure::invalid(named, &[cause]));
+        }
+        how.dry_run |= request.dry_run()?;
+        Ok(how)
+    }
+
+    pub(super) fn delete_all(&mut self, request: &Request, subject: &Subject) -> Outcome<Answer> {
+        let how = Self::how(request)?;
+        let list = self.list(request, subject)?;
+        let filter = read::Filter::of(request, subject)?;
+        let shelf = self.store.shelf(&subject.kind.resource);
+        let keys: Vec<Arc<str>> = shelf
+            .into_iter()
+            .flat_map(|shelf| shelf.live.values())
+            .filter(|record| filter.within(record) && filter.matches(record))
+            .map(|record| record.key.clone())
+            .collect();
+        for key in keys {
+            self.delete(&subject.kind, &key, &how)?;
+        }
+        Ok(Answer::Text(200, list))
+    }
+
+    pub(super) fn post(&mut self, request: &Request, subject: &Subject) -> Outcome<Answer> {
+        let object = Self::body(request, &subject.kind)?;
+        let options = Self::options(request, subject)?;
+        Self::strict(request, &subject.kind, &object)?;
+        let written = self.create(&subject.kind, subject.namespace.as_deref(), object, &options)?;
+        let warnings = Self::validated(request, &subject.kind, written.warnings)?;
+        Ok(Answer::Value(201, read::one(self, &subject.kind, written.object, request)?, warnings))
+    }
+
+    pub(super) fn put_object(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
+        let kind = &subject.kind;
+        let mut object = Self::body(request, kind)?;
+        let options = Self::options(request, subject)?;
+        Self::strict(request, kind, &object)?;
+        let key = kind.key(subject.namespace.as_deref(), name);
+        kind.decode(&mut object.clone())?;
+        if object["metadata"]["name"].as_str().is_none_or(str::is_empty) {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        if let Some(sent) = object["metadata"]["name"].as_str().filter(|sent| *sent != name) {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({sent}) does not match the name on the URL ({name})"
+            )));
+        }
+        let Some(before) = self.store.get(&kind.resource, &key).cloned() else {
+            // A few kinds are made by an update that finds nothing.
+            let creates = subject.subresource.is_none()
+                && matches!(kind.kind.as_str(), "Lease" | "Event" | "EndpointSlice");
+            if !creates {
+                return Err(Failure::not_found(kind.named(name)));
+            }
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.insert("name".into(), name.into());
+            }
+            let written = self.create(kind, subject.namespace.as_deref(), object, &options)?;
+            return Ok(Answer::Value(201, written.object, written.warnings));
+        };
+        let written = self.replace(kind, &key, &before, object, &options)?;
+        let warnings = Self::validated(request, kind, written.warnings)?;
+        Ok(Answer::Value(200, written.object, warnings))
+    }
+
+    pub(super) fn finalize(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
+        let kind = &subject.kind;
+        let sent = request.object()?;
+        let before = self.store.get(&kind.resource, name).cloned();
+        let before = before.ok_or_else(|| Failure::not_found(kind.named(name)))?;
+        let mut object = before.value();
+        object["spec"] = sent["spec"].clone();
+        let options = Self::options(request, subject)?;
+        let written = self.replace(kind, name, &before, object, &options)?;
+        ok(written.object)
+    }
+}

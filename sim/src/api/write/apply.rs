@@ -1,0 +1,97 @@
+//! `apply`: what one manager wants, merged with what the others own.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::super::status::{Failure, Outcome};
+use super::super::{State, Subject, defaults};
+use super::{Options, Written, drop_field, text, warnings};
+use crate::fields::{Managed, Writer};
+
+impl State {
+    /// Server-side apply.
+    pub(crate) fn apply(
+        &mut self,
+        subject: &Subject,
+        name: &str,
+        mut applied: Value,
+        options: &Options,
+        force: bool,
+    ) -> Outcome<(Written, bool)> {
+        let kind = &subject.kind;
+        let key = kind.key(subject.namespace.as_deref(), name);
+        let before = self.store.get(&kind.resource, &key).cloned();
+        let refuse = |what: &str| Err(Failure::bad_request(what.to_owned()));
+        match (text(&applied, "/apiVersion"), text(&applied, "/kind")) {
+            (Some(version), Some(sent)) if version != kind.api_version() => {
+                let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
+                return refuse(&format!("invalid object type: {version}, Kind={sent}"));
+            }
+            (Some(_), Some(_)) => {}
+            _ => return refuse("invalid object type: /, Kind="),
+        }
+        if applied["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
+            return refuse("metadata.managedFields must be nil");
+        }
+        self.check_names(kind, subject.namespace.as_deref(), &mut applied, Some(name))?;
+        let writer = kind.writer(options, true);
+        let old = before.as_ref().map_or_else(|| kind.blank(), |before| before.value());
+        let mut managed = Managed::read(&old);
+        if before.is_some() && managed.is_empty() {
+            let first = Writer { manager: "before-first-apply".into(), applies: false, ..writer.clone() };
+            managed.update(&kind.shape, &kind.blank(), &old, &first, &self.now(), kind.status);
+        }
+        if let (Some(sent), Some(before)) = (text(&applied, "/metadata/resourceVersion"), &before)
+            && sent != before.revision.to_string()
+        {
+            return Err(Failure::modified(kind.named(name)));
+        }
+        let result = managed.apply(&kind.shape, &old, &applied, &writer, &self.now(), (force, kind.status));
+        let mut object = result.map_err(|conflicts| {
+            let message = if let [conflict] = conflicts.as_slice() {
+                format!("Apply failed with 1 conflict: conflict with {}: {}", conflict.manager, conflict.path)
+            } else {
+                let mut by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+                for conflict in &conflicts {
+                    by.entry(&conflict.manager).or_default().push(&conflict.path);
+                }
+                let lines: Vec<String> = by
+                    .into_iter()
+                    .map(|(manager, paths)| format!("conflicts with {manager}:\n- {}", paths.join("\n- ")))
+                    .collect();
+                format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+            };
+            conflicts.iter().fold(Failure::new(409, "Conflict", message), |failure, conflict| {
+                let said = format!("conflict with {}", conflict.manager);
+                failure.with_cause("FieldManagerConflict", &said, &conflict.path)
+            })
+        })?;
+        let Some(before) = before else {
+            let plain = Options { tracked: false, ..options.clone() };
+            if options.subresource.is_some() {
+                return Err(Failure::not_found(kind.named(name)));
+            }
+            drop_field(&mut object, "resourceVersion");
+            // The owners are known already; creating works out no others.
+            managed.write(&mut object);
+            let fields = object["metadata"]["managedFields"].clone();
+            object["metadata"]["managedFields"] = fields;
+            let written = self.create(kind, subject.namespace.as_deref(), object, &plain)?;
+            return Ok((written, true));
+        };
+        let unknown = kind.decode(&mut object)?;
+        self.keep(kind, &old, &mut object, options);
+        if let Some(custom) = &kind.custom {
+            custom.default(&mut object);
+        }
+        defaults::fill(kind, &mut object, self.release.minor);
+        if kind.counted(&old) != kind.counted(&object) && kind.generation {
+            object["metadata"]["generation"] =
+                (old["metadata"]["generation"].as_i64().unwrap_or(0) + 1).into();
+        }
+        managed.write(&mut object);
+        let written = self.store_update(kind, &key, &before, &old, object, warnings(unknown), options)?;
+        Ok((written, false))
+    }
+}

@@ -1,0 +1,100 @@
+//! `create`: an object that was not there.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::super::kinds::Kind;
+use super::super::status::{self, Failure, Outcome};
+use super::super::{State, defaults, validate};
+use super::{Options, Written, drop_field, text, warnings};
+use crate::clock;
+use crate::fields::Managed;
+
+impl State {
+    /// Makes an object.
+    pub(crate) fn create(
+        &mut self,
+        kind: &Arc<Kind>,
+        namespace: Option<&str>,
+        mut object: Value,
+        options: &Options,
+    ) -> Outcome<Written> {
+        let unknown = kind.decode(&mut object)?;
+        self.check_names(kind, namespace, &mut object, None)?;
+        let sent_name = text(&object, "/metadata/name").unwrap_or_default().to_owned();
+        let generate = text(&object, "/metadata/generateName").map(str::to_owned);
+        if sent_name.is_empty() && generate.is_none() {
+            let cause = status::Cause::required("metadata.name", "name or generateName is required");
+            return Err(Failure::invalid(kind.typed(""), &[cause]));
+        }
+        self.check_namespace(kind, namespace, &sent_name)?;
+        if text(&object, "/metadata/resourceVersion").is_some() {
+            return Err(
+                Failure::internal("resourceVersion should not be set on objects to be created").bare()
+            );
+        }
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            drop_field(&mut object, name);
+        }
+        let metadata = &mut object["metadata"];
+        metadata["uid"] = self.random.uid().into();
+        metadata["creationTimestamp"] = clock::seconds(self.clock.now()).into();
+        if kind.generation {
+            metadata["generation"] = 1.into();
+        }
+        if sent_name.is_empty() {
+            let generate = generate.unwrap_or_default();
+            let base: String = generate.chars().take(58).collect();
+            object["metadata"]["name"] = format!("{base}{}", self.random.suffix(5)).into();
+        }
+        if kind.status && !matches!(kind.kind.as_str(), "Node") {
+            match (&kind.custom, kind.blank_status()) {
+                (Some(_), _) => drop(object.as_object_mut().map(|object| object.remove("status"))),
+                (None, status) => object["status"] = status,
+            }
+        }
+        if let Some(custom) = &kind.custom {
+            custom.default(&mut object);
+        }
+        defaults::fill(kind, &mut object, self.release.minor);
+        let warnings = warnings(unknown);
+        if options.tracked {
+            let mut managed = Managed::read(&object);
+            let before = kind.blank();
+            managed.update(
+                &kind.shape,
+                &before,
+                &object,
+                &kind.writer(options, false),
+                &self.now(),
+                kind.status,
+            );
+            managed.write(&mut object);
+        }
+        // What admission adds is nobody's.
+        self.admit(kind, &mut object)?;
+        let name = text(&object, "/metadata/name").unwrap_or_default().to_owned();
+        let mut causes = validate::create(kind, &object, self.release.minor);
+        if causes.is_empty() {
+            causes = validate::rules(kind, &object);
+        }
+        if !causes.is_empty() {
+            return Err(Failure::invalid(kind.typed(&name), &causes));
+        }
+        let key = kind.key(namespace, &name);
+        if let Some(found) = self.store.get(&kind.resource, &key) {
+            let mut failure = Failure::exists(kind.named(&name));
+            if found.text.contains("\"deletionTimestamp\"") {
+                let said = failure.body["message"].as_str().unwrap_or_default();
+                failure.body["message"] = format!("object is being deleted: {said}").into();
+            }
+            return Err(failure);
+        }
+        if options.dry_run {
+            return Ok(Written { object, warnings });
+        }
+        self.put(kind, &key, &mut object);
+        Ok(Written { object, warnings })
+    }
+}

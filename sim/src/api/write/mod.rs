@@ -1,0 +1,152 @@
+//! Create, update, delete: the one way into the store, for requests and models alike.
+
+mod apply;
+mod create;
+mod delete;
+mod object;
+mod update;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::kinds::Kind;
+use super::status::{Failure, Named, Outcome};
+use super::{State, custom};
+use crate::clock;
+
+/// How a write is made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) manager: String,
+    pub(crate) subresource: Option<String>,
+    pub(crate) dry_run: bool,
+    /// Who owns which field is worked out. Models leave that out.
+    pub(crate) tracked: bool,
+}
+
+/// How an object is deleted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deletion {
+    pub(crate) grace: Option<i64>,
+    pub(crate) uid: Option<String>,
+    pub(crate) revision: Option<String>,
+    pub(crate) propagation: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+/// What a write came to.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) object: Value,
+    pub(crate) warnings: Vec<String>,
+}
+
+fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
+    object.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+fn drop_field(object: &mut Value, name: &str) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove(name);
+    }
+}
+
+impl State {
+    pub(crate) fn now(&self) -> String {
+        clock::seconds(self.clock.now())
+    }
+
+    /// Refuses a namespace that is not there, or on its way out.
+    pub(crate) fn check_namespace(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Outcome<()> {
+        let Some(namespace) = namespace.filter(|_| kind.namespaced) else { return Ok(()) };
+        let missing = Named { group: "", kind: "namespaces", name: namespace };
+        let record = self.store.get("namespaces", namespace).ok_or_else(|| Failure::not_found(missing))?;
+        if record.text.contains("\"deletionTimestamp\"") {
+            let why = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
+            return Err(Failure::forbidden(kind.named(name), why).with_cause(
+                "NamespaceTerminating",
+                &format!("namespace {namespace} is being terminated"),
+                "metadata.namespace",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Name and namespace must be those of the request.
+    fn check_names(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        object: &mut Value,
+        name: Option<&str>,
+    ) -> Outcome<()> {
+        if let Some(name) = name {
+            match text(object, "/metadata/name") {
+                Some(sent) if sent != name => {
+                    return Err(Failure::bad_request(format!(
+                        "the name of the object ({sent}) does not match the name on the URL ({name})"
+                    )));
+                }
+                Some(_) => {}
+                None => object["metadata"]["name"] = name.into(),
+            }
+        }
+        match namespace.filter(|_| kind.namespaced) {
+            Some(namespace) => {
+                if text(object, "/metadata/namespace").is_some_and(|sent| sent != namespace) {
+                    return Err(Failure::bad_request(
+                        "the namespace of the provided object does not match the namespace sent on the request",
+                    ));
+                }
+                object["metadata"]["namespace"] = namespace.into();
+            }
+            None => drop_field(object, "namespace"),
+        }
+        Ok(())
+    }
+
+    /// Stores, and takes note of kinds that come.
+    pub(crate) fn put(&mut self, kind: &Arc<Kind>, key: &str, object: &mut Value) {
+        self.put_quietly(kind, key, object);
+        if kind.kind == "CustomResourceDefinition" {
+            custom::serve(&mut self.kinds, object);
+        }
+    }
+
+    fn put_quietly(&mut self, kind: &Arc<Kind>, key: &str, object: &mut Value) {
+        self.store.put(&kind.resource, key, object, false);
+    }
+
+    /// Takes an object out of the store, and with a CustomResourceDefinition its kind.
+    pub(crate) fn remove(&mut self, kind: &Arc<Kind>, key: &str) -> Option<Value> {
+        let gone = self.store.remove(&kind.resource, key)?.value();
+        if kind.kind == "CustomResourceDefinition" {
+            self.kinds.remove(key);
+        }
+        Some(gone)
+    }
+}
+
+/// Are these the same but for their revision and the times of their owners?
+fn same(old: &Value, new: &Value) -> bool {
+    let plain = |object: &Value| {
+        let mut object = object.clone();
+        drop_field(&mut object, "resourceVersion");
+        for entry in
+            object["metadata"].get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten()
+        {
+            if let Some(entry) = entry.as_object_mut() {
+                entry.remove("time");
+            }
+        }
+        object
+    };
+    plain(old) == plain(new)
+}
+
+fn warnings(unknown: Vec<String>) -> Vec<String> {
+    unknown.into_iter().map(|field| format!("unknown field {field:?}")).collect()
+}

@@ -1,0 +1,135 @@
+//! What a kind says of its objects: their form, their names in answers, what a change of them is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::super::Subject;
+use super::super::kinds::{Kind, Kinds};
+use super::super::status::{Failure, Named, Outcome};
+use super::{Options, text};
+use crate::fields::Writer;
+use crate::schema::Decoded;
+
+impl Subject {
+    pub(crate) fn named<'a>(&'a self, name: &'a str) -> Named<'a> {
+        Named { group: &self.kind.group, kind: &self.kind.plural, name }
+    }
+}
+
+impl Kind {
+    pub(crate) fn named<'a>(&'a self, name: &'a str) -> Named<'a> {
+        Named { group: &self.group, kind: &self.plural, name }
+    }
+
+    /// As `named`, but by the kind: for what is invalid.
+    pub(crate) fn typed<'a>(&'a self, name: &'a str) -> Named<'a> {
+        Named { group: &self.group, kind: &self.kind, name }
+    }
+
+    /// Brings what was sent into the form that is kept; the paths of unknown fields.
+    pub(crate) fn decode(&self, object: &mut Value) -> Outcome<Vec<String>> {
+        let (api_version, kind) = (self.api_version(), self.kind.clone());
+        if !object.is_object() {
+            return Err(Failure::bad_request(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal into Go value of type map[string]interface {{}}",
+                self.version
+            )));
+        }
+        let sent =
+            (text(object, "/apiVersion").unwrap_or(&api_version), text(object, "/kind").unwrap_or(&kind));
+        if sent != (api_version.as_str(), kind.as_str()) {
+            return Err(self.foreign(sent.0, sent.1));
+        }
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.clone().into();
+        let mut decoded = Decoded::default();
+        self.shape.decode(object, &mut decoded).map_err(|error| {
+            Failure::bad_request(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: {error}",
+                self.version
+            ))
+        })?;
+        if self.type_name() == "core.Secret" {
+            encode_texts(object);
+        }
+        if object["metadata"].is_null() {
+            object["metadata"] = json!({});
+        }
+        Ok(decoded.unknown)
+    }
+
+    /// What is said of an object of another kind.
+    pub(crate) fn foreign(&self, api_version: &str, kind: &str) -> Failure {
+        if self.custom.is_some() {
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+            let group = if group.is_empty() { String::new() } else { format!("{group}, ") };
+            let _ = (group, version);
+            return Failure::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                self.api_version()
+            ));
+        }
+        let version = api_version.rsplit('/').next().unwrap_or(api_version);
+        let known = Kinds::default().by_kind(api_version, kind).is_some();
+        let why = if known {
+            format!("converting ({version}.{kind}) to ({}): unknown conversion", self.type_name())
+        } else {
+            format!(
+                "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )
+        };
+        Failure::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {}: {why}",
+            self.kind
+        ))
+    }
+
+    /// An object of this kind about which nothing is said.
+    pub(crate) fn blank(&self) -> Value {
+        let mut blank = json!({"apiVersion": self.api_version(), "kind": self.kind});
+        let _ = self.shape.decode(&mut blank, &mut Decoded::default());
+        blank
+    }
+
+    pub(super) fn blank_status(&self) -> Value {
+        self.blank().get_mut("status").map(Value::take).unwrap_or_default()
+    }
+
+    pub(super) fn writer(&self, options: &Options, applies: bool) -> Writer {
+        Writer {
+            manager: options.manager.clone(),
+            applies,
+            api_version: self.api_version(),
+            subresource: options.subresource.clone(),
+        }
+    }
+
+    /// What a change of the spec is, for the count of generations.
+    pub(super) fn counted(&self, object: &Value) -> Value {
+        let mut counted = object.clone();
+        if let Some(fields) = counted.as_object_mut() {
+            for name in ["metadata", "apiVersion", "kind"] {
+                fields.remove(name);
+            }
+            if self.status {
+                fields.remove("status");
+            }
+        }
+        if self.kind == "Deployment" {
+            counted["annotations"] = object["metadata"]["annotations"].clone();
+        }
+        counted
+    }
+}
+
+/// What a Secret is told as text is kept as the others of its data.
+fn encode_texts(secret: &mut Value) {
+    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|fields| fields.remove("stringData"))
+    else {
+        return;
+    };
+    for (key, text) in texts {
+        secret["data"][key] = STANDARD.encode(text.as_str().unwrap_or_default()).into();
+    }
+}

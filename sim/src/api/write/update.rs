@@ -1,0 +1,208 @@
+//! `replace`: an object becomes another, by an update or a patch.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::kinds::Kind;
+use super::super::status::{self, Failure, Outcome};
+use super::super::{State, defaults, validate};
+use super::{Options, Written, drop_field, same, text, warnings};
+use crate::fields::Managed;
+use crate::store::Record;
+
+impl State {
+    /// Changes an object from what it is to `object`, which may be a patch's result.
+    pub(crate) fn replace(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &str,
+        before: &Record,
+        mut object: Value,
+        options: &Options,
+    ) -> Outcome<Written> {
+        let (namespace, name) = (Some(before.namespace()), before.name());
+        let old = before.value();
+        let unknown = kind.decode(&mut object)?;
+        self.check_names(kind, namespace, &mut object, Some(name))?;
+        match text(&object, "/metadata/uid") {
+            Some(uid) if uid != &*before.uid => {
+                let why = precondition(
+                    kind,
+                    key,
+                    &format!("UID in precondition: {uid}, UID in object meta: {}", before.uid),
+                );
+                return Err(Failure::conflict(kind.named(name), why));
+            }
+            _ => {}
+        }
+        match text(&object, "/metadata/resourceVersion") {
+            Some("0") | None => {
+                if kind.conditional || kind.custom.is_some() {
+                    let cause = status::Cause::invalid(
+                        "metadata.resourceVersion",
+                        &json!(0),
+                        "must be specified for an update",
+                    );
+                    let mut cause = cause;
+                    cause.message = "Invalid value: 0: must be specified for an update".into();
+                    return Err(Failure::invalid(kind.named(name), &[cause]));
+                }
+            }
+            Some(sent) if sent != before.revision.to_string() => {
+                return Err(Failure::modified(kind.named(name)));
+            }
+            Some(_) => {}
+        }
+        self.keep(kind, &old, &mut object, options);
+        if let Some(custom) = &kind.custom {
+            custom.default(&mut object);
+        }
+        defaults::fill(kind, &mut object, self.release.minor);
+        let warnings = warnings(unknown);
+        let counts = kind.generation && options.subresource.as_deref() != Some("status");
+        if counts && kind.counted(&old) != kind.counted(&object) {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+            object["metadata"]["generation"] = generation.into();
+        }
+        if options.tracked {
+            let sent = &object["metadata"]["managedFields"];
+            let reset = sent.as_array().is_some_and(|sent| {
+                matches!(sent.as_slice(), [] | [Value::Object(_)])
+                    && sent.iter().all(|entry| entry == &json!({}))
+            });
+            let mut managed = if reset { Managed::default() } else { Managed::read(&object) };
+            if !reset && (managed.is_empty() || options.subresource.is_some()) {
+                managed = Managed::read(&old);
+            }
+            if !managed.is_empty() {
+                managed.update(
+                    &kind.shape,
+                    &old,
+                    &object,
+                    &kind.writer(options, false),
+                    &self.now(),
+                    kind.status,
+                );
+            }
+            // A scale of zero replicas does not name them, so nobody owns them through it.
+            if options.subresource.as_deref() == Some("scale") && object["spec"]["replicas"] == 0 {
+                managed.forget(&kind.writer(options, false));
+            }
+            managed.write(&mut object);
+        } else if let Some(fields) = old["metadata"].get("managedFields") {
+            object["metadata"]["managedFields"] = fields.clone();
+        }
+        self.store_update(kind, key, before, &old, object, warnings, options)
+    }
+
+    /// The end of an update or an apply: validation, no change for no difference, and the last finalizer.
+    #[allow(clippy::too_many_arguments, reason = "the two callers have all of it at hand")]
+    pub(super) fn store_update(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &str,
+        before: &Record,
+        old: &Value,
+        mut object: Value,
+        warnings: Vec<String>,
+        options: &Options,
+    ) -> Outcome<Written> {
+        object["metadata"]["resourceVersion"] = before.revision.to_string().into();
+        let mut causes = validate::create(kind, &object, self.release.minor);
+        causes.extend(validate::update(
+            kind,
+            old,
+            &object,
+            options.subresource.as_deref(),
+            self.release.minor,
+        ));
+        if !causes.is_empty() {
+            return Err(Failure::invalid(kind.typed(before.name()), &causes));
+        }
+        if same(old, &object) {
+            return Ok(Written { object: old.clone(), warnings });
+        }
+        if options.dry_run {
+            return Ok(Written { object, warnings });
+        }
+        let leaving = object["metadata"].get("deletionTimestamp").is_some();
+        let free = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+            && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+            && object["spec"]["finalizers"]
+                .as_array()
+                .is_none_or(|left| kind.kind != "Namespace" || left.is_empty());
+        if leaving && free {
+            self.remove(kind, key);
+            return Ok(Written { object, warnings });
+        }
+        self.put(kind, key, &mut object);
+        Ok(Written { object, warnings })
+    }
+
+    /// What this write may not touch stays as it was.
+    pub(super) fn keep(&self, kind: &Kind, old: &Value, object: &mut Value, options: &Options) {
+        let metadata = &mut object["metadata"];
+        for name in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "generateName",
+        ] {
+            match old["metadata"].get(name) {
+                Some(value) => metadata[name] = value.clone(),
+                None => drop(metadata.as_object_mut().map(|metadata| metadata.remove(name))),
+            }
+        }
+        let was = |name: &str| old.get(name).cloned();
+        let set = |object: &mut Value, name: &str, value: Option<Value>| match value {
+            Some(value) => object[name] = value,
+            None => drop(object.as_object_mut().map(|object| object.remove(name))),
+        };
+        match options.subresource.as_deref() {
+            Some("status") => {
+                if kind.custom.is_some() {
+                    let (metadata, status) = (object["metadata"].take(), was("status"));
+                    let new = object.get("status").cloned().or(status.filter(|_| false));
+                    *object = old.clone();
+                    set(object, "status", new);
+                    for name in ["managedFields", "resourceVersion"] {
+                        if let Some(value) = metadata.get(name) {
+                            object["metadata"][name] = value.clone();
+                        }
+                    }
+                } else {
+                    set(object, "spec", was("spec"));
+                    let kept: &[&str] = match kind.kind.as_str() {
+                        "Pod" => &["ownerReferences"],
+                        "Deployment" => &["labels"],
+                        _ => &[],
+                    };
+                    for name in kept {
+                        match old["metadata"].get(*name) {
+                            Some(value) => object["metadata"][*name] = value.clone(),
+                            None => drop_field(object, name),
+                        }
+                    }
+                }
+            }
+            None if kind.status => set(object, "status", was("status")),
+            _ => {}
+        }
+    }
+}
+
+/// A precondition of an update that the store found wrong.
+fn precondition(kind: &Kind, key: &str, why: &str) -> String {
+    let path = match kind.group.as_str() {
+        "" | "apps" | "batch" | "policy" => kind.plural.clone(),
+        "coordination.k8s.io" => "leases".to_owned(),
+        group => format!("{group}/{}", kind.plural),
+    };
+    format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{path}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: {why}"
+    )
+}

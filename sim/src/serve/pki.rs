@@ -1,0 +1,87 @@
+//! The certificates of a served cluster: an authority, one server, one client.
+
+use std::io;
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto};
+
+/// A certificate with its key.
+pub(super) struct Identity {
+    certificate: Certificate,
+    key: KeyPair,
+}
+
+impl Identity {
+    pub(super) fn certificate_pem(&self) -> String {
+        self.certificate.pem()
+    }
+
+    pub(super) fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+}
+
+pub(super) struct Pki {
+    authority: Certificate,
+    server: Identity,
+    pub(super) admin: Identity,
+}
+
+impl Pki {
+    /// Everything anew. The authority's key is forgotten: nothing else can be signed by it.
+    pub(super) fn create() -> Result<Self, rcgen::Error> {
+        let mut params = CertificateParams::new(Vec::<String>::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, "virtual-cluster");
+        let key = KeyPair::generate()?;
+        let authority = params.self_signed(&key)?;
+        let issuer = Issuer::new(params, key);
+        let signed = |names: &[&str], who: &[(DnType, &str)], usage| {
+            let mut params =
+                CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+            for (what, name) in who {
+                params.distinguished_name.push(what.clone(), *name);
+            }
+            params.extended_key_usages = vec![usage];
+            let key = KeyPair::generate()?;
+            Ok::<_, rcgen::Error>(Identity { certificate: params.signed_by(&key, &issuer)?, key })
+        };
+        let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+        let server =
+            signed(&names, &[(DnType::CommonName, "kube-apiserver")], ExtendedKeyUsagePurpose::ServerAuth)?;
+        let who = [(DnType::CommonName, "admin"), (DnType::OrganizationName, "system:masters")];
+        let admin = signed(&[], &who, ExtendedKeyUsagePurpose::ClientAuth)?;
+        Ok(Self { authority, server, admin })
+    }
+
+    pub(super) fn authority_pem(&self) -> String {
+        self.authority.pem()
+    }
+
+    /// How the servers speak TLS: only with clients of this authority.
+    pub(super) fn server(&self) -> io::Result<ServerConfig> {
+        let provider = Arc::new(crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.der().clone()).map_err(io::Error::other)?;
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .build()
+            .map_err(io::Error::other)?;
+        let chain: Vec<CertificateDer<'static>> = vec![self.server.certificate.der().clone()];
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.server.key.serialize_der()));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain, key)
+            .map_err(io::Error::other)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
