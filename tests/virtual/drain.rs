@@ -622,18 +622,20 @@ fn every_fault_at_every_request() {
     let mut scripts = Vec::new();
     for nth in 0..calls.len() as u64 {
         for (at, fault) in script::statuses().iter().enumerate() {
-            if is_long() || (nth as usize + at).is_multiple_of(2) {
+            if is_long() || (nth as usize + at).is_multiple_of(3) {
                 scripts.push((1, vec![call(nth, 1, fault)]));
             }
-            if is_long() || (nth as usize + at).is_multiple_of(5) {
+            if is_long() || (nth as usize + at).is_multiple_of(9) {
                 scripts.push((1, vec![call(nth, 5, fault)]));
             }
         }
     }
     let kinds: BTreeSet<String> = calls.iter().map(script::kind_of).collect();
     for line in kinds {
-        for fault in script::statuses() {
-            scripts.push((1, vec![Step::Like { agent: DRAINER.to_owned(), line: line.clone(), fault }]));
+        for (at, fault) in script::statuses().into_iter().enumerate() {
+            if is_long() || line.contains("eviction") || at.is_multiple_of(3) {
+                scripts.push((1, vec![Step::Like { agent: DRAINER.to_owned(), line: line.clone(), fault }]));
+            }
         }
     }
     campaign("T3 drain", scripts);
@@ -655,7 +657,7 @@ fn stale_and_compacted_reads() {
 fn events_that_are_lost_doubled_late_or_swapped() {
     let mut scripts = Vec::new();
     for resource in ["nodes", "pods", "poddisruptionbudgets.policy"] {
-        for nth in 0..if is_long() { 60 } else { 20 } {
+        for nth in 0..if is_long() { 60 } else { 7 } {
             for fault in ["drop", "duplicate", "delay:4", "swap", "gone", "end", "reset", "garbage"] {
                 scripts.push((
                     1,
@@ -675,7 +677,7 @@ fn events_that_are_lost_doubled_late_or_swapped() {
 #[test]
 fn people_and_other_programs_interfere_at_every_step() {
     let mut scripts = Vec::new();
-    let steps = if is_long() { 60 } else { 16 };
+    let steps = if is_long() { 60 } else { 6 };
     for step in 0..=steps {
         let millis = step * 24_000 / steps;
         for node in TARGETS {
@@ -720,9 +722,10 @@ fn people_and_other_programs_interfere_at_every_step() {
 #[test]
 fn seeds_with_many_faults() {
     let mut scripts = Vec::new();
-    for seed in 0..if is_long() { 2000 } else { 60 } {
+    for seed in 0..if is_long() { 2000 } else { 100 } {
         let watched = ["nodes", "pods", "poddisruptionbudgets.policy"];
-        scripts.push((seed, campaign::chance(seed, &[DRAINER], &watched, 40)));
+        // A cluster of another seed needs a run without faults to be compared with.
+        scripts.push((seed % 10, campaign::chance(seed, &[DRAINER], &watched, 40)));
     }
     campaign("T23 drain", scripts);
 }

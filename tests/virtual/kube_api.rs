@@ -19,6 +19,12 @@ impl Base {
         Self { objects: cluster.dump(), now: cluster.now() }
     }
 
+    /// An object of it.
+    pub fn find(&self, kind: &str, name: &str) -> Option<Value> {
+        let named = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        self.objects.iter().find(named).cloned()
+    }
+
     /// A cluster that begins as this one was.
     pub async fn start(&self, seed: u64) -> (Cluster, Kube) {
         let cluster = Cluster::builder().seed(seed).version("v1.37.1").starting_at(self.now).start();

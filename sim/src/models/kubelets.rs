@@ -273,15 +273,14 @@ impl Model {
         } else {
             return;
         };
-        if !due {
-            if self.timed.get(key) != Some(&next) {
+        // What was waited for may have come otherwise: an image that another pod of the node has got meanwhile.
+        let planned = self.timed.get(key) == Some(&next);
+        if !due || !planned {
+            if !planned {
                 self.timed.insert(key.to_owned(), next);
                 let time = time.draw(world.random);
                 world.after(time, format!("due|{key}"));
             }
-            return;
-        }
-        if self.timed.get(key) != Some(&next) {
             return;
         }
         self.timed.remove(key);
