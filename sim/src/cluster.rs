@@ -184,7 +184,7 @@ impl Cluster {
     /// as it was; only the resourceVersions are new. Static pods of a control plane are taken to run. How many there
     /// were; kinds that are not served are left out.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> usize {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_as("snapshot");
         let mut count = 0;
         for mut object in objects {
             let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();

@@ -98,7 +98,7 @@ impl ControlPlane {
         if pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_none() {
             return;
         }
-        let Some(component) = component else { return };
+        let Some(component) = component.filter(|_| !node.is_empty()) else { return };
         let image = text(&container["image"]);
         let instance = Instance {
             version: image.rsplit(':').next().unwrap_or_default().to_owned(),
