@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -40,6 +41,38 @@ pub enum ClientError {
         /// Why it is none.
         source: InvalidUri,
     },
+}
+
+/// Makes the client for the apiserver endpoint of that address: [`probe_client`] outside of tests.
+pub type Connect = Arc<dyn Fn(&str) -> Result<Client, ClientError> + Send + Sync>;
+
+/// The clients of one process.
+#[derive(Clone)]
+pub struct Clients {
+    /// For lists and watches.
+    pub read: Client,
+    /// For everything that is written.
+    pub effects: Client,
+    /// For the leader election: effects that hang must not keep the lease from being renewed.
+    pub election: Client,
+    /// For each apiserver by itself.
+    pub connect: Connect,
+}
+
+impl Clients {
+    /// The clients that `config` describes. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When the configuration cannot be used.
+    pub fn of(config: &Config) -> Result<Self, ClientError> {
+        let probed = config.clone();
+        Ok(Self {
+            read: read_client(config)?,
+            effects: effects_client(config)?,
+            election: effects_client(config)?,
+            connect: Arc::new(move |address: &str| probe_client(&probed, address)),
+        })
+    }
 }
 
 /// The client for lists and watches: it retries throttled requests, and a watch may be silent for minutes.

@@ -4,6 +4,7 @@
 //! modules above it in this list.
 //!
 //! * [`api`]: the custom resources; schema, printer columns, and the way between them and the core's values.
+//! * [`clock`]: what time it is, where a decision depends on it.
 //! * [`clients`]: the Kubernetes clients, and how their errors are told.
 //! * [`observe`]: one watch per kind folded into lean types, apiserver probing, component discovery, the model.
 //! * [`act`]: the core's actions as API writes with preconditions, and the leadership that they need.
@@ -16,5 +17,6 @@ pub mod act;
 pub mod api;
 pub mod cli;
 pub mod clients;
+pub mod clock;
 pub mod observe;
 pub mod operator;

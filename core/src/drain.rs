@@ -19,6 +19,8 @@ use crate::rollout::NodeRef;
 
 /// How long after the cordon pods may still arrive that were bound before the scheduler saw it.
 pub const SETTLE: SignedDuration = SignedDuration::from_secs(5);
+/// How long a cordoned node waits for the others to be cordoned, so that no pod moves from one to the next.
+pub const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
 /// A node on which nothing can move without a person is given up after this long.
 pub const STALLED: SignedDuration = SignedDuration::from_secs(30);
 
@@ -294,8 +296,15 @@ impl Round<'_, '_> {
             .collect();
         open.sort_unstable();
         open.dedup();
+        let together = after(cordoned, TOGETHER);
         let waits = if self.request.stopped {
             Some("stopped".to_owned())
+        } else if now < together && self.cordons_are_missing(node) {
+            self.wake(together);
+            self.decision
+                .waiting
+                .insert(Arc::clone(&node.name), "waits until the others are cordoned".to_owned());
+            return State::Cordoned { since: cordoned };
         } else if open.len() >= self.request.concurrency.max(1) {
             Some(format!("waits for its turn ({} at a time)", self.request.concurrency.max(1)))
         } else {
@@ -326,6 +335,21 @@ impl Round<'_, '_> {
             return State::Cordoned { since: cordoned };
         }
         self.draining(node, cordoned, now, None)
+    }
+
+    /// Whether another node is still to be cordoned, to which the pods of `node` could go.
+    fn cordons_are_missing(&self, node: &Node) -> bool {
+        self.request.nodes.iter().filter(|name| **name != node.name).any(|name| {
+            let waits = |state: &State| matches!(state, State::Waiting);
+            let before = self.world.states.get(name).is_none_or(waits);
+            // One that this very decision gave up is not waited for.
+            let now = self.decision.states.get(name).is_none_or(waits);
+            let open = |other: &Node| {
+                !other.unschedulable
+                    && refusal(self.world.cluster, other, &self.request.rules, self.world.now).is_none()
+            };
+            before && now && self.world.cluster.node(name).is_some_and(open)
+        })
     }
 
     fn draining(
@@ -412,7 +436,9 @@ impl Round<'_, '_> {
             let Some(node) = self.world.cluster.node(name) else { continue };
             let ours = node.cordoned_by.as_deref().is_some_and(Mark::is_drain);
             let failed = matches!(state, State::Failed { .. });
-            if ours && failed && (self.request.give_back || !node.unschedulable) {
+            // A mark without a cordon would make somebody's later cordon look like ours.
+            let orphaned = state.is_final() && !node.unschedulable;
+            if ours && (orphaned || failed && self.request.give_back) {
                 self.decision.actions.push(Action::Uncordon(node_ref(node)));
             }
         }

@@ -7,15 +7,16 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::{Body, Kinds, Options, Release, Server, Shared, State};
 use crate::clock::Clock;
 use crate::faults::Faults;
-use crate::models::Kubelets;
+use crate::models::{ControlPlane, Kubelets};
 use crate::random::Random;
-use crate::store::Store;
+use crate::store::{Observer, Store};
+use crate::written::Write;
 
 /// How a cluster is to be.
 #[derive(Clone, Debug)]
@@ -33,6 +34,7 @@ pub struct Cluster {
     release: Arc<Release>,
     faults: Faults,
     kubelets: Kubelets,
+    control: ControlPlane,
     #[allow(dead_code, reason = "its drop ends the models")]
     models: Arc<Models>,
 }
@@ -67,7 +69,12 @@ impl Cluster {
 
     /// A client of a program with that name, as field managers and fault rules see it.
     pub fn client_of(&self, agent: &str) -> kube::Client {
-        kube::Client::new(Service(self.server(agent, self.release.clone())), "default")
+        self.process(agent).client()
+    }
+
+    /// A program of that name: its clients live and crash together.
+    pub fn process(&self, agent: &str) -> Process {
+        Process(self.server(agent, self.release.clone()))
     }
 
     /// A client of an API server of another version, such as `v1.36.4`: in the middle of an upgrade a cluster has several.
@@ -81,8 +88,10 @@ impl Cluster {
             shared: self.shared.clone(),
             release,
             faults: self.faults.clone(),
+            control: self.control.clone(),
             crashed: Arc::new(AtomicBool::new(false)),
             agent: agent.into(),
+            endpoint: None,
         }
     }
 
@@ -96,9 +105,34 @@ impl Cluster {
         &self.kubelets
     }
 
+    /// The control-plane nodes, if there are any.
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.control
+    }
+
+    /// Adds control-plane nodes, with static pods of `version` each; their names.
+    pub fn add_control_plane(&self, group: &NodeGroup, version: &str) -> Vec<String> {
+        let names = self.add_nodes(group);
+        let mut state = self.shared.lock_as("kubelet");
+        for name in &names {
+            self.control.join(&mut state, name, version);
+        }
+        names
+    }
+
+    /// Replaces a component of a control-plane node: one of [`crate::COMPONENTS`], in this version, as a new process.
+    pub fn replace_component(&self, node: &str, component: &str, version: &str) {
+        self.control.set(&mut self.shared.lock_as("kubelet"), node, component, version, true);
+    }
+
+    /// Ends a component of a control-plane node, or starts it again; `false` if there is no such one.
+    pub fn run_component(&self, node: &str, component: &str, runs: bool) -> bool {
+        self.control.run(&mut self.shared.lock_as("kubelet"), node, component, runs)
+    }
+
     /// Adds nodes, with a kubelet each; their names.
     pub fn add_nodes(&self, group: &NodeGroup) -> Vec<String> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_as("kubelet");
         let Some(kind) = state.kinds.stored("nodes").cloned() else { return Vec::new() };
         let options = Options { manager: "kubelet".into(), ..Options::default() };
         let mut names = Vec::new();
@@ -118,26 +152,39 @@ impl Cluster {
     ///
     /// `false` if there is no such node.
     pub fn start_kubelet(&self, node: &str, version: &str) -> bool {
-        let mut state = self.shared.lock();
-        let Some(kind) = state.kinds.stored("nodes").cloned() else { return false };
-        let Some(before) = state.store.get("nodes", node).cloned() else { return false };
-        let mut object = before.value();
-        object["status"]["nodeInfo"]["kubeletVersion"] = version.into();
-        let boot = state.random.uid();
-        object["status"]["nodeInfo"]["bootID"] = boot.into();
-        let now = crate::clock::seconds(state.clock.now());
-        for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
-            condition["lastHeartbeatTime"] = now.clone().into();
-        }
         self.kubelets.start(node);
-        state.put(&kind, node, &mut object);
-        true
+        crate::models::returned(&mut self.shared.lock_as("kubelet"), node, version)
+    }
+
+    /// Restarts a kubelet in another version: it is silent as long as [`crate::Times`] says, then it is back.
+    pub fn restart_kubelet(&self, node: &str, version: &str) {
+        self.kubelets.stop(node);
+        let time = self.kubelets.restart_time(&mut self.shared.lock().random);
+        let (cluster, node, version) = (self.clone(), node.to_owned(), version.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            cluster.start_kubelet(&node, &version);
+        });
+    }
+
+    /// Lets a kubelet say that it has a version, without a restart: it may lie.
+    pub fn claim_version(&self, node: &str, version: &str) -> bool {
+        crate::models::returned(&mut self.shared.lock_as("kubelet"), node, version)
+    }
+
+    /// Every object that there is, definitions of kinds first: what [`Cluster::load`] makes another cluster of.
+    pub fn dump(&self) -> Vec<Value> {
+        let state = self.shared.lock();
+        let mut shelves: Vec<_> = state.store.shelves().collect();
+        shelves.sort_by_key(|(name, _)| &***name != "customresourcedefinitions.apiextensions.k8s.io");
+        shelves.into_iter().flat_map(|(_, shelf)| shelf.live.values()).map(|record| record.value()).collect()
     }
 
     /// Puts objects into the cluster as they are, such as those of a snapshot: UIDs, status and all. What owns what stays
-    /// as it was; only the resourceVersions are new. How many there were; kinds that are not served are left out.
+    /// as it was; only the resourceVersions are new. Static pods of a control plane are taken to run. How many there
+    /// were; kinds that are not served are left out.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> usize {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_as("snapshot");
         let mut count = 0;
         for mut object in objects {
             let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
@@ -156,6 +203,9 @@ impl Cluster {
             if object["metadata"].get("creationTimestamp").is_none() {
                 object["metadata"]["creationTimestamp"] = state.now().into();
             }
+            if kind.kind == "Pod" {
+                self.control.adopt(&object, &state.random.uid());
+            }
             state.put(&kind, &key, &mut object);
             count += 1;
         }
@@ -172,6 +222,20 @@ impl Cluster {
         self.shared.lock().clock.now()
     }
 
+    /// Tells `observer` every write from now on, as soon as it is done and before anybody else knows. It must not use
+    /// the cluster.
+    pub fn on_write(&self, mut observer: impl FnMut(&Write<'_>) + Send + 'static) {
+        let told = Observer(Box::new(move |resource, change, author| {
+            observer(&Write::new(resource, change, author));
+        }));
+        self.shared.lock().store.observe(told);
+    }
+
+    /// Sets the cluster's clock forward, or back. Timers do not notice, as on a real machine.
+    pub fn jump(&self, by: SignedDuration) {
+        self.shared.lock().clock.jump(by);
+    }
+
     /// A hash of everything that was ever written, in order; `None` unless [`Builder::hashed`].
     pub fn history(&self) -> Option<u64> {
         self.shared.lock().store.hash()
@@ -182,6 +246,42 @@ impl Cluster {
         let mut state = self.shared.lock();
         let revision = state.store.revision();
         state.store.compact(revision);
+    }
+}
+
+/// A program that uses the cluster.
+#[derive(Clone, Debug)]
+pub struct Process(Server);
+
+impl Process {
+    /// A client. It has to be made inside a tokio runtime, as any `kube::Client`.
+    pub fn client(&self) -> kube::Client {
+        kube::Client::new(Service(self.0.clone()), "default")
+    }
+
+    /// A client that goes by another name, and lives and crashes with this program.
+    pub fn client_as(&self, agent: &str) -> kube::Client {
+        kube::Client::new(Service(Server { agent: agent.into(), ..self.0.clone() }), "default")
+    }
+
+    /// A client of the apiserver at that address alone: one of [`ControlPlane::addresses`].
+    pub fn client_at(&self, address: &str) -> kube::Client {
+        kube::Client::new(Service(Server { endpoint: Some(address.into()), ..self.0.clone() }), "default")
+    }
+
+    /// Its name.
+    pub fn agent(&self) -> &str {
+        &self.0.agent
+    }
+
+    /// Did it crash?
+    pub fn is_dead(&self) -> bool {
+        self.0.crashed.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// It crashes now: no request of its goes out any more, and no answer comes.
+    pub fn kill(&self) {
+        self.0.crashed.store(true, std::sync::atomic::Ordering::SeqCst);
     }
 }
 
@@ -324,12 +424,15 @@ impl Builder {
         }
         let shared = Shared::new(state);
         let kubelets = Kubelets::default();
-        let models = tokio::spawn(crate::models::run(shared.clone(), kubelets.clone(), self.seed));
+        let control = ControlPlane::default();
+        let running = crate::models::run(shared.clone(), kubelets.clone(), control.clone(), self.seed);
+        let models = tokio::spawn(running);
         Cluster {
             shared,
             release,
             faults: Faults::default(),
             kubelets,
+            control,
             models: Arc::new(Models(models.abort_handle())),
         }
     }

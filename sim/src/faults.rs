@@ -1,12 +1,15 @@
 //! Faults: what goes wrong with which request, before or after it is carried out, and with which watch event.
 //!
 //! Rules are tried in the order in which they were added; the first that fits a request decides. Nothing here is random:
-//! a script is a list, so that the shortest one that still fails can be found by leaving rules out.
+//! a script is a list, so that the shortest one that still fails can be found by leaving rules out ([`shortest`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// What a rule looks at.
@@ -15,6 +18,10 @@ use tokio::time::Instant;
 pub struct Call {
     /// How many requests came before this one: 0 for the first.
     pub ordinal: u64,
+    /// How many requests of the same program came before this one.
+    pub nth: u64,
+    /// When it came.
+    pub at: Instant,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: &'static str,
     /// `pods`, `deployments.apps`; empty for what is no resource.
@@ -27,6 +34,8 @@ pub struct Call {
     pub subresource: Option<String>,
     /// The program that asks, as its `User-Agent` says.
     pub agent: String,
+    /// What was sent.
+    pub body: Bytes,
 }
 
 impl Call {
@@ -34,7 +43,66 @@ impl Call {
     pub fn is_write(&self) -> bool {
         !matches!(self.verb, "get" | "list" | "watch")
     }
+
+    /// What was sent, as JSON; null if it is none.
+    pub fn sent(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// `create pods/eviction default/web-1`.
+    pub fn line(&self) -> String {
+        let path = match &self.subresource {
+            Some(sub) => format!("{}/{sub}", self.resource),
+            None => self.resource.clone(),
+        };
+        let of = [&self.namespace, &self.name].into_iter().flatten().cloned().collect::<Vec<_>>().join("/");
+        [self.verb, path.as_str(), of.as_str()]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
 }
+
+/// What admission makes of an object or a patch.
+#[derive(Clone)]
+pub struct Rewrite(Arc<dyn Fn(&mut Value) + Send + Sync>);
+
+impl Rewrite {
+    /// Changes what was sent.
+    pub fn new(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(change))
+    }
+
+    /// Takes away what is at this JSON pointer, as a policy does that allows no such field.
+    pub fn without(pointer: &str) -> Self {
+        let (parent, name) = pointer.rsplit_once('/').unwrap_or(("", pointer));
+        let (parent, name) = (parent.to_owned(), name.replace("~1", "/").replace("~0", "~"));
+        Self::new(move |object| {
+            drop(object.pointer_mut(&parent).and_then(Value::as_object_mut).map(|map| map.remove(&name)));
+        })
+    }
+
+    pub(crate) fn apply(&self, body: &Bytes) -> Option<Bytes> {
+        let mut object = serde_json::from_slice(body).ok()?;
+        (self.0)(&mut object);
+        Some(object.to_string().into())
+    }
+}
+
+impl std::fmt::Debug for Rewrite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rewrite(…)")
+    }
+}
+
+impl PartialEq for Rewrite {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Rewrite {}
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +115,19 @@ pub enum Fault {
         /// `Retry-After`, in seconds.
         retry_after: u32,
     },
+    /// 429 with a budget as the cause, as an eviction gets it.
+    Budget {
+        /// `Retry-After`, in seconds: the budget's status is behind. 0: the budget is spent.
+        retry_after: u32,
+    },
+    /// A validating webhook of that name denies it: 400, in the server's words.
+    Deny(&'static str),
+    /// A webhook of that name, which fails closed, does not answer: 500.
+    WebhookDown(&'static str),
+    /// Admission changes what was sent, then it is carried out.
+    Rewrite(Rewrite),
+    /// 504: the server's cache is older than the `resourceVersion` that was asked for.
+    TooLarge,
     /// The connection breaks before the request arrives.
     ResetBefore,
     /// The request is carried out, then the connection breaks.
@@ -57,12 +138,19 @@ pub enum Fault {
     HangAfter,
     /// The request is carried out, and answered with this status all the same.
     AnswerAfter(u16),
-    /// The request waits so long before it is carried out.
+    /// The request waits so long before it is carried out; if whoever asks gives up meanwhile, it never is.
     Delay(Duration),
-    /// A get or list is answered from so many revisions ago.
+    /// The request is carried out so much later, whether or not anybody still waits for the answer: what a paused
+    /// process or a slow proxy does.
+    Late(Duration),
+    /// A get, a list or the beginning of a watch is answered from so many revisions ago.
     Stale(u64),
     /// Everything before now is forgotten, then the request is carried out.
     Compact,
+    /// A watch that tells nothing but bookmarks.
+    Bookmarks,
+    /// A watch that opens and never says anything, not even that it ends.
+    Silence,
     /// The program that asks dies before the request is sent: the client never works again.
     CrashBefore,
     /// The program that asks dies after the request is carried out.
@@ -77,15 +165,36 @@ pub enum WatchFault {
     Drop,
     /// It is delivered twice.
     Duplicate,
-    /// It, and every one after it, is delivered so much later.
+    /// It, and every one after it on this watch, is delivered so much later: other kinds overtake it.
     Delay(Duration),
+    /// The next event of this watch comes first, so that this one is older than what was told already.
+    Swap,
     /// Instead of it comes a 410, and the watch ends.
     Gone,
     /// Instead of it the watch ends, as if its time were over.
     End,
+    /// Instead of it the connection breaks.
+    Reset,
+    /// Instead of it comes something that is no JSON.
+    Garbage,
+}
+
+/// An event that is about to be delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Told {
+    /// How many events of that resource were delivered before, to anybody.
+    pub ordinal: u64,
+    /// How many of that resource were delivered to the same program before.
+    pub nth: u64,
+    /// The program that watches.
+    pub agent: String,
+    /// `pods`, `deployments.apps`.
+    pub resource: String,
 }
 
 type CallTest = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
+type ToldTest = Arc<dyn Fn(&Told) -> bool + Send + Sync>;
 
 #[derive(Clone)]
 struct Rule {
@@ -95,25 +204,50 @@ struct Rule {
 }
 
 struct WatchRule {
-    resource: String,
-    /// Of the events of that resource, over all watches that the rule sees.
-    ordinal: u64,
+    test: ToldTest,
     fault: WatchFault,
+    left: u64,
 }
 
 #[derive(Default)]
 struct Script {
     calls: u64,
+    of_agent: BTreeMap<String, u64>,
     rules: Vec<Rule>,
     watches: Vec<WatchRule>,
-    events: std::collections::BTreeMap<String, u64>,
-    blackout: Option<Instant>,
+    events: BTreeMap<String, u64>,
+    events_of_agent: BTreeMap<(String, String), u64>,
+    /// Until when nobody, or only these programs, get an answer.
+    blackout: Option<(Instant, BTreeSet<String>)>,
     log: Option<Vec<Call>>,
 }
 
+impl Script {
+    fn is_dark(&self, agent: &str) -> bool {
+        self.blackout.as_ref().is_some_and(|(end, agents)| {
+            Instant::now() < *end && (agents.is_empty() || agents.contains(agent))
+        })
+    }
+}
+
+struct Inner {
+    script: Mutex<Script>,
+    /// Counts blackouts; watches look whether one is theirs.
+    cuts: watch::Sender<u64>,
+    /// Counts crashes.
+    crashes: watch::Sender<u64>,
+}
+
 /// The faults of a cluster; cloning it is another handle on the same script.
-#[derive(Clone, Default)]
-pub struct Faults(Arc<Mutex<Script>>);
+#[derive(Clone)]
+pub struct Faults(Arc<Inner>);
+
+impl Default for Faults {
+    fn default() -> Self {
+        let (cuts, crashes) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self(Arc::new(Inner { script: Mutex::default(), cuts, crashes }))
+    }
+}
 
 impl std::fmt::Debug for Faults {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -124,7 +258,7 @@ impl std::fmt::Debug for Faults {
 
 impl Faults {
     fn lock(&self) -> MutexGuard<'_, Script> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This fault for the request with that ordinal, counted from the first that ever came.
@@ -145,13 +279,31 @@ impl Faults {
 
     /// This fault for one event of a resource, counted from the first that a watch ever delivered from now on.
     pub fn event(&self, resource: &str, ordinal: u64, fault: WatchFault) -> &Self {
-        self.lock().watches.push(WatchRule { resource: resource.to_owned(), ordinal, fault });
+        let resource = resource.to_owned();
+        self.when_told(move |told| told.resource == resource && told.ordinal == ordinal, fault, 1)
+    }
+
+    /// This fault for the first `times` events that fit; what a watch begins with is no event.
+    pub fn when_told(
+        &self,
+        test: impl Fn(&Told) -> bool + Send + Sync + 'static,
+        fault: WatchFault,
+        times: u64,
+    ) -> &Self {
+        self.lock().watches.push(WatchRule { test: Arc::new(test), fault, left: times });
         self
     }
 
-    /// From now on nobody gets an answer, for so long; watches end.
+    /// From now on nobody gets an answer, for so long; watches break.
     pub fn blackout(&self, time: Duration) -> &Self {
-        self.lock().blackout = Some(Instant::now() + time);
+        self.blackout_of(&[], time)
+    }
+
+    /// From now on these programs get no answer, for so long; their watches break.
+    pub fn blackout_of(&self, agents: &[&str], time: Duration) -> &Self {
+        let agents = agents.iter().map(|&agent| agent.to_owned()).collect();
+        self.lock().blackout = Some((Instant::now() + time, agents));
+        self.0.cuts.send_modify(|cuts| *cuts += 1);
         self
     }
 
@@ -173,77 +325,137 @@ impl Faults {
         self.lock().log.replace(Vec::new()).unwrap_or_default()
     }
 
+    /// How many clients have crashed.
+    pub fn crashes(&self) -> u64 {
+        *self.0.crashes.borrow()
+    }
+
+    /// Resolves when more than `known` clients have crashed.
+    pub async fn crashed(&self, known: u64) {
+        let mut crashes = self.0.crashes.subscribe();
+        // The sender lives as long as this handle.
+        let _ = crashes.wait_for(|count| *count > known).await;
+    }
+
+    pub(crate) fn crash(&self) {
+        self.0.crashes.send_modify(|crashes| *crashes += 1);
+    }
+
     /// Counts a request and says what goes wrong with it.
     pub(crate) fn next(&self, mut call: Call) -> Option<Fault> {
         let mut script = self.lock();
         call.ordinal = script.calls;
         script.calls += 1;
+        let count = script.of_agent.entry(call.agent.clone()).or_default();
+        call.nth = *count;
+        *count += 1;
+        let dark = script.is_dark(&call.agent);
+        let rule = script.rules.iter_mut().find(|rule| !dark && rule.left > 0 && (rule.test)(&call));
+        let fault = rule.map(|rule| {
+            rule.left -= 1;
+            rule.fault.clone()
+        });
         if let Some(log) = &mut script.log {
-            log.push(call.clone());
+            log.push(call);
         }
-        if script.blackout.is_some_and(|end| Instant::now() < end) {
-            return Some(Fault::ResetBefore);
-        }
-        let rule = script.rules.iter_mut().find(|rule| rule.left > 0 && (rule.test)(&call))?;
-        rule.left -= 1;
-        Some(rule.fault.clone())
+        if dark { Some(Fault::ResetBefore) } else { fault }
     }
 
     /// The faults of one watch.
-    pub(crate) fn stream(&self, resource: &str) -> Stream {
+    pub(crate) fn stream(&self, resource: &str, agent: &str, mode: Mode) -> Stream {
         Stream {
             faults: self.clone(),
             resource: resource.to_owned(),
+            agent: agent.to_owned(),
+            mode,
             late: VecDeque::new(),
             delay: Duration::ZERO,
+            swapped: None,
+            cuts: self.0.cuts.subscribe(),
         }
     }
 
-    fn event_fault(&self, resource: &str) -> Option<WatchFault> {
+    fn event_fault(&self, resource: &str, agent: &str) -> Option<WatchFault> {
         let mut script = self.lock();
+        let count = |count: &mut u64| std::mem::replace(count, *count + 1);
+        let ordinal = count(script.events.entry(resource.to_owned()).or_default());
+        let key = (agent.to_owned(), resource.to_owned());
+        let nth = count(script.events_of_agent.entry(key).or_default());
         if script.watches.is_empty() {
             return None;
         }
-        let count = script.events.entry(resource.to_owned()).or_default();
-        let ordinal = *count;
-        *count += 1;
-        let at =
-            script.watches.iter().position(|rule| rule.resource == resource && rule.ordinal == ordinal)?;
-        Some(script.watches.remove(at).fault)
+        let told = Told { ordinal, nth, agent: agent.to_owned(), resource: resource.to_owned() };
+        let rule = script.watches.iter_mut().find(|rule| rule.left > 0 && (rule.test)(&told))?;
+        rule.left -= 1;
+        Some(rule.fault)
     }
+}
+
+/// What a watch says at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Everything,
+    Bookmarks,
+    Silence,
 }
 
 /// What has become of the events of one watch.
 pub(crate) struct Stream {
     faults: Faults,
     resource: String,
+    agent: String,
+    mode: Mode,
     late: VecDeque<(Instant, String)>,
     delay: Duration,
+    /// An event that waits for the next to go first.
+    swapped: Option<String>,
+    cuts: watch::Receiver<u64>,
+}
+
+/// How a watch ends because of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Quiet,
+    Broken,
 }
 
 impl Stream {
-    /// Takes an event that is to be delivered.
-    pub(crate) fn deliver(&mut self, line: String, lines: &mut VecDeque<String>, over: &mut bool) {
-        if *over {
-            return;
+    /// Takes an event that is to be delivered; says if the watch ends with it.
+    pub(crate) fn deliver(&mut self, line: String, lines: &mut VecDeque<String>) -> Option<Ending> {
+        if self.mode != Mode::Everything {
+            return None;
         }
-        match self.faults.event_fault(&self.resource) {
-            Some(WatchFault::Drop) => return,
+        match self.faults.event_fault(&self.resource, &self.agent) {
+            Some(WatchFault::Drop) => return None,
             Some(WatchFault::Duplicate) => self.push(line.clone(), lines),
             Some(WatchFault::Delay(time)) => self.delay = time,
+            Some(WatchFault::Swap) if self.swapped.is_none() => {
+                self.swapped = Some(line);
+                return None;
+            }
+            Some(WatchFault::Swap) | None => {}
             Some(WatchFault::Gone) => {
                 let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
                 lines.push_back(gone.to_owned());
-                *over = true;
-                return;
+                return Some(Ending::Quiet);
             }
-            Some(WatchFault::End) => {
-                *over = true;
-                return;
+            Some(WatchFault::End) => return Some(Ending::Quiet),
+            Some(WatchFault::Reset) => return Some(Ending::Broken),
+            Some(WatchFault::Garbage) => {
+                lines.push_back("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":7".to_owned());
+                return Some(Ending::Quiet);
             }
-            None => {}
         }
         self.push(line, lines);
+        if let Some(before) = self.swapped.take() {
+            self.push(before, lines);
+        }
+        None
+    }
+
+    /// Are bookmarks sent, and does the watch end when its time is over?
+    pub(crate) fn speaks(&self) -> bool {
+        self.mode != Mode::Silence
     }
 
     fn push(&mut self, line: String, lines: &mut VecDeque<String>) {
@@ -254,12 +466,25 @@ impl Stream {
         }
     }
 
-    /// Until something that was delayed is due.
-    pub(crate) async fn wait(&self) {
-        match self.late.front() {
-            Some((due, _)) => tokio::time::sleep_until(*due).await,
-            None => std::future::pending().await,
+    /// Until something that was delayed is due, or a blackout begins.
+    pub(crate) async fn wait(&mut self) {
+        let due = async {
+            match self.late.front() {
+                Some((due, _)) => tokio::time::sleep_until(*due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            // The sender lives as long as `faults`.
+            _ = self.cuts.changed() => {}
+            () = due => {}
         }
+    }
+
+    /// Did a blackout break it?
+    pub(crate) fn is_cut(&self) -> bool {
+        self.faults.lock().is_dark(&self.agent)
     }
 
     /// What was delayed until now.
@@ -267,5 +492,34 @@ impl Stream {
         let now = Instant::now();
         let count = self.late.iter().take_while(|(due, _)| *due <= now).count();
         self.late.drain(..count).map(|(_, line)| line).collect()
+    }
+}
+
+/// The shortest script that still fails: parts are left out, halves first, as long as what is left fails.
+///
+/// `fails` is asked about scripts shorter than `script`, each a part of it in its order. What it returns cannot be made
+/// shorter by leaving out any one step.
+pub fn shortest<T: Clone>(script: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
+    let mut kept = script.to_vec();
+    let mut size = kept.len().div_ceil(2).max(1);
+    loop {
+        let mut at = 0;
+        let mut shorter = false;
+        while at < kept.len() {
+            let end = (at + size).min(kept.len());
+            let less: Vec<T> = kept.iter().take(at).chain(kept.iter().skip(end)).cloned().collect();
+            if less.len() < kept.len() && fails(&less) {
+                kept = less;
+                shorter = true;
+            } else {
+                at = end;
+            }
+        }
+        if !shorter && size == 1 {
+            return kept;
+        }
+        if !shorter {
+            size = size.div_ceil(2).min(size - 1);
+        }
     }
 }

@@ -28,7 +28,8 @@
 //! What is served and done is held against a real control plane: the same cases are sent to both. This crate implements
 //! budgets and evictions by itself, from what Kubernetes does, so that a program under test can be checked against it.
 //!
-//! Ground floor first: `random`, `clock`, `store`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` · `serve`.
+//! Ground floor first: `random`, `clock`, `store`, `written`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` ·
+//! `serve`.
 
 #![allow(
     clippy::too_many_lines,
@@ -56,6 +57,9 @@ mod random;
 mod schema;
 pub mod serve;
 mod store;
+mod written;
 
-pub use cluster::{Builder, Cluster, NodeGroup};
-pub use models::{Kubelets, Times};
+pub use cluster::{Builder, Cluster, NodeGroup, Process};
+pub use models::{COMPONENTS, ControlPlane, Deed, Kubelets, Times};
+pub use random::{Random, Spread};
+pub use written::Write;

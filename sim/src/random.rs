@@ -1,7 +1,70 @@
 //! Chance with a seed: the same seed gives the same draws on every machine.
 //!
-//! Never here: the operating system's randomness. Invariant: a value depends on the seed and on how many were drawn
+//! Never here: the operating system's randomness, or a function of floating-point numbers that machines compute
+//! differently. Invariant: a value depends on the seed and on how many were drawn
 //! before it, and on nothing else.
+
+use std::time::Duration;
+
+/// How long something takes: another time for each draw, by its quantiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread(Vec<(u32, Duration)>);
+
+impl Spread {
+    /// Always the same.
+    pub fn fixed(time: Duration) -> Self {
+        Self(vec![(0, time)])
+    }
+
+    /// Any time of `least..=most`, each as likely.
+    pub fn between(least: Duration, most: Duration) -> Self {
+        Self(vec![(0, least), (1000, most.max(least))])
+    }
+
+    /// Half of the draws take less than `median`, one in a hundred more than `p99`, none more than twice that.
+    pub fn skewed(median: Duration, p99: Duration) -> Self {
+        Self(vec![(0, median / 2), (500, median), (990, p99), (1000, p99 * 2)])
+    }
+
+    /// So many of a thousand draws are at most so long; straight lines in between. The points are put in order.
+    pub fn quantiles(points: impl IntoIterator<Item = (u32, Duration)>) -> Self {
+        let mut points: Vec<_> = points.into_iter().collect();
+        points.sort_unstable();
+        Self(points)
+    }
+
+    /// A time by chance.
+    pub fn draw(&self, random: &mut Random) -> Duration {
+        let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return Duration::ZERO };
+        // Millionths, so that the steps between two points are small.
+        let at = random.below(1_000_001);
+        let millionths = |point: &(u32, Duration)| u64::from(point.0) * 1000;
+        let micros = |point: &(u32, Duration)| u64::try_from(point.1.as_micros()).unwrap_or(u64::MAX);
+        let pair = self.0.windows(2).find_map(|pair| match pair {
+            [low, high] if millionths(low) <= at && at <= millionths(high) => Some((low, high)),
+            _ => None,
+        });
+        let Some((low, high)) = pair else {
+            return if at < millionths(first) { first.1 } else { last.1 };
+        };
+        let wide = (millionths(high) - millionths(low)).max(1);
+        let rise = u128::from(micros(high).saturating_sub(micros(low))) * u128::from(at - millionths(low));
+        Duration::from_micros(micros(low) + u64::try_from(rise / u128::from(wide)).unwrap_or(0))
+    }
+
+    /// The same, but nothing takes longer than `most`.
+    #[must_use]
+    pub fn at_most(&self, most: Duration) -> Self {
+        Self(self.0.iter().map(|(at, time)| (*at, (*time).min(most))).collect())
+    }
+}
+
+/// Any time between the two.
+impl From<(Duration, Duration)> for Spread {
+    fn from((least, most): (Duration, Duration)) -> Self {
+        Self::between(least, most)
+    }
+}
 
 /// A stream of numbers that depends on its seed alone (`SplitMix64`, by Sebastiano Vigna).
 #[derive(Clone, Debug)]
@@ -61,5 +124,27 @@ impl Random {
                 char::from(LETTERS.get(at).copied().unwrap_or(b'x'))
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn draws_follow_their_quantiles() {
+        let seconds = Duration::from_secs;
+        let mut random = Random::new(7);
+        let spread = Spread::skewed(seconds(10), seconds(60));
+        let mut draws: Vec<Duration> = (0..10_000).map(|_| spread.draw(&mut random)).collect();
+        draws.sort_unstable();
+        assert!(draws[0] >= seconds(5) && draws[9_999] <= seconds(120));
+        assert!((seconds(9)..seconds(11)).contains(&draws[5_000]), "{:?}", draws[5_000]);
+        assert!((seconds(55)..seconds(70)).contains(&draws[9_900]), "{:?}", draws[9_900]);
+        assert_eq!(Spread::fixed(seconds(3)).draw(&mut random), seconds(3));
+        let short = spread.at_most(seconds(1));
+        assert_eq!(short.draw(&mut random), seconds(1));
     }
 }

@@ -4,6 +4,7 @@
 //! Never here: what an object means. Invariants: every write takes the next revision; the log of a kind is in the order
 //! of revisions and has no gap after the compacted one; a record that was handed out never changes.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -72,6 +73,15 @@ impl Default for Shelf {
     }
 }
 
+/// Who is told of every write.
+pub(crate) struct Observer(pub(crate) Box<dyn FnMut(&str, &Change, &str) + Send>);
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
 /// Every object of the cluster.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -84,6 +94,9 @@ pub(crate) struct Store {
     /// What was written since the models were last told.
     news: Vec<(Arc<str>, Change)>,
     any: watch::Sender<u64>,
+    /// Who writes now.
+    author: Cow<'static, str>,
+    observers: Vec<Observer>,
 }
 
 impl Store {
@@ -98,7 +111,21 @@ impl Store {
             hash: hashed.then_some(0x9e37_79b9_7f4a_7c15),
             news: Vec::new(),
             any: watch::Sender::new(1),
+            author: Cow::Borrowed(""),
+            observers: Vec::new(),
         }
+    }
+
+    /// What is written from now on is this program's work.
+    pub(crate) fn authored_by(&mut self, author: &str) {
+        if self.author != author {
+            self.author = Cow::Owned(author.to_owned());
+        }
+    }
+
+    /// Tells every write from now on.
+    pub(crate) fn observe(&mut self, observer: Observer) {
+        self.observers.push(observer);
     }
 
     /// The last revision.
@@ -264,6 +291,9 @@ impl Store {
         let revision = change.revision;
         let name =
             self.shelves.get_key_value(resource).map_or_else(|| resource.into(), |(name, _)| name.clone());
+        for observer in &mut self.observers {
+            (observer.0)(resource, &change, &self.author);
+        }
         self.news.push((name, change.clone()));
         let shelf = self.shelf_mut(resource);
         shelf.log.push_back(change);

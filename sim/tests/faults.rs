@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use evenkeel_sim::Cluster;
-use evenkeel_sim::faults::{Call, Fault, WatchFault};
+use evenkeel_sim::faults::{Call, Fault, Rewrite, WatchFault, shortest};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
@@ -180,4 +180,171 @@ fn requests_are_remembered() {
         assert_eq!(calls.len(), 1);
         assert!(calls[0].is_write() && calls[0].namespace.as_deref() == Some("default"));
     });
+}
+
+#[test]
+fn admission_denies_and_rewrites() {
+    run(async |cluster, _, maps| {
+        cluster.faults().when(creates, Fault::Deny("no.example"), 1);
+        match maps.create(&PostParams::default(), &named("a")).await {
+            Err(Error::Api(status)) => {
+                assert_eq!(status.code, 400);
+                assert!(status.message.starts_with("admission webhook \"no.example\" denied the request"));
+            }
+            other => panic!("{other:?}"),
+        }
+        cluster.faults().when(creates, Fault::WebhookDown("no.example"), 1);
+        assert!(maps.create(&PostParams::default(), &named("a")).await.is_err());
+        assert!(!there(&maps, "a").await);
+        let mut map = named("a");
+        map.metadata.annotations = Some([("example.com/ours".to_owned(), "yes".to_owned())].into());
+        cluster.faults().when(
+            creates,
+            Fault::Rewrite(Rewrite::without("/metadata/annotations/example.com~1ours")),
+            1,
+        );
+        let made = maps.create(&PostParams::default(), &map).await.unwrap();
+        assert!(made.metadata.annotations.unwrap_or_default().is_empty());
+    });
+}
+
+#[test]
+fn what_is_late_is_carried_out_though_nobody_waits() {
+    run(async |cluster, _, maps| {
+        cluster.faults().when(creates, Fault::Late(Duration::from_secs(20)), 1);
+        let (how, what) = (PostParams::default(), named("a"));
+        let sent = tokio::time::timeout(Duration::from_secs(5), maps.create(&how, &what));
+        assert!(sent.await.is_err());
+        assert!(!there(&maps, "a").await);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(there(&maps, "a").await);
+    });
+}
+
+/// What a watch of ConfigMaps tells in the next 30 seconds while `work` goes on, and whether it broke.
+async fn watched(maps: &Api<ConfigMap>, from: &str, work: impl Future<Output = ()>) -> (Vec<String>, bool) {
+    let how = WatchParams::default().timeout(200);
+    let stream = maps.watch(&how, from).await.unwrap();
+    let watch = tokio::spawn(async move {
+        let mut stream = stream.boxed();
+        let mut seen = Vec::new();
+        loop {
+            match tokio::time::timeout(Duration::from_secs(100), stream.next()).await {
+                Ok(Some(Ok(WatchEvent::Added(map)))) => seen.push(map.metadata.name.unwrap()),
+                Ok(Some(Ok(WatchEvent::Bookmark(_)))) => seen.push("bookmark".to_owned()),
+                Ok(Some(Ok(_))) => {}
+                Ok(Some(Err(_))) => return (seen, true),
+                Ok(None) | Err(_) => return (seen, false),
+            }
+        }
+    });
+    work.await;
+    watch.await.unwrap()
+}
+
+#[test]
+fn watches_that_say_nothing_or_break() {
+    for (fault, wanted) in [(Fault::Bookmarks, true), (Fault::Silence, false)] {
+        run(async |cluster, _, maps| {
+            let from = cluster.revision().to_string();
+            cluster.faults().when(|call| call.verb == "watch", fault.clone(), 1);
+            let work = async { drop(maps.create(&PostParams::default(), &named("a")).await) };
+            let (seen, _) = watched(&maps, &from, work).await;
+            assert_eq!(seen.iter().any(|seen| seen == "bookmark"), wanted, "{fault:?}");
+            assert!(seen.iter().all(|seen| seen == "bookmark"), "{fault:?}: {seen:?}");
+        });
+    }
+    run(async |cluster, _, maps| {
+        let from = cluster.revision().to_string();
+        let work = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            cluster.faults().blackout(Duration::from_secs(3));
+        };
+        let (_, broke) = watched(&maps, &from, work).await;
+        assert!(broke, "a blackout breaks what is open");
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        maps.list(&ListParams::default()).await.unwrap();
+    });
+    run(async |cluster, _, maps| {
+        let from = cluster.revision().to_string();
+        cluster.faults().event("configmaps", 0, WatchFault::Swap);
+        let work = async {
+            for name in ["a", "b", "c"] {
+                maps.create(&PostParams::default(), &named(name)).await.unwrap();
+            }
+        };
+        let (seen, _) = watched(&maps, &from, work).await;
+        assert_eq!(seen.iter().filter(|seen| *seen != "bookmark").collect::<Vec<_>>(), ["b", "a", "c"]);
+    });
+}
+
+#[test]
+fn a_watch_can_begin_in_the_past() {
+    run(async |cluster, _, maps| {
+        for name in ["a", "b"] {
+            maps.create(&PostParams::default(), &named(name)).await.unwrap();
+        }
+        cluster.faults().when(|call| call.verb == "watch", Fault::Stale(1), 1);
+        let how = WatchParams::default().initial_events().timeout(10);
+        let mut stream = maps.watch(&how, "").await.unwrap().boxed();
+        let mut seen = Vec::new();
+        while let Some(Ok(event)) = stream.next().await {
+            match event {
+                WatchEvent::Added(map) => seen.push(map.metadata.name.unwrap()),
+                WatchEvent::Bookmark(mark)
+                    if mark.metadata.annotations.contains_key("k8s.io/initial-events-end") =>
+                {
+                    seen.push("|".to_owned());
+                }
+                _ => {}
+            }
+        }
+        let of_ours: Vec<_> = seen.iter().filter(|name| ["a", "b", "|"].contains(&name.as_str())).collect();
+        assert_eq!(of_ours, ["a", "|", "b"], "what is newer than the beginning follows");
+    });
+}
+
+#[test]
+fn a_clock_jumps_and_timers_do_not_notice() {
+    run(async |cluster, _, _| {
+        let (before, began) = (cluster.now(), tokio::time::Instant::now());
+        cluster.jump(jiff::SignedDuration::from_hours(-1));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(began.elapsed().as_secs(), 60);
+        assert_eq!(cluster.now().duration_since(before).as_secs(), 60 - 3600);
+    });
+}
+
+#[test]
+fn every_write_is_told_with_its_author() {
+    run(async |cluster, _, _| {
+        let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tell = told.clone();
+        cluster.on_write(move |write| {
+            if write.resource() == "configmaps" {
+                let now = write.after().is_some();
+                tell.lock().unwrap().push((write.author().to_owned(), write.name().to_owned(), now));
+            }
+        });
+        let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client_of("tester"));
+        maps.create(&PostParams::default(), &named("a")).await.unwrap();
+        maps.delete("a", &kube::api::DeleteParams::default()).await.unwrap();
+        let wanted = [true, false].map(|now| ("tester".to_owned(), "a".to_owned(), now));
+        assert_eq!(*told.lock().unwrap(), wanted);
+    });
+}
+
+#[test]
+fn a_failing_script_is_made_as_short_as_it_can_be() {
+    let script: Vec<u32> = (0..40).collect();
+    let mut asked = 0;
+    let short = shortest(&script, |script| {
+        asked += 1;
+        script.contains(&7)
+            && script.contains(&31)
+            && script.iter().position(|at| *at == 7) < script.iter().position(|at| *at == 31)
+    });
+    assert_eq!(short, [7, 31]);
+    assert!(asked < 120, "{asked}");
+    assert!(shortest(&script, |_| true).is_empty());
 }

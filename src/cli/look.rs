@@ -18,13 +18,13 @@ use super::connect;
 use super::output::Report;
 use super::releases;
 use crate::api::report::{with_gaps, with_lifecycle};
-use crate::clients::{effects_client, one_line, probe_client, read_client, within};
+use crate::clients::{Connect, effects_client, one_line, probe_client, read_client, within};
 use crate::observe::answer::Answer;
 use crate::observe::cache::Changes;
 use crate::observe::files::{Snapshot, shown};
 use crate::observe::given::Given;
 use crate::observe::platform::with_same_process;
-use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, apiservers, given};
+use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, given};
 
 /// How long the cluster may take to tell everything.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -138,7 +138,7 @@ async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
     let _stopped = stop.clone().drop_guard();
     let changes = Changes::default();
     let mut changed = changes.subscribe();
-    let connect: apiservers::Connect = {
+    let connect: Connect = {
         let config = config.clone();
         Arc::new(move |address: &str| probe_client(&config, address))
     };

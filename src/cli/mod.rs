@@ -6,7 +6,7 @@
 mod args;
 mod check;
 mod connect;
-mod drain;
+pub mod drain;
 mod forms;
 mod look;
 mod output;
@@ -14,7 +14,6 @@ mod preflight;
 mod releases;
 mod report;
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -253,7 +252,11 @@ fn man(dir: Option<&Path>) -> Result<u8, String> {
 
 /// Writes data to standard output; a reader that went away is no error.
 fn print(text: &str) -> Result<(), String> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    print_to(&mut std::io::stdout(), text)
+}
+
+fn print_to(out: &mut dyn std::io::Write, text: &str) -> Result<(), String> {
+    match out.write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
         _ => Ok(()),
     }

@@ -16,10 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answer::Answer;
 use super::cache::Changes;
-use crate::clients::{ClientError, PROBE_TIMEOUT, one_line, within};
-
-/// Makes the client for the endpoint of that address: [`crate::clients::probe_client`] outside of tests.
-pub type Connect = Arc<dyn Fn(&str) -> Result<Client, ClientError> + Send + Sync>;
+use crate::clients::{Connect, PROBE_TIMEOUT, one_line, within};
 
 /// When endpoints are asked.
 #[derive(Clone, Copy, Debug)]

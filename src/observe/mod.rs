@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-use apiservers::{Apiservers, Connect};
+use apiservers::Apiservers;
 use cache::{Cache, Changes, Pace, Select};
 use components::Sources;
 use fold::{Detail, State, Watched};
@@ -40,6 +40,7 @@ use platform::Platform;
 use served::Served;
 
 use crate::api::report::Server;
+use crate::clients::Connect;
 
 /// A source of the model, as status, logs and metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

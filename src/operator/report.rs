@@ -28,6 +28,7 @@ use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, create_report, dropped, repair, write};
 use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
 use crate::api::{ClusterSkewReport, conditions, decode};
+use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
 use crate::observe::platform::{Platform, same_process};
@@ -53,14 +54,18 @@ pub(super) struct Reporter<'a> {
     pub(super) client: Client,
     pub(super) leadership: Leadership,
     pub(super) metrics: &'a Metrics,
+    pub(super) clock: Clock,
 }
 
 /// What it remembers between two looks; losing it costs a write or an event.
 #[derive(Default)]
 struct Memory {
+    /// When a write was sent last, whatever became of it.
     last_write: Option<Instant>,
     /// What we last wrote, and the resourceVersion it became.
     written: Option<Written>,
+    /// What we last wrote, whatever became of it.
+    said: Option<ClusterSkewReportStatus>,
     /// What the server drops of it, in one line.
     outdated: Option<String>,
     /// Since when sources have been unclear.
@@ -91,11 +96,8 @@ impl Reporter<'_> {
             let began = Instant::now();
             let (outcome, wait) = match self.once(&mut memory).await {
                 Ok(Looked::Unclear) => (Outcome::Requeue, BETWEEN_WRITES),
-                Ok(looked) => {
+                Ok(_) => {
                     memory.complaint.clear();
-                    if matches!(looked, Looked::Written) {
-                        memory.last_write = Some(Instant::now());
-                    }
                     (Outcome::Ok, AT_LEAST)
                 }
                 Err(problem) => {
@@ -132,7 +134,7 @@ impl Reporter<'_> {
                 return Err(Problem::Reports(why.to_string()));
             }
         }
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let seen = self.observer.cluster(now);
         let unclear = match &seen {
             Ok((_, inventory)) => !inventory.is_settled(),
@@ -144,6 +146,7 @@ impl Reporter<'_> {
         let stored = if let Some(stored) = self.reports.get("", report::NAME) {
             stored
         } else {
+            memory.last_write = Some(Instant::now());
             let made = create_report(&self.client, &self.leadership).await?;
             self.reports.apply_own(made.clone());
             Arc::new(made)
@@ -153,6 +156,8 @@ impl Reporter<'_> {
         let version = object.resource_version();
         let untouched = memory.written.take().filter(|(written, _)| version.as_ref() == Some(written));
         let before = untouched.as_ref().map(|(_, ours)| ours.clone());
+        // Without having seen anything the last word stays; it has to be ours, and not what somebody put in its place.
+        let before = before.or_else(|| memory.said.clone().filter(|_| seen.is_err()));
         let before = before.unwrap_or_else(|| object.status.clone().unwrap_or_default());
         let (wanted, judged) = match &seen {
             Ok(seen) => {
@@ -188,7 +193,8 @@ impl Reporter<'_> {
         // What somebody has written to since is written anew, at the latest now.
         let fresh = memory.last_write.is_some_and(|at| at.elapsed() < period && untouched.is_some());
         // Without having seen anything there is nothing to prove fresh.
-        if same(before, &wanted) && (fresh || is_blind) {
+        let repaired = untouched.is_some() || memory.said.is_none();
+        if same(before, &wanted) && (fresh || is_blind && repaired) {
             memory.written = untouched;
             return Ok(Looked::Same);
         }
@@ -259,6 +265,7 @@ impl Reporter<'_> {
         object: &ClusterSkewReport,
         wanted: &ClusterSkewReportStatus,
     ) -> Result<(), NotWritten> {
+        memory.last_write = Some(Instant::now());
         let mut written = write(&self.client, &self.leadership, FIELD_MANAGER, object, wanted).await?;
         self.reports.apply_own(written.clone());
         // Fields that somebody else put there stay with an apply; they are taken out by name.
@@ -277,6 +284,7 @@ impl Reporter<'_> {
             tracing::warn!(problem = line, "the report is not whole");
         }
         memory.outdated = outdated;
+        memory.said = Some(wanted.clone());
         memory.written = written.resource_version().map(|version| (version, wanted.clone()));
         Ok(())
     }

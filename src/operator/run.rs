@@ -17,11 +17,12 @@ use super::{serve, shutdown};
 use crate::act::Hands;
 use crate::act::elect::{Candidate, Leadership};
 use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade};
-use crate::clients::{ClientError, effects_client, one_line, probe_client, read_client, within};
+use crate::clients::{ClientError, Clients, one_line, within};
+use crate::clock::Clock;
 use crate::observe::cache::{Cache, Changes, Pace, Select};
 use crate::observe::fold::State;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
-use crate::observe::{Observer, PodScope, apiservers};
+use crate::observe::{Observer, PodScope};
 
 /// How the operator is run.
 #[derive(Clone, Debug)]
@@ -64,9 +65,27 @@ impl From<ClientError> for Ended {
 /// # Errors
 /// [`Ended`], one line that says what to do.
 pub async fn run(config: Config, options: Options) -> Result<(), Ended> {
-    let not_begun = |error: std::io::Error| Ended::NotBegun(error.to_string());
     let stop = shutdown::on_signal().map_err(not_begun)?;
-    let effects = effects_client(&config)?;
+    operate(Clients::of(&config)?, options, Clock::default(), stop).await
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn not_begun(error: std::io::Error) -> Ended {
+    Ended::NotBegun(error.to_string())
+}
+
+/// Runs with these clients by this clock, until `stop` or until leadership is lost. Whatever it started ends with it,
+/// also when it is dropped.
+///
+/// # Errors
+/// [`Ended`], one line that says what to do.
+pub async fn operate(
+    clients: Clients,
+    options: Options,
+    clock: Clock,
+    stop: CancellationToken,
+) -> Result<(), Ended> {
+    let effects = clients.effects.clone();
     installed::<ClusterSkewReport>(&effects).await?;
     if options.upgrades {
         installed::<ClusterUpgrade>(&effects).await?;
@@ -81,15 +100,16 @@ pub async fn run(config: Config, options: Options) -> Result<(), Ended> {
 
     // The watches outlive the controllers, and the election outlives both: see `Candidate::spawn`.
     let watching = CancellationToken::new();
-    let watches = Watches::start(&config, &options, &watching)?;
+    let _watching = watching.clone().drop_guard();
+    let watches = Watches::start(&clients, &options, &watching);
     let listener = serve::bind(options.listen).await.map_err(not_begun)?;
     tracing::info!(address = %options.listen, upgrades = options.upgrades, "serving metrics and health");
     let ready = readiness(Arc::clone(&watches.observer));
     let serving = tokio::spawn(serve::serve(listener, Arc::clone(&metrics), ready, watching.clone()));
     let electing = CancellationToken::new();
+    let _electing = electing.clone().drop_guard();
     let candidate = Candidate {
-        // Its own client: writes that hang must not keep the lease from being renewed.
-        client: effects_client(&config)?,
+        client: clients.election.clone(),
         namespace: options.namespace.clone(),
         name: "evenkeel".to_owned(),
         identity: options.identity.clone(),
@@ -105,8 +125,8 @@ pub async fn run(config: Config, options: Options) -> Result<(), Ended> {
         }
     };
     let ended = tokio::select! {
-        ended = lead(&watches, &options, &effects, &leadership, &metrics, &stop) => ended,
-        () = watch_sources(&watches.observer, &metrics) => Ok(()),
+        ended = lead(&watches, &options, &effects, &leadership, &metrics, &clock, &stop) => ended,
+        () = watch_sources(&watches.observer, &metrics, &clock) => Ok(()),
         () = stopped_without_leading => Ok(()),
     };
     metrics.leader(false);
@@ -133,14 +153,11 @@ struct Watches {
 }
 
 impl Watches {
-    fn start(config: &Config, options: &Options, stop: &CancellationToken) -> Result<Self, ClientError> {
-        let read = read_client(config)?;
+    fn start(clients: &Clients, options: &Options, stop: &CancellationToken) -> Self {
+        let read = clients.read.clone();
         let changes = Changes::default();
         let scope = if options.upgrades { PodScope::All } else { PodScope::KubeSystem };
-        let connect: apiservers::Connect = {
-            let config = config.clone();
-            Arc::new(move |address: &str| probe_client(&config, address))
-        };
+        let connect = Arc::clone(&clients.connect);
         let custom = |resource: ApiResource| {
             let api: Api<DynamicObject> = Api::all_with(read.clone(), &resource);
             Cache::spawn(api, &resource, Select::default(), changes.clone(), Pace::default(), stop.clone())
@@ -150,14 +167,14 @@ impl Watches {
             let select = Select { labels: Some(EXECUTOR_LABEL.to_owned()), ..Select::default() };
             Cache::spawn(api, &(), select, changes.clone(), Pace::default(), stop.clone())
         };
-        Ok(Self {
+        Self {
             observer: Arc::new(Observer::start(&read, connect, scope, changes.clone(), stop)),
             reports: custom(ApiResource::erase::<ClusterSkewReport>(&())),
             driven: options.upgrades.then(|| {
                 let upgrades = custom(ApiResource::erase::<ClusterUpgrade>(&()));
                 (upgrades, custom(ApiResource::erase::<NodeUpgrade>(&())), jobs())
             }),
-        })
+        }
     }
 }
 
@@ -168,6 +185,7 @@ async fn lead(
     effects: &Client,
     leadership: &Leadership,
     metrics: &Metrics,
+    clock: &Clock,
     stop: &CancellationToken,
 ) -> Result<(), Ended> {
     leadership.gained().await;
@@ -179,6 +197,7 @@ async fn lead(
         client: effects.clone(),
         leadership: leadership.clone(),
         metrics,
+        clock: clock.clone(),
     };
     let drive = async {
         if let Some((upgrades, claims, jobs)) = watches.driven.clone() {
@@ -233,12 +252,12 @@ fn readiness(observer: Arc<Observer>) -> serve::Ready {
 }
 
 /// Keeps the metrics of the sources; never ends.
-async fn watch_sources(observer: &Observer, metrics: &Metrics) {
+async fn watch_sources(observer: &Observer, metrics: &Metrics, clock: &Clock) {
     let mut failing: Vec<bool> = Vec::new();
     loop {
         let standing = observer.standing();
         failing.resize(standing.len(), false);
-        let now = jiff::Timestamp::now();
+        let now = clock.now();
         for (source, failed) in standing.iter().zip(&mut failing) {
             let broken = source.state.fault().is_some();
             if broken && !*failed {

@@ -15,6 +15,8 @@ use crate::cluster::{Budget, Pod};
 
 /// How long an accepted eviction may stay without a trace before it is asked for again.
 const ACCEPTED: SignedDuration = SignedDuration::from_secs(60);
+/// What fails again and again is asked for ever more rarely, up to this far apart.
+const LONGEST: SignedDuration = SignedDuration::from_secs(30);
 /// How long a budget may take to show an eviction; the disruption controller is one worker.
 const COUNTED: SignedDuration = SignedDuration::from_secs(10);
 
@@ -47,6 +49,10 @@ pub struct Sent {
     pods: BTreeMap<Arc<str>, (PodMemory, Timestamp)>,
     budgets: BTreeMap<BudgetName, OfBudget>,
     throttled_until: Option<Timestamp>,
+    /// How often in a row the server was busy.
+    throttles: u32,
+    /// How often in a row the eviction of a pod failed, by UID.
+    failures: BTreeMap<Arc<str>, u32>,
     returning: BTreeMap<(Arc<str>, Arc<str>), Timestamp>,
 }
 
@@ -79,15 +85,33 @@ impl Sent {
     pub fn answered(&mut self, uid: Arc<str>, charge: Option<Charge>, answer: &Answer, now: Timestamp) {
         let after = |wait: SignedDuration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
         let not_before = |wait, why| (PodMemory::NotBefore(after(wait), why), after(wait));
-        let pod = match answer.next() {
+        let next = answer.next();
+        if !matches!(next, Next::Quiet(_)) {
+            self.throttles = 0;
+        }
+        if !matches!(next, Next::Quiet(_) | Next::Again(_)) {
+            self.failures.remove(&uid);
+        }
+        let pod = match next {
             Next::Watch => (PodMemory::Sent, after(ACCEPTED)),
+            // A budget that the watch has not shown yet: nothing here changes when it does.
+            Next::Budget(within) if charge.is_none() => not_before(within, None),
             // The budget is what it waits for.
             Next::Budget(_) => not_before(SignedDuration::ZERO, None),
             Next::Quiet(wait) => {
-                self.throttled_until = Some(after(wait));
+                // Requests that were under way together are refused together, and count as one.
+                if self.throttled_until.is_none_or(|until| until <= now) {
+                    self.throttles = self.throttles.saturating_add(1);
+                }
+                let wait = grown(wait, self.throttles);
+                self.throttled_until = self.throttled_until.max(Some(after(wait)));
                 not_before(wait, None)
             }
-            Next::Again(wait) => not_before(wait, None),
+            Next::Again(wait) => {
+                let failures = self.failures.entry(uid.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                not_before(grown(wait, *failures), None)
+            }
             Next::Show(wait, why) => not_before(wait, Some(why)),
         };
         self.pods.insert(uid, pod);
@@ -113,6 +137,7 @@ impl Sent {
             pods.iter().filter(|pod| pod.deleting.is_none()).map(|pod| &pod.uid).collect();
         self.pods
             .retain(|uid, (_, until)| *until > now && (waiting.contains(uid) || *until == Timestamp::MAX));
+        self.failures.retain(|uid, _| waiting.contains(uid));
         self.throttled_until = self.throttled_until.filter(|until| *until > now);
         self.budgets.retain(|(namespace, name), of| {
             // What was seen once is counted for good: the controller takes the name off again when it has recounted.
@@ -146,6 +171,12 @@ impl Sent {
         });
         pods.chain(budgets).chain(self.throttled_until).filter(|until| *until != Timestamp::MAX).min()
     }
+}
+
+/// `wait` after the first failure, twice as long after each further one.
+fn grown(wait: SignedDuration, failures: u32) -> SignedDuration {
+    let doubled = 1_i32.checked_shl(failures.saturating_sub(1).min(16)).unwrap_or(i32::MAX);
+    wait.saturating_mul(doubled).min(LONGEST).max(wait)
 }
 
 #[cfg(test)]
@@ -199,6 +230,61 @@ mod tests {
             sent.memory(&pods, &budgets, at(1)).budgets.is_empty(),
             "an older view does not bring it back"
         );
+    }
+
+    #[test]
+    fn a_budget_that_is_not_known_yet_is_not_asked_again_at_once() {
+        let free = pod("web", 1, "n-1");
+        let permit = Budgets::new(&[], BTreeMap::new()).take(&free).unwrap();
+        let mut sent = Sent::default();
+        sent.sends(&permit, at(0));
+        let answer = Answer::Budget { within: SignedDuration::from_secs(10) };
+        sent.answered(permit.uid().clone(), None, &answer, at(0));
+        let pods = [free];
+        let later = PodMemory::NotBefore(at(10), None);
+        assert_eq!(sent.memory(&pods, &[], at(9)).pods.get(&pods[0].uid), Some(&later));
+        assert!(sent.memory(&pods, &[], at(10)).pods.is_empty());
+    }
+
+    #[test]
+    fn what_fails_again_and_again_is_asked_ever_more_rarely() {
+        let secs = SignedDuration::from_secs;
+        for (answer, throttles) in
+            [(Answer::Conflict { wait: secs(1) }, false), (Answer::Throttled { wait: secs(1) }, true)]
+        {
+            let (mut sent, _, pod) = answered(&answer);
+            let (pods, uid, mut now) = ([pod.clone()], pod.uid.clone(), 0);
+            let mut waits = Vec::new();
+            for _ in 0..7 {
+                let memory = sent.memory(&pods, &[], at(now));
+                let Some(PodMemory::NotBefore(until, _)) = memory.pods.get(&uid).cloned() else { panic!() };
+                assert_eq!(memory.throttled_until, throttles.then_some(until));
+                waits.push(until.duration_since(at(now)).as_secs());
+                now += waits[waits.len() - 1];
+                sent.memory(&pods, &[], at(now));
+                sent.answered(uid.clone(), None, &answer, at(now));
+            }
+            assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30], "{answer:?}");
+            sent.answered(uid.clone(), None, &Answer::Budget { within: secs(1) }, at(now));
+            sent.memory(&pods, &[], at(now + 1));
+            sent.answered(uid.clone(), None, &answer, at(now + 40));
+            let memory = sent.memory(&pods, &[], at(now + 40));
+            assert_eq!(
+                memory.pods.get(&uid),
+                Some(&PodMemory::NotBefore(at(now + 41), None)),
+                "it begins anew"
+            );
+        }
+    }
+
+    #[test]
+    fn requests_that_are_throttled_together_count_as_one() {
+        let (mut sent, _, pod) = answered(&Answer::Throttled { wait: SignedDuration::from_secs(1) });
+        for name in ["uid-x", "uid-y", "uid-z"] {
+            let answer = Answer::Throttled { wait: SignedDuration::from_secs(1) };
+            sent.answered(name.into(), None, &answer, at(0));
+        }
+        assert_eq!(sent.memory(&[pod], &[], at(0)).throttled_until, Some(at(1)));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) async fn evict(
     let mut tries = 0;
     loop {
         let tried = {
-            let mut state = server.enter();
+            let mut state = server.enter_as(&request.agent);
             let pod = state.pod(&subject.kind, &key, name)?;
             let object = pod.value();
             let phase = object["status"]["phase"].as_str().unwrap_or_default();
@@ -122,7 +122,7 @@ pub(crate) async fn evict(
         let mut tries = 0;
         let mut seen = budget.clone();
         loop {
-            let taken = server.enter().take(&seen, name, how.dry_run);
+            let taken = server.enter_as(&request.agent).take(&seen, name, how.dry_run);
             match taken {
                 Err(failure) if is_conflict(&failure) && tries + 1 < TRIES => {
                     tries += 1;
@@ -137,7 +137,7 @@ pub(crate) async fn evict(
             }
         }
     }
-    let deleted = server.enter().condition_and_delete(&subject.kind, &key, &how);
+    let deleted = server.enter_as(&request.agent).condition_and_delete(&subject.kind, &key, &how);
     match (deleted, budget) {
         (Err(failure), Some(budget)) if is_conflict(&failure) && checked && !given => {
             Err(processing(budget.name()))
@@ -171,6 +171,14 @@ fn too_many(cause: &str, retry_after: u32) -> Failure {
     Failure::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
         .with_cause("DisruptionBudget", cause, "")
         .retry_after(retry_after)
+}
+
+/// What a budget answers that is spent, or with `retry_after` one whose status is behind.
+pub(crate) fn refused_by_budget(retry_after: u32) -> Failure {
+    match retry_after {
+        0 => too_many("The disruption budget fault needs 1 healthy pods and has 1 currently", 0),
+        seconds => too_many("The disruption budget fault is still being processed by the server.", seconds),
+    }
 }
 
 fn processing(budget: &str) -> Failure {

@@ -68,6 +68,13 @@ impl Shared {
         Self(Arc::new(Mutex::new(state)))
     }
 
+    /// The state, for whoever writes to it.
+    pub(crate) fn lock_as(&self, author: &str) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.store.authored_by(author);
+        state
+    }
+
     /// A panic elsewhere left the state as it was: every write is one insertion.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

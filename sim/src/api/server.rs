@@ -10,7 +10,8 @@ use super::release::Entered;
 use super::request::{self, Request};
 use super::status::{Failure, Outcome};
 use super::{Release, Shared, Subject, discovery, eviction, watch};
-use crate::faults::{Call, Fault, Faults};
+use crate::faults::{Call, Fault, Faults, Mode};
+use crate::models::ControlPlane;
 
 /// A client's way to the server: it carries that client's crash.
 #[derive(Clone, Debug)]
@@ -22,11 +23,17 @@ pub(crate) struct Server {
     pub(crate) crashed: Arc<std::sync::atomic::AtomicBool>,
     /// The `User-Agent` of a client that says none.
     pub(crate) agent: Arc<str>,
+    pub(crate) control: ControlPlane,
+    /// The one apiserver that is asked, by its address, where it is not any of them.
+    pub(crate) endpoint: Option<Arc<str>>,
 }
 
 impl Server {
     /// Answers a request.
-    pub(crate) async fn serve<B>(self, request: http::Request<B>) -> Result<Response<Body>, std::io::Error>
+    pub(crate) async fn serve<B>(
+        mut self,
+        request: http::Request<B>,
+    ) -> Result<Response<Body>, std::io::Error>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -41,20 +48,26 @@ impl Server {
         if request.agent.is_empty() {
             self.agent.as_ref().clone_into(&mut request.agent);
         }
+        if let Some(at) = &self.endpoint {
+            let Some(version) = self.control.version_at(at) else { return Err(broken()) };
+            self.release = Arc::new(Release::new(&version));
+        }
         let subject = self.shared.lock().subject(&request);
         let dead = || self.crashed.load(std::sync::atomic::Ordering::SeqCst);
         if dead() {
             return Err(broken());
         }
         let fault = self.faults.next(call(&request, subject.as_ref().ok()));
-        let crash = || self.crashed.store(true, std::sync::atomic::Ordering::SeqCst);
-        let mut answer = None;
+        let crash = || {
+            self.crashed.store(true, std::sync::atomic::Ordering::SeqCst);
+            self.faults.crash();
+        };
+        let answer = fault.as_ref().and_then(|fault| instead(fault, &request)).map(Answer::from);
         match &fault {
-            Some(Fault::Refuse(code)) => answer = Some(refusal(*code).into()),
-            Some(Fault::Throttle { retry_after }) => {
-                let failure =
-                    Failure::new(429, "TooManyRequests", "Too many requests, please try again later.");
-                answer = Some(failure.retry_after(*retry_after).into());
+            Some(Fault::Rewrite(rewrite)) => {
+                if let Some(body) = rewrite.apply(&request.body) {
+                    request.body = body;
+                }
             }
             Some(Fault::ResetBefore) => return Err(broken()),
             Some(Fault::HangBefore) => std::future::pending().await,
@@ -77,7 +90,23 @@ impl Server {
                 Some(Fault::Stale(back)) => back,
                 _ => 0,
             };
-            self.answer(&request, subject, stale).await.unwrap_or_else(Answer::from)
+            let mode = match fault {
+                Some(Fault::Bookmarks) => Mode::Bookmarks,
+                Some(Fault::Silence) => Mode::Silence,
+                _ => Mode::Everything,
+            };
+            let answered = if let Some(Fault::Late(time)) = fault {
+                let server = self.clone();
+                // A task of its own: it goes on when whoever asked has gone.
+                let late = tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    server.answer(&request, subject, stale, mode).await
+                });
+                late.await.map_err(std::io::Error::other)?
+            } else {
+                self.answer(&request, subject, stale, mode).await
+            };
+            answered.unwrap_or_else(Answer::from)
         };
         match fault {
             Some(Fault::ResetAfter) => return Err(broken()),
@@ -102,7 +131,20 @@ impl Server {
         self.shared.enter(&self.release)
     }
 
-    async fn answer(&self, request: &Request, subject: Outcome<Subject>, stale: u64) -> Outcome<Answer> {
+    /// The same, for whoever writes.
+    pub(super) fn enter_as(&self, author: &str) -> Entered<'_> {
+        let mut state = self.enter();
+        state.store.authored_by(author);
+        state
+    }
+
+    async fn answer(
+        &self,
+        request: &Request,
+        subject: Outcome<Subject>,
+        stale: u64,
+        mode: Mode,
+    ) -> Outcome<Answer> {
         let subject = match subject {
             Ok(subject) => subject,
             Err(failure) => {
@@ -121,10 +163,10 @@ impl Server {
             return Ok(Answer::Value(201, done, Vec::new()));
         }
         if request.method == Method::GET && subject.subresource.is_none() && request.flag("watch") {
-            let faults = self.faults.stream(&subject.kind.resource);
-            return Ok(Answer::Lines(watch::start(&self.shared, request, &subject, faults)?));
+            let faults = self.faults.stream(&subject.kind.resource, &request.agent, mode);
+            return Ok(Answer::Lines(watch::start(&self.shared, request, &subject, faults, stale)?));
         }
-        let mut state = self.enter();
+        let mut state = self.enter_as(&request.agent);
         if stale > 0 && request.method == Method::GET {
             return state.stale(request, &subject, stale);
         }
@@ -135,6 +177,32 @@ impl Server {
 fn too_large() -> Failure {
     let most = request::MOST_BYTES;
     Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {most}"))
+}
+
+/// The answer that a fault gives instead of the server.
+fn instead(fault: &Fault, request: &Request) -> Option<Failure> {
+    let busy = || Failure::new(429, "TooManyRequests", "Too many requests, please try again later.");
+    Some(match fault {
+        Fault::Refuse(code) => refusal(*code),
+        Fault::Throttle { retry_after } => busy().retry_after(*retry_after),
+        Fault::Budget { retry_after } => eviction::refused_by_budget(*retry_after),
+        Fault::Deny(webhook) => {
+            let why = format!("admission webhook \"{webhook}\" denied the request without explanation");
+            Failure::new(400, "", why)
+        }
+        Fault::WebhookDown(webhook) => {
+            let why = format!(
+                "Internal error occurred: failed calling webhook \"{webhook}\": failed to call webhook: Post \
+                 \"https://{webhook}.svc:443/\": dial tcp 10.96.0.1:443: connect: connection refused"
+            );
+            Failure::new(500, "InternalError", why)
+        }
+        Fault::TooLarge => {
+            let asked = request.param("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0);
+            Failure::too_large_revision(asked, asked.saturating_sub(1))
+        }
+        _ => return None,
+    })
 }
 
 fn refusal(code: u16) -> Failure {
@@ -171,6 +239,9 @@ fn call(request: &Request, subject: Option<&Subject>) -> Call {
     };
     Call {
         ordinal: 0,
+        nth: 0,
+        at: tokio::time::Instant::now(),
+        body: request.body.clone(),
         verb,
         resource: subject.map(|subject| subject.kind.resource.to_string()).unwrap_or_default(),
         namespace: subject.and_then(|subject| subject.namespace.clone()),

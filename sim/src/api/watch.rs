@@ -18,7 +18,7 @@ use super::status::{Failure, Outcome};
 use super::table::{self, Style};
 use super::{Shared, Subject};
 use crate::clock::Clock;
-use crate::faults::Stream as Faults;
+use crate::faults::{Ending, Stream as Faults};
 use crate::store::{Change, Record};
 
 /// A bookmark says how far the watch has come, this often.
@@ -44,6 +44,8 @@ struct Watch {
     end: Pin<Box<Sleep>>,
     until: Instant,
     over: bool,
+    /// The connection breaks instead of ending.
+    broken: bool,
     faults: Faults,
 }
 
@@ -53,6 +55,7 @@ pub(crate) fn start(
     request: &Request,
     subject: &Subject,
     faults: Faults,
+    stale: u64,
 ) -> Outcome<Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>> {
     let filter = Filter::of(request, subject)?;
     check_match(request, true)?;
@@ -97,21 +100,29 @@ pub(crate) fn start(
         until: Instant::now() + Duration::from_secs(seconds),
         end: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
         over: false,
+        broken: false,
         faults,
     };
     let every =
         initial || matches!(from, None | Some(0)) && request.param("sendInitialEvents") != Some("false");
     if every {
-        let shelf = state.store.shelf(&watch.kind.resource);
-        for record in shelf.into_iter().flat_map(|shelf| shelf.live.values()) {
+        let then = (stale > 0).then(|| {
+            watch.at = current.saturating_sub(stale).max(state.store.compacted()).max(1);
+            state.store.at(&watch.kind.resource, watch.at)
+        });
+        let live = then.as_ref().or_else(|| state.store.shelf(&watch.kind.resource).map(|shelf| &shelf.live));
+        for record in live.into_iter().flat_map(std::collections::BTreeMap::values) {
             if watch.filter.within(record) && watch.filter.matches(record) {
                 let line = watch.event("ADDED", record);
                 watch.lines.push_back(line);
             }
         }
         if initial && bookmarks {
-            let line = watch.bookmark(current, true);
+            let line = watch.bookmark(watch.at, true);
             watch.lines.push_back(line);
+        }
+        if !watch.faults.speaks() {
+            watch.lines.clear();
         }
     } else if let Some(from) = from.filter(|from| *from > 0) {
         if from < state.store.compacted() {
@@ -135,6 +146,9 @@ impl Watch {
             if let Some(line) = self.lines.pop_front() {
                 return Some(Ok(Bytes::from(line + "\n")));
             }
+            if std::mem::take(&mut self.broken) {
+                return Some(Err(super::answer::broken()));
+            }
             if self.over {
                 return None;
             }
@@ -143,6 +157,7 @@ impl Watch {
             if !self.lines.is_empty() || self.over {
                 continue;
             }
+            let speaks = self.faults.speaks();
             let bookmark = async {
                 match &mut self.bookmarks {
                     Some(bookmark) => bookmark.as_mut().await,
@@ -152,9 +167,11 @@ impl Watch {
             tokio::select! {
                 biased;
                 changed = self.wake.changed() => self.over = changed.is_err(),
-                () = self.end.as_mut() => self.over = true,
-                () = self.faults.wait() => {}
-                () = bookmark => {
+                () = self.end.as_mut(), if speaks => self.over = true,
+                () = self.faults.wait() => if self.faults.is_cut() {
+                    (self.over, self.broken) = (true, true);
+                },
+                () = bookmark, if speaks => {
                     let line = self.bookmark(self.at, false);
                     self.lines.push_back(line);
                     if let Some(bookmark) = &mut self.bookmarks {
@@ -185,8 +202,11 @@ impl Watch {
         // The log is in order, so what is new is found from its beginning by halving.
         let first = shelf.log.partition_point(|change| change.revision <= self.at);
         for change in shelf.log.range(first..) {
-            if let Some(line) = self.change(change) {
-                self.faults.deliver(line, &mut self.lines, &mut self.over);
+            if let Some(line) = self.change(change)
+                && let Some(ending) = self.faults.deliver(line, &mut self.lines)
+            {
+                (self.over, self.broken) = (true, ending == Ending::Broken);
+                break;
             }
         }
         let late = self.faults.due();

@@ -1,64 +1,103 @@
 //! Kubelets: they start the pods of their node, say what became of them, end them in time, and send heartbeats.
 //!
 //! One model plays all of them. A kubelet that is stopped does nothing at all, as one that crashed; what it says of
-//! itself is what the cluster was told, so it can lie.
+//! itself is what the cluster was told, so it can lie. What the containers of a pod do that runs to an end, a program
+//! says: among other things they may restart the kubelet of their node in another version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{World, condition, leaving};
+use super::{ControlPlane, World, condition, leaving};
 use crate::api::{Deletion, State};
 use crate::clock;
+use crate::random::{Random, Spread};
 use crate::store::Change;
 
-/// How kubelets behave: least and most of each time, drawn anew for every pod.
+/// How long things take; each is drawn anew for every pod.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Times {
-    /// From a pod's binding to its containers running.
-    pub start: (Duration, Duration),
+    /// To get an image that the node does not have. Nothing, unless it is set.
+    pub pull: Spread,
+    /// From a pod's binding, or its last image, to its containers running.
+    pub start: Spread,
     /// From running to ready.
-    pub ready: (Duration, Duration),
+    pub ready: Spread,
     /// From a deletion to the containers' end, if the grace period is not shorter.
-    pub terminate: (Duration, Duration),
+    pub terminate: Spread,
     /// How long a container of a Job runs.
-    pub job: (Duration, Duration),
+    pub job: Spread,
+    /// How long a kubelet that is restarted is silent.
+    pub restart: Spread,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        let seconds = |least, most| (Duration::from_secs(least), Duration::from_secs(most));
+        let seconds = |least, most| Spread::between(Duration::from_secs(least), Duration::from_secs(most));
         Self {
-            start: (Duration::from_millis(500), Duration::from_secs(2)),
+            pull: Spread::fixed(Duration::ZERO),
+            start: Spread::between(Duration::from_millis(500), Duration::from_secs(2)),
             ready: seconds(1, 3),
             terminate: seconds(1, 5),
             job: seconds(5, 15),
+            restart: seconds(5, 20),
         }
     }
 }
 
+/// What the containers of a pod do that runs to an end, when their time is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Deed {
+    /// They end well.
+    Succeed,
+    /// They end badly.
+    Fail,
+    /// They never end.
+    Hang,
+    /// They end well, and the kubelet of their node is restarted and then says that it has this version.
+    Kubelet(String),
+    /// They end well, and the kubelet of their node never comes back.
+    EndKubelet,
+    /// They end well, and this component of their node, one of [`crate::COMPONENTS`], is replaced by one of this version.
+    Component(&'static str, String),
+}
+
+type Program = Arc<dyn Fn(&Value) -> Deed + Send + Sync>;
+
 #[derive(Clone, Debug, Default)]
 struct Kubelet {
     down: bool,
+    images: BTreeSet<String>,
     /// Its heartbeat timer runs.
     beats: bool,
     address: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Inner {
     times: Times,
+    /// What containers do, by their pod.
+    program: Option<Program>,
+    /// Images that no registry has.
+    missing: BTreeSet<String>,
     nodes: BTreeMap<String, Kubelet>,
     addresses: u32,
     pods: u32,
 }
 
 /// A handle on all kubelets.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Kubelets(Arc<Mutex<Inner>>);
+
+impl std::fmt::Debug for Kubelets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.with(|inner| f.debug_struct("Kubelets").field("nodes", &inner.nodes).finish_non_exhaustive())
+    }
+}
 
 impl Kubelets {
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
@@ -68,6 +107,26 @@ impl Kubelets {
     /// How long things take from now on.
     pub fn set_times(&self, times: Times) {
         self.with(|inner| inner.times = times);
+    }
+
+    /// Says what the containers of a pod do that runs to an end; without it all end well.
+    pub fn set_program(&self, program: impl Fn(&Value) -> Deed + Send + Sync + 'static) {
+        self.with(|inner| inner.program = Some(Arc::new(program)));
+    }
+
+    /// From now on no registry has this image, or one has it again.
+    pub fn set_missing(&self, image: &str, missing: bool) {
+        self.with(|inner| {
+            if missing {
+                inner.missing.insert(image.to_owned());
+            } else {
+                inner.missing.remove(image);
+            }
+        });
+    }
+
+    pub(crate) fn restart_time(&self, random: &mut Random) -> Duration {
+        self.with(|inner| inner.times.restart.clone()).draw(random)
     }
 
     /// Ends a kubelet: no heartbeat and no pod of its node moves until it is started again.
@@ -87,17 +146,20 @@ impl Kubelets {
 
 pub(super) struct Model {
     kubelets: Kubelets,
+    control: ControlPlane,
     /// Pods whose next step has its time already.
     timed: BTreeMap<String, &'static str>,
 }
 
 const LEASE: Duration = Duration::from_secs(10);
+/// An image that could not be had is tried again after this.
+const PULL_AGAIN: Duration = Duration::from_secs(20);
 /// A node says how it is this often even if nothing changed: so many leases.
 const STATUS: u32 = 30;
 
 impl Model {
-    pub(super) fn new(kubelets: Kubelets) -> Self {
-        Self { kubelets, timed: BTreeMap::new() }
+    pub(super) fn new(kubelets: Kubelets, control: ControlPlane) -> Self {
+        Self { kubelets, control, timed: BTreeMap::new() }
     }
 }
 
@@ -141,13 +203,31 @@ impl super::Model for Model {
             self.pod(pod, true, world);
         } else if let Some((count, node)) = key.strip_prefix("beat|").and_then(|rest| rest.split_once('|')) {
             self.beat(count.parse().unwrap_or(0), node, world);
+        } else if let Some((node, version)) = key.strip_prefix("back|").and_then(|rest| rest.split_once('|'))
+        {
+            self.kubelets.start(node);
+            returned(world.state, node, version);
         }
     }
 }
 
-fn draw(world: &mut World<'_>, (least, most): (Duration, Duration)) -> Duration {
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    Duration::from_micros(world.random.between(micros(least), micros(most)))
+/// What a kubelet says of itself when it begins.
+pub(crate) fn returned(state: &mut State, node: &str, version: &str) -> bool {
+    let Some(kind) = state.kinds.stored("nodes").cloned() else { return false };
+    let Some(before) = state.store.get("nodes", node).cloned() else { return false };
+    let mut object = before.value();
+    object["status"]["nodeInfo"]["kubeletVersion"] = version.into();
+    let now = clock::seconds(state.clock.now());
+    for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastHeartbeatTime"] = now.clone().into();
+    }
+    state.put(&kind, node, &mut object);
+    true
+}
+
+fn images(pod: &Value) -> Vec<String> {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    containers.filter_map(|container| Some(container["image"].as_str()?.to_owned())).collect()
 }
 
 impl Model {
@@ -171,14 +251,15 @@ impl Model {
             (
                 "end",
                 if finished {
-                    (Duration::ZERO, Duration::ZERO)
+                    Spread::fixed(Duration::ZERO)
                 } else {
-                    let most = Duration::from_secs(grace);
-                    (times.terminate.0.min(most), times.terminate.1.min(most))
+                    times.terminate.at_most(Duration::from_secs(grace))
                 },
             )
         } else if finished {
             return;
+        } else if phase == "Pending" && self.lacks(&node, &pod) {
+            ("pull", times.pull)
         } else if phase == "Pending" {
             ("start", times.start)
         } else if !ready
@@ -192,15 +273,14 @@ impl Model {
         } else {
             return;
         };
-        if !due {
-            if self.timed.get(key) != Some(&next) {
+        // What was waited for may have come otherwise: an image that another pod of the node has got meanwhile.
+        let planned = self.timed.get(key) == Some(&next);
+        if !due || !planned {
+            if !planned {
                 self.timed.insert(key.to_owned(), next);
-                let time = draw(world, time);
+                let time = time.draw(world.random);
                 world.after(time, format!("due|{key}"));
             }
-            return;
-        }
-        if self.timed.get(key) != Some(&next) {
             return;
         }
         self.timed.remove(key);
@@ -210,11 +290,76 @@ impl Model {
             let _ = world.delete("pods", key, &how);
             return;
         }
+        if next == "pull" {
+            self.pull(key, &node, &pod, world);
+            return;
+        }
+        let mut failed = false;
+        if next == "finish" {
+            let program = self.kubelets.with(|inner| inner.program.clone());
+            let deed = program.map_or(Deed::Succeed, |program| program(&pod));
+            failed = deed == Deed::Fail;
+            match deed {
+                Deed::Succeed | Deed::Fail => {}
+                Deed::Hang => return,
+                Deed::Kubelet(version) => {
+                    // The pod has ended before its kubelet does; who comes back finds it so.
+                    self.finish_first(key, &now, world);
+                    self.kubelets.stop(&node);
+                    let time = self.kubelets.restart_time(world.random);
+                    world.after(time, format!("back|{node}|{version}"));
+                    return;
+                }
+                Deed::EndKubelet => {
+                    self.finish_first(key, &now, world);
+                    self.kubelets.stop(&node);
+                    return;
+                }
+                Deed::Component(component, version) => {
+                    self.control.set(world.state, &node, component, &version, true);
+                }
+            }
+        }
         let (host, address) = self.kubelets.with(|inner| {
             inner.pods += u32::from(next == "start");
             (inner.nodes.get(&*node).map_or(0, |kubelet| kubelet.address), inner.pods)
         });
-        let _ = world.change("pods", key, true, |pod| step(pod, next, &now, host, address));
+        let _ = world.change("pods", key, true, |pod| step(pod, next, &now, (host, address), failed));
+    }
+
+    fn finish_first(&self, key: &str, now: &str, world: &mut World<'_>) {
+        let _ = world.change("pods", key, true, |pod| step(pod, "finish", now, (0, 0), false));
+    }
+
+    /// Is there an image that the node has not got?
+    fn lacks(&self, node: &str, pod: &Value) -> bool {
+        self.kubelets.with(|inner| {
+            let found = inner.nodes.get(node);
+            images(pod).iter().any(|image| !found.is_some_and(|kubelet| kubelet.images.contains(image)))
+        })
+    }
+
+    /// Gets the images of a pod, or says why not and tries again later.
+    fn pull(&mut self, key: &str, node: &str, pod: &Value, world: &mut World<'_>) {
+        let missing = self.kubelets.with(|inner| {
+            let missing = images(pod).into_iter().find(|image| inner.missing.contains(image));
+            if missing.is_none() {
+                inner.nodes.entry(node.to_owned()).or_default().images.extend(images(pod));
+            }
+            missing
+        });
+        let Some(image) = missing else { return self.pod(key, false, world) };
+        let _ = world.change("pods", key, true, |pod| {
+            let state = json!({"waiting": {"reason": "ImagePullBackOff", "message": format!("Back-off pulling image {image:?}")}});
+            let all = pod["spec"]["containers"].as_array().cloned().unwrap_or_default();
+            let status = all.iter().map(|container| {
+                json!({"name": container["name"], "image": container["image"], "imageID": "", "lastState": {},
+                    "ready": false, "restartCount": 0, "started": false, "state": state})
+            });
+            pod["status"]["containerStatuses"] = status.collect::<Vec<Value>>().into();
+        });
+        self.timed.insert(key.to_owned(), "pull");
+        world.after(PULL_AGAIN, format!("due|{key}"));
     }
 
     /// Renews the lease, and now and then the node's status.
@@ -265,7 +410,7 @@ impl Model {
     }
 }
 
-fn step(pod: &mut Value, next: &str, now: &str, host: u32, address: u32) {
+fn step(pod: &mut Value, next: &str, now: &str, (host, address): (u32, u32), failed: bool) {
     let names: Vec<(String, String)> = pod["spec"]["containers"]
         .as_array()
         .into_iter()
@@ -278,12 +423,17 @@ fn step(pod: &mut Value, next: &str, now: &str, host: u32, address: u32) {
     let finished = next == "finish";
     let ready = next == "ready";
     let state = if finished {
-        json!({"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": pod["status"]["startTime"], "finishedAt": now}})
+        let (code, reason) = if failed { (1, "Error") } else { (0, "Completed") };
+        json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": pod["status"]["startTime"], "finishedAt": now}})
     } else {
         json!({"running": {"startedAt": now}})
     };
     let status = &mut pod["status"];
-    status["phase"] = if finished { "Succeeded".into() } else { "Running".into() };
+    status["phase"] = match (finished, failed) {
+        (true, true) => "Failed".into(),
+        (true, false) => "Succeeded".into(),
+        (false, _) => "Running".into(),
+    };
     if next == "start" {
         let host = format!("10.128.{}.{}", host / 250, host % 250 + 1);
         let ip = format!("10.244.{}.{}", address / 250 % 250, address % 250 + 1);
@@ -310,7 +460,7 @@ fn step(pod: &mut Value, next: &str, now: &str, host: u32, address: u32) {
     ] {
         let mut wanted = json!({"type": kind, "status": word, "lastProbeTime": null});
         if finished && word == "False" {
-            wanted["reason"] = "PodCompleted".into();
+            wanted["reason"] = if failed { "PodFailed".into() } else { "PodCompleted".into() };
         }
         condition(status, &wanted, now);
     }

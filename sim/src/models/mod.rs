@@ -4,6 +4,7 @@
 //! and writes through the same rules as a request. All run in one task, in the order of time and then of arrival, so that
 //! one seed gives one history. Never here: HTTP, or a clock of its own.
 
+mod control;
 mod daemons;
 mod deployments;
 mod disruption;
@@ -25,7 +26,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub use kubelets::{Kubelets, Times};
+pub use control::{COMPONENTS, ControlPlane};
+pub(crate) use kubelets::returned;
+pub use kubelets::{Deed, Kubelets, Times};
 
 use crate::api::{Deletion, Kind, Options, Outcome, Shared, State};
 use crate::random::Random;
@@ -266,7 +269,7 @@ impl Driver {
             }
             *free = now + model.pace();
             let shared = self.shared.clone();
-            let mut state = shared.lock();
+            let mut state = shared.lock_as(model.name());
             let mut world = World { manager: model.name(), state: &mut state, random, later: Vec::new() };
             model.step(&key, &mut world);
             let later = world.later;
@@ -286,7 +289,7 @@ impl Driver {
 }
 
 /// Runs the models of a cluster until it is dropped.
-pub(crate) async fn run(shared: Shared, kubelets: Kubelets, seed: u64) {
+pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlane, seed: u64) {
     let models: Vec<Box<dyn Model>> = vec![
         Box::new(namespaces::Namespaces),
         Box::new(garbage::Garbage::default()),
@@ -299,7 +302,8 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, seed: u64) {
         Box::new(endpoints::Endpoints),
         Box::new(scheduler::Scheduler::default()),
         Box::new(lifecycle::Lifecycle::default()),
-        Box::new(kubelets::Model::new(kubelets)),
+        Box::new(kubelets::Model::new(kubelets, control.clone())),
+        Box::new(control::Model::new(control)),
     ];
     let mut random = Random::new(seed ^ 0x6d6f_6465_6c73);
     let (mut changes, clock) = {

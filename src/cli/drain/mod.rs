@@ -1,6 +1,7 @@
 //! `evenkeel drain` and `evenkeel uncordon`: arguments, exit codes, and what is done without a loop.
 //!
-//! Nothing here decides: the core does ([`evenkeel_core::drain`]), [`work`] carries it out, [`tell`] says it.
+//! Nothing here decides: the core does ([`evenkeel_core::drain`]), `work` carries it out, `tell` says it. [`run`] is the
+//! same without a command line.
 
 mod narrate;
 mod rehearse;
@@ -8,6 +9,7 @@ mod tell;
 mod work;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -16,7 +18,7 @@ use evenkeel_core::disruption::{Mark, Rules};
 use evenkeel_core::drain::{OnTimeout, Request};
 use evenkeel_core::rollout::NodeRef;
 use evenkeel_core::version::escape;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
@@ -25,9 +27,13 @@ use super::preflight::{PodArgs, time};
 use super::{EXIT_FINDINGS, EXIT_OK, connect};
 use crate::act::node;
 use crate::clients::{effects_client, one_line, read_client};
+use crate::clock::Clock;
 use crate::observe::fold::{Interner, Watched as _};
 use crate::observe::lean;
 use tell::{Event, Teller, Told};
+
+/// How many pods a page of the last look at a node has.
+const PAGE: u32 = 500;
 
 /// Interrupted, as a shell says it of SIGINT.
 pub(super) const EXIT_INTERRUPTED: u8 = 130;
@@ -118,7 +124,7 @@ pub(super) struct DrainArgs {
     #[arg(long, value_enum, default_value_t = Order::Together, value_name = "ORDER")]
     order: Order,
     /// How many pods a page of the last look at a node has.
-    #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = PAGE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunk_size: u32,
     /// The form of the output.
     #[arg(short, long, value_enum, default_value_t = Form::Text)]
@@ -168,6 +174,7 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
     let config = connect::config(&args.cluster).await?;
     let read = read_client(&config).map_err(|error| one_line(&error))?;
     let effects = effects_client(&config).map_err(|error| one_line(&error))?;
+    let clock = Clock::default();
     let names = nodes(&read, &args.nodes, args.selector.as_ref()).await?;
     let request = Request {
         nodes: names,
@@ -180,18 +187,35 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
         },
         give_back: args.uncordon_on_failure,
         rules: args.rules(),
-        mark: Mark::of_drain(Timestamp::now(), &who()),
+        mark: Mark::of_drain(clock.now(), &who()),
         stopped: false,
     };
-    let teller = Teller::new(args.output);
+    let teller = Teller::new(args.output, clock.clone());
     let grace = (args.grace_period >= 0).then_some(args.grace_period.max(1));
-    let work = work::Work::begin(&read, effects, request, teller, grace, args.chunk_size).await?;
+    let work = work::Work::begin(&read, effects, clock, request, teller, grace, args.chunk_size).await?;
     let work = work.with_conditions(args.node_conditions);
     match args.dry_run {
         DryRun::None => work.run().await,
         DryRun::Client => work.rehearse(false).await,
         DryRun::Server => work.rehearse(true).await,
     }
+}
+
+/// Drains as `request` says, with these clients and by this clock; a line for each event goes to `out`, warnings and what
+/// is left behind to `notes`. The exit code of the command.
+///
+/// # Errors
+/// When what has to be watched cannot be seen, in one line.
+pub async fn run(
+    read: &Client,
+    effects: Client,
+    clock: Clock,
+    request: Request,
+    out: Box<dyn Write + Send + Sync>,
+    notes: Box<dyn Write + Send + Sync>,
+) -> Result<u8, String> {
+    let teller = Teller::to(Form::Text, out, notes, clock.clone());
+    work::Work::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
 }
 
 /// The names of the nodes that are meant; with names, nothing is read.
@@ -242,7 +266,7 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
     if wanted.is_empty() {
         return Err("no node has these labels".to_owned());
     }
-    let mut teller = Teller::new(args.output);
+    let mut teller = Teller::new(args.output, Clock::default());
     let mut left = 0;
     for name in wanted {
         let Some(node) = found.get(&name) else { return Err(format!("there is no node {}", escape(&name))) };

@@ -126,7 +126,7 @@ impl Work {
         if !self.teller.is_live() {
             return Ok(());
         }
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let mut view = View::default();
         for name in &self.request.nodes {
             let what = match decision.states.get(name) {

@@ -9,7 +9,6 @@ use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Budgets, Memory, Wait, empty};
 use evenkeel_core::drain::refusal;
 use evenkeel_core::rollout::NodeRef;
-use jiff::Timestamp;
 
 use super::super::{EXIT_FINDINGS, EXIT_OK};
 use super::tell::{Event, OfNode, Told};
@@ -22,7 +21,7 @@ impl Work {
     /// Says what would be done; with `ask`, what the server would answer to each request.
     pub(super) async fn rehearse(mut self, ask: bool) -> Result<u8, String> {
         let cluster = self.cluster();
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let (mut failed, mut told) = (false, Told::default());
         for name in self.request.nodes.clone() {
             let Some(at) = cluster.node(&name) else { continue };

@@ -4,19 +4,20 @@
 //! says at any time what is waited for and since when.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::Serialize;
 
-use super::super::print;
+use super::super::print_to;
 use super::Form;
+use crate::clock::Clock;
 
 /// Something that happened.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {
+    /// When it was told.
     time: String,
     /// `cordoned`, `evicting`, `gone`, `waiting`, `drained`, …
     #[serde(rename = "type")]
@@ -31,8 +32,14 @@ pub(super) struct Event {
 
 impl Event {
     pub(super) fn of_node(node: &Arc<str>, what: &'static str, message: impl Into<String>) -> Self {
-        let time = Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_default().to_string();
-        Self { time, what, node: node.to_string(), pod: None, budget: None, message: message.into() }
+        Self {
+            time: String::new(),
+            what,
+            node: node.to_string(),
+            pod: None,
+            budget: None,
+            message: message.into(),
+        }
     }
 
     pub(super) fn of_pod(node: &Arc<str>, what: &'static str, pod: &str, message: impl Into<String>) -> Self {
@@ -72,6 +79,10 @@ pub(super) struct Teller {
     /// How many lines of the live view stand on the terminal.
     shown: usize,
     events: Vec<Event>,
+    out: Box<dyn Write + Send + Sync>,
+    /// For what is said about this command itself.
+    notes: Box<dyn Write + Send + Sync>,
+    clock: Clock,
 }
 
 /// The lines of the live view.
@@ -89,17 +100,29 @@ const MAX_NODES: usize = 12;
 const MAX_BUDGETS: usize = 6;
 
 impl Teller {
-    pub(super) fn new(form: Form) -> Self {
+    pub(super) fn new(form: Form, clock: Clock) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let live = form == Form::Text && std::io::stdout().is_terminal() && !dumb;
-        Self { form, live, shown: 0, events: Vec::new() }
+        let (out, notes) = (Box::new(std::io::stdout()), Box::new(std::io::stderr()));
+        Self { live, ..Self::to(form, out, notes, clock) }
+    }
+
+    /// Says it to somebody else.
+    pub(super) fn to(
+        form: Form,
+        out: Box<dyn Write + Send + Sync>,
+        notes: Box<dyn Write + Send + Sync>,
+        clock: Clock,
+    ) -> Self {
+        Self { form, live: false, shown: 0, events: Vec::new(), out, notes, clock }
     }
 
     pub(super) fn is_live(&self) -> bool {
         self.live
     }
 
-    pub(super) fn tell(&mut self, event: Event) -> Result<(), String> {
+    pub(super) fn tell(&mut self, mut event: Event) -> Result<(), String> {
+        event.time = self.clock.now().round(jiff::Unit::Millisecond).unwrap_or_default().to_string();
         match self.form {
             Form::Json => {
                 self.events.push(event);
@@ -107,7 +130,7 @@ impl Teller {
             }
             Form::Jsonl => {
                 let line = serde_json::to_string(&event).map_err(|error| format!("cannot write: {error}"))?;
-                print(&(line + "\n"))
+                print_to(&mut self.out, &(line + "\n"))
             }
             Form::Text => {
                 let line = match &event.pod {
@@ -115,7 +138,7 @@ impl Teller {
                     None => format!("node/{}: {}\n", event.node, event.message),
                 };
                 let wipe = self.wipe();
-                print(&(wipe + &line))
+                print_to(&mut self.out, &(wipe + &line))
             }
         }
     }
@@ -123,10 +146,11 @@ impl Teller {
     /// Says something about this command itself, on standard error.
     pub(super) fn note(&mut self, line: &str) -> Result<(), String> {
         let wipe = self.wipe();
-        print(&wipe)?;
+        print_to(&mut self.out, &wipe)?;
         // Standard error is not buffered: what is written later must not be wiped.
-        std::io::stdout().flush().map_err(|error| format!("cannot write: {error}"))?;
-        eprintln!("{line}");
+        self.out.flush().map_err(|error| format!("cannot write: {error}"))?;
+        // Whether a note is read changes nothing.
+        let _ = writeln!(self.notes, "{line}");
         Ok(())
     }
 
@@ -156,8 +180,8 @@ impl Teller {
             let _ = writeln!(text, "{cut}");
         }
         self.shown = lines.len();
-        print(&text)?;
-        std::io::stdout().flush().map_err(|error| format!("cannot write: {error}"))
+        print_to(&mut self.out, &text)?;
+        self.out.flush().map_err(|error| format!("cannot write: {error}"))
     }
 
     /// Takes the live view off the terminal.
@@ -171,7 +195,7 @@ impl Teller {
     pub(super) fn end(&mut self, told: &Told) -> Result<(), String> {
         let wipe = self.wipe();
         match self.form {
-            Form::Text => print(&wipe),
+            Form::Text => print_to(&mut self.out, &wipe),
             Form::Jsonl => Ok(()),
             Form::Json => {
                 let document = serde_json::json!({
@@ -183,7 +207,8 @@ impl Teller {
                     "events": self.events,
                 });
                 let text = serde_json::to_string_pretty(&document);
-                print(&(text.map_err(|error| format!("cannot write: {error}"))? + "\n"))
+                let text = text.map_err(|error| format!("cannot write: {error}"))? + "\n";
+                print_to(&mut self.out, &text)
             }
         }
     }

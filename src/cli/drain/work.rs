@@ -25,6 +25,7 @@ use super::tell::{Event, OfNode, Teller, Told};
 use crate::act::evict::{self, Manner};
 use crate::act::node;
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
+use crate::clock::Clock;
 use crate::observe::cache::{Cache, Changes, Pace, Select};
 use crate::observe::fold::{Interner, State as Standing, Watched as _};
 use crate::observe::lean;
@@ -60,6 +61,7 @@ enum Done {
 pub(super) struct Work {
     client: Client,
     pub(super) effects: Client,
+    pub(super) clock: Clock,
     pub(super) request: Request,
     pub(super) teller: Teller,
     pub(super) manner: Manner,
@@ -98,11 +100,14 @@ impl Work {
     pub(super) async fn begin(
         client: &Client,
         effects: Client,
+        clock: Clock,
         request: Request,
         teller: Teller,
         grace: Option<i64>,
         chunk: u32,
     ) -> Result<Self, String> {
+        // Everything that is waited for ends, though somebody sets the machine's clock back meanwhile.
+        let clock = clock.steady();
         let stop = CancellationToken::new();
         let changes = Changes::default();
         let watch = |fields: String| Select { fields: Some(fields), ..Select::default() };
@@ -124,6 +129,7 @@ impl Work {
         let mut work = Self {
             client: client.clone(),
             effects,
+            clock,
             request,
             teller,
             manner: Manner { grace, dry_run: false },
@@ -273,7 +279,7 @@ impl Work {
     /// One look at everything: whether it is done, and when to look again.
     fn once(&mut self) -> Result<(bool, Duration), String> {
         let cluster = self.cluster();
-        let now = Timestamp::now();
+        let now = self.clock.now();
         self.warn(&cluster, now)?;
         let memory = self.kept.sent.memory(&cluster.pods, &cluster.budgets, now);
         let world = World {
@@ -354,7 +360,7 @@ impl Work {
                 let (client, rules, chunk) = (self.client.clone(), self.request.rules.clone(), self.chunk);
                 let around = self.around.clone();
                 self.kept.running.spawn(async move {
-                    let left = left_on(&client, &name, &rules, &around, chunk).await;
+                    let left = left_on(&client, &name, &rules, &around, chunk, now).await;
                     Done::Confirmed(name, left)
                 });
             }
@@ -405,7 +411,7 @@ impl Work {
                 self.wait_for(&format!("node/{name} is not {what}: {}", one_line(&error)))
             }
             Done::Pod { node, pod, uid, charge, answer } => {
-                let now = Timestamp::now();
+                let now = self.clock.now();
                 match &answer {
                     Answer::Accepted(_) => {
                         self.kept.evictions += 1;
@@ -500,6 +506,7 @@ async fn left_on(
     rules: &Rules,
     around: &Around,
     chunk: u32,
+    now: Timestamp,
 ) -> Result<Option<String>, String> {
     let pods: Api<lean::Pod> = Api::all(client.clone());
     let mut names = Interner::default();
@@ -508,7 +515,7 @@ async fn left_on(
         let page = within(EFFECT_TIMEOUT, pods.list(&params)).await.map_err(|error| one_line(&error))?;
         for pod in page.items {
             let pod = pod.keep(&mut names).pod;
-            if !may_stay(&pod, rules, around, Timestamp::now()) {
+            if !may_stay(&pod, rules, around, now) {
                 return Ok(Some(pod.full_name()));
             }
         }

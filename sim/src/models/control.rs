@@ -1,0 +1,350 @@
+//! Control-plane nodes: static pods, the leases by which apiservers and leaders are known, and the endpoints.
+//!
+//! What runs on each node is kept in a [`ControlPlane`]; the API shows it as mirror pods, and an apiserver answers under
+//! its own address with its own version. A component that is stopped renews nothing: its election lease is taken over by
+//! another node's after 15 seconds. Never here: what the components do besides that, which the other models are.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{World, leaving};
+use crate::api::{Options, State};
+use crate::clock;
+use crate::random::Random;
+use crate::store::Change;
+
+/// What may run on a control-plane node.
+pub const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+const LEASES: &str = "leases.coordination.k8s.io";
+const SLICES: &str = "endpointslices.discovery.k8s.io";
+/// An apiserver's identity is renewed this often, a leader's lease this often; and given up after this silence.
+const IDENTITY: Duration = Duration::from_secs(10);
+const LEADER: Duration = Duration::from_secs(2);
+const LEASE_SECONDS: u32 = 15;
+
+/// One component on one node.
+#[derive(Clone, Debug)]
+struct Instance {
+    version: String,
+    runs: bool,
+    /// The process, as leases name it: another one for each start.
+    process: String,
+    restarts: u32,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// By node and component.
+    instances: BTreeMap<(String, String), Instance>,
+    /// By node.
+    addresses: BTreeMap<String, String>,
+}
+
+/// A handle on the control-plane nodes.
+#[derive(Clone, Debug, Default)]
+pub struct ControlPlane(Arc<Mutex<Inner>>);
+
+impl ControlPlane {
+    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The address of each apiserver: `192.0.2.1:6443`.
+    pub fn addresses(&self) -> Vec<String> {
+        self.with(|inner| inner.addresses.values().map(|ip| format!("{ip}:6443")).collect())
+    }
+
+    /// What the apiserver at an address says of its version; `None` if none answers there.
+    pub(crate) fn version_at(&self, address: &str) -> Option<String> {
+        let ip = address.rsplit_once(':').map_or(address, |(ip, _)| ip);
+        self.with(|inner| {
+            let node = inner.addresses.iter().find(|(_, of)| *of == ip)?.0.clone();
+            let instance = inner.instances.get(&(node, "kube-apiserver".to_owned()))?;
+            instance.runs.then(|| instance.version.clone())
+        })
+    }
+
+    /// Puts the static pods of a new control-plane node into the cluster.
+    pub(crate) fn join(&self, state: &mut State, node: &str, version: &str) {
+        let address = self.with(|inner| {
+            let next = inner.addresses.len() + 1;
+            inner.addresses.entry(node.to_owned()).or_insert_with(|| format!("192.0.2.{next}")).clone()
+        });
+        let kind = state.kinds.stored("nodes").cloned();
+        if let (Some(kind), Some(record)) = (kind, state.store.get("nodes", node).cloned()) {
+            let mut object = record.value();
+            object["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "".into();
+            object["spec"]["taints"] =
+                json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]);
+            object["status"]["addresses"] =
+                json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": node}]);
+            state.put(&kind, node, &mut object);
+        }
+        for component in COMPONENTS {
+            self.set(state, node, component, version, true);
+        }
+        self.publish(state);
+    }
+
+    /// Takes over what a static pod of another cluster shows.
+    pub(crate) fn adopt(&self, pod: &Value, process: &str) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let container = &pod["spec"]["containers"][0];
+        let node = text(&pod["spec"]["nodeName"]);
+        let component = COMPONENTS.into_iter().find(|of| container["name"] == *of);
+        if pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_none() {
+            return;
+        }
+        let Some(component) = component.filter(|_| !node.is_empty()) else { return };
+        let image = text(&container["image"]);
+        let instance = Instance {
+            version: image.rsplit(':').next().unwrap_or_default().to_owned(),
+            runs: crate::api::ready(pod),
+            process: process.to_owned(),
+            restarts: 0,
+        };
+        self.with(|inner| {
+            inner.addresses.insert(node.clone(), text(&pod["status"]["hostIP"]));
+            inner.instances.insert((node, component.to_owned()), instance);
+        });
+    }
+
+    /// What runs on a node from now on: a new process and a new mirror pod.
+    pub(crate) fn set(&self, state: &mut State, node: &str, component: &str, version: &str, runs: bool) {
+        let process = state.random.uid();
+        self.with(|inner| {
+            let at = (node.to_owned(), component.to_owned());
+            let restarts = inner.instances.get(&at).map_or(0, |before| before.restarts + 1);
+            inner.instances.insert(at, Instance { version: version.to_owned(), runs, process, restarts });
+        });
+        self.mirror(state, node, component);
+        if component == "kube-apiserver" {
+            self.publish(state);
+        }
+    }
+
+    /// Ends a component, or starts it again as it was.
+    pub(crate) fn run(&self, state: &mut State, node: &str, component: &str, runs: bool) -> bool {
+        let at = (node.to_owned(), component.to_owned());
+        let Some(version) = self.with(|inner| inner.instances.get(&at).map(|of| of.version.clone())) else {
+            return false;
+        };
+        self.set(state, node, component, &version, runs);
+        true
+    }
+
+    /// The pod by which the API shows what a node's kubelet runs from a file.
+    fn mirror(&self, state: &mut State, node: &str, component: &str) {
+        let at = (node.to_owned(), component.to_owned());
+        let Some((instance, address)) = self.with(|inner| {
+            Some((inner.instances.get(&at)?.clone(), inner.addresses.get(node).cloned().unwrap_or_default()))
+        }) else {
+            return;
+        };
+        let (Some(kind), Some(owner)) =
+            (state.kinds.stored("pods").cloned(), state.store.get("nodes", node).cloned())
+        else {
+            return;
+        };
+        let name = format!("{component}-{node}");
+        let key = format!("kube-system/{name}");
+        let image = format!("registry.k8s.io/{component}:{}", instance.version);
+        if let Some(before) = state.store.get("pods", &key).cloned()
+            && before.text.contains(&format!("{image:?}"))
+        {
+            // The same manifest: its container started or ended.
+            let mut pod = before.value();
+            status(&mut pod, component, &image, &address, &instance, &state.now());
+            state.put(&kind, &key, &mut pod);
+            return;
+        }
+        state.remove(&kind, &key);
+        let hash = Random::new(state.store.revision()).uid();
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "kube-system",
+                "labels": {"component": component, "tier": "control-plane"},
+                "annotations": {
+                    "kubernetes.io/config.hash": hash, "kubernetes.io/config.mirror": hash,
+                    "kubernetes.io/config.seen": state.now(), "kubernetes.io/config.source": "file",
+                },
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": &*owner.uid, "controller": true}]},
+            "spec": {"nodeName": node, "hostNetwork": true, "enableServiceLinks": false,
+                "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
+                "containers": [{"name": component, "image": image, "command": [component]}]},
+        });
+        let mut pod = pod;
+        if component == "kube-apiserver" {
+            let annotation = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint";
+            pod["metadata"]["annotations"][annotation] = format!("{address}:6443").into();
+        }
+        let options = Options { manager: "kubelet".into(), tracked: true, ..Options::default() };
+        if state.create(&kind, Some("kube-system"), pod, &options).is_ok()
+            && let Some(made) = state.store.get("pods", &key).cloned()
+        {
+            let mut pod = made.value();
+            status(&mut pod, component, &image, &address, &instance, &state.now());
+            state.put(&kind, &key, &mut pod);
+        }
+    }
+
+    /// The endpoints of the Service `default/kubernetes`: every apiserver that runs.
+    fn publish(&self, state: &mut State) {
+        let running = self.with(|inner| {
+            let runs = |node: &str| {
+                inner.instances.get(&(node.to_owned(), "kube-apiserver".to_owned())).is_some_and(|of| of.runs)
+            };
+            let all = inner.addresses.iter().filter(|(node, _)| runs(node));
+            all.map(|(_, ip)| json!({"addresses": [ip], "conditions": {"ready": true}}))
+                .collect::<Vec<Value>>()
+        });
+        let Some(kind) = state.kinds.stored(SLICES).cloned() else { return };
+        let key = "default/kubernetes";
+        if let Some(before) = state.store.get(SLICES, key).cloned() {
+            let mut slice = before.value();
+            if slice["endpoints"] != json!(running) {
+                slice["endpoints"] = running.into();
+                state.put(&kind, key, &mut slice);
+            }
+            return;
+        }
+        let slice = json!({"metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": "IPv4", "endpoints": running, "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]});
+        let options = Options { manager: "kube-apiserver".into(), tracked: true, ..Options::default() };
+        // Nothing is there that it could clash with.
+        let _ = state.create(&kind, Some("default"), slice, &options);
+    }
+
+    fn processes(&self, component: &str) -> Vec<(String, Instance)> {
+        self.with(|inner| {
+            let all = inner.instances.iter().filter(|((_, of), instance)| of == component && instance.runs);
+            all.map(|((node, _), instance)| (node.clone(), instance.clone())).collect()
+        })
+    }
+}
+
+fn status(pod: &mut Value, component: &str, image: &str, address: &str, instance: &Instance, now: &str) {
+    let word = if instance.runs { "True" } else { "False" };
+    let state = if instance.runs {
+        json!({"running": {"startedAt": now}})
+    } else {
+        json!({"waiting": {"reason": "CrashLoopBackOff"}})
+    };
+    let status = &mut pod["status"];
+    status["phase"] = "Running".into();
+    status["hostIP"] = address.into();
+    status["podIP"] = address.into();
+    status["hostIPs"] = json!([{"ip": address}]);
+    status["podIPs"] = json!([{"ip": address}]);
+    if status["startTime"].is_null() {
+        status["startTime"] = now.into();
+    }
+    status["containerStatuses"] = json!([{"name": component, "image": image, "imageID": "", "ready": instance.runs,
+        "started": instance.runs, "restartCount": instance.restarts, "lastState": {}, "state": state}]);
+    for kind in ["Initialized", "ContainersReady", "Ready", "PodScheduled"] {
+        let word = if matches!(kind, "Initialized" | "PodScheduled") { "True" } else { word };
+        super::condition(status, &json!({"type": kind, "status": word, "lastProbeTime": null}), now);
+    }
+}
+
+/// The leases of the control plane, and the static pods that somebody deletes.
+pub(super) struct Model {
+    control: ControlPlane,
+}
+
+impl Model {
+    pub(super) fn new(control: ControlPlane) -> Self {
+        Self { control }
+    }
+
+    /// Renews a lease that somebody holds, or takes it.
+    fn hold(&self, world: &mut World<'_>, name: &str, labels: &Value, seconds: u32, holder: &str) {
+        let (key, now) = (format!("kube-system/{name}"), clock::micros(world.state.clock.now()));
+        let Some(before) = world.record(LEASES, &key) else {
+            let lease = json!({"metadata": {"name": name, "labels": labels}, "spec": {"holderIdentity": holder,
+                "leaseDurationSeconds": seconds, "acquireTime": now, "renewTime": now, "leaseTransitions": 0}});
+            // One that somebody else makes at the same time is looked at again.
+            let _ = world.create(LEASES, Some("kube-system"), lease);
+            return;
+        };
+        if before.text.contains(&format!("\"holderIdentity\":{holder:?}")) {
+            let _ = world.state.store.renew(LEASES, &key, &now);
+            return;
+        }
+        let _ = world.change(LEASES, &key, false, |lease| {
+            let spec = &mut lease["spec"];
+            let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0);
+            spec["holderIdentity"] = holder.into();
+            (spec["acquireTime"], spec["renewTime"]) = (now.clone().into(), now.into());
+            spec["leaseTransitions"] = (transitions + 1).into();
+        });
+    }
+
+    fn elect(&self, component: &str, world: &mut World<'_>) {
+        let processes = self.control.processes(component);
+        let holder = |(node, of): &(String, Instance)| format!("{node}_{}", of.process);
+        let lease = world.get(LEASES, &format!("kube-system/{component}"));
+        let held = lease.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+        let still = processes.iter().find(|process| held == Some(&holder(process)));
+        let renewed = lease.as_ref().and_then(|lease| clock::read(lease["spec"]["renewTime"].as_str()?));
+        let silent = renewed.is_none_or(|at| {
+            world.state.clock.now().duration_since(at).as_secs() >= i64::from(LEASE_SECONDS)
+        });
+        let next = still.or_else(|| processes.first().filter(|_| held.is_none() || silent));
+        if let Some(next) = next {
+            self.hold(world, component, &json!({}), LEASE_SECONDS, &holder(next));
+        }
+    }
+}
+
+impl super::Model for Model {
+    fn name(&self) -> &'static str {
+        "kube-control-plane"
+    }
+
+    fn begin(&mut self) -> Vec<(Duration, String)> {
+        vec![(Duration::ZERO, "identities".into()), (Duration::from_millis(500), "leaders".into())]
+    }
+
+    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+        if resource == "pods" && change.record.namespace() == "kube-system" && change.deleted {
+            return vec![format!("pod|{}", change.record.name())];
+        }
+        Vec::new()
+    }
+
+    fn step(&mut self, key: &str, world: &mut World<'_>) {
+        match key {
+            "identities" => {
+                for (node, instance) in self.control.processes("kube-apiserver") {
+                    let id = node.bytes().fold(7_u64, |id, byte| id.wrapping_mul(131) ^ u64::from(byte));
+                    let name = format!("apiserver-{}", Random::new(id).suffix(26));
+                    let labels = json!({"apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": node});
+                    let holder = format!("{name}_{}", instance.process);
+                    self.hold(world, &name, &labels, 3600, &holder);
+                }
+                world.after(IDENTITY, key);
+            }
+            "leaders" => {
+                self.elect("kube-controller-manager", world);
+                self.elect("kube-scheduler", world);
+                world.after(LEADER, key);
+            }
+            _ => {
+                // A kubelet brings the mirror pod back that somebody deleted.
+                let Some(name) = key.strip_prefix("pod|") else { return };
+                let found = COMPONENTS.iter().find_map(|component| {
+                    Some((*component, name.strip_prefix(component)?.strip_prefix('-')?.to_owned()))
+                });
+                let there =
+                    world.get("pods", &format!("kube-system/{name}")).is_some_and(|pod| !leaving(&pod));
+                if let Some((component, node)) = found.filter(|_| !there) {
+                    let control = self.control.clone();
+                    control.mirror(world.state, &node, component);
+                }
+            }
+        }
+    }
+}

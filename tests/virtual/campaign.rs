@@ -1,0 +1,140 @@
+//! Many runs: each in a runtime of its own on a paused clock, on every core, and the shortest script of what fails.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::Instant;
+
+use evenkeel_sim::faults::shortest;
+
+use super::script::{Step, line};
+
+/// What was wrong with a run.
+pub type Wrong = Vec<String>;
+
+thread_local! {
+    static PANICS: RefCell<Wrong> = const { RefCell::new(Vec::new()) };
+}
+
+/// A panic inside of a task ends nothing but that task; here it is remembered.
+fn remember_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let line = info.to_string().replace('\n', " ");
+            let _ = PANICS.try_with(|panics| panics.borrow_mut().push(format!("panic: {line}")));
+            before(info);
+        }));
+    });
+}
+
+/// Runs one scenario in virtual time; panics of tasks are among what was wrong.
+pub fn virtually<T>(scenario: impl AsyncFnOnce() -> T) -> (T, Wrong) {
+    remember_panics();
+    PANICS.with(|panics| panics.borrow_mut().clear());
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let done = runtime.block_on(scenario());
+    // Tasks end before anybody looks at what they left.
+    drop(runtime);
+    (done, PANICS.with(|panics| std::mem::take(&mut *panics.borrow_mut())))
+}
+
+/// Whether what takes long is tried too.
+pub fn is_long() -> bool {
+    std::env::var("EVENKEEL_CAMPAIGN").is_ok_and(|value| value == "long")
+}
+
+/// At most this many failures are made short and shown.
+const SHOWN: usize = 5;
+
+/// Runs every script with its seed; panics with what failed, each as short as it can be.
+///
+/// `run` must give the same for the same seed and script.
+pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]) -> Wrong + Sync) {
+    let began = Instant::now();
+    let scripts = match std::env::var("EVENKEEL_SCRIPT") {
+        Ok(text) => {
+            let (seed, text) = text.split_once('|').expect("EVENKEEL_SCRIPT is SEED|STEP; STEP");
+            let steps = text.split(';').map(str::trim).filter(|step| !step.is_empty());
+            let steps = steps.map(|step| step.parse().unwrap()).collect();
+            vec![(seed.trim().parse().unwrap(), steps)]
+        }
+        Err(_) => scripts,
+    };
+    let count = scripts.len();
+    let queue = Mutex::new(VecDeque::from(scripts));
+    let failed = Mutex::new(Vec::new());
+    let number = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some((seed, script)) = next else { return };
+                    let wrong = run(seed, &script);
+                    if wrong.is_empty() {
+                        continue;
+                    }
+                    let nth = number.fetch_add(1, Ordering::SeqCst);
+                    let (script, wrong) = if nth < SHOWN {
+                        let script = shortest(&script, |script| !run(seed, script).is_empty());
+                        let wrong = run(seed, &script);
+                        (script, wrong)
+                    } else {
+                        (script, wrong)
+                    };
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).push((seed, script, wrong));
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    eprintln!("{name}: {count} runs in {:.1} s, {} failed", began.elapsed().as_secs_f64(), failed.len());
+    assert!(failed.is_empty(), "{}", told(name, &failed));
+}
+
+fn told(name: &str, failed: &[(u64, Vec<Step>, Wrong)]) -> String {
+    let mut text = format!("{name}: {} scripts fail\n", failed.len());
+    for (at, (seed, script, wrong)) in failed.iter().enumerate() {
+        let script = line(script);
+        text += &format!("\n  EVENKEEL_SCRIPT='{seed}|{script}'\n");
+        for line in wrong.iter().take(if at < SHOWN { 40 } else { 1 }) {
+            text += &format!("      {line}\n");
+        }
+    }
+    text
+}
+
+/// A script by chance: two to six faults of any kind at any of the first `calls` requests or events.
+pub fn chance(seed: u64, agents: &[&str], watched: &[&str], calls: u64) -> Vec<Step> {
+    let mut random = evenkeel_sim::Random::new(seed ^ 0x5eed);
+    let mut pick = |count: usize| random.below(count as u64) as usize;
+    let mut faults = super::script::statuses();
+    faults.extend(
+        ["crash-before", "crash-after", "stale:1", "stale:7", "compact", "bookmarks", "silence", "late:3"]
+            .map(str::to_owned),
+    );
+    let told = ["duplicate", "delay:4", "gone", "end", "reset", "garbage"];
+    let count = 2 + pick(5);
+    (0..count)
+        .map(|_| {
+            let agent = agents[pick(agents.len())].to_owned();
+            if pick(4) == 0 {
+                let resource = watched[pick(watched.len())].to_owned();
+                let nth = pick(12) as u64;
+                return Step::Told { agent, resource, nth, fault: told[pick(told.len())].to_owned() };
+            }
+            let times = [1, 1, 1, 2, 5][pick(5)];
+            Step::Call {
+                agent,
+                nth: pick(calls as usize) as u64,
+                times,
+                fault: faults[pick(faults.len())].clone(),
+            }
+        })
+        .collect()
+}

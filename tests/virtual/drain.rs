@@ -1,0 +1,731 @@
+//! The drain: it dies at every request and is started again, the server fails in every way, watches lose events, people
+//! and other programs interfere; in the end the same pods were evicted, each once, and no budget ever broke.
+//!
+//! Checked after every write of any run: a pod leaves only by an eviction that names its UID, from a node that we hold
+//! cordoned; no eviction takes a budget below what it needs; the cordon and its mark are one write; nobody else's cordon
+//! is taken off; and nothing is asked again and again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use evenkeel::clock::Clock;
+use evenkeel_core::cluster::CORDON_ANNOTATION;
+use evenkeel_core::disruption::{Mark, Rules};
+use evenkeel_core::drain::{OnTimeout, Request};
+use evenkeel_sim::faults::Call;
+use evenkeel_sim::{Cluster, NodeGroup, Write};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::campaign::{self, Wrong, all, is_long, virtually};
+use super::kube_api::{Base, Kube};
+use super::script::{self, Step};
+
+const DRAINER: &str = "evenkeel-drain";
+const TARGETS: [&str; 2] = ["worker-1", "worker-2"];
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
+/// How long one drain may take, as the person who began it said.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// No drain, however often it is started again, goes on for longer.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+/// How a run ended.
+struct Run {
+    wrong: Wrong,
+    /// Pods that were asked to leave and did, as often as it happened.
+    went: Vec<String>,
+    /// What is on the nodes, and how each node is.
+    end: Value,
+    calls: Vec<Call>,
+    /// What the command said.
+    said: String,
+    /// How each start of it ended.
+    codes: Vec<Result<u8, String>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    node: String,
+    labels: BTreeMap<String, String>,
+    healthy: bool,
+    leaving: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Budget {
+    labels: BTreeMap<String, String>,
+    needs: i64,
+    known: bool,
+}
+
+/// Checks after every write.
+#[derive(Default)]
+struct Watcher {
+    wrong: Wrong,
+    pods: BTreeMap<String, Seen>,
+    budgets: BTreeMap<String, Budget>,
+    nodes: BTreeMap<String, (bool, Option<String>)>,
+    /// When somebody else changed a node's cordon last: what is on its way may come later.
+    others: BTreeMap<String, Instant>,
+    went: Vec<String>,
+    uids: BTreeMap<String, usize>,
+    writes: Vec<Instant>,
+}
+
+fn labels(value: &Value) -> BTreeMap<String, String> {
+    let map = value.as_object().into_iter().flatten();
+    map.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+fn seen(pod: &Value) -> Seen {
+    let ready = |found: &Value| found["type"] == "Ready" && found["status"] == "True";
+    Seen {
+        node: pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned(),
+        labels: labels(&pod["metadata"]["labels"]),
+        healthy: pod["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(ready)),
+        leaving: pod["metadata"].get("deletionTimestamp").is_some(),
+    }
+}
+
+impl Watcher {
+    fn see(&mut self, write: &Write<'_>) {
+        if write.is_heartbeat() {
+            return;
+        }
+        let ours = write.author() == DRAINER;
+        if ours {
+            self.writes.push(Instant::now());
+        }
+        let key = format!("{}/{}", write.namespace(), write.name());
+        let said = match write.resource() {
+            "pods" => self.pod(write, &key, ours),
+            "nodes" => self.node(write, ours),
+            "poddisruptionbudgets.policy" => {
+                match write.after() {
+                    Some(budget) => {
+                        let needs = budget["status"]["desiredHealthy"].as_i64();
+                        let known = needs.is_some()
+                            && budget["status"]["observedGeneration"] == budget["metadata"]["generation"];
+                        let labels = labels(&budget["spec"]["selector"]["matchLabels"]);
+                        self.budgets.insert(key, Budget { labels, needs: needs.unwrap_or(0), known });
+                    }
+                    None => _ = self.budgets.remove(&key),
+                }
+                Ok(())
+            }
+            other if ours => Err(format!("writes {other} {key}")),
+            _ => Ok(()),
+        };
+        if let Err(what) = said {
+            self.wrong.push(format!("revision {}: {what}", write.revision()));
+        }
+    }
+
+    fn pod(&mut self, write: &Write<'_>, key: &str, ours: bool) -> Result<(), String> {
+        let before = self.pods.get(key).cloned().unwrap_or_default();
+        let after = write.after().map(|pod| seen(&pod));
+        match &after {
+            Some(after) => _ = self.pods.insert(key.to_owned(), after.clone()),
+            None => _ = self.pods.remove(key),
+        }
+        let leaves = !before.leaving && after.as_ref().is_none_or(|after| after.leaving);
+        if !ours || !leaves {
+            return Ok(());
+        }
+        self.went.push(key.to_owned());
+        let times = self.uids.entry(write.uid().to_owned()).or_default();
+        *times += 1;
+        if *times > 1 {
+            return Err(format!("evicts {key} {times} times"));
+        }
+        if !TARGETS.contains(&before.node.as_str()) {
+            return Err(format!("evicts {key} from {:?}, which nobody asked it to drain", before.node));
+        }
+        let held = self.nodes.get(&before.node).is_some_and(|(cordoned, _)| *cordoned);
+        let moment = Duration::from_secs(20);
+        let lately = self.others.get(&before.node).is_some_and(|at| at.elapsed() < moment);
+        if !held && !lately {
+            return Err(format!("evicts {key} from {}, which is not cordoned", before.node));
+        }
+        if !before.healthy {
+            return Ok(());
+        }
+        for (name, budget) in &self.budgets {
+            let namespace = name.split('/').next().unwrap_or_default();
+            let selects =
+                |of: &BTreeMap<String, String>| budget.labels.iter().all(|(k, v)| of.get(k) == Some(v));
+            if !key.starts_with(&format!("{namespace}/")) || !selects(&before.labels) || !budget.known {
+                continue;
+            }
+            let healthy = self.pods.iter().filter(|(key, pod)| {
+                key.starts_with(&format!("{namespace}/"))
+                    && selects(&pod.labels)
+                    && pod.healthy
+                    && !pod.leaving
+            });
+            let healthy = healthy.count() as i64;
+            if healthy < budget.needs {
+                return Err(format!("evicts {key}: {name} needs {} and has {healthy} left", budget.needs));
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, write: &Write<'_>, ours: bool) -> Result<(), String> {
+        let name = write.name().to_owned();
+        let before = self.nodes.get(&name).cloned().unwrap_or((false, None));
+        let Some(node) = write.after() else {
+            self.nodes.remove(&name);
+            self.others.insert(name, Instant::now());
+            return if ours { Err("deletes a node".to_owned()) } else { Ok(()) };
+        };
+        let mark = node["metadata"]["annotations"][CORDON_ANNOTATION].as_str().map(str::to_owned);
+        let after = (node["spec"]["unschedulable"] == true, mark);
+        self.nodes.insert(name.clone(), after.clone());
+        if !ours {
+            if before.0 != after.0 {
+                self.others.insert(name, Instant::now());
+            }
+            return Ok(());
+        }
+        let marked = after.1.as_deref().is_some_and(Mark::is_drain);
+        match (&before, &after) {
+            _ if !TARGETS.contains(&name.as_str()) => Err(format!("writes node {name}")),
+            ((false, _), (true, _)) if !marked => Err(format!("cordons {name} without its mark")),
+            ((true, None), (true, Some(_))) => Err(format!("marks {name}, which somebody else cordoned")),
+            ((true, None), (false, _)) => Err(format!("takes off a cordon of {name} that is not ours")),
+            ((true, Some(_)), (true, None)) => {
+                Err(format!("takes the mark off {name} and leaves the cordon"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the command writes to.
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Five workers; a Deployment with a tight budget, one without, a StatefulSet, a DaemonSet, pods that are finished and
+/// not ready.
+async fn cluster() -> Base {
+    let cluster = Cluster::builder().seed(1).version("v1.37.1").start();
+    let kube = Kube(cluster.client_of("kubectl"));
+    kube.namespace("shop").await;
+    cluster.add_nodes(&NodeGroup::new("worker", 5).kubelet("v1.36.4").zones(["a", "b"]));
+    sleep(Duration::from_secs(12)).await;
+    kube.deployment("cart", 6, Some(json!({"maxUnavailable": 1}))).await;
+    kube.deployment("web", 5, None).await;
+    kube.workload(
+        "statefulsets",
+        "db",
+        4,
+        &json!({"spec": {"serviceName": "db", "podManagementPolicy": "Parallel"}}),
+    )
+    .await;
+    kube.budget("db", Some(json!({"minAvailable": 3}))).await;
+    kube.workload("daemonsets", "logs", 0, &json!({"spec": {"replicas": null}})).await;
+    sleep(Duration::from_secs(30)).await;
+    Base::of(&cluster)
+}
+
+fn base() -> &'static Base {
+    static BASE: OnceLock<Base> = OnceLock::new();
+    // A runtime of its own, because the one of whoever asks runs already.
+    BASE.get_or_init(|| std::thread::scope(|scope| scope.spawn(|| virtually(cluster).0).join().unwrap()))
+}
+
+async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
+    let words: Vec<&str> = deed.split(' ').collect();
+    let node = |name: &str| format!("/api/v1/nodes/{name}");
+    match words.as_slice() {
+        ["cordon", name] => _ = kube.merge(&node(name), &json!({"spec": {"unschedulable": true}})).await,
+        ["uncordon", name] => _ = kube.merge(&node(name), &json!({"spec": {"unschedulable": null}})).await,
+        ["budget", name, kind, value] => {
+            let value: Value = value.parse().unwrap_or_else(|_| json!(value));
+            let mut spec = json!({"minAvailable": null, "maxUnavailable": null});
+            spec[kind] = value;
+            _ = kube.merge(&format!("{BUDGETS}/{name}"), &json!({"spec": spec})).await;
+        }
+        ["unbudget", name] => _ = kube.delete(&format!("{BUDGETS}/{name}")).await,
+        ["second-budget", name] => {
+            let selector = json!({"matchLabels": {"app": name}});
+            let second =
+                json!({"metadata": {"name": "second"}, "spec": {"maxUnavailable": 1, "selector": selector}});
+            kube.create(BUDGETS, &second).await;
+        }
+        ["leave", name] => {
+            cluster.kubelets().stop(name);
+            _ = kube.delete(&node(name)).await;
+        }
+        ["join", prefix] => _ = cluster.add_nodes(&NodeGroup::new(*prefix, 2).kubelet("v1.36.4")),
+        ["silent", name] => cluster.kubelets().stop(name),
+        ["again", name] => _ = cluster.start_kubelet(name, "v1.36.4"),
+        ["scale", name, replicas] => {
+            let replicas: u32 = replicas.parse().unwrap();
+            let path = format!("/apis/apps/v1/namespaces/shop/deployments/{name}");
+            _ = kube.merge(&path, &json!({"spec": {"replicas": replicas}})).await;
+        }
+        ["delete-pod", at] => {
+            let pods = kube.list(PODS).await;
+            let pod = pods.get(at.parse::<usize>().unwrap() % pods.len().max(1));
+            let name = pod.and_then(|pod| pod["metadata"]["name"].as_str()).unwrap_or_default();
+            _ = kube.delete(&format!("{PODS}/{name}")).await;
+        }
+        ["blackout", seconds] => {
+            _ = cluster.faults().blackout(Duration::from_secs(seconds.parse().unwrap()));
+        }
+        ["compact"] => cluster.compact(),
+        ["jump", seconds] => cluster.jump(SignedDuration::from_secs(seconds.parse().unwrap())),
+        _ => panic!("nothing is called {deed}"),
+    }
+}
+
+/// Runs the command as somebody who starts it again when it dies, or when it says that it did not come to its end.
+async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
+    let mut codes = Vec::new();
+    let begun = Instant::now();
+    while codes.len() < 12 && begun.elapsed() < FOREVER {
+        let process = cluster.process(DRAINER);
+        let seen = cluster.clone();
+        let clock = Clock::new(move || seen.now());
+        let request = Request {
+            nodes: TARGETS.iter().map(|&name| name.into()).collect(),
+            concurrency: 2,
+            timeout: SignedDuration::try_from(TIMEOUT).ok(),
+            on_timeout: OnTimeout::Park,
+            give_back: false,
+            rules: Rules { evict_finished: true, ..Rules::default() },
+            mark: Mark::of_drain(clock.now(), "test"),
+            stopped: false,
+        };
+        let (out, notes) = (Box::new(paper.clone()), Box::new(paper.clone()));
+        let client = process.client();
+        let run = evenkeel::cli::drain::run(&client, process.client(), clock, request, out, notes);
+        let crashed = async {
+            while !process.is_dead() {
+                let known = cluster.faults().crashes();
+                if !process.is_dead() {
+                    cluster.faults().crashed(known).await;
+                }
+            }
+        };
+        let ended = tokio::select! {
+            ended = run => Some(ended),
+            () = crashed => None,
+            () = sleep(FOREVER) => Some(Err("goes on for ever".to_owned())),
+        };
+        match ended {
+            Some(Ok(0)) => {
+                codes.push(Ok(0));
+                return codes;
+            }
+            Some(ended) => {
+                codes.push(ended);
+                sleep(Duration::from_secs(10)).await;
+            }
+            None => sleep(Duration::from_secs(1)).await,
+        }
+    }
+    codes
+}
+
+async fn life(seed: u64, script: &[Step]) -> Run {
+    let (cluster, kube) = base().start(seed).await;
+    let watcher = Arc::new(Mutex::new(Watcher::default()));
+    {
+        let mut watcher = watcher.lock().unwrap();
+        for pod in kube.list(PODS).await {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            watcher.pods.insert(format!("shop/{name}"), seen(&pod));
+        }
+        for node in kube.list("/api/v1/nodes").await {
+            watcher
+                .nodes
+                .insert(node["metadata"]["name"].as_str().unwrap_or_default().to_owned(), (false, None));
+        }
+        for budget in kube.list(BUDGETS).await {
+            let name = budget["metadata"]["name"].as_str().unwrap_or_default();
+            let needs = budget["status"]["desiredHealthy"].as_i64().unwrap_or(0);
+            let labels = labels(&budget["spec"]["selector"]["matchLabels"]);
+            watcher.budgets.insert(format!("shop/{name}"), Budget { labels, needs, known: true });
+        }
+    }
+    let seeing = Arc::clone(&watcher);
+    cluster.on_write(move |write| seeing.lock().unwrap().see(write));
+    cluster.faults().record();
+    script::arm(&cluster, script);
+    let begun = Instant::now();
+    let paper = Paper::default();
+    let mut deeds: Vec<(u64, String)> = Vec::new();
+    let mut early = Vec::new();
+    for step in script {
+        match step {
+            Step::At { millis: 0, deed } => early.push(deed.clone()),
+            Step::At { millis, deed } => deeds.push((*millis, deed.clone())),
+            _ => {}
+        }
+    }
+    for deed in early {
+        happens(&cluster, &kube, &deed).await;
+        sleep(Duration::from_secs(1)).await;
+    }
+    let work = tokio::spawn({
+        let drained = drained(cluster.clone(), paper.clone());
+        async { (drained.await, Instant::now()) }
+    });
+    deeds.sort_by_key(|(at, _)| *at);
+    for (at, deed) in deeds {
+        sleep_until(begun + Duration::from_millis(at)).await;
+        happens(&cluster, &kube, &deed).await;
+    }
+    let lasting = script.iter().any(|step| matches!(step, Step::Like { .. }));
+    if lasting {
+        sleep_until(begun + Duration::from_secs(60)).await;
+        cluster.faults().clear();
+    }
+    let (codes, ended) = work.await.unwrap_or_else(|error| (vec![Err(error.to_string())], Instant::now()));
+    sleep(Duration::from_secs(20)).await;
+    let calls: Vec<Call> =
+        cluster.faults().record().into_iter().filter(|call| call.agent == DRAINER).collect();
+    let mut wrong = std::mem::take(&mut watcher.lock().unwrap().wrong);
+    let end = end(&kube).await;
+    let said = String::from_utf8_lossy(&paper.0.lock().unwrap()).into_owned();
+    wrong.extend(asked_well(&calls));
+    // What people do when the command has ended is theirs.
+    let later = |step: &Step| matches!(step, Step::At { millis, .. } if begun + Duration::from_millis(*millis) > ended);
+    let during: Vec<Step> = script.iter().filter(|step| !later(step)).cloned().collect();
+    if during.len() == script.len() {
+        wrong.extend(left_well(&end, &said, &codes, script));
+    }
+    let went = std::mem::take(&mut watcher.lock().unwrap().went);
+    Run { wrong, went, end, calls, said, codes }
+}
+
+/// Every request by itself and all of them together.
+fn asked_well(calls: &[Call]) -> Wrong {
+    let mut wrong = Vec::new();
+    let mut asked: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
+    for call in calls.iter().filter(|call| call.is_write()) {
+        let line = call.line();
+        match (call.verb, call.resource.as_str(), call.subresource.as_deref()) {
+            ("create", "pods", Some("eviction")) => {
+                let sent = call.sent();
+                let uid = sent["deleteOptions"]["preconditions"]["uid"].as_str().unwrap_or_default();
+                if uid.is_empty() {
+                    wrong.push(format!("{line} names no UID"));
+                }
+                if sent["deleteOptions"].get("gracePeriodSeconds").is_some_and(|grace| !grace.is_null()) {
+                    wrong.push(format!("{line} chooses a grace period"));
+                }
+                asked.entry(uid.to_owned()).or_default().push(call.at);
+            }
+            ("patch", "nodes", None) => {
+                let sent = call.sent();
+                let text = |name: &str| sent["metadata"][name].as_str().unwrap_or_default().is_empty();
+                if text("uid") || text("resourceVersion") {
+                    wrong.push(format!("{line} has no precondition"));
+                }
+            }
+            _ => wrong.push(format!("asks {line}")),
+        }
+    }
+    for (uid, times) in asked {
+        for window in times.windows(8) {
+            let (first, last) = (window[0], window[7]);
+            if last < first + Duration::from_secs(10) {
+                wrong.push(format!("asks for pod {uid} 8 times in {:?}", last - first));
+                break;
+            }
+        }
+    }
+    let writes: Vec<Instant> = calls.iter().filter(|call| call.is_write()).map(|call| call.at).collect();
+    for window in writes.windows(60) {
+        if window[59] < window[0] + Duration::from_secs(1) {
+            wrong.push("sends 60 writes within a second".to_owned());
+            break;
+        }
+    }
+    // However much fails: a watch or list is not opened again without a pause.
+    let reads: Vec<Instant> = calls.iter().filter(|call| !call.is_write()).map(|call| call.at).collect();
+    for window in reads.windows(80) {
+        if window[79] < window[0] + Duration::from_secs(5) {
+            wrong.push("sends 80 reads within five seconds".to_owned());
+            break;
+        }
+    }
+    wrong
+}
+
+/// At rest no node is left cordoned by us but those that are empty, and those that were named.
+fn left_well(end: &Value, said: &str, codes: &[Result<u8, String>], script: &[Step]) -> Wrong {
+    let mut wrong = Vec::new();
+    for (name, node) in end["nodes"].as_object().into_iter().flatten() {
+        let ours = node["marked"] == true;
+        let full = node["pods"].as_array().is_some_and(|pods| !pods.is_empty());
+        let named =
+            said.lines().any(|line| line.starts_with("left cordoned") && line.contains(name.as_str()));
+        if ours && node["cordoned"] == true && full && !named {
+            wrong.push(format!("{name} is left cordoned by us and not drained, and nobody was told"));
+        }
+        if ours && node["cordoned"] != true {
+            wrong.push(format!("{name} carries our mark and is not cordoned"));
+        }
+    }
+    let interfered = script.iter().any(|step| matches!(step, Step::At { .. }));
+    match codes.last() {
+        Some(Ok(0)) => {}
+        Some(Ok(2)) if interfered => {}
+        // Who asks for a node that is not there is told so, and nothing is touched.
+        Some(Err(why)) if why.starts_with("there is no node") && interfered => {}
+        other => wrong.push(format!("it ends with {other:?} after {} starts", codes.len())),
+    }
+    wrong
+}
+
+/// What is where: for each node how it is and which pods are on it that a drain has to move; for each workload how many
+/// of its pods are ready.
+async fn end(kube: &Kube) -> Value {
+    let mut nodes = json!({});
+    for node in kube.list("/api/v1/nodes").await {
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        let mark = node["metadata"]["annotations"][CORDON_ANNOTATION].as_str();
+        nodes[name] = json!({"cordoned": node["spec"]["unschedulable"] == true,
+            "marked": mark.is_some_and(Mark::is_drain), "pods": []});
+    }
+    let mut ready: BTreeMap<String, usize> = BTreeMap::new();
+    for pod in kube.list(PODS).await {
+        let seen = seen(&pod);
+        let app = seen.labels.get("app").cloned().unwrap_or_default();
+        *ready.entry(app.clone()).or_default() += usize::from(seen.healthy && !seen.leaving);
+        if TARGETS.contains(&seen.node.as_str())
+            && app != "logs"
+            && let Some(pods) = nodes[&seen.node]["pods"].as_array_mut()
+        {
+            pods.push(app.into());
+        }
+    }
+    json!({"nodes": nodes, "ready": ready})
+}
+
+fn run(seed: u64, script: &[Step]) -> Run {
+    let (mut run, panics) = virtually(async || life(seed, script).await);
+    run.wrong.extend(panics);
+    run
+}
+
+/// Without people in between: the same end and the same evictions as without faults.
+fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
+    let faultless: Vec<(u64, Run)> = {
+        let seeds: BTreeSet<u64> = scripts.iter().map(|(seed, _)| *seed).collect();
+        seeds.into_iter().map(|seed| (seed, run(seed, &[]))).collect()
+    };
+    let wanted: BTreeMap<u64, (Value, Vec<String>)> = faultless
+        .into_iter()
+        .map(|(seed, run)| {
+            assert!(run.wrong.is_empty(), "seed {seed}: {:#?}\n{}", run.wrong, run.said);
+            (seed, (run.end, sorted(run.went)))
+        })
+        .collect();
+    all(name, scripts, |seed, script| {
+        let done = run(seed, script);
+        let mut wrong = done.wrong;
+        let (end, went) = &wanted[&seed];
+        if script.iter().all(|step| !matches!(step, Step::At { .. })) {
+            if done.end != *end {
+                wrong.push(format!("ends otherwise: {} not {end}", done.end));
+            }
+            let now = sorted(done.went);
+            if now != *went {
+                wrong.push(format!("evicts {now:?} not {went:?}"));
+            }
+        }
+        if !wrong.is_empty() {
+            wrong.extend(done.said.lines().map(|line| format!("| {line}")));
+        }
+        wrong
+    });
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names
+}
+
+fn call(nth: u64, times: u64, fault: &str) -> Step {
+    Step::Call { agent: DRAINER.to_owned(), nth, times, fault: fault.to_owned() }
+}
+
+fn at(millis: u64, deed: &str) -> Step {
+    Step::At { millis, deed: deed.to_owned() }
+}
+
+fn requests() -> u64 {
+    run(1, &[]).calls.len() as u64
+}
+
+#[test]
+fn a_drain_without_faults() {
+    let run = run(1, &[]);
+    assert!(run.wrong.is_empty(), "{:#?}\n{}", run.wrong, run.said);
+    assert_eq!(run.codes, [Ok(0)]);
+    assert!((5..12).contains(&run.went.len()), "{:?}", run.went);
+    let lines: Vec<String> = run.calls.iter().map(Call::line).collect();
+    // Two cordons, an eviction each, two last looks, and what is watched.
+    assert!(lines.len() < run.went.len() + 2 + 2 + 10, "{lines:#?}");
+}
+
+#[test]
+fn a_crash_at_every_request() {
+    let mut scripts = Vec::new();
+    for nth in 0..requests() {
+        for fault in ["crash-before", "crash-after", "reset-after", "hang-after"] {
+            scripts.push((1, vec![call(nth, 1, fault)]));
+        }
+    }
+    campaign("T1 drain", scripts);
+}
+
+#[test]
+fn a_crash_and_then_another() {
+    let mut scripts = Vec::new();
+    let count = requests();
+    for first in 0..count {
+        for second in 1..count {
+            if is_long() || (first + 3 * second) % 7 == 0 {
+                let fault = ["crash-before", "crash-after"][(second % 2) as usize];
+                scripts.push((1, vec![call(first, 1, "crash-after"), call(first + second, 1, fault)]));
+            }
+        }
+    }
+    campaign("T2 drain", scripts);
+}
+
+#[test]
+fn every_fault_at_every_request() {
+    let calls = run(1, &[]).calls;
+    let mut scripts = Vec::new();
+    for nth in 0..calls.len() as u64 {
+        for (at, fault) in script::statuses().iter().enumerate() {
+            if is_long() || (nth as usize + at).is_multiple_of(3) {
+                scripts.push((1, vec![call(nth, 1, fault)]));
+            }
+            if is_long() || (nth as usize + at).is_multiple_of(9) {
+                scripts.push((1, vec![call(nth, 5, fault)]));
+            }
+        }
+    }
+    let kinds: BTreeSet<String> = calls.iter().map(script::kind_of).collect();
+    for line in kinds {
+        for (at, fault) in script::statuses().into_iter().enumerate() {
+            if is_long() || line.contains("eviction") || at.is_multiple_of(3) {
+                scripts.push((1, vec![Step::Like { agent: DRAINER.to_owned(), line: line.clone(), fault }]));
+            }
+        }
+    }
+    campaign("T3 drain", scripts);
+}
+
+#[test]
+fn stale_and_compacted_reads() {
+    let mut scripts = Vec::new();
+    for nth in 0..requests() {
+        for fault in ["stale:1", "stale:3", "stale:30", "compact", "bookmarks", "late:3", "late:30"] {
+            scripts.push((1, vec![call(nth, 1, fault)]));
+        }
+        scripts.push((1, vec![call(nth, 1, "crash-after"), call(nth + 1, 12, "stale:5")]));
+    }
+    campaign("T4 and T6 drain", scripts);
+}
+
+#[test]
+fn events_that_are_lost_doubled_late_or_swapped() {
+    let mut scripts = Vec::new();
+    for resource in ["nodes", "pods", "poddisruptionbudgets.policy"] {
+        for nth in 0..if is_long() { 60 } else { 7 } {
+            for fault in ["drop", "duplicate", "delay:4", "swap", "gone", "end", "reset", "garbage"] {
+                scripts.push((
+                    1,
+                    vec![Step::Told {
+                        agent: DRAINER.into(),
+                        resource: resource.into(),
+                        nth,
+                        fault: fault.into(),
+                    }],
+                ));
+            }
+        }
+    }
+    campaign("T5 drain", scripts);
+}
+
+#[test]
+fn people_and_other_programs_interfere_at_every_step() {
+    let mut scripts = Vec::new();
+    let steps = if is_long() { 60 } else { 6 };
+    for step in 0..=steps {
+        let millis = step * 24_000 / steps;
+        for node in TARGETS {
+            for deed in ["cordon", "uncordon", "leave", "silent"] {
+                scripts.push((1, vec![at(millis, &format!("{deed} {node}"))]));
+            }
+        }
+        for deed in [
+            "budget cart maxUnavailable 0",
+            "budget cart maxUnavailable 100%",
+            "budget db minAvailable 4",
+            "unbudget cart",
+            "second-budget cart",
+            "second-budget web",
+            "scale cart 3",
+            "scale web 9",
+            "delete-pod 2",
+            "leave worker-4",
+            "silent worker-5",
+            "blackout 1",
+            "blackout 30",
+            "compact",
+            "jump 3600",
+            "jump -3600",
+        ] {
+            scripts.push((1, vec![at(millis, deed)]));
+        }
+        scripts.push((1, vec![at(millis, "leave worker-2"), at(millis + 100, "join worker")]));
+        scripts.push((1, vec![at(millis, "leave worker-2"), at(millis + 4000, "join worker")]));
+        scripts.push((1, vec![at(millis, "silent worker-1"), at(millis + 90_000, "again worker-1")]));
+        scripts.push((
+            1,
+            vec![
+                at(millis, "budget cart maxUnavailable 0"),
+                at(millis + 60_000, "budget cart maxUnavailable 2"),
+            ],
+        ));
+    }
+    campaign("T10, T11 and T14 drain", scripts);
+}
+
+#[test]
+fn seeds_with_many_faults() {
+    let mut scripts = Vec::new();
+    for seed in 0..if is_long() { 2000 } else { 100 } {
+        let watched = ["nodes", "pods", "poddisruptionbudgets.policy"];
+        // A cluster of another seed needs a run without faults to be compared with.
+        scripts.push((seed % 10, campaign::chance(seed, &[DRAINER], &watched, 40)));
+    }
+    campaign("T23 drain", scripts);
+}

@@ -1,0 +1,15 @@
+//! Evenkeel's own code on a cluster that does not exist: every fault at every request, with what must always hold checked
+//! after every write, in virtual time.
+//!
+//! A run is a scenario, a seed and a script of faults. It fails when an invariant is broken or when it ends in another
+//! state than the run without faults. A script that fails is made as short as it can be before it is shown;
+//! `EVENKEEL_SCRIPT` with what was shown repeats it. `EVENKEEL_CAMPAIGN=long` tries what takes too long for every change.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small numbers")]
+
+mod campaign;
+mod drain;
+mod kube_api;
+mod report;
+mod script;

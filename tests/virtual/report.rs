@@ -1,0 +1,697 @@
+//! The report's controller: it dies, is cut off, is lied to and paused at every request, and in the end the report is that
+//! of a run without faults.
+//!
+//! Checked after every write of any run: only what the operator may write is written, only by who leads, not more often
+//! than said, not larger than said, and no version is reported that no kubelet has had.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use evenkeel::clients::Clients;
+use evenkeel::clock::Clock;
+use evenkeel::operator::{Options, operate};
+use evenkeel_core::lease::Timing;
+use evenkeel_core::skew::lifecycle::Catalogue;
+use evenkeel_sim::faults::Call;
+use evenkeel_sim::{Cluster, NodeGroup, Process, Write};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::campaign::{self, Wrong, all, is_long, virtually};
+use super::kube_api::{Base, Kube};
+use super::script::{self, Step};
+
+const REPORT: &str = "/apis/evenkeel.dev/v1alpha1/clusterskewreports/cluster";
+/// How long things happen, and how long it then may take until all is well.
+const LIFE: Duration = Duration::from_secs(30);
+const QUIET: Duration = Duration::from_secs(80);
+/// Nothing is told twice of an event that was lost, but kubelets say how they are every five minutes.
+const QUIET_AFTER_LOSS: Duration = Duration::from_secs(700);
+/// Larger than this no report is, however large the cluster.
+const MOST_BYTES: usize = 64 * 1024;
+
+/// How a run ended.
+struct Run {
+    wrong: Wrong,
+    report: Value,
+    calls: Vec<Call>,
+}
+
+/// Checks after every write.
+#[derive(Default)]
+struct Watcher {
+    wrong: Wrong,
+    /// Every state that the kubelets' versions were in, oldest first.
+    kubelets: BTreeSet<Vec<String>>,
+    nodes: std::collections::BTreeMap<String, String>,
+    leader: String,
+    report_writes: Vec<Instant>,
+    generation: i64,
+    /// Events were lost or came in another order, so what is seen need never have been at once.
+    blurred: bool,
+    /// A request came after its time; its precondition is all that holds it back.
+    late: bool,
+}
+
+impl Watcher {
+    fn see(&mut self, write: &Write<'_>) {
+        match write.resource() {
+            "nodes" if !write.is_heartbeat() => {
+                match write.after() {
+                    Some(node) => {
+                        let version =
+                            node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default();
+                        self.nodes.insert(write.name().to_owned(), version.to_owned());
+                    }
+                    None => _ = self.nodes.remove(write.name()),
+                }
+                let mut versions: Vec<String> = self.nodes.values().cloned().collect();
+                versions.sort_unstable();
+                self.kubelets.insert(versions);
+            }
+            "leases.coordination.k8s.io" if write.namespace() == "evenkeel-system" => {
+                let after = write.after().unwrap_or_default();
+                after["spec"]["holderIdentity"].as_str().unwrap_or_default().clone_into(&mut self.leader);
+            }
+            _ => {}
+        }
+        if !write.author().starts_with("evenkeel") {
+            return;
+        }
+        let said = match write.resource() {
+            "clusterskewreports.evenkeel.dev" => self.report(write),
+            "leases.coordination.k8s.io" if write.namespace() == "evenkeel-system" => return,
+            "events.events.k8s.io" | "events" => return,
+            other => Err(format!("writes {other} {}/{}", write.namespace(), write.name())),
+        };
+        if let Err(what) = said {
+            self.wrong.push(format!("revision {}: {} {what}", write.revision(), write.author()));
+        }
+    }
+
+    fn report(&mut self, write: &Write<'_>) -> Result<(), String> {
+        let after = write.after().ok_or("deletes the report")?;
+        if write.before().is_some_and(|before| before["spec"] != after["spec"]) {
+            return Err("changes the report's spec".to_owned());
+        }
+        let replica = write.author().trim_start_matches("evenkeel-");
+        if !self.leader.is_empty() && !self.leader.starts_with(replica) && !self.late {
+            return Err(format!("writes the report while {} leads", self.leader));
+        }
+        let status = &after["status"];
+        if status.is_null() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        // One write, and one more that takes out what somebody else put there.
+        let busy = self.report_writes.iter().filter(|at| now < **at + Duration::from_secs(1)).count();
+        self.report_writes.push(now);
+        if busy > 1 {
+            return Err(format!("writes the report {} times within a second", busy + 1));
+        }
+        if after.to_string().len() > MOST_BYTES {
+            return Err(format!("makes the report {} bytes large", after.to_string().len()));
+        }
+        let generation = status["observedGeneration"].as_i64().unwrap_or(0);
+        if generation < self.generation || generation > after["metadata"]["generation"].as_i64().unwrap_or(0)
+        {
+            return Err(format!("says generation {generation} after {}", self.generation));
+        }
+        self.generation = generation;
+        let mut versions = Vec::new();
+        for row in status["components"].as_array().into_iter().flatten() {
+            if row["component"] == "kubelet" {
+                let count = row["count"].as_u64().unwrap_or(0);
+                let version = row["version"].as_str().unwrap_or_default();
+                versions.extend((0..count).map(|_| version.to_owned()));
+            }
+        }
+        versions.sort_unstable();
+        if versions.len() as i64 != status["nodes"].as_i64().unwrap_or(0) {
+            return Err(format!("counts {} kubelets of {} nodes", versions.len(), status["nodes"]));
+        }
+        let ready = status["conditions"].as_array().into_iter().flatten();
+        let fresh = ready.clone().any(|found| found["type"] == "Ready" && found["status"] == "True");
+        if fresh && !self.blurred && !self.kubelets.contains(&versions) {
+            return Err(format!("reports kubelets {versions:?}, which never were"));
+        }
+        Ok(())
+    }
+}
+
+/// Starts one replica again and again, as a kubelet does, until `stop`.
+async fn replica(cluster: Cluster, name: &'static str, stop: CancellationToken) {
+    let mut start = 0;
+    while !stop.is_cancelled() {
+        start += 1;
+        let process = cluster.process(&format!("evenkeel-{name}"));
+        let ended = CancellationToken::new();
+        let run = operate(clients(&process), options(name, start), clock(&cluster), ended.clone());
+        let crashed = async {
+            while !process.is_dead() {
+                let known = cluster.faults().crashes();
+                if process.is_dead() {
+                    return;
+                }
+                cluster.faults().crashed(known).await;
+            }
+        };
+        tokio::select! {
+            _ = run => {}
+            () = crashed => {}
+            () = stop.cancelled() => return,
+        }
+        sleep(Duration::from_secs(2)).await;
+    }
+}
+
+fn clients(process: &Process) -> Clients {
+    let probed = process.clone();
+    Clients {
+        read: process.client(),
+        effects: process.client(),
+        election: process.client_as(&format!("{}-lease", process.agent())),
+        connect: Arc::new(move |address| Ok(probed.client_at(address))),
+    }
+}
+
+fn options(name: &str, start: u32) -> Options {
+    let seconds = Duration::from_secs;
+    Options {
+        upgrades: false,
+        namespace: "evenkeel-system".to_owned(),
+        identity: format!("{name}_{start}"),
+        executors_namespace: "evenkeel-executors".to_owned(),
+        lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
+        listen: ([127, 0, 0, 1], 0).into(),
+        releases: Catalogue::shipped().unwrap(),
+    }
+}
+
+fn clock(cluster: &Cluster) -> Clock {
+    let cluster = cluster.clone();
+    Clock::new(move || cluster.now())
+}
+
+/// Three control-plane nodes, three workers of two minors, one of them too old.
+async fn cluster() -> Base {
+    let cluster = Cluster::builder().seed(1).version("v1.37.1").start();
+    let kube = Kube(cluster.client_of("kubectl"));
+    kube.install().await;
+    kube.namespace("evenkeel-system").await;
+    kube.namespace("shop").await;
+    cluster.add_control_plane(&NodeGroup::new("cp", 3).kubelet("v1.37.1"), "v1.37.1");
+    cluster.replace_component("cp-3", "kube-apiserver", "v1.36.4");
+    cluster.add_nodes(&NodeGroup::new("worker", 2).kubelet("v1.36.4"));
+    cluster.add_nodes(&NodeGroup::new("old", 1).kubelet("v1.32.2"));
+    sleep(Duration::from_secs(15)).await;
+    Base::of(&cluster)
+}
+
+fn base() -> &'static Base {
+    static BASE: OnceLock<Base> = OnceLock::new();
+    // A runtime of its own, because the one of whoever asks runs already.
+    BASE.get_or_init(|| std::thread::scope(|scope| scope.spawn(|| virtually(cluster).0).join().unwrap()))
+}
+
+/// What happens in every run: kubelets and apiservers change, a node comes and another goes, somebody edits the report.
+const DEEDS: [(u64, &str); 7] = [
+    (8_000, "kubelet old-1 v1.36.4"),
+    (11_000, "component cp-3 kube-apiserver v1.37.1"),
+    (14_000, "join late v1.35.2"),
+    (17_000, "kubelet worker-1 v1.37.1"),
+    (19_000, "edit"),
+    (22_000, "leave worker-2"),
+    (25_000, "component cp-1 kube-scheduler v1.36.9"),
+];
+
+async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
+    let words: Vec<&str> = deed.split(' ').collect();
+    match words.as_slice() {
+        ["kubelet", node, version] => _ = cluster.start_kubelet(node, version),
+        ["component", node, component, version] => cluster.replace_component(node, component, version),
+        ["join", prefix, version] => _ = cluster.add_nodes(&NodeGroup::new(*prefix, 1).kubelet(*version)),
+        ["leave", node] => _ = kube.delete(&format!("/api/v1/nodes/{node}")).await,
+        ["edit"] => {
+            let patch = json!({"status": {"supported": "certainly", "nodes": 4711}});
+            // There may be no report yet.
+            _ = kube.merge(&format!("{REPORT}/status"), &patch).await;
+        }
+        ["blackout", seconds] => {
+            // What happens to the cluster happens all the same.
+            let ours = ["evenkeel-a", "evenkeel-b", "evenkeel-a-lease", "evenkeel-b-lease"];
+            cluster.faults().blackout_of(&ours, Duration::from_secs(seconds.parse().unwrap()));
+        }
+        ["cut", agent, seconds] => {
+            let lease = format!("{agent}-lease");
+            let time = Duration::from_secs(seconds.parse().unwrap());
+            cluster.faults().blackout_of(&[agent, &lease], time);
+        }
+        ["stop", node, component] => _ = cluster.run_component(node, component, false),
+        ["start", node, component] => _ = cluster.run_component(node, component, true),
+        ["jump", seconds] => cluster.jump(jiff::SignedDuration::from_secs(seconds.parse().unwrap())),
+        ["compact"] => cluster.compact(),
+        ["mutate", kind, name, pointer, value] => {
+            if let Some(mut object) = object(cluster, kind, name) {
+                *object.pointer_mut(pointer).unwrap_or(&mut Value::Null) = evil(value.parse().unwrap());
+                cluster.load([object]);
+            }
+        }
+        ["mend", kind, name, pointer] => {
+            let was = base().find(kind, name).and_then(|object| object.pointer(pointer).cloned());
+            if let Some(mut object) = object(cluster, kind, name) {
+                // A path that the server took away with what was around it comes back with the whole object.
+                match (object.pointer_mut(pointer), was) {
+                    (Some(at), Some(was)) => *at = was,
+                    _ => object = base().find(kind, name).unwrap_or(object),
+                }
+                cluster.load([object]);
+            }
+        }
+        ["silent", node] => cluster.kubelets().stop(node),
+        ["again", node, version] => _ = cluster.start_kubelet(node, version),
+        _ => panic!("nothing is called {deed}"),
+    }
+}
+
+fn object(cluster: &Cluster, kind: &str, name: &str) -> Option<Value> {
+    cluster.dump().into_iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+}
+
+/// What nobody sane writes into a field.
+fn evil(which: usize) -> Value {
+    match which {
+        0 => json!("v1.99999999999999999999.0"),
+        1 => json!("\u{1b}[31m<script>alert(1)</script>\u{202e}\n=cmd()"),
+        2 => json!("x".repeat(200_000)),
+        3 => json!(""),
+        4 => Value::Null,
+        5 => json!(1e30),
+        6 => json!(-1),
+        7 => json!([]),
+        8 => json!({}),
+        _ => json!("2999-12-31T23:59:59Z"),
+    }
+}
+const EVIL: usize = 10;
+
+/// One run, with two replicas.
+async fn life(seed: u64, script: &[Step]) -> Run {
+    let (cluster, kube) = base().start(seed).await;
+    let loses = |step: &Step| match step {
+        Step::Told { fault, .. } => fault == "drop" || fault == "swap",
+        // A server that skips events and says that there were none is not found out before it is asked anew.
+        Step::Call { fault, .. } => fault == "bookmarks",
+        // What a node is made to say is not what is shown of it.
+        Step::At { deed, .. } => deed.starts_with("mutate"),
+        _ => false,
+    };
+    let late = |step: &Step| matches!(step, Step::Call { fault, .. } if fault.starts_with("late"));
+    let watcher = Arc::new(Mutex::new(Watcher {
+        blurred: script.iter().any(loses),
+        late: script.iter().any(late),
+        ..Watcher::default()
+    }));
+    for node in kube.list("/api/v1/nodes").await {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let version = text(&node["status"]["nodeInfo"]["kubeletVersion"]);
+        watcher.lock().unwrap().nodes.insert(text(&node["metadata"]["name"]), version);
+    }
+    {
+        let mut seen = watcher.lock().unwrap();
+        let mut versions: Vec<String> = seen.nodes.values().cloned().collect();
+        versions.sort_unstable();
+        seen.kubelets.insert(versions);
+    }
+    let seeing = Arc::clone(&watcher);
+    cluster.on_write(move |write| seeing.lock().unwrap().see(write));
+    cluster.faults().record();
+    script::arm(&cluster, script);
+
+    let begun = Instant::now();
+    let stop = CancellationToken::new();
+    let first = tokio::spawn(replica(cluster.clone(), "a", stop.clone()));
+    let second = tokio::spawn({
+        let (cluster, stop) = (cluster.clone(), stop.clone());
+        async move {
+            sleep(Duration::from_secs(3)).await;
+            replica(cluster, "b", stop).await;
+        }
+    });
+    let mut deeds: Vec<(u64, String)> = DEEDS.iter().map(|(at, deed)| (*at, (*deed).to_owned())).collect();
+    for step in script {
+        if let Step::At { millis, deed } = step {
+            deeds.push((*millis, deed.clone()));
+        }
+    }
+    deeds.sort_by_key(|(at, _)| *at);
+    for (at, deed) in deeds {
+        sleep_until(begun + Duration::from_millis(at)).await;
+        happens(&cluster, &kube, &deed).await;
+    }
+    sleep_until(begun + LIFE + outage(script)).await;
+    cluster.faults().clear();
+    let mute =
+        |step: &Step| matches!(step, Step::Call { fault, .. } if fault == "silence" || fault == "bookmarks");
+    let lost = script.iter().any(|step| {
+        mute(step) || matches!(step, Step::Told { fault, .. } if fault == "drop" || fault == "swap")
+    });
+    sleep(if lost { QUIET_AFTER_LOSS } else { QUIET }).await;
+    let calls = cluster.faults().record();
+    let report = kube.get(REPORT).await.unwrap_or_default();
+    stop.cancel();
+    let _ = (first.await, second.await);
+    let wrong = std::mem::take(&mut watcher.lock().unwrap().wrong);
+    Run { wrong, report, calls }
+}
+
+/// How much longer things go wrong than things happen.
+fn outage(script: &[Step]) -> Duration {
+    let seconds = |step: &Step| match step {
+        Step::At { deed, .. } if deed.starts_with("blackout") || deed.starts_with("cut") => {
+            deed.rsplit(' ').next()?.parse().ok()
+        }
+        _ => None,
+    };
+    Duration::from_secs(script.iter().filter_map(seconds).max().unwrap_or(0))
+}
+
+/// The report without times.
+fn timeless(mut report: Value) -> Value {
+    fn clean(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.retain(|key, _| {
+                    !matches!(key.as_str(), "lastObservedTime" | "lastTransitionTime" | "since")
+                });
+                map.values_mut().for_each(clean);
+            }
+            Value::Array(list) => list.iter_mut().for_each(clean),
+            _ => {}
+        }
+    }
+    let mut status = report["status"].take();
+    clean(&mut status);
+    status
+}
+
+fn run(seed: u64, script: &[Step]) -> Run {
+    let (mut run, panics) = virtually(async || life(seed, script).await);
+    run.wrong.extend(panics);
+    run
+}
+
+/// Runs the scripts against the end of a run without faults.
+fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
+    let faultless = run(1, &[]);
+    assert!(faultless.wrong.is_empty(), "{:#?}", faultless.wrong);
+    let wanted = timeless(faultless.report);
+    all(name, scripts, |seed, script| {
+        let done = run(seed, script);
+        let mut wrong = done.wrong;
+        let ended = timeless(done.report);
+        let skips = |step: &Step| matches!(step, Step::Call { fault, .. } if fault == "bookmarks");
+        if ended != wanted && !script.iter().any(skips) {
+            wrong.push(format!("ends otherwise: {}", difference(&wanted, &ended, "status")));
+        }
+        wrong
+    });
+}
+
+/// Where two values differ first.
+fn difference(wanted: &Value, found: &Value, path: &str) -> String {
+    match (wanted, found) {
+        (Value::Object(wanted), Value::Object(found)) => {
+            let keys: BTreeSet<&String> = wanted.keys().chain(found.keys()).collect();
+            let null = Value::Null;
+            let differs = keys.into_iter().find(|key| wanted.get(*key) != found.get(*key));
+            let Some(key) = differs else { return String::new() };
+            let (wanted, found) = (wanted.get(key).unwrap_or(&null), found.get(key).unwrap_or(&null));
+            difference(wanted, found, &format!("{path}.{key}"))
+        }
+        (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
+            let at = wanted.iter().zip(found).position(|(wanted, found)| wanted != found).unwrap_or(0);
+            difference(&wanted[at], &found[at], &format!("{path}[{at}]"))
+        }
+        _ => format!("{path} is {found}, not {wanted}"),
+    }
+}
+
+/// What each program asked in a run without faults.
+fn asked(agent: &str) -> Vec<Call> {
+    run(1, &[]).calls.into_iter().filter(|call| call.agent == agent).collect()
+}
+
+fn call(agent: &str, nth: u64, times: u64, fault: &str) -> Step {
+    Step::Call { agent: agent.to_owned(), nth, times, fault: fault.to_owned() }
+}
+
+/// As long as something happens that the operator has to notice.
+fn while_it_lives(calls: &[Call]) -> u64 {
+    let Some(first) = calls.first() else { return 0 };
+    calls.iter().take_while(|call| call.at < first.at + LIFE).count() as u64
+}
+
+#[test]
+fn a_run_without_faults_reports_what_is() {
+    let run = run(1, &[]);
+    assert!(run.wrong.is_empty(), "{:#?}", run.wrong);
+    let status = &run.report["status"];
+    assert_eq!(
+        (status["supported"].as_str(), status["nodes"].as_i64()),
+        (Some("True"), Some(6)),
+        "{status:#}"
+    );
+    assert_eq!(status["kubelets"], "v1.35.2..v1.37.1", "{status:#}");
+    let line = |call: &Call| format!("{} {}", call.agent, call.line());
+    let asked: Vec<String> = run.calls.iter().map(line).collect();
+    let leads = asked.iter().filter(|line| line.starts_with("evenkeel-a ")).count();
+    assert!((20..80).contains(&leads), "{asked:#?}");
+}
+
+#[test]
+fn a_crash_at_every_request() {
+    let mut scripts = Vec::new();
+    for agent in ["evenkeel-a", "evenkeel-a-lease"] {
+        for nth in 0..while_it_lives(&asked(agent)) {
+            for fault in ["crash-before", "crash-after"] {
+                scripts.push((1, vec![call(agent, nth, 1, fault)]));
+            }
+        }
+    }
+    campaign("T1 report", scripts);
+}
+
+#[test]
+fn every_fault_at_every_request() {
+    let calls = asked("evenkeel-a");
+    let count = while_it_lives(&calls);
+    let mut scripts = Vec::new();
+    for nth in 0..count {
+        for (at, fault) in script::statuses().iter().enumerate() {
+            // Each fault meets each kind of request; all of them together take long.
+            if is_long() || (nth as usize + at).is_multiple_of(7) {
+                scripts.push((1, vec![call("evenkeel-a", nth, 1, fault)]));
+            }
+            if is_long() {
+                scripts.push((1, vec![call("evenkeel-a", nth, 5, fault)]));
+            }
+        }
+    }
+    // What lasts: every request of a kind, until the end of the faults.
+    let kinds: BTreeSet<String> = calls.iter().map(script::kind_of).collect();
+    for line in kinds {
+        for (at, fault) in script::statuses().into_iter().enumerate() {
+            if is_long() || at.is_multiple_of(5) {
+                scripts.push((
+                    1,
+                    vec![Step::Like { agent: "evenkeel-a".to_owned(), line: line.clone(), fault }],
+                ));
+            }
+        }
+    }
+    campaign("T3 report", scripts);
+}
+
+#[test]
+fn stale_and_compacted_reads() {
+    let mut scripts = Vec::new();
+    for nth in 0..while_it_lives(&asked("evenkeel-a")) {
+        for (at, fault) in
+            ["stale:1", "stale:2", "stale:40", "compact", "bookmarks", "silence"].iter().enumerate()
+        {
+            if is_long() || (nth as usize + at).is_multiple_of(2) {
+                scripts.push((1, vec![call("evenkeel-a", nth, 1, fault)]));
+            }
+        }
+        // It dies, and what it then reads is older than what it knew.
+        scripts.push((
+            1,
+            vec![call("evenkeel-a", nth, 1, "crash-after"), call("evenkeel-a", nth + 1, 12, "stale:9")],
+        ));
+    }
+    campaign("T4 and T6 report", scripts);
+}
+
+const WATCHED: [&str; 5] = [
+    "nodes",
+    "pods",
+    "endpointslices.discovery.k8s.io",
+    "leases.coordination.k8s.io",
+    "clusterskewreports.evenkeel.dev",
+];
+
+#[test]
+fn events_that_are_lost_doubled_late_or_swapped() {
+    let mut scripts = Vec::new();
+    for resource in WATCHED {
+        for nth in 0..if is_long() { 40 } else { 3 } {
+            for fault in ["drop", "duplicate", "delay:4", "swap", "gone", "end", "reset", "garbage"] {
+                // An event of these is told once in a cluster's life; if that is lost, so is what it says.
+                let forgotten = resource != "nodes" && resource != "leases.coordination.k8s.io";
+                if forgotten && matches!(fault, "drop" | "swap") {
+                    continue;
+                }
+                scripts.push((
+                    1,
+                    vec![Step::Told {
+                        agent: "evenkeel-a".into(),
+                        resource: resource.into(),
+                        nth,
+                        fault: fault.into(),
+                    }],
+                ));
+            }
+        }
+    }
+    campaign("T5 report", scripts);
+}
+
+#[test]
+fn blackouts_partitions_and_failovers() {
+    let mut scripts = Vec::new();
+    let at = |millis: u64, deed: String| Step::At { millis, deed };
+    let steps = if is_long() { 60 } else { 8 };
+    for step in 0..steps {
+        let millis = step * LIFE.as_millis() as u64 / steps + 250;
+        for seconds in [1, 30, 600] {
+            scripts.push((1, vec![at(millis, format!("blackout {seconds}"))]));
+            // Who leads is cut off: the other takes over.
+            scripts.push((1, vec![at(millis, format!("cut evenkeel-a {seconds}"))]));
+        }
+        scripts.push((1, vec![at(millis, "compact".into())]));
+        for component in ["kube-apiserver", "kube-controller-manager"] {
+            let again = millis + 3000;
+            scripts.push((
+                1,
+                vec![
+                    at(millis, format!("stop cp-2 {component}")),
+                    at(again, format!("start cp-2 {component}")),
+                ],
+            ));
+        }
+    }
+    campaign("T7 and T8 report", scripts);
+}
+
+#[test]
+fn nodes_that_vanish_and_return_and_clocks_that_jump() {
+    let mut scripts = Vec::new();
+    let at = |millis: u64, deed: String| Step::At { millis, deed };
+    let steps = if is_long() { 30 } else { 7 };
+    for step in 0..steps {
+        let millis = step * 28_000 / steps + 300;
+        for back in [100, 5000] {
+            let steps = vec![at(millis, "leave old-1".into()), at(millis + back, "join old v1.36.4".into())];
+            // Not when it is the old kubelet's turn to change.
+            if millis > 8_000 || millis + back < 8_000 {
+                scripts.push((1, steps));
+            }
+        }
+        scripts.push((
+            1,
+            vec![at(millis, "silent cp-2".into()), at(millis + 3000, "again cp-2 v1.37.1".into())],
+        ));
+        for seconds in [3600, -3600] {
+            scripts.push((1, vec![at(millis, format!("jump {seconds}"))]));
+        }
+        for seconds in [3, 12, 40] {
+            scripts.push((1, vec![call("evenkeel-a", step * 4, 1, &format!("late:{seconds}"))]));
+        }
+    }
+    campaign("T9, T10 and T16 report", scripts);
+}
+
+/// The paths of an object's leaves, without its identity.
+fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
+    const IDENTITY: [&str; 6] = [
+        "/apiVersion",
+        "/kind",
+        "/metadata/uid",
+        "/metadata/name",
+        "/metadata/namespace",
+        "/metadata/resourceVersion",
+    ];
+    match value {
+        _ if IDENTITY.contains(&path) || path == "/metadata/managedFields" || path.contains(' ') => {}
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                leaves(value, &format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")), found);
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            for (at, value) in list.iter().enumerate() {
+                leaves(value, &format!("{path}/{at}"), found);
+            }
+        }
+        _ => found.push(path.to_owned()),
+    }
+}
+
+#[test]
+fn every_field_that_is_read_can_say_anything() {
+    let mut deeds = Vec::new();
+    for (kind, name) in [
+        ("Node", "cp-2"),
+        ("Pod", "kube-apiserver-cp-2"),
+        ("Pod", "kube-scheduler-cp-2"),
+        ("Lease", "kube-controller-manager"),
+        ("EndpointSlice", "kubernetes"),
+    ] {
+        let object = base().find(kind, name).unwrap();
+        let mut found = Vec::new();
+        leaves(&object, "", &mut found);
+        for (at, pointer) in found.into_iter().enumerate() {
+            let all = if is_long() { 0..EVIL } else { at % EVIL..at % EVIL + 1 };
+            for value in all {
+                deeds.push((
+                    format!("mutate {kind} {name} {pointer} {value}"),
+                    format!("mend {kind} {name} {pointer}"),
+                ));
+            }
+        }
+    }
+    // Eight in each run, one after the other.
+    let scripts = deeds.chunks(8).map(|deeds| {
+        let steps = deeds.iter().enumerate().flat_map(|(nth, (mutate, mend))| {
+            let millis = 5000 + 3000 * nth as u64;
+            [
+                Step::At { millis, deed: mutate.clone() },
+                Step::At { millis: millis + 2500, deed: mend.clone() },
+            ]
+        });
+        (1, steps.collect())
+    });
+    campaign("T18 report", scripts.collect());
+}
+
+#[test]
+fn seeds_with_many_faults() {
+    let mut scripts = Vec::new();
+    for seed in 0..if is_long() { 2000 } else { 40 } {
+        scripts.push((seed, campaign::chance(seed, &["evenkeel-a", "evenkeel-b"], &WATCHED, 60)));
+    }
+    campaign("T23 report", scripts);
+}
