@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Instant;
@@ -101,9 +102,9 @@ fn told(name: &str, failed: &[(u64, Vec<Step>, Wrong)]) -> String {
     let mut text = format!("{name}: {} scripts fail\n", failed.len());
     for (at, (seed, script, wrong)) in failed.iter().enumerate() {
         let script = line(script);
-        text += &format!("\n  EVENKEEL_SCRIPT='{seed}|{script}'\n");
+        let _ = writeln!(text, "\n  EVENKEEL_SCRIPT='{seed}|{script}'");
         for line in wrong.iter().take(if at < SHOWN { 40 } else { 1 }) {
-            text += &format!("      {line}\n");
+            let _ = writeln!(text, "      {line}");
         }
     }
     text

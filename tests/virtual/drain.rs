@@ -29,9 +29,9 @@ const TARGETS: [&str; 2] = ["worker-1", "worker-2"];
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 /// How long one drain may take, as the person who began it said.
-const TIMEOUT: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_mins(10);
 /// No drain, however often it is started again, goes on for longer.
-const FOREVER: Duration = Duration::from_secs(3600);
+const FOREVER: Duration = Duration::from_hours(1);
 
 /// How a run ended.
 struct Run {
@@ -347,25 +347,21 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
 
 async fn life(seed: u64, script: &[Step]) -> Run {
     let (cluster, kube) = base().start(seed).await;
-    let watcher = Arc::new(Mutex::new(Watcher::default()));
-    {
-        let mut watcher = watcher.lock().unwrap();
-        for pod in kube.list(PODS).await {
-            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            watcher.pods.insert(format!("shop/{name}"), seen(&pod));
-        }
-        for node in kube.list("/api/v1/nodes").await {
-            watcher
-                .nodes
-                .insert(node["metadata"]["name"].as_str().unwrap_or_default().to_owned(), (false, None));
-        }
-        for budget in kube.list(BUDGETS).await {
-            let name = budget["metadata"]["name"].as_str().unwrap_or_default();
-            let needs = budget["status"]["desiredHealthy"].as_i64().unwrap_or(0);
-            let labels = labels(&budget["spec"]["selector"]["matchLabels"]);
-            watcher.budgets.insert(format!("shop/{name}"), Budget { labels, needs, known: true });
-        }
+    let mut watcher = Watcher::default();
+    for pod in kube.list(PODS).await {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        watcher.pods.insert(format!("shop/{name}"), seen(&pod));
     }
+    for node in kube.list("/api/v1/nodes").await {
+        watcher.nodes.insert(node["metadata"]["name"].as_str().unwrap_or_default().to_owned(), (false, None));
+    }
+    for budget in kube.list(BUDGETS).await {
+        let name = budget["metadata"]["name"].as_str().unwrap_or_default();
+        let needs = budget["status"]["desiredHealthy"].as_i64().unwrap_or(0);
+        let labels = labels(&budget["spec"]["selector"]["matchLabels"]);
+        watcher.budgets.insert(format!("shop/{name}"), Budget { labels, needs, known: true });
+    }
+    let watcher = Arc::new(Mutex::new(watcher));
     let seeing = Arc::clone(&watcher);
     cluster.on_write(move |write| seeing.lock().unwrap().see(write));
     cluster.faults().record();
@@ -396,7 +392,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     }
     let lasting = script.iter().any(|step| matches!(step, Step::Like { .. }));
     if lasting {
-        sleep_until(begun + Duration::from_secs(60)).await;
+        sleep_until(begun + Duration::from_mins(1)).await;
         cluster.faults().clear();
     }
     let (codes, ended) = work.await.unwrap_or_else(|error| (vec![Err(error.to_string())], Instant::now()));

@@ -230,7 +230,7 @@ const DEEDS: [(u64, &str); 7] = [
 async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
     let words: Vec<&str> = deed.split(' ').collect();
     match words.as_slice() {
-        ["kubelet", node, version] => _ = cluster.start_kubelet(node, version),
+        ["kubelet" | "again", node, version] => _ = cluster.start_kubelet(node, version),
         ["component", node, component, version] => cluster.replace_component(node, component, version),
         ["join", prefix, version] => _ = cluster.add_nodes(&NodeGroup::new(*prefix, 1).kubelet(*version)),
         ["leave", node] => _ = kube.delete(&format!("/api/v1/nodes/{node}")).await,
@@ -271,7 +271,6 @@ async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
             }
         }
         ["silent", node] => cluster.kubelets().stop(node),
-        ["again", node, version] => _ = cluster.start_kubelet(node, version),
         _ => panic!("nothing is called {deed}"),
     }
 }
@@ -306,7 +305,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
         Step::Call { fault, .. } => fault == "bookmarks",
         // What a node is made to say is not what is shown of it.
         Step::At { deed, .. } => deed.starts_with("mutate"),
-        _ => false,
+        Step::Like { .. } => false,
     };
     let late = |step: &Step| matches!(step, Step::Call { fault, .. } if fault.starts_with("late"));
     let watcher = Arc::new(Mutex::new(Watcher {
