@@ -5,7 +5,7 @@
 //! of revisions and has no gap after the compacted one; a record that was handed out never changes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use tokio::sync::watch;
@@ -27,6 +27,7 @@ pub(crate) struct Record {
     pub(crate) node: Option<Arc<str>>,
     /// UIDs of the owners.
     pub(crate) owners: Box<[Box<str>]>,
+    parsed: OnceLock<Box<Value>>,
 }
 
 impl Record {
@@ -34,6 +35,11 @@ impl Record {
     pub(crate) fn value(&self) -> Value {
         // The text was written by `Store::put` from a `Value`.
         serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// The object, kept from the first time on: for the few that are looked at again and again. Of pods there are too many.
+    pub(crate) fn parsed(&self) -> &Value {
+        self.parsed.get_or_init(|| Box::new(self.value()))
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -190,6 +196,7 @@ impl Store {
             labels: before.labels.clone(),
             node: None,
             owners: before.owners.clone(),
+            parsed: OnceLock::new(),
         });
         self.shelf_mut(resource).live.insert(record.key.clone(), record.clone());
         self.log(resource, Change { revision, before: Some(before), record, deleted: false, quiet: true });
@@ -251,6 +258,7 @@ impl Store {
             text: object.to_string().into(),
             labels,
             node,
+            parsed: OnceLock::new(),
         })
     }
 
