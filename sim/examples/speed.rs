@@ -13,7 +13,10 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
+/// On each node.
 const PODS: usize = 30;
+/// In each namespace, of ten pods each.
+const SETS: usize = 50;
 
 fn main() {
     let nodes: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(5000);
@@ -101,9 +104,19 @@ async fn drain(client: &kube::Client, node: &str) {
 /// One `ReplicaSet` for every ten pods, spread over all nodes, with a budget for each.
 fn snapshot(nodes: usize) -> Vec<Value> {
     let mut objects = Vec::new();
-    for set in 0..nodes * PODS / 10 {
-        let (namespace, name, uid) =
-            ("default", format!("set-{set}"), format!("{set:08}-0000-4000-8000-000000000000"));
+    let sets = nodes * PODS / 10;
+    for at in 0..sets.div_ceil(SETS) {
+        objects.push(
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("team-{at}")},
+            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}),
+        );
+    }
+    for set in 0..sets {
+        let (namespace, name, uid) = (
+            format!("team-{}", set / SETS),
+            format!("set-{set}"),
+            format!("{set:08}-0000-4000-8000-000000000000"),
+        );
         let labels = json!({"app": name});
         let spec = json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
             "schedulerName": "default-scheduler", "securityContext": {}, "containers": [{"name": "c", "image": "registry.example/app:1",

@@ -62,7 +62,7 @@ func main() {
 	for i := 0; i < len(order); i++ {
 		t := order[i]
 		fmt.Println(name(t))
-		fields(t, definition(t))
+		fields(t, definition(t), "")
 	}
 }
 
@@ -87,12 +87,28 @@ func visit(t reflect.Type) {
 	order = append(order, t)
 }
 
-func fields(t reflect.Type, def string) {
+// outside are the fields of what is inlined without a number: kind and apiVersion, which the binary form keeps elsewhere.
+const outside = "-"
+
+// number is the field's in the binary form; what is inlined in JSON is a message of its own there.
+func number(f reflect.StructField, within string) string {
+	parts := strings.Split(f.Tag.Get("protobuf"), ",")
+	if len(parts) < 2 || within == outside {
+		return ""
+	}
+	return within + parts[1]
+}
+
+func fields(t reflect.Type, def, within string) {
 	for i := 0; i < t.NumField(); i++ {
 		f := t.Field(i)
 		tag := strings.Split(f.Tag.Get("json"), ",")
 		if f.Anonymous && (tag[0] == "" || tag[0] == "-") {
-			fields(f.Type, def)
+			inside := outside
+			if n := number(f, within); n != "" {
+				inside = n + "."
+			}
+			fields(f.Type, def, inside)
 			continue
 		}
 		if tag[0] == "" || tag[0] == "-" {
@@ -131,6 +147,9 @@ func fields(t reflect.Type, def string) {
 		}
 		if v := f.Tag.Get("patchStrategy"); v != "" {
 			line += " patch=" + v
+		}
+		if n := number(f, within); n != "" {
+			line += " pb=" + n
 		}
 		fmt.Println(line)
 	}

@@ -5,11 +5,13 @@
 //! of revisions and has no gap after the compacted one; a record that was handed out never changes.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use tokio::sync::watch;
+
+const PODS: &str = "pods";
 
 /// Labels, shared by all objects that have the same.
 pub(crate) type Labels = BTreeMap<String, String>;
@@ -28,6 +30,7 @@ pub(crate) struct Record {
     pub(crate) node: Option<Arc<str>>,
     /// UIDs of the owners.
     pub(crate) owners: Box<[Box<str>]>,
+    parsed: OnceLock<Box<Value>>,
 }
 
 impl Record {
@@ -35,6 +38,11 @@ impl Record {
     pub(crate) fn value(&self) -> Value {
         // The text was written by `Store::put` from a `Value`.
         serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// The object, kept from the first time on: for the few that are looked at again and again. Of pods there are too many.
+    pub(crate) fn parsed(&self) -> &Value {
+        self.parsed.get_or_init(|| Box::new(self.value()))
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -90,6 +98,8 @@ pub(crate) struct Store {
     shelves: BTreeMap<Arc<str>, Shelf>,
     labels: BTreeMap<Labels, Arc<Labels>>,
     nodes: BTreeMap<Box<str>, Arc<str>>,
+    /// The pods of each node, by their keys.
+    placed: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     hash: Option<u64>,
     /// What was written since the models were last told.
     news: Vec<(Arc<str>, Change)>,
@@ -108,6 +118,7 @@ impl Store {
             shelves: BTreeMap::new(),
             labels: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            placed: BTreeMap::new(),
             hash: hashed.then_some(0x9e37_79b9_7f4a_7c15),
             news: Vec::new(),
             any: watch::Sender::new(1),
@@ -172,12 +183,35 @@ impl Store {
         self.shelves.get(resource)?.live.get(key)
     }
 
+    fn displace(&mut self, node: Option<&Arc<str>>, key: &str) {
+        let Some(keys) = node.and_then(|node| self.placed.get_mut(node)) else { return };
+        keys.remove(key);
+        if keys.is_empty()
+            && let Some(node) = node
+        {
+            self.placed.remove(node);
+        }
+    }
+
+    /// The pods of a node, without looking at those of any other.
+    pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<Record>> {
+        let keys = self.placed.get(node).into_iter().flatten();
+        keys.filter_map(|key| self.get(PODS, key).cloned()).collect()
+    }
+
     /// Writes an object under its key and gives it the next revision, which `object` then carries.
     pub(crate) fn put(&mut self, resource: &str, key: &str, object: &mut Value, quiet: bool) -> Arc<Record> {
         self.revision += 1;
         let record = self.record(key, object);
         let shelf = self.shelf_mut(resource);
         let before = shelf.live.insert(record.key.clone(), record.clone());
+        let old = before.as_ref().and_then(|before| before.node.clone());
+        if resource == PODS && old != record.node {
+            self.displace(old.as_ref(), key);
+            if let Some(node) = &record.node {
+                self.placed.entry(node.clone()).or_default().insert(record.key.clone());
+            }
+        }
         self.log(
             resource,
             Change { revision: record.revision, before, record: record.clone(), deleted: false, quiet },
@@ -217,6 +251,7 @@ impl Store {
             labels: before.labels.clone(),
             node: None,
             owners: before.owners.clone(),
+            parsed: OnceLock::new(),
         });
         self.shelf_mut(resource).live.insert(record.key.clone(), record.clone());
         self.log(resource, Change { revision, before: Some(before), record, deleted: false, quiet: true });
@@ -226,6 +261,9 @@ impl Store {
     /// Takes an object away; what it was, with the revision of its end.
     pub(crate) fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Record>> {
         let before = self.shelves.get_mut(resource)?.live.remove(key)?;
+        if resource == PODS {
+            self.displace(before.node.as_ref(), key);
+        }
         self.revision += 1;
         let mut object = before.value();
         let record = self.record(key, &mut object);
@@ -278,6 +316,7 @@ impl Store {
             text: object.to_string().into(),
             labels,
             node,
+            parsed: OnceLock::new(),
         })
     }
 

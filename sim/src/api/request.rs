@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::status::{Cause, Failure, Named, Outcome};
+use crate::schema::{Shape, Wire, builtin, fields};
 
 /// A request whose body has been read.
 #[derive(Clone, Debug)]
@@ -65,6 +66,10 @@ impl Request {
 
     /// The body as an object.
     pub(crate) fn object(&self) -> Outcome<Value> {
+        if self.content_type == BINARY {
+            return binary(&self.body)
+                .ok_or_else(|| self.unsupported(&format!("{BINARY}, of a kind that is not built in")));
+        }
         let text =
             std::str::from_utf8(&self.body).map_err(|error| Failure::bad_request(error.to_string()))?;
         if self.content_type.ends_with("yaml") {
@@ -73,23 +78,20 @@ impl Request {
         match self.content_type.as_str() {
             "" | "application/json" => {}
             other if other.ends_with("json") => {}
-            other => {
-                return Err(Failure::new(
-                    415,
-                    "UnsupportedMediaType",
-                    format!(
-                        "the body of the request was in an unknown format - accepted media types include: \
-                         application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor \
-                         (sent {other})"
-                    ),
-                ));
-            }
+            other => return Err(self.unsupported(other)),
         }
         serde_json::from_str(text).map_err(|error| {
             let why =
                 if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
             self.unreadable(&why)
         })
+    }
+
+    fn unsupported(&self, sent: &str) -> Failure {
+        let why = "the body of the request was in an unknown format - accepted media types include";
+        let forms =
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor";
+        Failure::new(415, "UnsupportedMediaType", format!("{why}: {forms} (sent {sent})"))
     }
 
     /// What is said of a body that is no object.
@@ -142,6 +144,41 @@ impl Request {
             .find(|form| form.starts_with("application/json") || *form == "*/*")
             .is_some_and(|form| form.split(';').any(|part| part.trim() == format!("as={what}")))
     }
+}
+
+/// How Go clients send what they know.
+const BINARY: &str = "application/vnd.kubernetes.protobuf";
+
+/// An object in its envelope: a mark, then kind and version, then the object itself.
+fn binary(body: &[u8]) -> Option<Value> {
+    let envelope = fields(body.strip_prefix(b"k8s\0")?)?;
+    let part = |number: u64| {
+        envelope.iter().find_map(|(at, wire)| match wire {
+            Wire::Bytes(bytes) if *at == number => Some(*bytes),
+            _ => None,
+        })
+    };
+    let names = fields(part(1)?)?;
+    let name = |number: u64| {
+        names.iter().find_map(|(at, wire)| match wire {
+            Wire::Bytes(bytes) if *at == number => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        })
+    };
+    let (version, kind) = (name(1)?, name(2)?);
+    let package = match version.rsplit_once('/') {
+        _ if kind == "DeleteOptions" => "meta",
+        None => "core",
+        Some((group, _)) => group.split('.').next().unwrap_or_default(),
+    };
+    let shape = builtin(&format!("{package}.{kind}"));
+    if !matches!(*shape, Shape::Struct(_)) {
+        return None;
+    }
+    let mut object = shape.binary(part(2).unwrap_or_default())?;
+    object["apiVersion"] = version.into();
+    object["kind"] = kind.into();
+    Some(object)
 }
 
 /// Undoes percent encoding.

@@ -49,7 +49,7 @@ impl Model for Disruption {
                 .collect(),
             _ if SCALED.iter().any(|(_, _, scaled)| *scaled == resource) => {
                 // The pods of a controller whose size changed.
-                let size = |record: &Record| record.value()["spec"]["replicas"].clone();
+                let size = |record: &Record| record.parsed()["spec"]["replicas"].clone();
                 if change.before.as_ref().is_some_and(|before| size(before) == size(&change.record)) {
                     return Vec::new();
                 }
@@ -107,8 +107,7 @@ fn budget_of(state: &State, pod: &Record) -> Option<String> {
         .range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded))
         .take_while(|(key, _)| key.starts_with(&prefix))
         .find(|(_, budget)| {
-            let budget = budget.value();
-            LabelSelector::object(budget["spec"].get("selector"))
+            LabelSelector::object(budget.parsed()["spec"].get("selector"))
                 .is_some_and(|selector| selector.matches(&pod.labels))
         })
         .map(|(key, _)| key.to_string())

@@ -401,8 +401,7 @@ impl Model {
             world.put("nodes", node, object, !waits);
             if waits {
                 // Its pods were marked unready meanwhile.
-                for pod in world.list("pods", "").into_iter().filter(|pod| pod.node.as_deref() == Some(node))
-                {
+                for pod in world.state.store.pods_of(node) {
                     world.after(Duration::ZERO, format!("pod|{}", pod.key));
                 }
             }

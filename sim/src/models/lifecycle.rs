@@ -97,8 +97,7 @@ impl Model for Lifecycle {
         } else if let Some(node) = key.strip_prefix("gone|") {
             // Pods of a node that is no more go at once.
             if world.record("nodes", node).is_none() {
-                for pod in world.list("pods", "").into_iter().filter(|pod| pod.node.as_deref() == Some(node))
-                {
+                for pod in world.state.store.pods_of(node) {
                     let _ =
                         world.delete("pods", &pod.key, &Deletion { grace: Some(0), ..Deletion::default() });
                 }
@@ -192,7 +191,7 @@ impl Lifecycle {
 /// Pods on a node that is not ready are not ready either.
 fn unready(node: &str, world: &mut World<'_>) {
     let now = world.now();
-    for pod in world.list("pods", "").into_iter().filter(|pod| pod.node.as_deref() == Some(node)) {
+    for pod in world.state.store.pods_of(node) {
         let _ = world.change("pods", &pod.key, true, |pod| {
             if crate::api::ready(pod) {
                 condition(
@@ -266,7 +265,7 @@ fn taint(name: &str, world: &mut World<'_>) {
         .as_array()
         .is_some_and(|all| all.iter().any(|taint| taint["effect"] == "NoExecute"));
     if leaves {
-        for pod in world.list("pods", "").into_iter().filter(|pod| pod.node.as_deref() == Some(name)) {
+        for pod in world.state.store.pods_of(name) {
             evict(&pod.key, world);
         }
     }

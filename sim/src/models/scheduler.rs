@@ -46,6 +46,26 @@ pub(super) struct Scheduler {
     nodes: BTreeMap<Arc<str>, Node>,
     placed: BTreeMap<Arc<str>, Placed>,
     waiting: BTreeSet<Arc<str>>,
+    /// Those of `placed` that keep others away: few, and asked for with every node.
+    alone: BTreeSet<Arc<str>>,
+    /// How many pods of a namespace with the same labels each node has.
+    alike: BTreeMap<(Box<str>, Arc<Labels>), BTreeMap<Arc<str>, i128>>,
+}
+
+/// A pod that looks for a node, with what is the same for every node.
+struct Wanted<'a> {
+    pod: &'a Value,
+    labels: &'a Arc<Labels>,
+    load: Load,
+    selector: LabelSelector,
+    /// Required node affinity.
+    required: &'a Value,
+    preferred: &'a Value,
+    /// It has affinity to pods or against them.
+    social: bool,
+    spreads: bool,
+    volumes: bool,
+    alike: Option<&'a BTreeMap<Arc<str>, i128>>,
 }
 
 fn load(spec: &Value) -> Load {
@@ -103,18 +123,18 @@ impl Model for Scheduler {
             self.waiting.remove(key);
             return;
         }
-        let feasible: Vec<&Arc<str>> = self
+        let wanted = self.wanted(&pod, &record);
+        let scores: Vec<(i128, &Arc<str>)> = self
             .nodes
             .iter()
-            .filter(|(name, node)| self.fits(world, &pod, &record.labels, name, node))
-            .map(|(name, _)| name)
+            .filter(|(name, node)| self.fits(world, &wanted, name, node))
+            .map(|(name, node)| (wanted.score(name, node), name))
             .collect();
-        let best =
-            feasible.iter().map(|name| self.score(&pod, &record.labels, record.namespace(), name)).max();
-        let best: Vec<Arc<str>> = feasible
+        let most = scores.iter().map(|(score, _)| *score).max();
+        let best: Vec<Arc<str>> = scores
             .into_iter()
-            .filter(|name| Some(self.score(&pod, &record.labels, record.namespace(), name)) == best)
-            .cloned()
+            .filter(|(score, _)| Some(*score) == most)
+            .map(|(_, name)| name.clone())
             .collect();
         let at = usize::try_from(world.random.below(best.len() as u64)).unwrap_or(0);
         let Some(node) = best.get(at) else {
@@ -177,12 +197,7 @@ impl Scheduler {
             || text.contains("\"phase\":\"Failed\"");
         if over {
             self.waiting.remove(key);
-            if let Some(placed) = self.placed.remove(key)
-                && let Some(node) = self.nodes.get_mut(&placed.node)
-            {
-                node.used = node.used.minus(placed.load);
-                node.pods.remove(key);
-            }
+            self.displace(key, change.record.namespace());
             return self.waiting.iter().map(ToString::to_string).collect();
         }
         match &change.record.node {
@@ -205,25 +220,64 @@ impl Scheduler {
         let alone =
             pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
                 .clone();
+        if !alone.is_null() {
+            self.alone.insert(key.clone());
+        }
+        let namespace = key.split('/').next().unwrap_or_default();
+        let alike = self.alike.entry((namespace.into(), labels.clone())).or_default();
+        *alike.entry(name.clone()).or_default() += 1;
         self.placed.insert(key.clone(), Placed { node: name, load, labels, alone });
     }
 
-    fn fits(&self, world: &World<'_>, pod: &Value, labels: &Labels, name: &str, node: &Node) -> bool {
+    /// A pod is no longer where it was.
+    fn displace(&mut self, key: &Arc<str>, namespace: &str) {
+        let Some(placed) = self.placed.remove(key) else { return };
+        self.alone.remove(key);
+        let group = (namespace.into(), placed.labels);
+        if let Some(alike) = self.alike.get_mut(&group) {
+            if let Some(count) = alike.get_mut(&placed.node) {
+                *count -= 1;
+            }
+            alike.retain(|_, count| *count > 0);
+            if alike.is_empty() {
+                self.alike.remove(&group);
+            }
+        }
+        if let Some(node) = self.nodes.get_mut(&placed.node) {
+            node.used = node.used.minus(placed.load);
+            node.pods.remove(key);
+        }
+    }
+
+    fn wanted<'a>(&'a self, pod: &'a Value, record: &'a crate::store::Record) -> Wanted<'a> {
         let spec = &pod["spec"];
-        let wants = load(spec).plus(node.used);
+        let affinity = &spec["affinity"];
+        let has = |value: &Value| value.as_array().is_some_and(|all| !all.is_empty());
+        Wanted {
+            pod,
+            labels: &record.labels,
+            load: load(spec),
+            selector: LabelSelector::map(&spec["nodeSelector"]),
+            required: &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+            preferred: &affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
+            social: !affinity["podAffinity"].is_null() || !affinity["podAntiAffinity"].is_null(),
+            spreads: has(&spec["topologySpreadConstraints"]),
+            volumes: has(&spec["volumes"]),
+            alike: self.alike.get(&(record.namespace().into(), record.labels.clone())),
+        }
+    }
+
+    fn fits(&self, world: &World<'_>, wanted: &Wanted<'_>, name: &str, node: &Node) -> bool {
+        let wants = wanted.load.plus(node.used);
         wants.pods <= node.room.pods
-            && (wants.cpu <= node.room.cpu || load(spec).cpu == 0)
-            && (wants.memory <= node.room.memory || load(spec).memory == 0)
-            && tolerated(spec, node)
-            && LabelSelector::map(&spec["nodeSelector"]).matches(&node.labels)
-            && affine(
-                &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
-                &node.labels,
-                name,
-            )
-            && self.together(pod, labels, node)
-            && self.spread(pod, node)
-            && bound(world, pod, node, name)
+            && (wants.cpu <= node.room.cpu || wanted.load.cpu == 0)
+            && (wants.memory <= node.room.memory || wanted.load.memory == 0)
+            && tolerated(&wanted.pod["spec"], node)
+            && wanted.selector.matches(&node.labels)
+            && (wanted.required.is_null() || affine(wanted.required, &node.labels, name))
+            && (!wanted.social && self.alone.is_empty() || self.together(wanted.pod, wanted.labels, node))
+            && (!wanted.spreads || self.spread(wanted.pod, node))
+            && (!wanted.volumes || bound(world, wanted.pod, node, name))
     }
 
     /// Required affinity and anti-affinity between pods, both ways.
@@ -254,7 +308,7 @@ impl Scheduler {
         });
         wanted
             && !required("podAntiAffinity").iter().any(near)
-            && !self.placed.iter().any(|(key, placed)| {
+            && !self.alone.iter().filter_map(|key| self.placed.get_key_value(key)).any(|(key, placed)| {
                 placed.alone.as_array().into_iter().flatten().any(|term| {
                     let topology = term["topologyKey"].as_str().unwrap_or_default();
                     let there = self.nodes.get(&placed.node).and_then(|node| node.labels.get(topology));
@@ -297,38 +351,31 @@ impl Scheduler {
             domains.get(here).copied().unwrap_or(0) + 1 - least <= one["maxSkew"].as_i64().unwrap_or(1)
         })
     }
+}
 
+impl Wanted<'_> {
     /// How good a node is: room that is left, preferred affinity, few pods of the same owner's labels, taints avoided.
-    fn score(&self, pod: &Value, labels: &Labels, namespace: &str, name: &str) -> i128 {
-        let Some(node) = self.nodes.get(name) else { return 0 };
-        let used = node.used.plus(load(&pod["spec"]));
+    fn score(&self, name: &str, node: &Node) -> i128 {
+        let used = node.used.plus(self.load);
         let free = |used: i128, room: i128| if room > 0 { ((room - used).max(0) * 100) / room } else { 0 };
         let mut score = i128::midpoint(free(used.cpu, node.room.cpu), free(used.memory, node.room.memory));
-        let like = node.pods.iter().filter(|key| {
-            key.starts_with(&format!("{namespace}/"))
-                && self.placed.get(*key).is_some_and(|placed| *placed.labels == *labels)
-        });
-        score -= 50 * i128::try_from(like.count()).unwrap_or(0);
-        for term in pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        score -= 50 * self.alike.and_then(|alike| alike.get(name)).copied().unwrap_or(0);
+        for term in self.preferred.as_array().into_iter().flatten() {
             if terms(&term["preference"], &node.labels, name) {
                 score += 2 * i128::from(term["weight"].as_i64().unwrap_or(0));
             }
         }
         let avoided = node.taints.as_array().into_iter().flatten();
         let avoided = avoided
-            .filter(|taint| taint["effect"] == "PreferNoSchedule" && !tolerates(&pod["spec"], taint))
+            .filter(|taint| taint["effect"] == "PreferNoSchedule" && !tolerates(&self.pod["spec"], taint))
             .count();
         score - 300 * i128::try_from(avoided).unwrap_or(0)
     }
 }
 
 fn tolerated(spec: &Value, node: &Node) -> bool {
-    let cordon = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
-    (!node.unschedulable || tolerates(spec, &cordon))
+    let cordon = || json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+    (!node.unschedulable || tolerates(spec, &cordon()))
         && node
             .taints
             .as_array()

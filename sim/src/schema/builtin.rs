@@ -54,6 +54,7 @@ fn named(name: &'static str, lines: &Lines, shapes: &mut Shapes) -> Arc<Shape> {
         let mut listed = Listed::Atomic;
         let mut atomic = false;
         let (mut zero, mut merge_key, mut merges) = (Zero::Keep, None, false);
+        let mut number = Box::default();
         for word in words {
             match word.split_once('=') {
                 None if word == "omit" => zero = Zero::Omit,
@@ -65,13 +66,14 @@ fn named(name: &'static str, lines: &Lines, shapes: &mut Shapes) -> Arc<Shape> {
                         listed = Listed::Map(keys.split(',').map(Into::into).collect());
                     }
                 }
+                Some(("pb", path)) => number = path.split('.').filter_map(|part| part.parse().ok()).collect(),
                 Some(("key", key)) => merge_key = Some(key.into()),
                 Some(("patch", how)) => merges = how.split(',').any(|how| how == "merge"),
                 _ => {}
             }
         }
         let shape = parse(shape, listed, atomic, lines, shapes);
-        of.fields.insert(field.into(), Field { shape, zero, merge_key, merges });
+        of.fields.insert(field.into(), Field { shape, zero, merge_key, merges, number });
     }
     let shape = Arc::new(Shape::Struct(of));
     shapes.insert(name, shape.clone());

@@ -82,7 +82,7 @@ impl Custom {
 }
 
 fn field(shape: Arc<Shape>) -> Field {
-    Field { shape, zero: Zero::Keep, merge_key: None, merges: false }
+    Field { shape, zero: Zero::Keep, merge_key: None, merges: false, number: Box::default() }
 }
 
 fn shape(schema: &Value) -> Shape {

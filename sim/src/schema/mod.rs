@@ -3,6 +3,7 @@
 //! One form for built-in kinds (from `kubernetes.txt`) and custom ones (from their CustomResourceDefinition), so that
 //! decoding, patching and field ownership are written once. Never here: a rule about a particular kind.
 
+mod binary;
 mod builtin;
 mod custom;
 mod decode;
@@ -12,6 +13,7 @@ mod quantity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use binary::{Wire, fields};
 pub(crate) use builtin::builtin;
 pub(crate) use custom::{Custom, Violation};
 pub(crate) use decode::Decoded;
@@ -64,6 +66,8 @@ pub(crate) struct Field {
     pub(crate) merge_key: Option<Box<str>>,
     /// Strategic merge patch: the list is merged, not replaced.
     pub(crate) merges: bool,
+    /// Its number in the binary form, after those of the messages that it is in there and not in JSON.
+    pub(crate) number: Box<[u64]>,
 }
 
 /// A value with named fields.

@@ -152,9 +152,6 @@ impl Run<'_> {
 
     async fn watch(&mut self, name: &str, path: &str, accept: &str) {
         let lines = Lines::default();
-        // Only to wait for it.
-        let plain = path.trim().split('?').next().unwrap_or_default();
-        send(self.client, "GET", &format!("{plain}?limit=1&resourceVersion=0"), "", "").await;
         let request = http::Request::get(path.trim())
             .header("accept", accept)
             .body(Vec::new().into())
