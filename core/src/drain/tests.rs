@@ -273,3 +273,33 @@ fn a_drain_that_is_told_to_stop_asks_for_nothing_more() {
     assert_eq!(toy.log[0], "1 cordon n-1");
     assert!(!toy.log.iter().any(|line| line.contains("evict")), "{:?}", toy.log);
 }
+
+#[test]
+fn no_pod_leaves_while_it_could_go_to_a_node_that_is_still_to_be_cordoned() {
+    let mut toy = Toy::new(2, vec![pod("web", 1, "n-1")], Vec::new());
+    let evicted = |toy: &Toy| toy.log.iter().any(|line| line.contains("evict"));
+    for second in 1..=20 {
+        toy.tick();
+        // The cordon of n-2 fails each time.
+        let other = toy.cluster.nodes.iter_mut().find(|node| &*node.name == "n-2").unwrap();
+        (other.unschedulable, other.cordoned_by) = (false, None);
+        if second == 11 {
+            assert!(!evicted(&toy), "{:?}", toy.log);
+        }
+    }
+    assert!(evicted(&toy), "one that cannot be cordoned does not hold up the others for ever: {:?}", toy.log);
+}
+
+#[test]
+fn a_drained_node_that_somebody_uncordons_loses_its_mark() {
+    let mut toy = Toy::new(2, vec![pod("web", 1, "n-1"), pod("web", 2, "n-2")], Vec::new());
+    let drained = |toy: &Toy| matches!(toy.states.get("n-1"), Some(State::Drained { .. }));
+    while !drained(&toy) {
+        assert!(!toy.tick(), "n-2 has its turn after n-1");
+    }
+    toy.cluster.nodes.iter_mut().find(|node| &*node.name == "n-1").unwrap().unschedulable = false;
+    toy.tick();
+    let node = toy.cluster.node("n-1").unwrap();
+    assert!(node.cordoned_by.is_none() && !node.unschedulable, "{:?}", toy.log);
+    assert!(drained(&toy));
+}
