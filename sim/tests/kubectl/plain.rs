@@ -16,9 +16,10 @@ pub fn plain(text: &str) -> String {
             shown.push_str(&words.join(" "));
         }
         let shown = revision(&dates(&shown));
-        // How often something is said depends on how fast things go.
-        if !shown.starts_with("Waiting for deployment") && (shown.is_empty() || lines.last() != Some(&shown))
-        {
+        // How often something is said, and how many pods are still on their way out, depends on how fast things go.
+        let passing = shown.starts_with("Waiting for deployment")
+            || (shown.starts_with("Found ") && shown.contains(" pods, using "));
+        if !passing && (shown.is_empty() || lines.last() != Some(&shown)) {
             lines.push(shown);
         }
     }
