@@ -55,7 +55,7 @@ pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
         seen: Some(now),
         platform: inventory.platform,
         hidden: inventory.hidden(&cluster),
-        budgets: closed(&cluster, now),
+        budgets: inventory.reason(Source::Budgets).is_none().then(|| closed(&cluster, now)),
         judged: with_gaps(judged, unseen, inventory.reason(Source::Webhooks)),
     })
 }
@@ -83,7 +83,9 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
         missing: snapshot.missing(&cluster),
         platform: snapshot.platform(),
         hidden: snapshot.hidden(&cluster),
-        budgets: closed(&cluster, snapshot.taken().unwrap_or(Timestamp::MAX)),
+        // Files without one may be of a cluster with many.
+        budgets: (snapshot.counts().budgets > 0)
+            .then(|| closed(&cluster, snapshot.taken().unwrap_or(Timestamp::MAX))),
         nodes: cluster.nodes.len(),
         seen: snapshot.taken(),
         // What has ended is told as of when the files were written; without a time that is not known.

@@ -245,11 +245,13 @@ impl Reporter<'_> {
             policy: object.spec.policy,
             unready,
         };
+        // What was not read is not none.
+        let budgets = inventory.reason(Source::Budgets).is_none().then(|| closed(cluster, now));
         let context = Context {
             missing: &missing,
             platform: inventory.platform.map(Platform::name),
             hidden: &inventory.hidden(cluster),
-            budgets: &closed(cluster, now),
+            budgets: budgets.as_deref(),
             before: &before.conditions,
             generation: object.metadata.generation,
             nodes: cluster.nodes.len(),

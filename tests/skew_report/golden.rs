@@ -1,7 +1,8 @@
-//! What people read, compared with what was looked at by a person. `UPDATE=1` writes it anew.
+//! What people read of the report.
 
-use evenkeel_devcluster::{Failure, TestResult};
+use evenkeel_devcluster::TestResult;
 
+use crate::kept::{compare, is_age};
 use crate::scenario::root;
 
 /// Compares `text` with `tests/skew_report/golden/<name>.txt`. What is another one in each run is replaced by `…`: times,
@@ -17,15 +18,7 @@ pub fn check(name: &str, text: &str) -> TestResult {
         told.push_str(&cells.join("   "));
         told.push('\n');
     }
-    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
-    if std::env::var_os("UPDATE").is_some() {
-        return std::fs::write(&path, told).map_err(failed);
-    }
-    let wanted = std::fs::read_to_string(&path).map_err(failed)?;
-    if wanted == told {
-        return Ok(());
-    }
-    Err(Failure::new(format!("{} is\n{wanted}\nbut was\n{told}\nset UPDATE=1 to accept it", path.display())))
+    compare(&path, &told)
 }
 
 fn masked(cell: &str) -> String {
@@ -33,20 +26,6 @@ fn masked(cell: &str) -> String {
         .split(' ')
         .map(|word| if is_age(word) || is_time(word) || is_id(word) || is_pod(word) { "…" } else { word });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// `41s`, `2m3s`, `12d`.
-fn is_age(word: &str) -> bool {
-    let mut rest = word;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (number, unit) = rest.split_at(digits);
-        if number.is_empty() || !unit.starts_with(['s', 'm', 'h', 'd']) {
-            return false;
-        }
-        rest = unit.get(1..).unwrap_or_default();
-    }
-    !word.is_empty()
 }
 
 /// `2026-11-21T12:00:00Z`.

@@ -8,6 +8,8 @@ mod bad;
 #[path = "../shared/binary.rs"]
 mod binary;
 mod golden;
+#[path = "../shared/golden.rs"]
+mod kept;
 mod replica;
 #[path = "../upgrade/scenario.rs"]
 #[allow(dead_code, reason = "the upgrade tests use the rest")]

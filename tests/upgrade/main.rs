@@ -3,6 +3,8 @@
 #[path = "../shared/binary.rs"]
 mod binary;
 mod golden;
+#[path = "../shared/golden.rs"]
+mod kept;
 mod observer;
 mod operator;
 mod scenario;

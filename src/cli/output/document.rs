@@ -34,7 +34,7 @@ pub(super) fn document(report: &Report) -> SkewReport {
         missing: &report.missing,
         platform: report.platform.map(Platform::name),
         hidden: &report.hidden,
-        budgets: &report.budgets,
+        budgets: report.budgets.as_deref(),
         before: &[],
         generation: None,
         nodes: report.nodes,

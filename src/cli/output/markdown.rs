@@ -63,7 +63,7 @@ pub(super) fn markdown(report: &Report, style: Style) -> String {
     }
     section(
         "Budgets that let no pod go",
-        &mut report.budgets.iter().map(|cause| escaped(&budget_line(cause))),
+        &mut report.budgets.iter().flatten().map(|cause| escaped(&budget_line(cause))),
     );
     section("Not seen", &mut report.missing.iter().map(|line| escaped(line)));
     section("Not visible", &mut report.hidden.iter().map(|line| escaped(line)));

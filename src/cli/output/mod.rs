@@ -52,8 +52,8 @@ pub(super) struct Report {
     pub(super) platform: Option<Platform>,
     /// Components that cannot be seen there, one line each.
     pub(super) hidden: Vec<String>,
-    /// Budgets that allow no eviction.
-    pub(super) budgets: Vec<Cause>,
+    /// Budgets that allow no eviction; `None` where budgets were not read.
+    pub(super) budgets: Option<Vec<Cause>>,
     /// What was not seen, one line each.
     pub(super) missing: Vec<String>,
     /// How many Nodes there are.

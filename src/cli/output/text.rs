@@ -83,7 +83,7 @@ fn whole(report: &Report, wide: bool, style: Style) -> String {
     if let Some(minor) = next.minor {
         section(&format!("BEFORE {minor}"), &mut next.blockers.iter().cloned());
     }
-    section("BUDGETS THAT LET NO POD GO", &mut report.budgets.iter().map(budget_line));
+    section("BUDGETS THAT LET NO POD GO", &mut report.budgets.iter().flatten().map(budget_line));
     section("NOT SEEN", &mut report.missing.iter().cloned());
     section("NOT VISIBLE", &mut report.hidden.iter().cloned());
     section(

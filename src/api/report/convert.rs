@@ -1,0 +1,340 @@
+//! From a judgement to the status that says it, in a report and in what the command line prints.
+//!
+//! Nothing is judged here: verdicts, standings and lines come from the core. The invariants: every list is cut to the
+//! bound that the schema gives, the worst stay, and what is left out is counted; and what was not read is absent or
+//! `Unknown`, never zero.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::Component;
+#[cfg(doc)]
+use evenkeel_core::disruption::preflight;
+use evenkeel_core::disruption::preflight::{Cause, Outlook};
+use evenkeel_core::skew::lifecycle::{self, Catalogue};
+use evenkeel_core::skew::{Assessment, Standing, Verdict, names};
+use evenkeel_core::version::{Minor, Observed};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::tz::TimeZone;
+
+use super::super::conditions;
+use super::{
+    Apiserver, BlockingBudget, ClusterSkewReportStatus, Finding, NextMinor, Omitted, PolicyName, Row,
+};
+
+const MAX_ROWS: usize = 256;
+const MAX_FINDINGS: usize = 100;
+const MAX_APISERVERS: usize = 16;
+const MAX_BUDGETS: usize = 20;
+/// Longest message of an apiserver or a budget, in characters.
+const MAX_MESSAGE: usize = 256;
+
+/// The reason of `SkewSupported` while versions that would decide it are not known.
+pub const UNKNOWN_VERSIONS: &str = "UnknownVersions";
+
+/// What the report needs to know besides the judgement.
+pub struct Context<'a> {
+    /// Sources that could not be read, one line each.
+    pub missing: &'a [String],
+    /// The platform's name, if it was recognised.
+    pub platform: Option<&'static str>,
+    /// Components that cannot be seen there, one line each.
+    pub hidden: &'a [String],
+    /// The budgets that allow no eviction, as [`preflight::closed`] orders them; `None` where budgets were not read.
+    pub budgets: Option<&'a [Cause]>,
+    /// The conditions before.
+    pub before: &'a [Condition],
+    /// `metadata.generation` of the report.
+    pub generation: Option<i64>,
+    /// How many Nodes there are.
+    pub nodes: usize,
+    /// The time.
+    pub now: Timestamp,
+    /// What only a look at a living cluster tells.
+    pub live: Live<'a>,
+}
+
+/// What only a look at a living cluster tells.
+#[derive(Clone, Copy, Default)]
+pub struct Live<'a> {
+    /// Controllers that work where they cannot be seen, one line each.
+    pub leading: &'a [String],
+    /// The kube-apiservers.
+    pub servers: &'a [Server],
+    /// The `apiservers` before.
+    pub before: &'a [Apiserver],
+    /// The rules.
+    pub policy: PolicyName,
+    /// Why the report is not to be relied on, as reason and message of `Ready`.
+    pub unready: Option<(&'static str, &'a str)>,
+}
+
+/// One kube-apiserver, as it was seen.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its address or name.
+    pub name: Arc<str>,
+    /// Its Node.
+    pub node: Option<Arc<str>>,
+    /// Its version.
+    pub version: Observed,
+    /// What it emulates, where it says so.
+    pub emulation: Option<Minor>,
+    /// Why it does not answer; `None` when it does.
+    pub error: Option<Arc<str>>,
+}
+
+/// `judged`, as far as it can be said without what was not seen: `unseen` is why components may be missing, `webhooks`
+/// why it is not known what stands before the next minor.
+pub fn with_gaps(mut judged: Assessment, unseen: Option<&str>, webhooks: Option<&str>) -> Assessment {
+    if unseen.is_some() && judged.supported == Verdict::True {
+        judged.supported = Verdict::Unknown;
+    }
+    if let Some(why) = unseen.or(webhooks) {
+        if judged.next_minor.allowed == Verdict::True {
+            judged.next_minor.allowed = Verdict::Unknown;
+        }
+        judged.next_minor.blockers.push(format!("not everything could be read: {why}"));
+    }
+    judged
+}
+
+/// `judged` with what is past its end of life, near it, or behind the latest patch at that time, by `releases`.
+pub fn with_lifecycle(judged: Assessment, releases: &Catalogue, now: Timestamp) -> Assessment {
+    let today = now.to_zoned(TimeZone::UTC).date();
+    let more = lifecycle::findings(&judged, releases, today);
+    judged.with(more)
+}
+
+/// The status that says `judged`.
+pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportStatus {
+    let span = |versions: &Option<(_, _)>| match versions {
+        None => "unknown".to_owned(),
+        Some((oldest, newest)) if oldest == newest => format!("{oldest}"),
+        Some((oldest, newest)) => format!("{oldest}..{newest}"),
+    };
+    let live = &context.live;
+    let reason = reason(judged, context.missing);
+    let mut worst: Vec<_> = judged.findings.iter().collect();
+    // A list that is cut must not lose what is worst; the sort keeps the order by id within a severity.
+    worst.sort_by_key(|finding| finding.severity);
+    let next = &judged.next_minor;
+    let blockers = next.blockers.first().map_or("nothing stands in its way", String::as_str);
+    let (complete, why, inventory) = match (context.missing, live.leading) {
+        ([], []) => ("True", "AllSourcesRead", "every source was read".to_owned()),
+        ([], leading) => ("False", "ControlPlaneHidden", leading.join("; ")),
+        (missing, _) => ("False", "SourcesMissing", missing.join("; ")),
+    };
+    let ready = match live.unready {
+        None => ("Ready", "True", "Fresh", "the report is up to date"),
+        Some((reason, message)) => ("Ready", "False", reason, message),
+    };
+    let wanted = [
+        ready,
+        ("Reconciling", "False", "Fresh", "nothing is outstanding"),
+        ("Stalled", "False", "Fresh", "nothing needs a person"),
+        ("SkewSupported", word(judged.supported), skew_reason(judged), &reason),
+        ("NextMinorAllowed", word(next.allowed), next_reason(judged), blockers),
+        ("InventoryComplete", complete, why, &inventory),
+    ];
+    let emulated = live.servers.iter().filter_map(other_minor).min();
+    let servers = apiservers(live, context.now);
+    let closed = |outlook| {
+        let of = |causes: &[Cause]| count(causes.iter().filter(|cause| cause.outlook == outlook).count());
+        context.budgets.map(of)
+    };
+    let budgets = context.budgets.unwrap_or_default();
+    let pools: BTreeSet<_> =
+        judged.rows.iter().filter(|row| row.component == Component::Kubelet).map(|row| &row.pool).collect();
+    ClusterSkewReportStatus {
+        observed_generation: context.generation,
+        last_observed_time: Some(Time(context.now)),
+        server: span(&judged.servers),
+        kubelets: span(&judged.kubelets),
+        minors_behind: judged.behind,
+        minors_behind_limit: judged.limit,
+        supported: word(judged.supported).to_owned(),
+        violations: count(judged.violations),
+        unknown: count(judged.unknown),
+        nodes: count(context.nodes),
+        platform: context.platform.unwrap_or_default().to_owned(),
+        hidden: context.hidden.to_vec(),
+        pools: count(pools.len()),
+        instances: count(judged.rows.iter().map(|row| row.count).sum()),
+        emulated: emulated.map(|minor| minor.to_string()),
+        policy: format!("{:?}", live.policy),
+        next_minor: NextMinor {
+            version: next.minor.map(|minor| minor.to_string()).unwrap_or_default(),
+            allowed: word(next.allowed).to_owned(),
+            blockers: next.blockers.iter().take(MAX_FINDINGS).cloned().collect(),
+            budgets: budgets.iter().take(MAX_BUDGETS).map(blocking).collect(),
+            budgets_never: closed(Outlook::Never),
+            budgets_not_now: closed(Outlook::NotNow),
+        },
+        components: judged.rows.iter().take(MAX_ROWS).map(row).collect(),
+        findings: worst.iter().take(MAX_FINDINGS).map(|found| finding(found)).collect(),
+        omitted: Omitted {
+            components: count(judged.rows.len().saturating_sub(MAX_ROWS)),
+            findings: count(judged.findings.len().saturating_sub(MAX_FINDINGS)),
+            blockers: count(next.blockers.len().saturating_sub(MAX_FINDINGS)),
+            budgets: count(budgets.len().saturating_sub(MAX_BUDGETS)),
+            apiservers: count(servers.len().saturating_sub(MAX_APISERVERS)),
+        },
+        apiservers: servers.into_iter().take(MAX_APISERVERS).collect(),
+        conditions: conditions(&wanted, context.before, context.generation, context.now),
+        reason,
+    }
+}
+
+fn row(row: &evenkeel_core::skew::Row) -> Row {
+    Row {
+        component: row.component.to_string(),
+        pool: row.pool.to_string(),
+        version: row.version.to_string(),
+        source: source(row),
+        count: count(row.count),
+        minors_behind: row.behind,
+        headroom: row.headroom,
+        state: row.standing.name().to_owned(),
+        samples: row.samples.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Where the version of a row was read, or why it is not known.
+pub fn source(row: &evenkeel_core::skew::Row) -> String {
+    match &row.version {
+        Observed::Known(_) => row.evidence.name().to_owned(),
+        // Versions that are not known are one row, so the reason may not be everyone's.
+        Observed::Unknown(why) if row.count == 1 => why.to_string(),
+        Observed::Unknown(why) => format!("the first: {why}"),
+    }
+}
+
+fn finding(finding: &evenkeel_core::skew::Finding) -> Finding {
+    Finding {
+        id: finding.id.clone(),
+        severity: finding.severity.name().to_owned(),
+        source: finding.rule.source.to_owned(),
+        message: finding.message.clone(),
+        remedy: finding.remedy.clone(),
+        count: count(finding.count),
+        samples: finding.samples.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn blocking(cause: &Cause) -> BlockingBudget {
+    // The spec's and the server's own words may be long: the controller's message names each pod it does not know.
+    let short = |text: &str| text.chars().take(MAX_MESSAGE).collect();
+    BlockingBudget {
+        namespace: cause.object.namespace.to_string(),
+        name: cause.object.name.to_string(),
+        outlook: if cause.outlook == Outlook::Never { "Never" } else { "NotNow" }.to_owned(),
+        message: short(&cause.what),
+        remedy: short(&cause.remedy),
+    }
+}
+
+/// What it emulates, where that is not its own minor.
+fn other_minor(server: &Server) -> Option<Minor> {
+    server.emulation.filter(|emulated| server.version.minor() != Some(*emulated))
+}
+
+/// Those that do not answer first. One that stays as it was keeps the time since when, also under another name on the
+/// same Node: an apiserver that died loses its address after a while.
+fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
+    let since = |server: &Server| {
+        let same = |before: &&Apiserver| match (&server.node, &before.node) {
+            (Some(node), Some(before)) => **node == **before,
+            _ => *server.name == before.name,
+        };
+        let before = live.before.iter().find(same).filter(|b| b.reachable == server.error.is_none());
+        before.map_or(Time(now), |before| before.since.clone())
+    };
+    let mut all: Vec<_> = live
+        .servers
+        .iter()
+        .map(|server| Apiserver {
+            name: server.name.to_string(),
+            node: server.node.as_deref().map(str::to_owned),
+            version: server.version.to_string(),
+            emulated: other_minor(server).map(|minor| minor.to_string()),
+            reachable: server.error.is_none(),
+            since: since(server),
+            message: server.error.as_deref().unwrap_or_default().chars().take(MAX_MESSAGE).collect(),
+        })
+        .collect();
+    all.sort_by(|a, b| (a.reachable, &a.name).cmp(&(b.reachable, &b.name)));
+    all
+}
+
+fn reason(judged: &Assessment, missing: &[String]) -> String {
+    let wrong: Vec<_> = judged.unsupported().collect();
+    match (judged.supported, wrong.split_first()) {
+        (Verdict::False, Some((first, []))) => {
+            format!("{} ({})", first.message, names(first.count, &first.samples))
+        }
+        (Verdict::False, Some((first, [_]))) => format!("{} (and 1 more finding)", first.message),
+        (Verdict::False, Some((first, more))) => {
+            format!("{} (and {} more findings)", first.message, more.len())
+        }
+        (Verdict::True, _) => "every component is inside the version skew policy".to_owned(),
+        _ if judged.unknown == 1 => "the version of 1 component is not known".to_owned(),
+        _ if judged.unknown > 0 => format!("the version of {} components is not known", judged.unknown),
+        _ if judged.servers.is_none() && missing.is_empty() => {
+            "no kube-apiserver's version is known".to_owned()
+        }
+        _ => "not everything could be read".to_owned(),
+    }
+}
+
+/// The reason of `SkewSupported`: what is wrong with the first component, in upgrade order, that is outside.
+fn skew_reason(judged: &Assessment) -> &'static str {
+    let worst = judged.rows.iter().find(|row| row.standing == Standing::Unsupported);
+    let newer = worst.and_then(evenkeel_core::skew::Row::ahead).is_some_and(|ahead| ahead > 0);
+    match (judged.supported, worst.map(|row| row.component)) {
+        (Verdict::True, _) => "AllSupported",
+        (Verdict::Unknown, _) => UNKNOWN_VERSIONS,
+        (Verdict::False, None) => "PolicyViolated",
+        (Verdict::False, Some(component)) => match (component, newer) {
+            (Component::KubeApiserver, _) => "APIServerSpreadTooWide",
+            (Component::KubeControllerManager, true) => "ControllerManagerNewer",
+            (Component::KubeControllerManager, false) => "ControllerManagerTooOld",
+            (Component::KubeScheduler, true) => "SchedulerNewer",
+            (Component::KubeScheduler, false) => "SchedulerTooOld",
+            (Component::CloudControllerManager, true) => "CloudControllerManagerNewer",
+            (Component::CloudControllerManager, false) => "CloudControllerManagerTooOld",
+            (Component::Kubelet, true) => "KubeletNewerThanAPIServer",
+            (Component::Kubelet, false) => "KubeletTooOld",
+            (Component::KubeProxy, _) => "KubeProxySkew",
+            (Component::Kubectl, _) => "KubectlSkew",
+        },
+    }
+}
+
+/// The reason of `NextMinorAllowed`.
+fn next_reason(judged: &Assessment) -> &'static str {
+    let kubelets = judged.rows.iter().filter(|row| row.component == Component::Kubelet);
+    let minors = judged.servers.as_ref().map(|(oldest, newest)| (oldest.minor(), newest.minor()));
+    match judged.next_minor.allowed {
+        Verdict::True => "Allowed",
+        Verdict::Unknown => "NotEvaluated",
+        Verdict::False if minors.is_some_and(|(oldest, newest)| oldest != newest) => "UpgradeInProgress",
+        Verdict::False if kubelets.into_iter().any(|row| row.headroom == Some(0)) => "KubeletAtLimit",
+        Verdict::False => "Blocked",
+    }
+}
+
+/// The word for a verdict, as conditions spell it.
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::True => "True",
+        Verdict::False => "False",
+        Verdict::Unknown => "Unknown",
+    }
+}
+
+/// A count as the API's integers hold it.
+pub fn count(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
