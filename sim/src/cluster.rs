@@ -25,6 +25,7 @@ pub struct Builder {
     version: String,
     began: Timestamp,
     hashed: bool,
+    network: [u8; 3],
 }
 
 /// A cluster. Cloning it is another handle on the same one.
@@ -57,6 +58,7 @@ impl Cluster {
             version: "v1.37.1".into(),
             began: Timestamp::constant(1_767_225_600, 0),
             hashed: false,
+            network: [192, 0, 2],
         }
     }
 
@@ -80,6 +82,11 @@ impl Cluster {
     /// A client of an API server of another version, such as `v1.36.4`: in the middle of an upgrade a cluster has several.
     pub fn client_at(&self, agent: &str, version: &str) -> kube::Client {
         kube::Client::new(Service(self.server(agent, Arc::new(Release::new(version)))), "default")
+    }
+
+    /// The way through the apiserver at that address alone.
+    pub(crate) fn server_at(&self, address: &str) -> Server {
+        Server { endpoint: Some(address.into()), ..self.server("", self.release.clone()) }
     }
 
     /// A way to the store, through a server of that version.
@@ -395,6 +402,14 @@ impl Builder {
         self
     }
 
+    /// Gives control-plane nodes addresses of this network, such as `[127, 10, 20]`: see [`Cluster::serve_control_plane`].
+    /// Without it they are of 192.0.2.0/24, where nobody is.
+    #[must_use]
+    pub fn network(mut self, network: [u8; 3]) -> Self {
+        self.network = network;
+        self
+    }
+
     /// Makes the cluster: its API, with the namespaces that every cluster has.
     ///
     /// It has to be made where its clock is to run: inside a tokio runtime, paused or not.
@@ -424,7 +439,7 @@ impl Builder {
         }
         let shared = Shared::new(state);
         let kubelets = Kubelets::default();
-        let control = ControlPlane::default();
+        let control = ControlPlane::new(self.network);
         let running = crate::models::run(shared.clone(), kubelets.clone(), control.clone(), self.seed);
         let models = tokio::spawn(running);
         Cluster {

@@ -28,8 +28,8 @@
 //! What is served and done is held against a real control plane: the same cases are sent to both. This crate implements
 //! budgets and evictions by itself, from what Kubernetes does, so that a program under test can be checked against it.
 //!
-//! Ground floor first: `random`, `clock`, `store`, `written`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` ·
-//! `serve`.
+//! Ground floor first: `random`, `clock`, `record`, `store`, `written`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` ·
+//! `serve` · `pace`.
 
 #![allow(
     clippy::too_many_lines,
@@ -53,7 +53,9 @@ mod cluster;
 pub mod faults;
 mod fields;
 mod models;
+mod pace;
 mod random;
+mod record;
 mod schema;
 pub mod serve;
 mod store;
@@ -61,5 +63,6 @@ mod written;
 
 pub use cluster::{Builder, Cluster, NodeGroup, Process};
 pub use models::{COMPONENTS, ControlPlane, Deed, Kubelets, Times};
+pub use pace::Pace;
 pub use random::{Random, Spread};
 pub use written::Write;

@@ -6,53 +6,14 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::record::{Labels, Record};
+
 const PODS: &str = "pods";
-
-/// Labels, shared by all objects that have the same.
-pub(crate) type Labels = BTreeMap<String, String>;
-
-/// One version of one object.
-#[derive(Debug)]
-pub(crate) struct Record {
-    /// `namespace/name`, or `name`.
-    pub(crate) key: Arc<str>,
-    pub(crate) revision: u64,
-    /// The whole object as JSON, resourceVersion included.
-    pub(crate) text: Box<str>,
-    pub(crate) uid: Box<str>,
-    pub(crate) labels: Arc<Labels>,
-    /// `spec.nodeName`, because the pods of a node are asked for all the time.
-    pub(crate) node: Option<Arc<str>>,
-    /// UIDs of the owners.
-    pub(crate) owners: Box<[Box<str>]>,
-    parsed: OnceLock<Box<Value>>,
-}
-
-impl Record {
-    /// The object.
-    pub(crate) fn value(&self) -> Value {
-        // The text was written by `Store::put` from a `Value`.
-        serde_json::from_str(&self.text).unwrap_or_default()
-    }
-
-    /// The object, kept from the first time on: for the few that are looked at again and again. Of pods there are too many.
-    pub(crate) fn parsed(&self) -> &Value {
-        self.parsed.get_or_init(|| Box::new(self.value()))
-    }
-
-    pub(crate) fn namespace(&self) -> &str {
-        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.key.split_once('/').map_or(&*self.key, |(_, name)| name)
-    }
-}
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -243,16 +204,7 @@ impl Store {
         }
         text.push_str(rest);
         self.revision = revision;
-        let record = Arc::new(Record {
-            key: before.key.clone(),
-            revision,
-            text: text.into(),
-            uid: before.uid.clone(),
-            labels: before.labels.clone(),
-            node: None,
-            owners: before.owners.clone(),
-            parsed: OnceLock::new(),
-        });
+        let record = Arc::new(before.renewed(revision, text));
         self.shelf_mut(resource).live.insert(record.key.clone(), record.clone());
         self.log(resource, Change { revision, before: Some(before), record, deleted: false, quiet: true });
         Some(())
@@ -303,21 +255,7 @@ impl Store {
             self.labels.insert(labels, shared.clone());
             shared
         };
-        Arc::new(Record {
-            key: key.into(),
-            revision,
-            uid: metadata["uid"].as_str().unwrap_or_default().into(),
-            owners: metadata["ownerReferences"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|owner| Some(owner["uid"].as_str()?.into()))
-                .collect(),
-            text: object.to_string().into(),
-            labels,
-            node,
-            parsed: OnceLock::new(),
-        })
+        Arc::new(Record::new(key, revision, object, labels, node))
     }
 
     fn log(&mut self, resource: &str, change: Change) {

@@ -14,7 +14,7 @@ use super::selector::LabelSelector;
 use super::status::{Cause, Failure, Named, Outcome};
 use super::write::{Deletion, Options};
 use super::{Server, State, Subject};
-use crate::store::Record;
+use crate::record::Record;
 
 /// Conflicts are tried again this often, about this far apart.
 const TRIES: u32 = 20;
@@ -107,7 +107,7 @@ pub(crate) async fn evict(
         let budget = budgets.pop();
         if let Some(budget) = &budget {
             let budget = budget.value();
-            let ready = super::ready(&pod.value());
+            let ready = pod.ready;
             let count = |name: &str| budget["status"][name].as_i64().unwrap_or(0);
             let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
             let healthy = count("currentHealthy") >= count("desiredHealthy") && count("desiredHealthy") > 0;

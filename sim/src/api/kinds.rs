@@ -90,6 +90,8 @@ const BUILTIN: &[Row] = &[
         involvedObject.uid involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason \
         reportingComponent source type",
     ),
+    // Kept as those of the core group.
+    ("events", "Event", "events", "ev", "", "n", "reason type"),
     ("core", "PersistentVolume", "persistentvolumes", "pv", "", "sd", ""),
     ("core", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", "", "nsd", ""),
     ("apps", "Deployment", "deployments", "deploy", "all", "nscg", ""),
@@ -188,7 +190,11 @@ impl Default for Kinds {
                 selectable.push("metadata.namespace".into());
             }
             selectable.extend(words(fields));
-            let resource = if group.is_empty() { (*plural).to_owned() } else { format!("{plural}.{group}") };
+            let resource = if group.is_empty() || *package == "events" {
+                (*plural).to_owned()
+            } else {
+                format!("{plural}.{group}")
+            };
             kinds.insert(Kind {
                 version: "v1".into(),
                 kind: (*kind).into(),
@@ -216,8 +222,7 @@ impl Default for Kinds {
 impl Kinds {
     pub(crate) fn insert(&mut self, kind: Kind) {
         let kind = Arc::new(kind);
-        let stored = kind.custom.as_ref().is_none_or(|custom| custom.storage);
-        if stored {
+        if !kind.converts() {
             self.stored.insert(kind.resource.clone(), kind.clone());
         }
         self.served.insert((kind.group.clone(), kind.version.clone(), kind.plural.clone()), kind);

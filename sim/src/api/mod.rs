@@ -26,13 +26,12 @@ mod status;
 mod table;
 mod validate;
 mod verbs;
+mod versions;
 mod watch;
 mod write;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use serde_json::Value;
 
 pub use answer::Body;
 pub(crate) use kinds::{Kind, Kinds};
@@ -88,10 +87,4 @@ pub(crate) struct Subject {
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-}
-
-/// Is a pod's Ready condition true?
-pub(crate) fn ready(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }

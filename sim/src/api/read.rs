@@ -10,7 +10,7 @@ use super::selector::{FieldSelector, LabelSelector};
 use super::status::{Cause, Failure, Named, Outcome};
 use super::table::{self, Style};
 use super::{State, Subject};
-use crate::store::Record;
+use crate::record::Record;
 
 /// What a list or watch is narrowed to.
 #[derive(Clone, Debug, Default)]
@@ -69,12 +69,7 @@ impl Form {
 
 /// The object as this version of the kind shows it.
 pub(crate) fn shown(kind: &Kind, record: &Record) -> String {
-    if kind.custom.as_ref().is_some_and(|custom| !custom.storage) {
-        let mut object = record.value();
-        object["apiVersion"] = kind.api_version().into();
-        return object.to_string();
-    }
-    record.text.to_string()
+    if kind.converts() { kind.seen(record).to_string() } else { record.text.to_string() }
 }
 
 /// One object, in the form that was asked for.
@@ -268,8 +263,9 @@ impl State {
         };
         let mut text =
             format!("{{\"kind\":{list:?},\"apiVersion\":{api_version:?},\"metadata\":{metadata},\"items\":[");
-        // A typed list does not repeat what its items are. Fields are written in alphabetical order, so both come first.
-        let prefix = format!("\"apiVersion\":{:?},\"kind\":{:?},", kind.api_version(), kind.kind);
+        // A typed list does not repeat what its items are. Fields are written in alphabetical order, so of most kinds both
+        // come first.
+        let prefix = format!("{{\"apiVersion\":{:?},\"kind\":{:?},", kind.api_version(), kind.kind);
         for (at, record) in found.iter().enumerate() {
             if at > 0 {
                 text.push(',');
@@ -278,8 +274,15 @@ impl State {
                 text.push_str(&self::metadata(&record.value()).to_string());
             } else if kind.custom.is_some() {
                 text.push_str(&shown(kind, record));
+            } else if let Some(rest) = record.text.strip_prefix(&prefix).filter(|_| !kind.converts()) {
+                text.push('{');
+                text.push_str(rest);
             } else {
-                text.push_str(&record.text.replacen(&prefix, "", 1));
+                let mut object = kind.seen(record);
+                for field in ["apiVersion", "kind"] {
+                    drop(object.as_object_mut().and_then(|fields| fields.remove(field)));
+                }
+                text.push_str(&object.to_string());
             }
         }
         if form == Form::Metadata && found.is_empty() {

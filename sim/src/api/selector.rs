@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::status::{Failure, Outcome};
-use crate::store::{Labels, Record};
+use crate::record::{Labels, Record};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Test {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::kinds::Kind;
 use super::selector::LabelSelector;
 use super::status::Cause;
+use crate::record::Labels;
 use crate::schema::Violation;
-use crate::store::Labels;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \

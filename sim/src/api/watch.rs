@@ -19,7 +19,8 @@ use super::table::{self, Style};
 use super::{Shared, Subject};
 use crate::clock::Clock;
 use crate::faults::{Ending, Stream as Faults};
-use crate::store::{Change, Record};
+use crate::record::Record;
+use crate::store::Change;
 
 /// A bookmark says how far the watch has come, this often.
 const BOOKMARKS: Duration = Duration::from_mins(1);
@@ -238,7 +239,7 @@ impl Watch {
         if self.form == Form::Whole {
             return format!("{{\"type\":{what:?},\"object\":{}}}", read::shown(&self.kind, record));
         }
-        self.line(what, &record.value())
+        self.line(what, &self.kind.seen(record))
     }
 
     fn line(&mut self, what: &str, object: &Value) -> String {

@@ -35,8 +35,10 @@ struct Instance {
     restarts: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
+    /// The first three numbers of every address.
+    network: [u8; 3],
     /// By node and component.
     instances: BTreeMap<(String, String), Instance>,
     /// By node.
@@ -44,10 +46,16 @@ struct Inner {
 }
 
 /// A handle on the control-plane nodes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ControlPlane(Arc<Mutex<Inner>>);
 
 impl ControlPlane {
+    /// None yet; they will have addresses of this network.
+    pub(crate) fn new(network: [u8; 3]) -> Self {
+        let inner = Inner { network, instances: BTreeMap::new(), addresses: BTreeMap::new() };
+        Self(Arc::new(Mutex::new(inner)))
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -55,6 +63,17 @@ impl ControlPlane {
     /// The address of each apiserver: `192.0.2.1:6443`.
     pub fn addresses(&self) -> Vec<String> {
         self.with(|inner| inner.addresses.values().map(|ip| format!("{ip}:6443")).collect())
+    }
+
+    /// The nodes, by name.
+    pub fn nodes(&self) -> Vec<String> {
+        self.with(|inner| inner.addresses.keys().cloned().collect())
+    }
+
+    /// The version of a component on a node, and whether it runs.
+    pub fn component(&self, node: &str, component: &str) -> Option<(String, bool)> {
+        let at = (node.to_owned(), component.to_owned());
+        self.with(|inner| inner.instances.get(&at).map(|of| (of.version.clone(), of.runs)))
     }
 
     /// What the apiserver at an address says of its version; `None` if none answers there.
@@ -71,7 +90,8 @@ impl ControlPlane {
     pub(crate) fn join(&self, state: &mut State, node: &str, version: &str) {
         let address = self.with(|inner| {
             let next = inner.addresses.len() + 1;
-            inner.addresses.entry(node.to_owned()).or_insert_with(|| format!("192.0.2.{next}")).clone()
+            let [a, b, c] = inner.network;
+            inner.addresses.entry(node.to_owned()).or_insert_with(|| format!("{a}.{b}.{c}.{next}")).clone()
         });
         let kind = state.kinds.stored("nodes").cloned();
         if let (Some(kind), Some(record)) = (kind, state.store.get("nodes", node).cloned()) {
@@ -102,7 +122,7 @@ impl ControlPlane {
         let image = text(&container["image"]);
         let instance = Instance {
             version: image.rsplit(':').next().unwrap_or_default().to_owned(),
-            runs: crate::api::ready(pod),
+            runs: crate::record::ready(pod),
             process: process.to_owned(),
             restarts: 0,
         };

@@ -1,5 +1,8 @@
 //! `DaemonSets`: one pod on every node that suits.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::pods::{self, Pod, hash};
@@ -7,7 +10,8 @@ use super::scheduler::{affine, tolerates};
 use super::{Model, World, leaving};
 use crate::api::State;
 use crate::api::selector::LabelSelector;
-use crate::store::{Change, Record};
+use crate::record::Record;
+use crate::store::Change;
 
 /// The DaemonSet controller.
 pub(super) struct DaemonSets;
@@ -50,12 +54,16 @@ impl Model for DaemonSets {
         let revision = hash(&set["spec"]["template"]);
         let template = template(&set);
         let nodes = world.list("nodes", "");
-        let (mut wanted, mut wrong) = (Vec::new(), 0);
+        let (mut wanted, mut wrong) = (BTreeSet::new(), 0);
+        let mut placed: BTreeMap<Arc<str>, Vec<&Pod>> = BTreeMap::new();
+        for pod in &all {
+            placed.entry(target(pod)).or_default().push(pod);
+        }
         for node in &nodes {
-            let here: Vec<&Pod> = all.iter().filter(|pod| target(&pod.value) == Some(node.name())).collect();
+            let here = placed.get(&node.key).map(Vec::as_slice).unwrap_or_default();
             let (start, stay) = suits(&template["spec"], node);
             if start {
-                wanted.push(node.name().to_owned());
+                wanted.insert(node.name().to_owned());
             }
             if leaving(&set) {
                 continue;
@@ -69,13 +77,11 @@ impl Model for DaemonSets {
             } else if !stay {
                 for pod in here {
                     wrong += 1;
-                    if !leaving(&pod.value) {
+                    if !pod.leaving() {
                         pods::delete(world, pod);
                     }
                 }
-            } else if let Some(pod) =
-                here.iter().find(|pod| matches!(pod.phase(), "Failed" | "Succeeded") && !leaving(&pod.value))
-            {
+            } else if let Some(pod) = here.iter().find(|pod| pod.finished() && !pod.leaving()) {
                 pods::delete(world, pod);
             }
         }
@@ -85,11 +91,9 @@ impl Model for DaemonSets {
                 i64::try_from(wanted.len()).unwrap_or(0),
                 true,
             );
-            let down = all.iter().filter(|pod| !pod.ready() || leaving(&pod.value)).count();
+            let down = all.iter().filter(|pod| !pod.ready() || pod.leaving()).count();
             let room = usize::try_from(most).unwrap_or(0).saturating_sub(down);
-            for pod in
-                all.iter().filter(|pod| pod.label(REVISION) != revision && !leaving(&pod.value)).take(room)
-            {
+            for pod in all.iter().filter(|pod| pod.label(REVISION) != revision && !pod.leaving()).take(room) {
                 pods::delete(world, pod);
             }
         }
@@ -97,11 +101,12 @@ impl Model for DaemonSets {
     }
 }
 
-/// The node for which a pod was made.
-fn target(pod: &Value) -> Option<&str> {
-    pod["spec"]["nodeName"].as_str().or_else(|| {
-        pod.pointer("/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0")?
-            .as_str()
+/// The node for which a pod was made; empty if it was made for none.
+fn target(pod: &Pod) -> Arc<str> {
+    pod.0.node.clone().unwrap_or_else(|| {
+        let pod = pod.0.value();
+        let first = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+        pod.pointer(first).and_then(Value::as_str).unwrap_or_default().into()
     })
 }
 
@@ -146,14 +151,16 @@ fn suits(spec: &Value, node: &Record) -> (bool, bool) {
     (chosen && starts && fits("NoExecute"), chosen && fits("NoExecute"))
 }
 
-fn status(world: &mut World<'_>, key: &str, all: &[Pod], wanted: &[String], wrong: usize, revision: &str) {
-    let right: Vec<&Pod> = all
-        .iter()
-        .filter(|pod| {
-            !leaving(&pod.value)
-                && target(&pod.value).is_some_and(|node| wanted.iter().any(|name| name == node))
-        })
-        .collect();
+fn status(
+    world: &mut World<'_>,
+    key: &str,
+    all: &[Pod],
+    wanted: &BTreeSet<String>,
+    wrong: usize,
+    revision: &str,
+) {
+    let right: Vec<&Pod> =
+        all.iter().filter(|pod| !pod.leaving() && wanted.contains(&*target(pod))).collect();
     let ready = right.iter().filter(|pod| pod.ready()).count();
     let updated = right.iter().filter(|pod| pod.label(REVISION) == revision).count();
     let _ = world.change(SETS, key, true, |set| {

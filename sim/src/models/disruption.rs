@@ -12,11 +12,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::pods::scaled;
-use super::{Model, World, condition, controller, leaving};
+use super::{Model, World, condition};
+use crate::api::State;
 use crate::api::selector::LabelSelector;
-use crate::api::{State, ready};
 use crate::clock;
-use crate::store::{Change, Record};
+use crate::record::{Owner, Record};
+use crate::store::Change;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 /// An eviction that was let through but never seen is counted this long.
@@ -43,10 +44,11 @@ impl Model for Disruption {
     fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
             BUDGETS if !change.deleted => vec![change.record.key.to_string()],
-            "pods" => budget_of(state, &change.record)
-                .into_iter()
-                .chain(change.before.as_ref().and_then(|before| budget_of(state, before)))
-                .collect(),
+            "pods" => {
+                let other = change.before.as_ref().filter(|before| before.labels != change.record.labels);
+                let all = std::iter::once(&change.record).chain(other);
+                all.filter_map(|pod| budget_of(state, pod)).collect()
+            }
             _ if SCALED.iter().any(|(_, _, scaled)| *scaled == resource) => {
                 // The pods of a controller whose size changed.
                 let size = |record: &Record| record.parsed()["spec"]["replicas"].clone();
@@ -66,22 +68,15 @@ impl Model for Disruption {
         let Some(budget) = world.get(BUDGETS, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let selector = LabelSelector::object(budget["spec"].get("selector")).unwrap_or_default();
-        let pods: Vec<(Arc<Record>, Value)> = world
-            .list("pods", namespace)
-            .into_iter()
-            .filter(|pod| selector.matches(&pod.labels))
-            .map(|pod| (pod.clone(), pod.value()))
-            .collect();
+        let selected = |pod: &&Arc<Record>| selector.matches(&pod.labels);
+        let pods: Vec<Arc<Record>> = world.each("pods", namespace).filter(selected).cloned().collect();
         let now = world.state.clock.now();
         let (disrupted, recheck) = disrupted(&budget, &pods, now);
         match expected(world, &budget, &pods, namespace) {
             Ok((expected, desired)) => {
-                let current = pods
-                    .iter()
-                    .filter(|(record, pod)| {
-                        !leaving(pod) && !disrupted.contains_key(record.name()) && ready(pod)
-                    })
-                    .count();
+                let healthy =
+                    |pod: &&Arc<Record>| !pod.leaving && pod.ready && !disrupted.contains_key(pod.name());
+                let current = pods.iter().filter(healthy).count();
                 write(
                     world,
                     key,
@@ -117,7 +112,7 @@ fn budget_of(state: &State, pod: &Record) -> Option<String> {
 fn expected(
     world: &World<'_>,
     budget: &Value,
-    pods: &[(Arc<Record>, Value)],
+    pods: &[Arc<Record>],
     namespace: &str,
 ) -> Result<(i64, i64), String> {
     let (least, most) = (&budget["spec"]["minAvailable"], &budget["spec"]["maxUnavailable"]);
@@ -136,45 +131,40 @@ fn expected(
 }
 
 /// The sizes of the pods' controllers, each counted once.
-fn scale(world: &World<'_>, pods: &[(Arc<Record>, Value)], namespace: &str) -> Result<i64, String> {
-    let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    for (record, pod) in pods {
-        let Some(owner) = controller(pod) else { continue };
-        let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
-        if !seen.insert(uid.clone()) {
+fn scale(world: &World<'_>, pods: &[Arc<Record>], namespace: &str) -> Result<i64, String> {
+    let mut sizes: BTreeMap<Box<str>, i64> = BTreeMap::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for pod in pods {
+        let Some(owner) = &pod.controller else { continue };
+        if !seen.insert(&owner.uid) {
             continue;
         }
         let found = size(world, owner, namespace)?;
-        let (uid, size) = found.ok_or_else(|| format!("found no controllers for pod {:?}", record.name()))?;
+        let (uid, size) = found.ok_or_else(|| format!("found no controllers for pod {:?}", pod.name()))?;
         sizes.insert(uid, size);
     }
     Ok(sizes.values().sum())
 }
 
 /// The size of a controller, by its own UID; of a ReplicaSet that belongs to a Deployment, the Deployment's.
-fn size(world: &World<'_>, owner: &Value, namespace: &str) -> Result<Option<(String, i64)>, String> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (api_version, kind, name, uid) =
-        (text(&owner["apiVersion"]), text(&owner["kind"]), text(&owner["name"]), text(&owner["uid"]));
+fn size(world: &World<'_>, owner: &Owner, namespace: &str) -> Result<Option<(Box<str>, i64)>, String> {
+    let Owner { api_version, kind, name, uid } = owner;
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let key = format!("{namespace}/{name}");
-    if let Some((_, _, resource)) = SCALED.iter().find(|(of, named, _)| *of == group && *named == kind) {
-        let Some(object) =
-            world.get(resource, &key).filter(|object| object["metadata"]["uid"] == uid.as_str())
-        else {
+    if let Some((_, _, resource)) = SCALED.iter().find(|(of, named, _)| *of == group && *named == &**kind) {
+        let Some(object) = world.record(resource, &key).filter(|object| object.uid == *uid) else {
             return Ok(None);
         };
-        if kind == "ReplicaSet"
-            && let Some(above) = controller(&object)
+        if &**kind == "ReplicaSet"
+            && let Some(above) = &object.controller
         {
             // Whose Deployment is gone belongs to nobody.
-            return if above["kind"] == "Deployment" { size(world, above, namespace) } else { Ok(None) };
+            return if &*above.kind == "Deployment" { size(world, above, namespace) } else { Ok(None) };
         }
-        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(0);
-        return Ok(Some((uid, replicas)));
+        let replicas = object.value()["spec"]["replicas"].as_i64().unwrap_or(0);
+        return Ok(Some((uid.clone(), replicas)));
     }
-    let Some(found) = world.state.kinds.by_kind(&api_version, &kind) else {
+    let Some(found) = world.state.kinds.by_kind(api_version, kind) else {
         return Err(format!("no matches for kind {kind:?} in version {api_version:?}"));
     };
     if !found.scale {
@@ -188,9 +178,9 @@ fn size(world: &World<'_>, owner: &Value, namespace: &str) -> Result<Option<(Str
         name: None,
         subresource: None,
     };
-    match world.state.scale(&subject, &name) {
-        Ok(scale) if scale["metadata"]["uid"] == uid.as_str() => {
-            Ok(Some((uid, scale["spec"]["replicas"].as_i64().unwrap_or(0))))
+    match world.state.scale(&subject, name) {
+        Ok(scale) if scale["metadata"]["uid"] == **uid => {
+            Ok(Some((uid.clone(), scale["spec"]["replicas"].as_i64().unwrap_or(0))))
         }
         _ => Ok(None),
     }
@@ -199,12 +189,12 @@ fn size(world: &World<'_>, owner: &Value, namespace: &str) -> Result<Option<(Str
 /// Pods that an eviction was let through for and that are still there; and when the first of them is given up.
 fn disrupted(
     budget: &Value,
-    pods: &[(Arc<Record>, Value)],
+    pods: &[Arc<Record>],
     now: Timestamp,
 ) -> (BTreeMap<String, Value>, Option<Duration>) {
     let (mut kept, mut recheck) = (BTreeMap::new(), None::<Duration>);
     for (name, time) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
-        let there = pods.iter().any(|(record, pod)| record.name() == name && !leaving(pod));
+        let there = pods.iter().any(|pod| pod.name() == name && !pod.leaving);
         let since = time.as_str().and_then(clock::read).unwrap_or(now);
         let left =
             EXPIRY.checked_sub(now.duration_since(since).unsigned_abs()).filter(|left| !left.is_zero());

@@ -51,7 +51,7 @@ impl Model for Endpoints {
             if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
                 continue;
             }
-            let (ready, terminating) = (crate::api::ready(&pod), leaving(&pod));
+            let (ready, terminating) = (crate::record::ready(&pod), leaving(&pod));
             endpoints.push(json!({
                 "addresses": [address], "nodeName": pod["spec"]["nodeName"],
                 "conditions": {"ready": ready && !terminating, "serving": ready, "terminating": terminating},

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::{Model, World, leaving};
 use crate::api::{Deletion, State};
 use crate::store::Change;
@@ -87,26 +85,27 @@ impl Model for Garbage {
             }
             return;
         }
-        let Some(object) = world.get(resource, name) else { return };
         self.finish(world, resource, name);
-        let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        if owners.is_empty() {
+        let Some(record) = world.record(resource, name) else { return };
+        let gone = |uid: &str| !self.alive.contains(uid);
+        if record.owners.is_empty() || !record.owners.iter().any(|owner| gone(owner)) {
             return;
         }
-        let gone = |owner: &Value| owner["uid"].as_str().is_none_or(|uid| !self.alive.contains(uid));
-        if owners.iter().all(gone) {
+        if record.owners.iter().all(|owner| gone(owner)) {
             let how = Deletion {
-                uid: object["metadata"]["uid"].as_str().map(str::to_owned),
+                uid: Some(record.uid.to_string()),
                 propagation: Some("Background".into()),
                 ..Deletion::default()
             };
-            if !leaving(&object) && world.delete(resource, name, &how).is_err() {
+            if !record.leaving && world.delete(resource, name, &how).is_err() {
                 world.after(Duration::from_secs(1), key);
             }
-        } else if owners.iter().any(gone) {
-            let left: Vec<Value> = owners.iter().filter(|owner| !gone(owner)).cloned().collect();
-            let _ = world
-                .change(resource, name, false, |object| object["metadata"]["ownerReferences"] = left.into());
+        } else {
+            let _ = world.change(resource, name, false, |object| {
+                if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {
+                    owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| !gone(uid)));
+                }
+            });
         }
     }
 }
@@ -114,7 +113,8 @@ impl Model for Garbage {
 impl Garbage {
     /// Does for an object that is on its way out what its deletion asked for.
     fn finish(&mut self, world: &mut World<'_>, resource: &str, key: &str) {
-        let Some(object) = world.get(resource, key).filter(leaving) else { return };
+        let Some(object) = world.record(resource, key).filter(|record| record.leaving) else { return };
+        let object = object.value();
         let has = |name: &str| {
             object["metadata"]["finalizers"]
                 .as_array()

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::pods::{self, Pod};
 use super::{Model, World, condition, find_condition, leaving};
 use crate::api::State;
+use crate::record::Phase;
 use crate::store::Change;
 
 /// The Job controller.
@@ -37,8 +38,8 @@ impl Model for Jobs {
         }
         let namespace = key.split('/').next().unwrap_or_default();
         let all = pods::of(world, namespace, job["metadata"]["uid"].as_str().unwrap_or_default());
-        let count = |phase: &str| all.iter().filter(|pod| pod.phase() == phase).count();
-        let (succeeded, failed) = (count("Succeeded"), count("Failed"));
+        let count = |phase: Phase| all.iter().filter(|pod| pod.0.phase == phase).count();
+        let (succeeded, failed) = (count(Phase::Succeeded), count(Phase::Failed));
         let active: Vec<&Pod> = all.iter().filter(|pod| pod.active()).collect();
         let number = |name: &str| job["spec"][name].as_u64().and_then(|number| usize::try_from(number).ok());
         let parallel = number("parallelism").unwrap_or(1);
@@ -85,7 +86,7 @@ impl Model for Jobs {
                 }
             }
             status["ready"] = ready.into();
-            status["terminating"] = all.iter().filter(|pod| leaving(&pod.value)).count().into();
+            status["terminating"] = all.iter().filter(|pod| pod.leaving()).count().into();
             let mut say = |kind: &str, word: &str, reason: &str, message: &str| {
                 let wanted = json!({"type": kind, "status": word, "reason": reason, "message": message, "lastProbeTime": now});
                 let old = find_condition(&json!({"status": status.clone()}), kind).cloned();

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ControlPlane, World, condition, leaving};
+use super::{ControlPlane, World, condition};
 use crate::api::{Deletion, State};
 use crate::clock;
 use crate::random::{Random, Spread};
+use crate::record::Phase;
 use crate::store::Change;
 
 /// How long things take; each is drawn anew for every pod.
@@ -239,14 +240,17 @@ impl Model {
             self.timed.remove(key);
             return;
         }
+        let (finished, ready) = (record.phase.finished(), record.ready);
+        // What runs and is to go on need not be read.
+        let forever = record.text.contains("\"restartPolicy\":\"Always\"");
+        if !record.leaving && (finished || ready && record.phase == Phase::Running && forever) {
+            return;
+        }
         let pod = record.value();
         // A mirror pod is what its manifest says; nobody here starts or ends it.
-        let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-        let finished = matches!(phase, "Succeeded" | "Failed");
-        let ready = crate::api::ready(&pod);
         let once = pod["spec"]["restartPolicy"] != "Always";
         let times = self.kubelets.with(|inner| inner.times.clone());
-        let (next, time) = if leaving(&pod) {
+        let (next, time) = if record.leaving {
             let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
             (
                 "end",
@@ -256,11 +260,9 @@ impl Model {
                     times.terminate.at_most(Duration::from_secs(grace))
                 },
             )
-        } else if finished {
-            return;
-        } else if phase == "Pending" && self.lacks(&node, &pod) {
+        } else if record.phase == Phase::Pending && self.lacks(&node, &pod) {
             ("pull", times.pull)
-        } else if phase == "Pending" {
+        } else if record.phase == Phase::Pending {
             ("start", times.start)
         } else if !ready
             && !pod["status"]["conditions"].as_array().is_some_and(|all| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::scheduler::toleration_fits;
-use super::{Model, World, condition, find_condition, leaving};
+use super::{Model, World, condition, find_condition};
 use crate::api::{Deletion, State};
 use crate::store::Change;
 
@@ -67,7 +67,7 @@ impl Model for Lifecycle {
             "nodes" => {
                 let object = change.record.value();
                 self.seen.insert(change.record.key.clone(), (zone(&object), ready(&object).to_owned()));
-                let beat = |record: &crate::store::Record| {
+                let beat = |record: &crate::record::Record| {
                     find_condition(&record.value(), "Ready").map(|ready| ready["lastHeartbeatTime"].clone())
                 };
                 if change.before.as_ref().is_none_or(|before| beat(before) != beat(&change.record)) {
@@ -193,7 +193,7 @@ fn unready(node: &str, world: &mut World<'_>) {
     let now = world.now();
     for pod in world.state.store.pods_of(node) {
         let _ = world.change("pods", &pod.key, true, |pod| {
-            if crate::api::ready(pod) {
+            if crate::record::ready(pod) {
                 condition(
                     &mut pod["status"],
                     &json!({"type": "Ready", "status": "False", "lastProbeTime": null}),
@@ -274,11 +274,11 @@ fn taint(name: &str, world: &mut World<'_>) {
 /// Deletes a pod that does not tolerate its node's taints, when its time is over.
 fn evict(key: &str, world: &mut World<'_>) {
     let Some(record) = world.record("pods", key) else { return };
-    let Some(node) = record.node.as_deref().and_then(|node| world.get("nodes", node)) else { return };
-    let pod = record.value();
-    if leaving(&pod) {
+    let Some(node) = record.node.as_deref().and_then(|node| world.record("nodes", node)) else { return };
+    if record.leaving || !node.text.contains("\"NoExecute\"") {
         return;
     }
+    let (node, pod) = (node.value(), record.value());
     let now = world.state.clock.now();
     let mut due: Option<i64> = None;
     for taint in

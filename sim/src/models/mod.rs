@@ -21,6 +21,7 @@ mod sets;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ pub use kubelets::{Deed, Kubelets, Times};
 
 use crate::api::{Deletion, Kind, Options, Outcome, Shared, State};
 use crate::random::Random;
-use crate::store::{Change, Record};
+use crate::record::Record;
+use crate::store::Change;
 
 /// Sets a condition in a status; its transition time moves only when its status changes. Did anything change?
 pub(crate) fn condition(status: &mut Value, wanted: &Value, now: &str) -> bool {
@@ -63,11 +65,6 @@ pub(crate) fn condition(status: &mut Value, wanted: &Value, now: &str) -> bool {
 /// A condition of an object, by its type.
 pub(crate) fn find_condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
-}
-
-/// The owner that controls an object.
-pub(crate) fn controller(object: &Value) -> Option<&Value> {
-    object["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)
 }
 
 /// An owner reference to a controller.
@@ -134,20 +131,22 @@ impl World<'_> {
     }
 
     /// All objects of a kind in a namespace; with an empty namespace, all there are.
-    pub(crate) fn list(&self, resource: &str, namespace: &str) -> Vec<Arc<Record>> {
+    pub(crate) fn each(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-        self.state
-            .store
-            .shelf(resource)
-            .into_iter()
-            .flat_map(|shelf| {
-                shelf
-                    .live
-                    .range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded))
+        let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
+        let shelf = self.state.store.shelf(resource).into_iter();
+        shelf
+            .flat_map(move |shelf| {
+                let from = (from.0.as_ref().map(String::as_str), from.1.as_ref().map(String::as_str));
+                shelf.live.range::<str, _>(from)
             })
-            .take_while(|(key, _)| key.starts_with(&prefix))
-            .map(|(_, record)| record.clone())
-            .collect()
+            .take_while(move |(key, _)| key.starts_with(&prefix))
+            .map(|(_, record)| record)
+    }
+
+    /// The same, for whoever writes meanwhile.
+    pub(crate) fn list(&self, resource: &str, namespace: &str) -> Vec<Arc<Record>> {
+        self.each(resource, namespace).cloned().collect()
     }
 
     /// Creates; what could not be created is looked at again when something changes.

@@ -4,44 +4,48 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{World, find_condition, leaving, owned_by};
-use crate::api::{Deletion, ready};
-use crate::store::{Change, Record};
+use super::{World, find_condition, owned_by};
+use crate::api::Deletion;
+use crate::record::{Phase, Record};
+use crate::store::Change;
 
 /// A pod that a controller looks at.
 #[derive(Clone, Debug)]
-pub(super) struct Pod {
-    pub(super) record: Arc<Record>,
-    pub(super) value: Value,
-}
+pub(super) struct Pod(pub(super) Arc<Record>);
 
 impl Pod {
-    pub(super) fn phase(&self) -> &str {
-        self.value["status"]["phase"].as_str().unwrap_or_default()
+    /// It runs no more and never will.
+    pub(super) fn finished(&self) -> bool {
+        self.0.phase.finished()
+    }
+
+    /// It is on its way out.
+    pub(super) fn leaving(&self) -> bool {
+        self.0.leaving
     }
 
     /// Neither finished nor on its way out.
     pub(super) fn active(&self) -> bool {
-        !matches!(self.phase(), "Succeeded" | "Failed") && !leaving(&self.value)
+        !self.finished() && !self.leaving()
     }
 
     pub(super) fn ready(&self) -> bool {
-        ready(&self.value)
+        self.0.ready
     }
 
     pub(super) fn name(&self) -> &str {
-        self.record.name()
+        self.0.name()
     }
 
     pub(super) fn label(&self, name: &str) -> &str {
-        self.record.labels.get(name).map_or("", String::as_str)
+        self.0.labels.get(name).map_or("", String::as_str)
     }
 
     /// Ready for so long.
     pub(super) fn available(&self, seconds: i64, now: jiff::Timestamp) -> bool {
         self.ready()
             && (seconds == 0
-                || find_condition(&self.value, "Ready")
+                || find_condition(&self.0.value(), "Ready")
                     .and_then(|ready| crate::clock::read(ready["lastTransitionTime"].as_str()?))
                     .is_some_and(|since| now.duration_since(since).as_secs() >= seconds))
     }
@@ -49,22 +53,14 @@ impl Pod {
 
 /// The pods of an owner.
 pub(super) fn of(world: &World<'_>, namespace: &str, uid: &str) -> Vec<Pod> {
-    world
-        .list("pods", namespace)
-        .into_iter()
-        .filter(|record| record.owners.iter().any(|owner| &**owner == uid))
-        .map(|record| Pod { value: record.value(), record })
-        .collect()
+    let owned = |pod: &&Arc<Record>| pod.owners.iter().any(|owner| &**owner == uid);
+    world.each("pods", namespace).filter(owned).cloned().map(Pod).collect()
 }
 
 /// The key of the controller of a changed object, if it is of this kind.
 pub(super) fn controller_key(change: &Change, kind: &str) -> Option<String> {
-    if change.record.owners.is_empty() || !change.record.text.contains(&format!("\"kind\":\"{kind}\"")) {
-        return None;
-    }
-    let object = change.record.value();
-    let owner = super::controller(&object).filter(|owner| owner["kind"] == kind)?;
-    Some(format!("{}/{}", change.record.namespace(), owner["name"].as_str()?))
+    let owner = change.record.controller.as_ref().filter(|owner| &*owner.kind == kind)?;
+    Some(format!("{}/{}", change.record.namespace(), owner.name))
 }
 
 /// A pod as a template has it, owned by `owner`.
@@ -83,27 +79,27 @@ pub(super) fn from_template(owner: &Value, template: &Value) -> Value {
 /// the youngest.
 pub(super) fn sort_for_deletion(pods: &mut [Pod]) {
     pods.sort_by_cached_key(|pod| {
-        let placed = pod.record.node.is_some();
-        let phase = match pod.phase() {
-            "Pending" => 0,
-            "Running" => 2,
+        let placed = pod.0.node.is_some();
+        let phase = match pod.0.phase {
+            Phase::Pending => 0,
+            Phase::Running => 2,
             _ => 1,
         };
         (
             placed,
             phase,
             pod.ready(),
-            std::cmp::Reverse(pod.value["metadata"]["creationTimestamp"].to_string()),
-            pod.record.key.clone(),
+            std::cmp::Reverse(pod.0.value()["metadata"]["creationTimestamp"].to_string()),
+            pod.0.key.clone(),
         )
     });
 }
 
 /// Deletes a pod as a controller does.
 pub(super) fn delete(world: &mut World<'_>, pod: &Pod) {
-    let how = Deletion { uid: Some(pod.record.uid.to_string()), ..Deletion::default() };
+    let how = Deletion { uid: Some(pod.0.uid.to_string()), ..Deletion::default() };
     // One that is gone already is as good.
-    let _ = world.delete("pods", &pod.record.key, &how);
+    let _ = world.delete("pods", &pod.0.key, &how);
 }
 
 /// A hash of a template, written so that it can be part of a name.

@@ -57,8 +57,8 @@ impl Model for ReplicaSets {
             world.after(Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1)), key);
         }
         let labels = crate::api::selector::LabelSelector::map(&set["spec"]["template"]["metadata"]["labels"]);
-        let labeled = active.iter().filter(|pod| labels.matches(&pod.record.labels)).count();
-        let terminating = all.iter().filter(|pod| leaving(&pod.value)).count();
+        let labeled = active.iter().filter(|pod| labels.matches(&pod.0.labels)).count();
+        let terminating = all.iter().filter(|pod| pod.leaving()).count();
         let generation = set["metadata"]["generation"].clone();
         // A conflict means that something changed, which brings this set back.
         let _ = world.change(SETS, key, true, |set| {

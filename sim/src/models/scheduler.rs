@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use super::{Model, World, condition, leaving};
 use crate::api::State;
 use crate::api::selector::LabelSelector;
+use crate::record::Labels;
 use crate::schema::milli;
-use crate::store::{Change, Labels};
+use crate::store::Change;
 
 /// What a pod takes of a node.
 #[derive(Clone, Copy, Debug, Default)]
@@ -249,7 +250,7 @@ impl Scheduler {
         }
     }
 
-    fn wanted<'a>(&'a self, pod: &'a Value, record: &'a crate::store::Record) -> Wanted<'a> {
+    fn wanted<'a>(&'a self, pod: &'a Value, record: &'a crate::record::Record) -> Wanted<'a> {
         let spec = &pod["spec"];
         let affinity = &spec["affinity"];
         let has = |value: &Value| value.as_array().is_some_and(|all| !all.is_empty());

@@ -79,18 +79,18 @@ fn act(
                 }
             }
             // What is finished is made anew, in its place.
-            Some(pod) if matches!(pod.phase(), "Succeeded" | "Failed") && !leaving(&pod.value) => {
+            Some(pod) if pod.finished() && !pod.leaving() => {
                 pods::delete(world, pod);
                 return;
             }
-            Some(pod) if ordered && (leaving(&pod.value) || !pod.ready()) => return,
+            Some(pod) if ordered && (pod.leaving() || !pod.ready()) => return,
             Some(_) => {}
         }
     }
     let mut beyond: Vec<&Pod> = all.iter().filter(|pod| ordinal(pod) >= wanted).collect();
     beyond.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
     for pod in beyond {
-        if !leaving(&pod.value) {
+        if !pod.leaving() {
             pods::delete(world, pod);
         }
         if ordered {
@@ -105,12 +105,12 @@ fn act(
     for at in (partition..wanted).rev() {
         let Some(pod) = find(at) else { return };
         if pod.label(REVISION) != revision {
-            if !leaving(&pod.value) {
+            if !pod.leaving() {
                 pods::delete(world, pod);
             }
             return;
         }
-        if !pod.ready() || leaving(&pod.value) {
+        if !pod.ready() || pod.leaving() {
             return;
         }
     }
@@ -119,9 +119,9 @@ fn act(
 fn status(world: &mut World<'_>, key: &str, set: &Value, all: &[Pod], revision: &str, wanted: u64) {
     let seconds = set["spec"]["minReadySeconds"].as_i64().unwrap_or(0);
     let now = world.state.clock.now();
-    let well = all.iter().filter(|pod| pod.ready() && !leaving(&pod.value));
+    let well = all.iter().filter(|pod| pod.ready() && !pod.leaving());
     let (ready, available) = (well.clone().count(), well.filter(|pod| pod.available(seconds, now)).count());
-    let new = all.iter().filter(|pod| pod.label(REVISION) == revision && !leaving(&pod.value)).count();
+    let new = all.iter().filter(|pod| pod.label(REVISION) == revision && !pod.leaving()).count();
     let _ = world.change(SETS, key, true, |set| {
         let old = set["status"]["currentRevision"].as_str().unwrap_or(revision).to_owned();
         let done = new as u64 == wanted && ready as u64 == wanted;
@@ -130,7 +130,7 @@ fn status(world: &mut World<'_>, key: &str, set: &Value, all: &[Pod], revision: 
             "replicas": all.len(), "availableReplicas": available, "collisionCount": 0, "currentRevision": current,
             "updateRevision": revision, "observedGeneration": set["metadata"]["generation"],
         });
-        let same = all.iter().filter(|pod| pod.label(REVISION) == current && !leaving(&pod.value)).count();
+        let same = all.iter().filter(|pod| pod.label(REVISION) == current && !pod.leaving()).count();
         for (name, count) in [("readyReplicas", ready), ("updatedReplicas", new), ("currentReplicas", same)] {
             if count > 0 {
                 status[name] = count.into();

@@ -74,23 +74,51 @@ impl Cluster {
     ///
     /// If no certificate can be made or no port is to be had, and if `versions` is empty.
     pub async fn serve(&self, versions: &[&str]) -> io::Result<Served> {
-        if versions.is_empty() {
-            return Err(io::Error::other("a cluster needs at least one API server: name a version"));
-        }
-        let pki = Pki::create().map_err(io::Error::other)?;
-        let acceptor = TlsAcceptor::from(Arc::new(pki.server()?));
-        let mut served = Served { endpoints: Vec::new(), kubeconfig: String::new(), tasks: Vec::new() };
-        for version in versions {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-            served
-                .endpoints
-                .push(Endpoint { version: (*version).to_owned(), address: listener.local_addr()? });
-            let server = self.server("", Arc::new(Release::new(version)));
-            served.tasks.push(tokio::spawn(accept(listener, acceptor.clone(), server)).abort_handle());
-        }
-        served.kubeconfig = kubeconfig::text(&served.endpoints, &pki);
-        Ok(served)
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let servers = versions
+            .iter()
+            .map(|version| ((*version).to_owned(), local, self.server("", Arc::new(Release::new(version)))));
+        serve(servers.collect()).await
     }
+
+    /// Serves this cluster by the apiservers of its control-plane nodes, each at the node's own address: what is replaced,
+    /// ended and started there is so for kubectl too, and a program that asks each apiserver by itself finds them.
+    ///
+    /// The addresses have to be this machine's: see [`Builder::network`](crate::Builder::network); on Linux all of
+    /// 127.0.0.0/8 is. Nodes that join later are not served. The runtime's clock may be paused if something holds it,
+    /// else as for [`Cluster::serve`].
+    ///
+    /// # Errors
+    ///
+    /// If no certificate can be made or an address is not to be had, and if there is no control plane.
+    pub async fn serve_control_plane(&self) -> io::Result<Served> {
+        let mut servers = Vec::new();
+        for address in self.control_plane().addresses() {
+            let version = self.control_plane().version_at(&address).unwrap_or_default();
+            let at = address.parse().map_err(io::Error::other)?;
+            servers.push((version, at, self.server_at(&address)));
+        }
+        serve(servers).await
+    }
+}
+
+/// Listens at each address, for a server that now has that version.
+async fn serve(servers: Vec<(String, SocketAddr, Server)>) -> io::Result<Served> {
+    if servers.is_empty() {
+        return Err(io::Error::other("a cluster needs at least one API server: name a version"));
+    }
+    let pki = Pki::create(servers.iter().map(|(_, address, _)| address.ip())).map_err(io::Error::other)?;
+    let acceptor = TlsAcceptor::from(Arc::new(pki.server()?));
+    let mut served = Served { endpoints: Vec::new(), kubeconfig: String::new(), tasks: Vec::new() };
+    for (version, address, server) in servers {
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))?;
+        served.endpoints.push(Endpoint { version, address: listener.local_addr()? });
+        served.tasks.push(tokio::spawn(accept(listener, acceptor.clone(), server)).abort_handle());
+    }
+    served.kubeconfig = kubeconfig::text(&served.endpoints, &pki);
+    Ok(served)
 }
 
 impl Served {

@@ -1,6 +1,8 @@
 //! The certificates of a served cluster: an authority, one server, one client.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rcgen::{
@@ -34,8 +36,8 @@ pub(super) struct Pki {
 }
 
 impl Pki {
-    /// Everything anew. The authority's key is forgotten: nothing else can be signed by it.
-    pub(super) fn create() -> Result<Self, rcgen::Error> {
+    /// Everything anew, for servers at these addresses. The authority's key is forgotten: nothing else can be signed by it.
+    pub(super) fn create(at: impl Iterator<Item = IpAddr>) -> Result<Self, rcgen::Error> {
         let mut params = CertificateParams::new(Vec::<String>::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -43,9 +45,8 @@ impl Pki {
         let key = KeyPair::generate()?;
         let authority = params.self_signed(&key)?;
         let issuer = Issuer::new(params, key);
-        let signed = |names: &[&str], who: &[(DnType, &str)], usage| {
-            let mut params =
-                CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let signed = |names: &[String], who: &[(DnType, &str)], usage| {
+            let mut params = CertificateParams::new(names)?;
             for (what, name) in who {
                 params.distinguished_name.push(what.clone(), *name);
             }
@@ -54,6 +55,9 @@ impl Pki {
             Ok::<_, rcgen::Error>(Identity { certificate: params.signed_by(&key, &issuer)?, key })
         };
         let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+        let names: BTreeSet<String> =
+            names.map(str::to_owned).into_iter().chain(at.map(|address| address.to_string())).collect();
+        let names: Vec<String> = names.into_iter().collect();
         let server =
             signed(&names, &[(DnType::CommonName, "kube-apiserver")], ExtendedKeyUsagePurpose::ServerAuth)?;
         let who = [(DnType::CommonName, "admin"), (DnType::OrganizationName, "system:masters")];

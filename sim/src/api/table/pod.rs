@@ -108,7 +108,7 @@ pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
             }
         }
         if status == "Completed" {
-            if running && crate::api::ready(pod) {
+            if running && crate::record::ready(pod) {
                 status = "Running".into();
             } else if !failed.is_empty() {
                 status = failed;

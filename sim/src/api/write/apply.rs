@@ -36,7 +36,7 @@ impl State {
         }
         self.check_names(kind, subject.namespace.as_deref(), &mut applied, Some(name))?;
         let writer = kind.writer(options, true);
-        let old = before.as_ref().map_or_else(|| kind.blank(), |before| before.value());
+        let old = before.as_ref().map_or_else(|| kind.blank(), |before| kind.seen(before));
         let mut managed = Managed::read(&old);
         if before.is_some() && managed.is_empty() {
             let first = Writer { manager: "before-first-apply".into(), applies: false, ..writer.clone() };

@@ -10,7 +10,7 @@ use super::super::kinds::Kind;
 use super::super::status::{Failure, Outcome, success};
 use super::{Deletion, same};
 use crate::clock;
-use crate::store::Record;
+use crate::record::Record;
 
 impl State {
     /// Deletes an object, at once or when its grace and finalizers allow.
@@ -35,7 +35,7 @@ impl State {
             );
             return Err(Failure::conflict(kind.typed(&name), why));
         }
-        let mut object = before.value();
+        let mut object = kind.seen(&before);
         let pod = kind.kind == "Pod";
         let grace = if pod {
             let unborn = object["spec"]["nodeName"].is_null()
@@ -99,7 +99,7 @@ impl State {
             if kind.kind == "Namespace" {
                 object["status"]["phase"] = "Terminating".into();
             }
-            if !same(&before.value(), &object) {
+            if !same(&kind.seen(&before), &object) {
                 self.put(kind, key, &mut object);
             }
             return Ok(object);

@@ -117,12 +117,19 @@ impl State {
     }
 
     fn put_quietly(&mut self, kind: &Arc<Kind>, key: &str, object: &mut Value) {
-        self.store.put(&kind.resource, key, object, false);
+        let kept = self.kinds.stored(&kind.resource).filter(|_| kind.converts());
+        if let Some(mut kept) = kept.map(|kept| kind.keep_as(kept, object)) {
+            self.store.put(&kind.resource, key, &mut kept, false);
+            object["metadata"]["resourceVersion"] = kept["metadata"]["resourceVersion"].take();
+        } else {
+            self.store.put(&kind.resource, key, object, false);
+        }
     }
 
     /// Takes an object out of the store, and with a CustomResourceDefinition its kind.
     pub(crate) fn remove(&mut self, kind: &Arc<Kind>, key: &str) -> Option<Value> {
-        let gone = self.store.remove(&kind.resource, key)?.value();
+        let gone = self.store.remove(&kind.resource, key)?;
+        let gone = kind.seen(&gone);
         if kind.kind == "CustomResourceDefinition" {
             self.kinds.remove(key);
         }

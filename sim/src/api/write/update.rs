@@ -9,7 +9,7 @@ use super::super::status::{self, Failure, Outcome};
 use super::super::{State, defaults, validate};
 use super::{Options, Written, drop_field, same, text, warnings};
 use crate::fields::Managed;
-use crate::store::Record;
+use crate::record::Record;
 
 impl State {
     /// Changes an object from what it is to `object`, which may be a patch's result.
@@ -22,7 +22,7 @@ impl State {
         options: &Options,
     ) -> Outcome<Written> {
         let (namespace, name) = (Some(before.namespace()), before.name());
-        let old = before.value();
+        let old = kind.seen(before);
         let unknown = kind.decode(&mut object)?;
         self.check_names(kind, namespace, &mut object, Some(name))?;
         match text(&object, "/metadata/uid") {

@@ -1,0 +1,152 @@
+//! One version of one object: its text, and the few facts that everybody asks for all the time, so that nobody has to
+//! read 150,000 texts for them.
+//!
+//! Never here: where it is kept, or what follows from a fact. Invariants: a record never changes; every fact is what the
+//! text says.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+/// Labels, shared by all objects that have the same.
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// One version of one object.
+#[derive(Debug)]
+pub(crate) struct Record {
+    /// `namespace/name`, or `name`.
+    pub(crate) key: Arc<str>,
+    pub(crate) revision: u64,
+    /// The whole object as JSON, resourceVersion included.
+    pub(crate) text: Box<str>,
+    pub(crate) uid: Box<str>,
+    pub(crate) labels: Arc<Labels>,
+    /// `spec.nodeName`, because the pods of a node are asked for all the time.
+    pub(crate) node: Option<Arc<str>>,
+    /// UIDs of the owners.
+    pub(crate) owners: Box<[Box<str>]>,
+    /// The owner that controls it.
+    pub(crate) controller: Option<Box<Owner>>,
+    /// It is on its way out.
+    pub(crate) leaving: bool,
+    /// `status.phase`, where it is one of a pod's.
+    pub(crate) phase: Phase,
+    /// Its Ready condition is true.
+    pub(crate) ready: bool,
+    parsed: OnceLock<Box<Value>>,
+}
+
+/// An owner that controls an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) api_version: Box<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
+}
+
+/// How far a pod is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    /// None, or that of something else.
+    #[default]
+    Other,
+}
+
+impl Phase {
+    /// It runs no more and never will.
+    pub(crate) fn finished(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// Is the Ready condition of an object true?
+pub(crate) fn ready(object: &Value) -> bool {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+impl Record {
+    /// Of an object that carries its resourceVersion already.
+    pub(crate) fn new(
+        key: &str,
+        revision: u64,
+        object: &Value,
+        labels: Arc<Labels>,
+        node: Option<Arc<str>>,
+    ) -> Self {
+        let metadata = &object["metadata"];
+        let owners = || metadata["ownerReferences"].as_array().into_iter().flatten();
+        let controller = owners().find(|owner| owner["controller"] == true).map(|owner| {
+            let text = |name: &str| owner[name].as_str().unwrap_or_default().into();
+            Box::new(Owner {
+                api_version: text("apiVersion"),
+                kind: text("kind"),
+                name: text("name"),
+                uid: text("uid"),
+            })
+        });
+        Self {
+            key: key.into(),
+            revision,
+            text: object.to_string().into(),
+            uid: metadata["uid"].as_str().unwrap_or_default().into(),
+            labels,
+            node,
+            owners: owners().filter_map(|owner| Some(owner["uid"].as_str()?.into())).collect(),
+            controller,
+            leaving: metadata.get("deletionTimestamp").is_some(),
+            phase: match object["status"]["phase"].as_str() {
+                Some("Pending") => Phase::Pending,
+                Some("Running") => Phase::Running,
+                Some("Succeeded") => Phase::Succeeded,
+                Some("Failed") => Phase::Failed,
+                _ => Phase::Other,
+            },
+            ready: ready(object),
+            parsed: OnceLock::new(),
+        }
+    }
+
+    /// The next version of the same object, of which only the text and nothing of these facts is different.
+    pub(crate) fn renewed(&self, revision: u64, text: String) -> Self {
+        Self {
+            key: self.key.clone(),
+            revision,
+            text: text.into(),
+            uid: self.uid.clone(),
+            labels: self.labels.clone(),
+            node: self.node.clone(),
+            owners: self.owners.clone(),
+            controller: self.controller.clone(),
+            leaving: self.leaving,
+            phase: self.phase,
+            ready: self.ready,
+            parsed: OnceLock::new(),
+        }
+    }
+
+    /// The object.
+    pub(crate) fn value(&self) -> Value {
+        // The text was written from a `Value`.
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// The object, kept from the first time on: for the few that are looked at again and again. Of pods there are too many.
+    pub(crate) fn parsed(&self) -> &Value {
+        self.parsed.get_or_init(|| Box::new(self.value()))
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.key.split_once('/').map_or(&*self.key, |(_, name)| name)
+    }
+}
