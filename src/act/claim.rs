@@ -5,7 +5,6 @@ use std::sync::Arc;
 use evenkeel_core::cluster::Around;
 use evenkeel_core::disruption::{Rules, may_stay};
 use evenkeel_core::rollout::{Blocker, NodeRef, State, Subject};
-use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DynamicObject;
@@ -59,7 +58,7 @@ impl Hands {
         if let Some(node) = drained {
             self.confirm_drained(claim, &node).await?;
         }
-        let status = status_of(&next.state, next.attempt, &next.message, &next.blockers, Timestamp::now());
+        let status = status_of(&next.state, next.attempt, &next.message, &next.blockers, self.clock.now());
         let patch =
             json!({ "metadata": { "resourceVersion": resource_version }, "status": replace(&status) });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
@@ -89,7 +88,7 @@ impl Hands {
         let pods = pods.map_err(|error| stop(&format!("list the pods of node {name}"), &error))?;
         let mut pods = pods.items.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
         let rules = Rules::of_upgrade(&self.executors_namespace);
-        let (around, now) = (Around::default(), Timestamp::now());
+        let (around, now) = (Around::default(), self.clock.now());
         match pods.find(|pod| !may_stay(pod, &rules, &around, now)) {
             Some(pod) => Err(Stop::Lost(format!("node {name} still runs {}/{}", pod.namespace, pod.name))),
             None => Ok(()),

@@ -21,6 +21,7 @@ use kube::{Api, Client};
 
 use self::elect::Leadership;
 use crate::api::{ClusterUpgrade, NodeUpgrade};
+use crate::clock::Clock;
 use crate::observe::lean;
 
 pub use event::Events;
@@ -69,6 +70,7 @@ pub struct Hands {
     leadership: Leadership,
     executors_namespace: Arc<str>,
     events: Events,
+    clock: Clock,
 }
 
 /// Why a write did not happen, before it is told as an [`Outcome`].
@@ -100,10 +102,11 @@ fn stop(what: &str, error: &kube::Error) -> Stop {
 }
 
 impl Hands {
-    /// Writes with `client` (an effects client), while `leadership` lasts; executors' Jobs go to `executors_namespace`.
-    pub fn new(client: Client, leadership: Leadership, executors_namespace: &str) -> Self {
+    /// Writes with `client` (an effects client) by `clock`, while `leadership` lasts; executors' Jobs go to
+    /// `executors_namespace`.
+    pub fn new(client: Client, leadership: Leadership, executors_namespace: &str, clock: Clock) -> Self {
         let events = Events::new(client.clone());
-        Self { client, leadership, executors_namespace: executors_namespace.into(), events }
+        Self { client, leadership, executors_namespace: executors_namespace.into(), events, clock }
     }
 
     /// Carries out `action` of `upgrade`.

@@ -208,7 +208,13 @@ async fn lead(
                 jobs,
                 client: effects.clone(),
                 leadership: leadership.clone(),
-                hands: Hands::new(effects.clone(), leadership.clone(), &options.executors_namespace),
+                hands: Hands::new(
+                    effects.clone(),
+                    leadership.clone(),
+                    &options.executors_namespace,
+                    clock.clone(),
+                ),
+                clock: clock.clone(),
                 executors_namespace: &options.executors_namespace,
                 metrics,
             };

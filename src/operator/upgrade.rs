@@ -27,6 +27,7 @@ use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, FIELD_MANAGER, Hands, Outcome};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, decode, upgrade};
+use crate::clock::Clock;
 use crate::observe::Observer;
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
@@ -52,6 +53,7 @@ pub(super) struct Driver<'a> {
     pub(super) hands: Hands,
     pub(super) executors_namespace: &'a str,
     pub(super) metrics: &'a Metrics,
+    pub(super) clock: Clock,
 }
 
 /// What is kept between two looks; losing it is safe.
@@ -90,7 +92,7 @@ impl Driver<'_> {
                 }
             };
             self.metrics.reconciled(Controller::Upgrade, metrics::Outcome::Ok, began.elapsed());
-            let wait = wait_until(look_at, kept.again);
+            let wait = wait_until(look_at, kept.again, self.clock.now());
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = sleep(wait) => {}
@@ -120,7 +122,7 @@ impl Driver<'_> {
                 }
             }
         }
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let (cluster, inventory) = self.observer.cluster(now).map_err(|error| error.to_string())?;
         // A report can do without some of it. Here every node would look drained without its pods, every pod free
         // without budgets, and no webhook in the way without those.
@@ -221,7 +223,7 @@ impl Driver<'_> {
         let mut writes = FuturesUnordered::new();
         for action in actions {
             if let Action::Evict(permit) = &action {
-                kept.sent.sends(permit, Timestamp::now());
+                kept.sent.sends(permit, self.clock.now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
                 kept.evictions.spawn(async move { hands.perform(&object, action).await });
             } else {
@@ -266,7 +268,7 @@ impl Driver<'_> {
             Outcome::Job(job) => self.jobs.apply_own(*job),
             Outcome::Eviction { uid, charge, answer } => {
                 self.metrics.evicted(label(&answer));
-                kept.sent.answered(uid, charge, &answer, Timestamp::now());
+                kept.sent.answered(uid, charge, &answer, self.clock.now());
             }
             Outcome::Lost(line) => {
                 tracing::info!(line, "the world had moved on");
@@ -346,8 +348,7 @@ fn label(answer: &Answer) -> metrics::Eviction {
 }
 
 /// How long to sleep when nothing changes.
-fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>) -> Duration {
-    let now = Timestamp::now();
+fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>, now: Timestamp) -> Duration {
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
     let again = again.map(|at| at.saturating_duration_since(Instant::now()));
     look_at.map(until).into_iter().chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)

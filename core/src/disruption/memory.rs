@@ -54,6 +54,8 @@ pub struct Sent {
     /// How often in a row the eviction of a pod failed, by UID.
     failures: BTreeMap<Arc<str>, u32>,
     returning: BTreeMap<(Arc<str>, Arc<str>), Timestamp>,
+    /// When it was told or asked last.
+    last: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,6 +68,7 @@ struct OfBudget {
 impl Sent {
     /// The eviction of `permit` goes out at `now`.
     pub fn sends(&mut self, permit: &Permit, now: Timestamp) {
+        self.follow(now);
         self.pods.insert(permit.uid().clone(), (PodMemory::Sent, Timestamp::MAX));
         if let Some(charge) = permit.charge() {
             self.budgets.entry(charge.budget.clone()).or_default().sent = true;
@@ -77,12 +80,14 @@ impl Sent {
 
     /// The pod of that UID is deleted past its budget at `now`.
     pub fn deletes(&mut self, uid: Arc<str>, now: Timestamp) {
+        self.follow(now);
         let until = now.saturating_add(ACCEPTED).unwrap_or(Timestamp::MAX);
         self.pods.insert(uid, (PodMemory::Sent, until));
     }
 
     /// It was answered.
     pub fn answered(&mut self, uid: Arc<str>, charge: Option<Charge>, answer: &Answer, now: Timestamp) {
+        self.follow(now);
         let after = |wait: SignedDuration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
         let not_before = |wait, why| (PodMemory::NotBefore(after(wait), why), after(wait));
         let next = answer.next();
@@ -133,6 +138,7 @@ impl Sent {
 
     /// What the next decision takes into account: everything that `pods` and `budgets`, as seen now, do not show yet.
     pub fn memory(&mut self, pods: &[Pod], budgets: &[Budget], now: Timestamp) -> Memory {
+        self.follow(now);
         let waiting: BTreeSet<&Arc<str>> =
             pods.iter().filter(|pod| pod.deleting.is_none()).map(|pod| &pod.uid).collect();
         self.pods
@@ -161,6 +167,31 @@ impl Sent {
             throttled_until: self.throttled_until,
             returning: self.returning.clone(),
         }
+    }
+
+    /// Clocks are set back. What was to be waited for until a time is then waited for as much longer as was left of it.
+    fn follow(&mut self, now: Timestamp) {
+        let back = self.last.replace(now).map_or(SignedDuration::ZERO, |last| last.duration_since(now));
+        if back <= SignedDuration::ZERO {
+            return;
+        }
+        let shift = |time: &mut Timestamp| {
+            if *time != Timestamp::MAX {
+                *time = time.saturating_sub(back).unwrap_or(now);
+            }
+        };
+        for (memory, until) in self.pods.values_mut() {
+            shift(until);
+            if let PodMemory::NotBefore(time, _) = memory {
+                shift(time);
+            }
+        }
+        for of in self.budgets.values_mut() {
+            of.refused.iter_mut().for_each(|(_, until)| shift(until));
+            of.taken.iter_mut().for_each(|(_, until)| shift(until));
+        }
+        self.throttled_until.iter_mut().for_each(shift);
+        self.returning.values_mut().for_each(shift);
     }
 
     /// The next time at which something is forgotten, and the world should be looked at again.
@@ -285,6 +316,25 @@ mod tests {
             sent.answered(name.into(), None, &answer, at(0));
         }
         assert_eq!(sent.memory(&[pod], &[], at(0)).throttled_until, Some(at(1)));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_wait_longer() {
+        let secs = SignedDuration::from_secs;
+        for answer in [
+            Answer::Throttled { wait: secs(3) },
+            Answer::Budget { within: secs(3) },
+            Answer::Conflict { wait: secs(3) },
+        ] {
+            let (mut sent, budgets, pod) = answered(&answer);
+            let (pods, hour) = ([pod], 3600);
+            sent.memory(&pods, &budgets, at(1));
+            let waits = |memory: Memory| {
+                memory.throttled_until.is_some() || !memory.budgets.is_empty() || !memory.pods.is_empty()
+            };
+            assert!(waits(sent.memory(&pods, &budgets, at(2 - hour))), "{answer:?}");
+            assert!(!waits(sent.memory(&pods, &budgets, at(5 - hour))), "{answer:?}: {:?}", sent.next());
+        }
     }
 
     #[test]
