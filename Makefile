@@ -1,11 +1,12 @@
-# Everything a person runs. `make test` and `make demo` work on a fresh Linux machine that has Rust (rustup) and Go:
-# what else they need, a real control plane's binaries, they build first, into a cache that all checkouts share.
+# Everything a person runs. `make demo` works on a fresh machine that has Rust (rustup); `make test` on a Linux machine
+# that has Go too: what else it needs, a real control plane's binaries, it builds first, into a cache that all checkouts
+# share.
 
 CARGO ?= cargo
 DEVCLUSTER = $(CARGO) run -q -p evenkeel-devcluster --
 EVENKEEL = $(or $(CARGO_TARGET_DIR),target)/debug/evenkeel
 CARGO_DENY_VERSION = 0.20.2
-# More arguments for the cluster targets.
+# More arguments for the demonstration and the cluster targets.
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -17,7 +18,11 @@ help: ## Print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: binaries build ## Show a whole upgrade on a real control plane, in this terminal
+demo: ## Show a cluster that is made up in the program, and break and heal it (ARGS='--scenario broken')
+	$(CARGO) run -q -- demo $(ARGS)
+
+.PHONY: demo-upgrade
+demo-upgrade: binaries build ## Show a whole upgrade on a real control plane, in this terminal
 	$(CARGO) run -q --example demo -- $(EVENKEEL)
 
 .PHONY: test

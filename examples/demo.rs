@@ -1,6 +1,6 @@
 //! The whole way before your eyes: a skewed cluster seen and brought even, on a real control plane.
 //!
-//! `make demo` runs it. It starts three kube-apiservers and what belongs to them in a namespace of their own, runs the
+//! `make demo-upgrade` runs it. It starts three kube-apiservers and what belongs to them in a namespace of their own, runs the
 //! operator under its own service account, and lets the tests' stand-in change the versions. What it says about
 //! requests and budgets comes from the audit log and from the tests' observer, not from the operator.
 
@@ -32,7 +32,10 @@ use scenario::{kubectl, root};
 fn main() -> ExitCode {
     let binary = std::env::args_os().nth(1).map_or_else(|| root("target/debug/evenkeel"), PathBuf::from);
     if !binary.is_file() {
-        eprintln!("error: {} is not there; run `make demo`, or name the evenkeel binary", binary.display());
+        eprintln!(
+            "error: {} is not there; run `make demo-upgrade`, or name the evenkeel binary",
+            binary.display()
+        );
         return ExitCode::FAILURE;
     }
     let entered = evenkeel_devcluster::enter(async || match show(&binary).await {

@@ -43,21 +43,32 @@ pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
         return Err(nothing);
     }
     let cluster = given::add(with_same_process(cluster), &args.given())?;
-    let now = Timestamp::now();
+    let subject = vec![("Cluster", config.cluster_url.to_string())];
+    Ok(judged(subject, &cluster, &inventory, &releases, Timestamp::now()))
+}
+
+/// Judges what was seen of a cluster.
+pub(super) fn judged(
+    subject: Vec<(&'static str, String)>,
+    cluster: &Cluster,
+    inventory: &Inventory,
+    releases: &Catalogue,
+    now: Timestamp,
+) -> Report {
     // The kube-apiservers are known by the front door where their addresses may not be read.
     let unseen = inventory.reason(Source::Nodes).or(inventory.reason(Source::Pods));
-    let judged = with_lifecycle(assess(&cluster, &Policy::default()), &releases, now);
-    Ok(Report {
-        subject: vec![("Cluster", config.cluster_url.to_string())],
+    let judged = with_lifecycle(assess(cluster, &Policy::default()), releases, now);
+    Report {
+        subject,
         files: Vec::new(),
         missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
         nodes: cluster.nodes.len(),
         seen: Some(now),
         platform: inventory.platform,
-        hidden: inventory.hidden(&cluster),
-        budgets: inventory.reason(Source::Budgets).is_none().then(|| closed(&cluster, now)),
+        hidden: inventory.hidden(cluster),
+        budgets: inventory.reason(Source::Budgets).is_none().then(|| closed(cluster, now)),
         judged: with_gaps(judged, unseen, inventory.reason(Source::Webhooks)),
-    })
+    }
 }
 
 /// Why there is nothing to judge, where none of the components may be read.

@@ -6,6 +6,7 @@
 mod args;
 mod check;
 mod connect;
+mod demo;
 pub mod drain;
 mod forms;
 mod look;
@@ -23,6 +24,7 @@ use evenkeel_core::lease::Timing;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use self::demo::DemoArgs;
 use crate::api::definitions;
 use crate::operator::{self, telemetry};
 use args::{CheckArgs, ClusterArgs, ReportArgs};
@@ -87,6 +89,13 @@ enum Command {
     /// Exit code 0: nothing is in the way; 2: something is; 1: it does not exist or cannot be read; 64: wrong arguments.
     #[command(after_help = preflight::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
+    /// Show what Evenkeel does, on a cluster that is made up inside this program.
+    ///
+    /// Three kube-apiservers, 40 nodes, the operator: in a terminal keys make things happen, and the report follows.
+    /// Piped it is a short story that is the same each time. Exit code 0: it was shown; 1: it could not be; 64: wrong
+    /// arguments.
+    #[command(after_help = demo::EXAMPLES)]
+    Demo(DemoArgs),
     /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.
     ///
     /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). SIGTERM
@@ -178,6 +187,7 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Uncordon(args) => runtime(1)?.block_on(drain::uncordon(args)),
         Command::Preflight(args) => runtime(1)?.block_on(preflight::preflight(args)),
         Command::Explain(args) => runtime(1)?.block_on(preflight::explain(args)),
+        Command::Demo(args) => demo::run(&args),
         Command::Operator(args) => {
             telemetry::begin(std::env::var(telemetry::FILTER_VARIABLE).ok().as_deref())
                 .map_err(|error| error.to_string())?;

@@ -22,7 +22,8 @@ use k8s_openapi::jiff::Timestamp;
 use crate::observe::platform::Platform;
 
 pub(super) use outcome::{Level, Outcome};
-pub(super) use paint::{Paint, paint, width};
+pub(super) use paint::{Ink, Paint, paint, width};
+pub(super) use table::{Cell, fitting, table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {

@@ -7,7 +7,7 @@ use super::super::args::Color;
 
 /// What a colour says; the words say it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(in super::super) enum Ink {
     Plain,
     Bold,
     Good,
@@ -37,7 +37,7 @@ pub(in super::super) fn paint(when: Color) -> Paint {
 }
 
 impl Paint {
-    pub(super) fn on(self, ink: Ink, text: &str) -> String {
+    pub(in super::super) fn on(self, ink: Ink, text: &str) -> String {
         let code = match ink {
             Ink::Plain => return text.to_owned(),
             Ink::Bold => "1",

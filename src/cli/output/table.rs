@@ -4,7 +4,7 @@
 use super::paint::{Ink, Paint};
 
 /// One cell; colour takes no room.
-pub(super) struct Cell {
+pub(in super::super) struct Cell {
     pub(super) text: String,
     pub(super) ink: Ink,
 }
@@ -21,7 +21,12 @@ const GAP: usize = 3;
 const NARROWEST: usize = 20;
 
 /// `rows` under `header`, each line ending in a newline. Trailing blanks are not written.
-pub(super) fn table(header: &[&str], rows: &[Vec<Cell>], paint: Paint, width: Option<usize>) -> String {
+pub(in super::super) fn table(
+    header: &[&str],
+    rows: &[Vec<Cell>],
+    paint: Paint,
+    width: Option<usize>,
+) -> String {
     let head: Vec<Cell> =
         header.iter().map(|title| Cell { text: (*title).to_owned(), ink: Ink::Bold }).collect();
     let all = || std::iter::once(&head).chain(rows);
@@ -47,6 +52,16 @@ pub(super) fn table(header: &[&str], rows: &[Vec<Cell>], paint: Paint, width: Op
         text.push('\n');
     }
     text
+}
+
+/// `text` in lines of at most `width` columns; what goes on is indented.
+pub(in super::super) fn fitting(text: &str, width: usize) -> String {
+    let mut fitting = String::with_capacity(text.len());
+    for line in text.lines() {
+        push_wrapped(&mut fitting, line, width, 4);
+        fitting.push('\n');
+    }
+    fitting
 }
 
 /// Adds `line` in lines of at most `width` columns, all but the first behind `indent` blanks.

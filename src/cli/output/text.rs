@@ -6,7 +6,7 @@ use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, names};
 
 use super::outcome::{Level, Outcome};
 use super::paint::{Ink, Paint};
-use super::table::{Cell, push_wrapped, table};
+use super::table::{Cell, fitting, table};
 use super::{Report, Style, budget_line};
 use crate::api::report::source;
 
@@ -14,13 +14,10 @@ use crate::api::report::source;
 /// longer maintained.
 pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
     let text = whole(report, wide, style);
-    let Some(width) = style.width else { return text };
-    let mut fitting = String::with_capacity(text.len());
-    for line in text.lines() {
-        push_wrapped(&mut fitting, line, width, 4);
-        fitting.push('\n');
+    match style.width {
+        Some(width) => fitting(&text, width),
+        None => text,
     }
-    fitting
 }
 
 fn whole(report: &Report, wide: bool, style: Style) -> String {

@@ -1,0 +1,225 @@
+//! The demonstration in a terminal: the report as it is at any time, and keys that make things happen.
+//!
+//! The invariant: however it ends, the terminal is as it was before.
+
+use std::fmt::Write as _;
+use std::io::{Write as _, stdout};
+use std::path::Path;
+use std::time::Duration;
+
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers, poll, read};
+use crossterm::style::Print;
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
+};
+use crossterm::{execute, queue};
+use evenkeel_sim::Pace;
+use tokio::sync::mpsc;
+
+use super::super::output::{Ink, Style, fitting};
+use super::Stage;
+use crate::operator::shutdown::on_signal;
+
+/// Between two pictures where nobody presses a key.
+const TICK: Duration = Duration::from_millis(250);
+const FASTEST: u32 = 640;
+/// How many lines of what happened are shown.
+const LINES: usize = 7;
+
+/// What a person wants.
+enum Input {
+    Key(KeyCode),
+    /// Nothing, but there may be something new to see.
+    Tick,
+    /// The terminal is gone.
+    End,
+}
+
+/// The terminal while it is ours.
+struct Screen;
+
+impl Screen {
+    fn take() -> std::io::Result<Self> {
+        enable_raw_mode()?;
+        // From here on the drop gives it back.
+        let screen = Self;
+        execute!(stdout(), EnterAlternateScreen, Hide)?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // There is nobody left who could be told.
+        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// Shows it until a person has seen enough.
+pub(super) async fn show(stage: &Stage, pace: &Pace, kubeconfig: Option<&Path>) -> Result<(), String> {
+    let stop = on_signal().map_err(|error| error.to_string())?;
+    let screen = Screen::take().map_err(|error| format!("cannot use this terminal: {error}"))?;
+    let (send, mut inputs) = mpsc::unbounded_channel();
+    // Keys are waited for in real time, whatever time does in the cluster. It ends with the channel.
+    std::thread::spawn(move || while send.send(input()).is_ok() {});
+    let mut view = View { scroll: 0, resume: pace.speed(), problem: None };
+    loop {
+        view.draw(stage, pace, kubeconfig).await?;
+        let Some(Some(input)) = stop.run_until_cancelled(inputs.recv()).await else { break };
+        match input {
+            Input::End | Input::Key(KeyCode::Char('q') | KeyCode::Esc) => break,
+            Input::Key(key) => view.key(stage, pace, key).await,
+            Input::Tick => {}
+        }
+    }
+    drop(screen);
+    Ok(())
+}
+
+fn input() -> Input {
+    match poll(TICK).and_then(|there| if there { read().map(Some) } else { Ok(None) }) {
+        Ok(Some(Event::Key(key))) if key.kind == KeyEventKind::Press => {
+            let interrupt = key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
+            if interrupt { Input::End } else { Input::Key(key.code) }
+        }
+        Ok(_) => Input::Tick,
+        Err(_) => Input::End,
+    }
+}
+
+/// What a person looks at.
+struct View {
+    /// The first line of the report that is shown.
+    scroll: usize,
+    /// The speed to go on with after a stop.
+    resume: u32,
+    problem: Option<String>,
+}
+
+impl View {
+    async fn key(&mut self, stage: &Stage, pace: &Pace, key: KeyCode) {
+        let demo = &stage.demo;
+        let done = match key {
+            KeyCode::Char('u') => Ok(demo.upgrade_control_plane()),
+            KeyCode::Char('k') => Ok(demo.kill_or_start()),
+            KeyCode::Char('n') => Ok(demo.add_old_node()),
+            KeyCode::Char('h') => demo.upgrade_oldest_kubelets().await,
+            KeyCode::Char('b') => demo.mend_budgets().await,
+            KeyCode::Char('+') => {
+                pace.set((pace.speed().max(1) * 2).min(FASTEST));
+                return;
+            }
+            KeyCode::Char('-') => {
+                pace.set((pace.speed() / 2).max(1));
+                return;
+            }
+            KeyCode::Char(' ') => {
+                let now = pace.speed();
+                pace.set(if now == 0 { self.resume } else { 0 });
+                self.resume = now.max(1);
+                return;
+            }
+            KeyCode::Down => return self.scroll += 1,
+            KeyCode::Up => return self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::Home => return self.scroll = 0,
+            _ => return,
+        };
+        self.problem = done.err();
+    }
+
+    async fn draw(&mut self, stage: &Stage, pace: &Pace, kubeconfig: Option<&Path>) -> Result<(), String> {
+        let lost = |error: std::io::Error| format!("cannot use this terminal: {error}");
+        let (width, height) = size().map_err(lost)?;
+        let picture = self.picture(stage, pace, kubeconfig, (width.into(), height.into())).await?;
+        let mut out = stdout().lock();
+        queue!(out, MoveTo(0, 0)).map_err(lost)?;
+        for (at, line) in picture.iter().enumerate() {
+            // One line each, whatever the terminal does at its right edge.
+            let row = u16::try_from(at).unwrap_or(height);
+            queue!(out, MoveTo(0, row), Clear(ClearType::CurrentLine), Print(line)).map_err(lost)?;
+        }
+        queue!(out, Clear(ClearType::FromCursorDown)).map_err(lost)?;
+        out.flush().map_err(lost)
+    }
+
+    /// The lines of the screen, at most as many as fit.
+    async fn picture(
+        &mut self,
+        stage: &Stage,
+        pace: &Pace,
+        kubeconfig: Option<&Path>,
+        (width, height): (usize, usize),
+    ) -> Result<Vec<String>, String> {
+        let paint = stage.style.paint;
+        let speed = match pace.speed() {
+            0 => "stopped".to_owned(),
+            speed => format!("{speed} times as fast as here"),
+        };
+        let title = format!(
+            "evenkeel demo   {}   {}   {speed}",
+            stage.title,
+            stage.demo.now().strftime("%Y-%m-%d %H:%M:%S")
+        );
+        let mut top = vec![paint.on(Ink::Bold, &title)];
+        top.extend(kubeconfig.map(|path| format!("kubectl: export KUBECONFIG={}", path.display())));
+        top.push(String::new());
+        top.extend(fitting(&stage.kubectl().await?, width).lines().map(str::to_owned));
+        top.push(String::new());
+        let (happened, _) = stage.happened(0);
+        let happened = fitting(&happened, width);
+        let happened: Vec<&str> = happened.lines().collect();
+        let mut bottom = vec![String::new(), paint.on(Ink::Bold, "HAPPENED")];
+        bottom.extend(
+            happened.iter().skip(happened.len().saturating_sub(LINES)).map(|line| (*line).to_owned()),
+        );
+        bottom.extend(self.problem.as_ref().map(|problem| paint.on(Ink::Bad, problem)));
+        bottom.push(String::new());
+        bottom.extend(keys(width).lines().map(str::to_owned));
+        let report = match stage.report_now(Style { width: Some(width), ..stage.style }) {
+            Ok(report) => report,
+            Err(not_ready) => not_ready,
+        };
+        let report: Vec<&str> = report.lines().collect();
+        let room = height.saturating_sub(top.len() + bottom.len()).max(1);
+        self.scroll = self.scroll.min(report.len().saturating_sub(room));
+        let mut shown: Vec<String> =
+            report.iter().skip(self.scroll).take(room).map(|line| (*line).to_owned()).collect();
+        let below = report.len().saturating_sub(self.scroll + room);
+        if below > 0
+            && let Some(last) = shown.last_mut()
+        {
+            *last = format!("↓ {} more lines", below + 1);
+        }
+        shown.resize(room, String::new());
+        top.extend(shown);
+        top.extend(bottom);
+        top.truncate(height);
+        Ok(top)
+    }
+}
+
+fn keys(width: usize) -> String {
+    let mut text = String::new();
+    for (key, what) in [
+        ("u", "upgrade the next part of the control plane"),
+        ("k", "kill a kube-apiserver, or start it"),
+        ("n", "add a node that is too old"),
+        ("h", "upgrade the oldest kubelets"),
+        ("b", "mend the budgets"),
+        ("↑↓", "scroll"),
+        ("space", "stop the time"),
+        ("+ -", "its speed"),
+        ("q", "quit"),
+    ] {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "{}[{key}]\u{a0}{}",
+            if text.is_empty() { "" } else { "  " },
+            what.replace(' ', "\u{a0}")
+        );
+    }
+    fitting(&text, width).replace('\u{a0}', " ")
+}

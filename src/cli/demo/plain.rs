@@ -1,0 +1,164 @@
+//! The demonstration as text: a story with an end, or what happens while kubectl is let in.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::super::print;
+use super::Stage;
+use crate::demo::Scenario;
+use crate::operator::shutdown::on_signal;
+
+/// How long the cluster may take after a scene: an apiserver that is dead is asked again after 30 s.
+const SETTLE: Duration = Duration::from_secs(45);
+/// A kubelet that is restarted is silent for up to 20 s.
+const RESTART: Duration = Duration::from_secs(25);
+
+/// Between two looks at what happened.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What a person does.
+#[derive(Clone, Copy)]
+enum Deed {
+    Upgrade,
+    KillOrStart,
+    AddOldNode,
+    UpgradeKubelets,
+    MendBudgets,
+}
+
+/// A headline, and what is done.
+type Scene = (&'static str, &'static [Deed]);
+
+const KILLED: Scene = ("A kube-apiserver dies", &[Deed::KillOrStart]);
+const STARTED: Scene = ("And it returns", &[Deed::KillOrStart]);
+const FORGOTTEN: Scene = ("Somebody plugs in a forgotten node", &[Deed::AddOldNode]);
+const CONTROLLERS: Scene = ("The other components of the control plane follow", &[Deed::Upgrade; 6]);
+const BUDGETS: Scene = ("The impossible budget is mended", &[Deed::MendBudgets]);
+
+fn story(scenario: Scenario) -> Vec<Scene> {
+    let last = ("The last kube-apiserver is upgraded", [Deed::Upgrade].as_slice());
+    let healed = ("The kubelets that are too old are upgraded", [Deed::UpgradeKubelets; 2].as_slice());
+    match scenario {
+        Scenario::Lagging => vec![last, CONTROLLERS, KILLED, STARTED, FORGOTTEN, healed, BUDGETS],
+        Scenario::Even => vec![
+            FORGOTTEN,
+            ("It is upgraded", &[Deed::UpgradeKubelets]),
+            KILLED,
+            STARTED,
+            ("The next minor begins: one kube-apiserver", &[Deed::Upgrade]),
+            ("And the other two", &[Deed::Upgrade; 2]),
+            CONTROLLERS,
+        ],
+        Scenario::Broken => {
+            vec![
+                ("The dead kube-apiserver is started", &[Deed::KillOrStart]),
+                last,
+                CONTROLLERS,
+                healed,
+                BUDGETS,
+            ]
+        }
+    }
+}
+
+/// Tells the whole story.
+pub(super) async fn tell(stage: &Stage, scenario: Scenario) -> Result<(), String> {
+    let mut told = begin(stage).await?;
+    let mut before = stage.report().await?;
+    for (headline, deeds) in story(scenario) {
+        print(&format!("\n── {headline}\n"))?;
+        for deed in deeds {
+            perform(stage, *deed).await?;
+        }
+        tokio::time::sleep(SETTLE).await;
+        let (happened, now) = stage.happened(told);
+        told = now;
+        let report = stage.report().await?;
+        print(&indented(&happened))?;
+        print(&indented(&differences(&before, &report)))?;
+        print(&indented(&stage.kubectl().await?))?;
+        before = report;
+    }
+    print("\n── evenkeel report, in the end\n")?;
+    print(&indented(&before))
+}
+
+/// The lines of the report that went, and those that came, without their details.
+fn differences(before: &str, after: &str) -> String {
+    // Columns are as wide as what is in them, which is no difference.
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let of = |text: &str| text.lines().map(words).collect::<Vec<_>>();
+    let (was, is) = (of(before), of(after));
+    let mut told = String::new();
+    for (sign, text, words, others) in [('-', before, &was, &is), ('+', after, &is, &was)] {
+        for (line, _) in text.lines().zip(words).filter(|(_, words)| !others.contains(words)) {
+            if !line.starts_with("  ") {
+                // Writing to a String cannot fail.
+                let _ = writeln!(told, "{sign} {}", line.trim_start_matches("- "));
+            }
+        }
+    }
+    told
+}
+
+/// Shows the beginning; how much of what happened is told with it.
+async fn begin(stage: &Stage) -> Result<usize, String> {
+    let now = stage.demo.now().strftime("%Y-%m-%d %H:%M:%S");
+    print(&format!("── A cluster that exists only in this program ({}); it is {now} there\n", stage.title))?;
+    print("\n── kubectl get clusterskewreport: what the operator wrote\n")?;
+    print(&indented(&stage.kubectl().await?))?;
+    print("\n── evenkeel report: the same for a person\n")?;
+    print(&indented(&stage.report().await?))?;
+    Ok(stage.happened(0).1)
+}
+
+/// Shows the beginning and what happens, until it is interrupted.
+pub(super) async fn serve(stage: &Stage, kubeconfig: &Path) -> Result<(), String> {
+    let mut told = begin(stage).await?;
+    let path = kubeconfig.display();
+    print(&format!(
+        "\n── Served until you press Ctrl-C. In another terminal:\n   export KUBECONFIG={path}\n"
+    ))?;
+    print("   kubectl get nodes\n   kubectl get clusterskewreport\n   evenkeel report\n\n")?;
+    let stop = on_signal().map_err(|error| error.to_string())?;
+    while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
+        let (happened, now) = stage.happened(told);
+        told = now;
+        print(&indented(&happened))?;
+    }
+    Ok(())
+}
+
+/// Does it, and gives it its time.
+async fn perform(stage: &Stage, deed: Deed) -> Result<(), String> {
+    let demo = &stage.demo;
+    let time = match deed {
+        Deed::Upgrade => {
+            demo.upgrade_control_plane();
+            Duration::from_secs(3)
+        }
+        Deed::KillOrStart => {
+            demo.kill_or_start();
+            Duration::ZERO
+        }
+        Deed::AddOldNode => {
+            demo.add_old_node();
+            Duration::ZERO
+        }
+        Deed::UpgradeKubelets => {
+            demo.upgrade_oldest_kubelets().await?;
+            RESTART
+        }
+        Deed::MendBudgets => {
+            demo.mend_budgets().await?;
+            Duration::ZERO
+        }
+    };
+    tokio::time::sleep(time).await;
+    Ok(())
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("   {line}\n") }).collect()
+}

@@ -1,0 +1,327 @@
+//! The demonstration: a cluster that does not exist, the operator running on it, and what a person can do to it.
+//!
+//! Here belongs what happens to the cluster; what is shown of it belongs to the command line. The operator and the
+//! observer are the real ones and know nothing of this. The invariant: everything that is done goes through the
+//! cluster's own API or happens to its machines, never through the operator.
+
+mod scenario;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use evenkeel_core::cluster::Cluster as Seen;
+use evenkeel_core::lease::Timing;
+use evenkeel_core::skew::lifecycle::Catalogue;
+use evenkeel_core::version::{KubeVersion, Minor};
+use evenkeel_sim::serve::Served;
+use evenkeel_sim::{Cluster, NodeGroup, Process, Write};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use scenario::Scenario;
+
+use crate::clients::{Clients, one_line};
+use crate::clock::Clock;
+use crate::observe::cache::Changes;
+use crate::observe::{Inventory, NotReady, Observer, PodScope};
+use crate::operator::{self, Options};
+
+/// How old the cluster is when a person first sees it: long enough for a budget to have been closed for long.
+const AGE: Duration = Duration::from_mins(13);
+/// A version that a kubelet must not have beside today's kube-apiservers.
+const TOO_OLD: &str = "v1.32.13";
+const APISERVER: &str = "kube-apiserver";
+
+/// How the demonstration is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Everything that is left to chance follows from it.
+    pub seed: u64,
+    /// What the cluster is like.
+    pub scenario: Scenario,
+    /// Whether programs outside of this process will use it.
+    pub served: bool,
+}
+
+/// Something that happened, in one line.
+#[derive(Clone, Debug)]
+pub struct Happened {
+    /// When, in the cluster's time.
+    pub at: Timestamp,
+    /// Whether the operator said it; else a person did it.
+    pub by_operator: bool,
+    /// What.
+    pub line: String,
+}
+
+/// The cluster with all that runs on it, until it is dropped.
+pub struct Demo {
+    cluster: Cluster,
+    client: Client,
+    observer: Observer,
+    changes: Changes,
+    happened: Arc<Mutex<Vec<Happened>>>,
+    joined: Mutex<usize>,
+    _stop: DropGuard,
+}
+
+impl Demo {
+    /// Makes the cluster, starts the operator on it and lets thirteen minutes of the cluster's time pass.
+    ///
+    /// It has to be called inside a tokio runtime of one thread whose clock is paused.
+    ///
+    /// # Errors
+    /// One line, if something of the cluster cannot be made.
+    pub async fn begin(setting: Setting, releases: Catalogue) -> Result<Self, String> {
+        // Ages that kubectl computes are by this machine's clock; without kubectl every run is the same.
+        let began = if setting.served { Timestamp::now() } else { scenario::BEGAN };
+        // Two demonstrations at once have addresses of their own.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let network = if setting.served { [127, high.max(1), low] } else { [192, 0, 2] };
+        let age = jiff::SignedDuration::try_from(AGE).unwrap_or_default();
+        let builder = Cluster::builder().seed(setting.seed).version(scenario::NEWEST).network(network);
+        let cluster = builder.starting_at(began - age).start();
+        let client = cluster.client_of("kubectl");
+        scenario::furnish(&cluster, &client, setting.scenario).await?;
+
+        let happened = Arc::<Mutex<Vec<Happened>>>::default();
+        let told = Arc::clone(&happened);
+        cluster.on_write(move |write| {
+            if let Some(said) = said(write) {
+                told.lock().unwrap_or_else(PoisonError::into_inner).push(said);
+            }
+        });
+        let stop = CancellationToken::new();
+        let now = {
+            let cluster = cluster.clone();
+            Clock::new(move || cluster.now())
+        };
+        let process = cluster.process("evenkeel");
+        tokio::spawn(operator::operate(clients(&process), options(releases), now, stop.child_token()));
+        let changes = Changes::default();
+        let eyes = clients(&cluster.process("evenkeel-demo"));
+        let observer =
+            Observer::start(&eyes.read, eyes.connect, PodScope::KubeSystem, changes.clone(), &stop);
+        let demo = Self {
+            cluster,
+            client,
+            observer,
+            changes,
+            happened,
+            joined: Mutex::default(),
+            _stop: stop.drop_guard(),
+        };
+        tokio::time::sleep(AGE).await;
+        Ok(demo)
+    }
+
+    /// Serves the cluster on this machine, and writes the kubeconfig to `path`.
+    ///
+    /// # Errors
+    /// One line, if there is no port to be had or the file cannot be written.
+    pub async fn serve(&self, path: &Path) -> Result<Served, String> {
+        let served = self.cluster.serve_control_plane().await.map_err(|error| error.to_string())?;
+        served.write_kubeconfig(path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        Ok(served)
+    }
+
+    /// The time in the cluster.
+    pub fn now(&self) -> Timestamp {
+        self.cluster.now()
+    }
+
+    /// What `evenkeel report` would see now.
+    ///
+    /// # Errors
+    /// What is not seen yet.
+    pub fn look(&self) -> Result<(Seen, Inventory), NotReady> {
+        self.observer.cluster(self.now())
+    }
+
+    /// Told when there may be something else to see.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// A client of a person's.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What happened from the `from`th on, oldest first.
+    pub fn happened(&self, from: usize) -> Vec<Happened> {
+        let happened = self.happened.lock().unwrap_or_else(PoisonError::into_inner);
+        happened.get(from..).unwrap_or_default().to_vec()
+    }
+
+    /// A person did something.
+    fn did(&self, line: String) -> String {
+        let done = Happened { at: self.now(), by_operator: false, line: line.clone() };
+        self.happened.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+        line
+    }
+
+    /// The next step of an upgrade of the control plane: the oldest kube-apiserver to the newest's version, or one minor
+    /// further where they are even; but first the other components, where they are behind all kube-apiservers.
+    pub fn upgrade_control_plane(&self) -> String {
+        let servers = self.versions(APISERVER);
+        let (Some((at, oldest)), Some((_, newest))) = (servers.first(), servers.last()) else {
+            return self.did("there is no kube-apiserver".to_owned());
+        };
+        for component in ["kube-controller-manager", "kube-scheduler"] {
+            let others = self.versions(component);
+            let behind =
+                others.first().filter(|(_, version)| oldest == newest && minor(version) < minor(oldest));
+            if let Some((node, version)) = behind {
+                self.cluster.replace_component(node, component, oldest);
+                return self.did(format!("{component} on {node} goes from {version} to {oldest}"));
+            }
+        }
+        let target = if minor(oldest) == minor(newest) { next(newest) } else { newest.clone() };
+        self.cluster.replace_component(at, APISERVER, &target);
+        self.did(format!("{APISERVER} on {at} goes from {oldest} to {target}"))
+    }
+
+    /// Ends the last kube-apiserver, or starts the one that was ended.
+    pub fn kill_or_start(&self) -> String {
+        let plane = self.cluster.control_plane();
+        let down = plane
+            .nodes()
+            .into_iter()
+            .find(|node| plane.component(node, APISERVER).is_some_and(|(_, runs)| !runs));
+        if let Some(node) = down {
+            self.cluster.run_component(&node, APISERVER, true);
+            return self.did(format!("{APISERVER} on {node} is started again"));
+        }
+        let Some(node) = plane.nodes().into_iter().next_back() else {
+            return self.did("there is no kube-apiserver".to_owned());
+        };
+        self.cluster.run_component(&node, APISERVER, false);
+        self.did(format!("{APISERVER} on {node} is killed"))
+    }
+
+    /// A node joins whose kubelet is too old.
+    pub fn add_old_node(&self) -> String {
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        *joined += 1;
+        let group = NodeGroup::new(format!("rack-{}", *joined + 6), 1).kubelet(TOO_OLD).zones(["b"]);
+        let names = self.cluster.add_nodes(&scenario::pool(group, "forgotten"));
+        drop(joined);
+        self.did(format!("node {} joins with kubelet {TOO_OLD}", names.join(", ")))
+    }
+
+    /// Upgrades every kubelet of the oldest minor to the version of the oldest kube-apiserver.
+    ///
+    /// # Errors
+    /// One line, if the nodes cannot be listed.
+    pub async fn upgrade_oldest_kubelets(&self) -> Result<String, String> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes = nodes.list(&ListParams::default()).await.map_err(|error| one_line(&error))?;
+        let mut by_version: BTreeMap<(Option<Minor>, String), Vec<String>> = BTreeMap::new();
+        for node in nodes {
+            let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+            let version = info.map(|info| info.kubelet_version.clone()).unwrap_or_default();
+            by_version.entry((minor(&version), version)).or_default().push(node.name_any());
+        }
+        let servers = self.versions(APISERVER);
+        let Some(((old, version), names)) = by_version.first_key_value() else {
+            return Ok(self.did("there is no node".to_owned()));
+        };
+        let Some((_, target)) = servers.first().filter(|(_, target)| *old < minor(target)) else {
+            return Ok(self.did("no kubelet is older than the kube-apiservers".to_owned()));
+        };
+        for name in names {
+            self.cluster.restart_kubelet(name, target);
+        }
+        let nodes = if names.len() == 1 { "node" } else { "nodes" };
+        Ok(self.did(format!("the kubelets {version} of {} {nodes} go to {target}", names.len())))
+    }
+
+    /// Changes every budget that can never let a pod go to one that can.
+    ///
+    /// # Errors
+    /// One line, if the budgets cannot be listed or changed.
+    pub async fn mend_budgets(&self) -> Result<String, String> {
+        let budgets: Api<PodDisruptionBudget> = Api::all(self.client.clone());
+        let all = budgets.list(&ListParams::default()).await.map_err(|error| one_line(&error))?;
+        let mut mended = Vec::new();
+        for budget in all {
+            let (Some(namespace), Some(status)) = (budget.namespace(), &budget.status) else { continue };
+            if status.disruptions_allowed != Some(0) || status.desired_healthy < status.expected_pods {
+                continue;
+            }
+            let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), &namespace);
+            let patch = json!({"spec": {"minAvailable": null, "maxUnavailable": 1}});
+            let name = budget.name_any();
+            let patched = budgets.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+            patched.map_err(|error| format!("{namespace}/{name}: {}", one_line(&error)))?;
+            mended.push(format!("{namespace}/{name}"));
+        }
+        if mended.is_empty() {
+            return Ok(self.did("no budget is impossible".to_owned()));
+        }
+        Ok(self.did(format!("PodDisruptionBudget {} now allows one unavailable pod", mended.join(", "))))
+    }
+
+    /// The nodes of a control-plane component that runs, with its version: oldest first.
+    fn versions(&self, component: &str) -> Vec<(String, String)> {
+        let plane = self.cluster.control_plane();
+        let running = |node: String| {
+            let (version, runs) = plane.component(&node, component)?;
+            runs.then_some((node, version))
+        };
+        let mut all: Vec<_> = plane.nodes().into_iter().filter_map(running).collect();
+        all.sort_by_key(|(node, version)| (minor(version), node.clone()));
+        all
+    }
+}
+
+fn minor(version: &str) -> Option<Minor> {
+    version.parse().ok().map(|version: KubeVersion| version.minor())
+}
+
+/// The first version of the next minor.
+fn next(version: &str) -> String {
+    minor(version).map_or_else(|| version.to_owned(), |minor| format!("v{}.0", minor.next()))
+}
+
+/// What the operator says of the report in an event.
+fn said(write: &Write<'_>) -> Option<Happened> {
+    if write.resource() != "events" || write.author() != "evenkeel" {
+        return None;
+    }
+    let event: Value = write.after()?;
+    let at = event["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
+    let line = format!("{}: {}", event["reason"].as_str()?, event["message"].as_str()?);
+    Some(Happened { at, by_operator: true, line })
+}
+
+fn clients(process: &Process) -> Clients {
+    let probed = process.clone();
+    Clients {
+        read: process.client(),
+        effects: process.client(),
+        election: process.client(),
+        connect: Arc::new(move |address| Ok(probed.client_at(address))),
+    }
+}
+
+fn options(releases: Catalogue) -> Options {
+    let seconds = Duration::from_secs;
+    Options {
+        upgrades: false,
+        namespace: "evenkeel-system".to_owned(),
+        identity: "evenkeel-0".to_owned(),
+        executors_namespace: "evenkeel-executors".to_owned(),
+        lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
+        listen: ([127, 0, 0, 1], 0).into(),
+        releases,
+    }
+}

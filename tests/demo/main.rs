@@ -1,0 +1,134 @@
+//! `evenkeel demo` as people meet it: the story that is piped, and kubectl in the served cluster.
+//!
+//! `UPDATE_EXPECT=1 cargo test --test demo` writes the stories anew.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../shared/binary.rs"]
+mod binary;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use binary::binary;
+use evenkeel_devcluster::Binary;
+
+/// Without a cluster, a terminal or a home.
+fn demo(args: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.arg("demo").args(args).env_clear().env("HOME", "/nonexistent").stdin(Stdio::null());
+    command
+}
+
+fn told(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn each_scenario_is_a_story_that_is_the_same_each_time() {
+    for scenario in ["lagging", "even", "broken"] {
+        let story = told(&demo(&["--scenario", scenario]).output().unwrap());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/demo/stories/{scenario}.txt"));
+        expect_test::expect_file![path].assert_eq(&story);
+    }
+}
+
+#[test]
+fn wrong_arguments_are_told_in_the_usual_way() {
+    for args in [["--scenario", "splendid"], ["--speed", "0"], ["--seed", "-1"]] {
+        let output = demo(&args).output().unwrap();
+        assert_eq!(output.status.code(), Some(64), "{args:?}");
+        assert!(output.stdout.is_empty());
+    }
+    let output = demo(&["--serve=/nonexistent/kubeconfig"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("error: cannot write /nonexistent/kubeconfig"), "{said}");
+}
+
+/// A demonstration that kubectl is let into, until it is dropped.
+struct Served {
+    demo: Child,
+    kubeconfig: String,
+    folder: tempfile::TempDir,
+}
+
+impl Served {
+    fn begin() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Minutes in seconds, so that nobody has to wait for probes and restarts.
+        let mut command = demo(&["--serve", "--speed", "5"]);
+        let mut demo = command.env("TMPDIR", folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let path = lines.find_map(|line| Some(line.trim().strip_prefix("export KUBECONFIG=")?.to_owned()));
+        // Whoever does not read on must not stop it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { demo, kubeconfig: path.unwrap(), folder }
+    }
+
+    fn run(&self, program: impl AsRef<std::ffi::OsStr>, args: &str) -> (Option<i32>, String) {
+        let mut command = Command::new(program);
+        command.args(args.split(' ')).env_clear().env("HOME", self.folder.path());
+        let output = command.env("KUBECONFIG", &self.kubeconfig).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout) + &text(output.stderr))
+    }
+
+    fn kubectl(&self, args: &str) -> String {
+        let (code, said) = self.run(Binary::Kubectl.path().unwrap(), args);
+        assert_eq!(code, Some(0), "kubectl {args}: {said}");
+        said
+    }
+
+    fn end(mut self) -> (Option<i32>, bool) {
+        let killed = Command::new("kill").args(["-INT", &self.demo.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let code = self.demo.wait().unwrap().code();
+        (code, Path::new(&self.kubeconfig).exists())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.demo.kill();
+        let _ = self.demo.wait();
+    }
+}
+
+#[test]
+fn kubectl_and_evenkeel_are_let_in() {
+    let served = Served::begin();
+    assert_eq!(served.kubectl("get nodes --no-headers").lines().count(), 40);
+    let skew = served.kubectl("get skew");
+    assert!(skew.contains("v1.36.4..v1.37.1") && skew.contains("False"), "{skew}");
+
+    // Each apiserver is asked by its own address.
+    let (code, report) = served.run(binary(), "report");
+    assert_eq!(code, Some(2), "{report}");
+    let servers: Vec<&str> = report.lines().filter(|line| line.starts_with("kube-apiserver")).collect();
+    assert_eq!(servers.len(), 2, "{report}");
+    assert!(servers[0].contains("v1.36.4") && servers[1].contains("v1.37.1"), "{report}");
+
+    // What never moves is not waited for.
+    let (code, said) = served.run(binary(), "explain pdb/data/ledger");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.starts_with("never:") || said.contains("never"), "{said}");
+
+    // A real drain, of our own and of kubectl's.
+    let (code, said) = served.run(binary(), "drain general-1 --timeout 5m");
+    assert_eq!(code, Some(0), "{said}");
+    served.kubectl("drain general-2 --ignore-daemonsets --timeout 5m");
+    let cordoned = served.kubectl("get nodes --field-selector spec.unschedulable=true -o name");
+    assert_eq!(cordoned, "node/general-1\nnode/general-2\n");
+
+    // What kubectl does, the operator sees.
+    served.kubectl("delete node legacy-1 legacy-2 legacy-3");
+    served.kubectl("wait clusterskewreport/cluster --for=jsonpath={.status.nodes}=37 --timeout=60s");
+    served.kubectl("wait clusterskewreport/cluster --for=condition=SkewSupported --timeout=60s");
+
+    assert_eq!(served.end(), (Some(0), false), "its kubeconfig goes with it");
+}
