@@ -127,7 +127,9 @@ fn prepared(name: &str, nodes: usize) -> Box<dyn FnMut()> {
                 round += 1;
                 for step in 0..nodes {
                     let place = step * 7_919 % nodes;
-                    cluster.nodes[place].kubelet.clone_from(&versions[(place + round) % 2]);
+                    Arc::make_mut(&mut cluster.nodes[place])
+                        .kubelet
+                        .clone_from(&versions[(place + round) % 2]);
                     census.changed(place, black_box(&cluster.nodes[place]));
                 }
             })
@@ -140,7 +142,7 @@ fn prepared(name: &str, nodes: usize) -> Box<dyn FnMut()> {
             Box::new(move || {
                 round += 1;
                 let place = round * 7_919 % nodes;
-                cluster.nodes[place].kubelet.clone_from(&versions[round % 2]);
+                Arc::make_mut(&mut cluster.nodes[place]).kubelet.clone_from(&versions[round % 2]);
                 census.changed(place, black_box(&cluster.nodes[place]));
                 drop(black_box(assess_counted(&census, &cluster, &Policy::default())));
             })
@@ -194,7 +196,8 @@ fn half_upgraded(nodes: usize) -> Cluster {
             control_plane: false,
         }
     });
-    Cluster { instances: instances.collect(), nodes: nodes.collect(), ..Cluster::default() }.sorted()
+    Cluster { instances: instances.collect(), nodes: nodes.map(Arc::new).collect(), ..Cluster::default() }
+        .sorted()
 }
 
 fn labels(pool: &str) -> [(String, String); 3] {
@@ -240,7 +243,7 @@ impl Scene {
         let target: KubeVersion = TARGET.parse().unwrap();
         let draining = nodes / 100;
         let behind = cluster.nodes.iter_mut().filter(|node| node.kubelet.to_string() != TARGET);
-        let claims: Vec<_> = behind.take(draining).map(|node| claim(node, &target)).collect();
+        let claims: Vec<_> = behind.take(draining).map(|node| claim(Arc::make_mut(node), &target)).collect();
         cluster.pods = (0..nodes * PODS_PER_NODE).map(|n| pod(n, nodes)).collect();
         cluster.budgets = (0..BUDGETS).map(budget).collect();
         Self { upgrade: upgrade(target), cluster: cluster.sorted(), claims, memory: Memory::default() }

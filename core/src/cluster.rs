@@ -383,7 +383,7 @@ pub struct Cluster {
     /// Apiservers, controllers and kube-proxies.
     pub instances: Vec<Instance>,
     /// Nodes and their kubelets.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<Arc<Node>>,
     /// Pods bound to nodes. Empty where only the report is made, which needs none.
     pub pods: Vec<Pod>,
     /// Budgets of all namespaces.
@@ -414,7 +414,13 @@ impl Cluster {
     /// The Node of that name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         let found = self.nodes.binary_search_by(|node| node.name.as_ref().cmp(name)).ok()?;
-        self.nodes.get(found)
+        self.nodes.get(found).map(AsRef::as_ref)
+    }
+
+    /// The Node of that name, for whoever knows better than what was seen. Others that hold it keep what was seen.
+    pub fn node_mut(&mut self, name: &str) -> Option<&mut Node> {
+        let found = self.nodes.binary_search_by(|node| node.name.as_ref().cmp(name)).ok()?;
+        self.nodes.get_mut(found).map(Arc::make_mut)
     }
 
     /// The pods bound to the node of that name, by namespace and name.

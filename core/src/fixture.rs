@@ -103,6 +103,6 @@ pub(crate) fn cluster(servers: &[&str], controllers: &str, kubelets: &[&str]) ->
     for component in [Component::KubeControllerManager, Component::KubeScheduler] {
         instances.push(instance(component, "cp-1", controllers));
     }
-    let nodes = kubelets.iter().enumerate().map(|(i, version)| node(&format!("n-{}", i + 1), version));
+    let nodes = kubelets.iter().enumerate().map(|(i, version)| node(&format!("n-{}", i + 1), version).into());
     Cluster { instances, nodes: nodes.collect(), ..Cluster::default() }.sorted()
 }

@@ -1,5 +1,7 @@
 //! Statuses of reports and upgrades, by server-side apply of fields that nobody else owns.
 
+use std::borrow::Cow;
+
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -27,6 +29,16 @@ pub enum NotWritten {
     NotLeading,
 }
 
+/// An object as it is applied. The status goes to its text at once, for it may be large.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Applied<'a, S> {
+    api_version: Cow<'a, str>,
+    kind: Cow<'a, str>,
+    metadata: Value,
+    status: &'a S,
+}
+
 /// Writes `status` of `object`, whose uid and resourceVersion are the precondition; returns the object as it is now.
 ///
 /// # Errors
@@ -36,18 +48,18 @@ pub async fn write<K>(
     leadership: &Leadership,
     manager: &str,
     object: &K,
-    status: &impl Serialize,
+    status: &(impl Serialize + std::fmt::Debug),
 ) -> Result<DynamicObject, NotWritten>
 where
     K: Resource<DynamicType = ()>,
 {
     let name = object.name_any();
-    let body = json!({
-        "apiVersion": K::api_version(&()),
-        "kind": K::kind(&()),
-        "metadata": { "name": name, "uid": object.uid(), "resourceVersion": object.resource_version() },
-        "status": status,
-    });
+    let body = Applied {
+        api_version: K::api_version(&()),
+        kind: K::kind(&()),
+        metadata: json!({ "name": name, "uid": object.uid(), "resourceVersion": object.resource_version() }),
+        status,
+    };
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     leadership.proof().ok_or(NotWritten::NotLeading)?;
     let params = PatchParams::apply(manager).force();
@@ -70,10 +82,9 @@ pub async fn repair(
     leadership: &Leadership,
     manager: &str,
     written: &DynamicObject,
-    wanted: &impl Serialize,
+    wanted: &Value,
 ) -> Result<Option<DynamicObject>, NotWritten> {
-    let wanted = serde_json::to_value(wanted).map_err(|error| NotWritten::Failed(error.to_string()))?;
-    let Some(patch) = excess(&written.data["status"], &wanted) else { return Ok(None) };
+    let Some(patch) = excess(&written.data["status"], wanted) else { return Ok(None) };
     let name = written.name_any();
     let body = json!({ "metadata": { "resourceVersion": written.resource_version() }, "status": patch });
     let reports: Api<DynamicObject> =
@@ -85,9 +96,8 @@ pub async fn repair(
 }
 
 /// The first field of `wanted` that `written`'s status lacks: a server drops what its definition does not know.
-pub fn dropped(written: &DynamicObject, wanted: &impl Serialize) -> Option<String> {
-    let wanted = serde_json::to_value(wanted).ok()?;
-    lacks(&written.data["status"], &wanted, "status")
+pub fn dropped(written: &DynamicObject, wanted: &Value) -> Option<String> {
+    lacks(&written.data["status"], wanted, "status")
 }
 
 fn lacks(is: &Value, wanted: &Value, path: &str) -> Option<String> {

@@ -28,7 +28,8 @@ pub fn decode<K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned>
     object: &kube::core::DynamicObject,
 ) -> Result<K, String> {
     use kube::ResourceExt as _;
-    let decoded = serde_json::to_value(object).and_then(serde_json::from_value);
+    // By its text: a tree of values of a large object takes longer to make than to read.
+    let decoded = serde_json::to_string(object).and_then(|text| serde_json::from_str(&text));
     decoded.map_err(|error| format!("{} {}: {error}", K::kind(&()), object.name_any()))
 }
 

@@ -198,7 +198,7 @@ pub(super) fn choose<'a>(
 ) -> Result<Vec<&'a Node>, String> {
     if names.is_empty() {
         let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
-        let nodes: Vec<_> = cluster.nodes.iter().filter(selected).collect();
+        let nodes: Vec<_> = cluster.nodes.iter().map(AsRef::as_ref).filter(selected).collect();
         return if nodes.is_empty() { Err("no node has these labels".to_owned()) } else { Ok(nodes) };
     }
     let find = |name: &String| {

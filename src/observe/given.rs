@@ -35,7 +35,7 @@ pub fn add(mut cluster: Cluster, given: &[Given]) -> Result<Cluster, String> {
         match (said.component, &said.name) {
             (Component::Kubelet, name) => {
                 let name = name.as_deref().unwrap_or_default();
-                let Some(node) = cluster.nodes.iter_mut().find(|node| node.name.as_ref() == name) else {
+                let Some(node) = cluster.node_mut(name) else {
                     return Err(format!("--component kubelet={name}: there is no Node of that name"));
                 };
                 node.kubelet = version;

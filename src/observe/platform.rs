@@ -178,6 +178,7 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
     let servers: Vec<&Node> = cluster
         .nodes
         .iter()
+        .map(AsRef::as_ref)
         .filter(|node| {
             node.control_plane
                 && node.kubelet.known().is_some_and(|version| version.to_string().contains("+k3s"))

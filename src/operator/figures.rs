@@ -196,7 +196,9 @@ mod tests {
                 instance(Component::KubeApiserver, "b", "v1.36.4"),
                 instance(Component::KubeScheduler, "s", "v1.36.4"),
             ],
-            nodes: vec![node("n1", "v1.33.1"), node("n2", "v1.37.1"), node("n3", "?"), node("n4", "v1.34.9")],
+            nodes: [node("n1", "v1.33.1"), node("n2", "v1.37.1"), node("n3", "?"), node("n4", "v1.34.9")]
+                .map(Arc::new)
+                .into(),
             ..Cluster::default()
         }
         .sorted();
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn made_up_versions_make_no_series() {
-        let nodes = (0..5000).map(|n| node(&format!("n{n:04}"), &format!("v1.36.4-x{n}"))).collect();
+        let nodes = (0..5000).map(|n| node(&format!("n{n:04}"), &format!("v1.36.4-x{n}")).into()).collect();
         let cluster = Cluster {
             instances: vec![instance(Component::KubeApiserver, "a", "v1.37.1")],
             nodes,

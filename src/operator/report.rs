@@ -271,12 +271,13 @@ impl Reporter<'_> {
         let mut written = write(&self.client, &self.leadership, FIELD_MANAGER, object, wanted).await?;
         self.reports.apply_own(written.clone());
         // Fields that somebody else put there stay with an apply; they are taken out by name.
-        if let Some(mended) = repair(&self.client, &self.leadership, FIELD_MANAGER, &written, wanted).await? {
+        let told = serde_json::to_value(wanted).map_err(|error| NotWritten::Failed(error.to_string()))?;
+        if let Some(mended) = repair(&self.client, &self.leadership, FIELD_MANAGER, &written, &told).await? {
             tracing::warn!("somebody else wrote to the status of ClusterSkewReport cluster; it is mended");
             self.reports.apply_own(mended.clone());
             written = mended;
         }
-        let outdated = dropped(&written, wanted).map(|field| {
+        let outdated = dropped(&written, &told).map(|field| {
             format!(
                 "the server drops {field}: its CustomResourceDefinition {} is of another version; install this one's with kubectl apply -k config/crd",
                 ClusterSkewReport::crd_name()
@@ -337,7 +338,8 @@ impl Memory {
 fn with_pools(mut cluster: Cluster, keys: &[String]) -> Cluster {
     for node in &mut cluster.nodes {
         if let Some(pool) = keys.iter().find_map(|key| node.labels.get(key)) {
-            node.pool = pool.as_str().into();
+            let pool = pool.as_str().into();
+            Arc::make_mut(node).pool = pool;
         }
     }
     cluster

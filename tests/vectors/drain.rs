@@ -575,7 +575,7 @@ fn cordon(case: &Case) -> Outcome {
     let nodes = if case.text("args").is_some_and(|args| args.contains("missing")) {
         vec![]
     } else {
-        vec![node(before)]
+        vec![node(before).into()]
     };
     let cluster = Cluster { nodes, ..Cluster::default() };
     if case.text("command") == Some("uncordon") || case.id == "upd-3" {
@@ -597,7 +597,7 @@ fn cordon(case: &Case) -> Outcome {
 fn timed(case: &Case) -> Outcome {
     let left = || Pod { owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
     let blocked = Cluster {
-        nodes: vec![node(true)],
+        nodes: vec![node(true).into()],
         pods: vec![left()],
         budgets: vec![budget(0, 2, 2)],
         ..Cluster::default()
@@ -630,7 +630,7 @@ fn timed(case: &Case) -> Outcome {
             decision.actions.iter().filter(|action| matches!(action, Action::Delete(_))).count() == 2
         }
         "karp-mindrain" => {
-            let empty = Cluster { nodes: vec![node(true)], ..Cluster::default() };
+            let empty = Cluster { nodes: vec![node(true).into()], ..Cluster::default() };
             let confirms = |seconds| !drained(&empty, Some(seconds), |_| {}).actions.is_empty();
             !confirms(4) && confirms(5)
         }

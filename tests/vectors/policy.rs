@@ -67,7 +67,9 @@ fn cluster(case: &Case) -> Option<Cluster> {
             "ccm" => Component::CloudControllerManager,
             "kubeProxy" => Component::KubeProxy,
             "kubelet" | "kubelets" | "kubeletSameNode" => {
-                cluster.nodes.extend(texts.iter().enumerate().map(|(number, version)| node(number, version)));
+                cluster
+                    .nodes
+                    .extend(texts.iter().enumerate().map(|(number, version)| node(number, version).into()));
                 continue;
             }
             "version" => Component::from_name(case.text("component")?)?,

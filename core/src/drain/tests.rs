@@ -19,7 +19,7 @@ struct Toy {
 
 impl Toy {
     fn new(nodes: usize, pods: Vec<Pod>, budgets: Vec<Budget>) -> Self {
-        let nodes: Vec<Node> = (1..=nodes).map(|n| node(&format!("n-{n}"), "v1.37.1")).collect();
+        let nodes: Vec<Arc<Node>> = (1..=nodes).map(|n| node(&format!("n-{n}"), "v1.37.1").into()).collect();
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
         Self {
             uids: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
@@ -69,12 +69,12 @@ impl Toy {
             Action::Cordon(node) => {
                 self.log.push(format!("{} cordon {}", self.seconds, node.name));
                 let mark = self.request.mark.clone();
-                let node = self.cluster.nodes.iter_mut().find(|n| n.name == node.name).unwrap();
+                let node = self.cluster.node_mut(&node.name).unwrap();
                 (node.unschedulable, node.cordoned_by) = (true, Some(mark.into()));
             }
             Action::Uncordon(node) => {
                 self.log.push(format!("{} uncordon {}", self.seconds, node.name));
-                let node = self.cluster.nodes.iter_mut().find(|n| n.name == node.name).unwrap();
+                let node = self.cluster.node_mut(&node.name).unwrap();
                 (node.unschedulable, node.cordoned_by) = (false, None);
             }
             Action::Evict(permit) => {
@@ -180,7 +180,7 @@ fn a_node_that_somebody_uncordons_is_theirs() {
     );
     toy.tick();
     toy.tick();
-    toy.cluster.nodes[0].unschedulable = false;
+    toy.cluster.node_mut("n-1").unwrap().unschedulable = false;
     expect_test::expect![[r#"
         1 cordon n-1
         3 uncordon n-1
@@ -248,8 +248,8 @@ fn nodes_whose_pinned_pods_share_budgets_never_deadlock() {
 #[test]
 fn a_node_that_an_upgrade_works_on_is_left_alone() {
     let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
-    (toy.cluster.nodes[0].unschedulable, toy.cluster.nodes[0].cordoned_by) =
-        (true, Some("up.kubelet.n-1/uid".into()));
+    let node = toy.cluster.node_mut("n-1").unwrap();
+    (node.unschedulable, node.cordoned_by) = (true, Some("up.kubelet.n-1/uid".into()));
     assert_eq!(
         toy.run(),
         "n-1: is being upgraded by NodeUpgrade up.kubelet.n-1; suspend its ClusterUpgrade first"
@@ -259,8 +259,8 @@ fn a_node_that_an_upgrade_works_on_is_left_alone() {
 #[test]
 fn a_drain_that_crashed_goes_on_from_the_cordon() {
     let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
-    (toy.cluster.nodes[0].unschedulable, toy.cluster.nodes[0].cordoned_by) =
-        (true, Some("drain:2027-01-01T00:00:00Z/ann".into()));
+    let node = toy.cluster.node_mut("n-1").unwrap();
+    (node.unschedulable, node.cordoned_by) = (true, Some("drain:2027-01-01T00:00:00Z/ann".into()));
     assert_eq!(toy.run(), "1 evict web-1\n6 confirm n-1\nn-1: drained");
 }
 
@@ -281,7 +281,7 @@ fn no_pod_leaves_while_it_could_go_to_a_node_that_is_still_to_be_cordoned() {
     for second in 1..=20 {
         toy.tick();
         // The cordon of n-2 fails each time.
-        let other = toy.cluster.nodes.iter_mut().find(|node| &*node.name == "n-2").unwrap();
+        let other = toy.cluster.node_mut("n-2").unwrap();
         (other.unschedulable, other.cordoned_by) = (false, None);
         if second == 11 {
             assert!(!evicted(&toy), "{:?}", toy.log);
@@ -297,7 +297,7 @@ fn a_drained_node_that_somebody_uncordons_loses_its_mark() {
     while !drained(&toy) {
         assert!(!toy.tick(), "n-2 has its turn after n-1");
     }
-    toy.cluster.nodes.iter_mut().find(|node| &*node.name == "n-1").unwrap().unschedulable = false;
+    toy.cluster.node_mut("n-1").unwrap().unschedulable = false;
     toy.tick();
     let node = toy.cluster.node("n-1").unwrap();
     assert!(node.cordoned_by.is_none() && !node.unschedulable, "{:?}", toy.log);

@@ -284,6 +284,7 @@ pub(super) fn open(round: &mut Round<'_>, mine: &[&Claim]) {
             .cluster
             .nodes
             .iter()
+            .map(AsRef::as_ref)
             .filter(|node| group_of(&upgrade.groups, node).is_some_and(|g| g.name == group.name))
             .collect();
         let claim_of = |node: &Node| {

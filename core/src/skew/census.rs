@@ -327,8 +327,9 @@ mod tests {
             let mut census = Census::of(&cluster);
             for (place, version, gpu) in changes {
                 let place = place % cluster.nodes.len();
-                cluster.nodes[place].kubelet = Observed::from_report(VERSIONS[version]);
-                cluster.nodes[place].pool = if gpu { "gpu".into() } else { "default".into() };
+                let node = Arc::make_mut(&mut cluster.nodes[place]);
+                node.kubelet = Observed::from_report(VERSIONS[version]);
+                node.pool = if gpu { "gpu".into() } else { "default".into() };
                 census.changed(place, &cluster.nodes[place]);
                 proptest::prop_assert_eq!(
                     assess_counted(&census, &cluster, &Policy::default()),

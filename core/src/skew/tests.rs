@@ -364,7 +364,7 @@ mod properties {
             for component in Component::ALL {
                 let mut more = cluster.clone();
                 if component == Component::Kubelet {
-                    more.nodes.push(crate::fixture::node("n-9", &format!("v1.{minor}.1")));
+                    more.nodes.push(crate::fixture::node("n-9", &format!("v1.{minor}.1")).into());
                 } else {
                     more.instances.push(instance(component, "cp-9", &format!("v1.{minor}.1")));
                 }

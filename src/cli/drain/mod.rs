@@ -235,14 +235,14 @@ async fn nodes(
         return Ok(all);
     };
     let found: Vec<Arc<str>> =
-        listed(client, Some(selector)).await?.into_values().map(|node| node.name).collect();
+        listed(client, Some(selector)).await?.into_values().map(|node| node.name.clone()).collect();
     if found.is_empty() { Err("no node has these labels".to_owned()) } else { Ok(found) }
 }
 
 async fn listed(
     client: &Client,
     selector: Option<&Selector>,
-) -> Result<BTreeMap<Arc<str>, evenkeel_core::cluster::Node>, String> {
+) -> Result<BTreeMap<Arc<str>, Arc<evenkeel_core::cluster::Node>>, String> {
     let api: Api<lean::Node> = Api::all(client.clone());
     let mut names = Interner::default();
     let list = api.list(&ListParams::default()).await;

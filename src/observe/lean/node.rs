@@ -67,7 +67,7 @@ struct NodeInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSeen {
     /// The node as decisions read it.
-    pub node: cluster::Node,
+    pub node: Arc<cluster::Node>,
     /// Its addresses of type `InternalIP`, as far as they are addresses.
     pub internal_ips: Box<[IpAddr]>,
     /// What it tells of the platform.
@@ -116,7 +116,7 @@ impl Watched for Node {
                 .filter(|address| address.r#type.as_deref() == Some("InternalIP"))
                 .filter_map(|address| address.address?.parse().ok())
                 .collect(),
-            node: cluster::Node {
+            node: Arc::new(cluster::Node {
                 name: text(self.metadata.name.as_deref()),
                 uid: text(self.metadata.uid.as_deref()),
                 resource_version: text(self.metadata.resource_version.as_deref()),
@@ -130,7 +130,7 @@ impl Watched for Node {
                 held: annotations.contains_key(HOLD_ANNOTATION),
                 control_plane,
                 labels: names.labels(labels),
-            },
+            }),
         })
     }
 

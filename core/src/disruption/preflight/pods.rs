@@ -308,5 +308,6 @@ fn others<'q>(question: &Question<'q>, node: &Node) -> impl Iterator<Item = &'q 
         .cluster
         .nodes
         .iter()
+        .map(AsRef::as_ref)
         .filter(move |other| other.name != name && other.ready && !other.unschedulable)
 }

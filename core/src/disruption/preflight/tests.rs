@@ -23,7 +23,7 @@ fn asked(change: impl FnOnce(&mut Cluster), rules: &Rules, timeout: Option<Signe
         ignores_disruption: false,
     };
     let mut cluster = Cluster {
-        nodes: (1..=3).map(|number| node(&format!("n-{number}"), "v1.36.4")).collect(),
+        nodes: (1..=3).map(|number| node(&format!("n-{number}"), "v1.36.4").into()).collect(),
         pods: (1..=3).map(|number| pod("cart", number, &format!("n-{number}"))).collect(),
         budgets: vec![Budget {
             demand: Demand::MaxUnavailable(Quantity::Count(1)),
@@ -281,8 +281,8 @@ fn pods_and_nodes_that_keep_a_drain() {
                 c.around.workloads = Some([job].into_iter().collect());
             }),
         ),
-        ("B21 not-now Node n-1", Box::new(|c| c.nodes[0].ready = false)),
-        ("B22 caution Node n-1", Box::new(|c| c.nodes[0].unschedulable = true)),
+        ("B21 not-now Node n-1", Box::new(|c| c.node_mut("n-1").unwrap().ready = false)),
+        ("B22 caution Node n-1", Box::new(|c| c.node_mut("n-1").unwrap().unschedulable = true)),
         ("B23 never Node n-1", Box::new(|c| c.nodes.truncate(1))),
     ];
     for (expected, change) in cases {
@@ -298,7 +298,7 @@ fn pods_and_nodes_that_keep_a_drain() {
 fn several_drained_nodes_and_spread_constraints() {
     let cluster = {
         let mut cluster = Cluster {
-            nodes: (1..=3).map(|number| node(&format!("n-{number}"), "v1.36.4")).collect(),
+            nodes: (1..=3).map(|number| node(&format!("n-{number}"), "v1.36.4").into()).collect(),
             pods: vec![pod("cart", 1, "n-1")],
             ..Cluster::default()
         };
@@ -306,7 +306,7 @@ fn several_drained_nodes_and_spread_constraints() {
         cluster
     };
     let of = |nodes: usize| {
-        let nodes = cluster.nodes.iter().take(nodes).collect();
+        let nodes = cluster.nodes.iter().map(AsRef::as_ref).take(nodes).collect();
         codes(&causes(&Question {
             cluster: &cluster,
             nodes,
@@ -354,7 +354,7 @@ fn the_least_time_of_a_drain() {
         ignores_disruption: false,
     };
     let cluster = Cluster {
-        nodes: vec![node("n-1", "v1.36.4"), node("n-2", "v1.36.4")],
+        nodes: vec![node("n-1", "v1.36.4").into(), node("n-2", "v1.36.4").into()],
         pods: pods.collect(),
         budgets: vec![Budget {
             demand: Demand::MaxUnavailable(Quantity::Count(1)),
@@ -363,7 +363,7 @@ fn the_least_time_of_a_drain() {
         around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
         ..Cluster::default()
     };
-    let nodes = vec![&cluster.nodes[0]];
+    let nodes = vec![cluster.nodes[0].as_ref()];
     let question = Question { cluster: &cluster, nodes, rules: &Rules::default(), timeout: None, now: at(0) };
     let found = bounds(&question, SignedDuration::from_secs(90));
     assert_eq!(found[0].least, Some(SignedDuration::from_mins(60)), "40 pods, 1 at a time, 90 s each");

@@ -92,7 +92,7 @@ impl Toy {
     }
 
     pub(super) fn node_mut(&mut self, name: &str) -> &mut Node {
-        self.cluster.nodes.iter_mut().find(|n| *n.name == *name).unwrap()
+        self.cluster.node_mut(name).unwrap()
     }
 
     pub(super) fn world(&self) -> World<'_> {
