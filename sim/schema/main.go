@@ -27,7 +27,7 @@ import (
 
 var roots = []any{
 	core.Pod{}, core.Node{}, core.Namespace{}, core.ConfigMap{}, core.Secret{}, core.Service{}, core.ServiceAccount{}, core.Event{},
-	core.PersistentVolume{}, core.PersistentVolumeClaim{}, core.Binding{}, apps.Deployment{}, apps.ReplicaSet{},
+	core.PersistentVolume{}, core.PersistentVolumeClaim{}, core.PodTemplate{}, core.Binding{}, apps.Deployment{}, apps.ReplicaSet{},
 	apps.StatefulSet{}, apps.DaemonSet{}, apps.ControllerRevision{}, batch.Job{}, policy.PodDisruptionBudget{},
 	policy.Eviction{}, coordination.Lease{}, discovery.EndpointSlice{}, events.Event{}, scheduling.PriorityClass{},
 	storage.StorageClass{}, storage.VolumeAttachment{}, admission.ValidatingWebhookConfiguration{},

@@ -5,7 +5,7 @@
 //! of revisions and has no gap after the compacted one; a record that was handed out never changes.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -61,6 +61,8 @@ pub(crate) struct Store {
     nodes: BTreeMap<Box<str>, Arc<str>>,
     /// The pods of each node, by their keys.
     placed: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// The pods of each owner, by its UID.
+    owned: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     hash: Option<u64>,
     /// What was written since the models were last told.
     news: Vec<(Arc<str>, Change)>,
@@ -80,6 +82,7 @@ impl Store {
             labels: BTreeMap::new(),
             nodes: BTreeMap::new(),
             placed: BTreeMap::new(),
+            owned: HashMap::new(),
             hash: hashed.then_some(0x9e37_79b9_7f4a_7c15),
             news: Vec::new(),
             any: watch::Sender::new(1),
@@ -160,6 +163,23 @@ impl Store {
         keys.filter_map(|key| self.get(PODS, key).cloned()).collect()
     }
 
+    /// The pods of an owner, without looking at those of any other.
+    pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Arc<Record>> {
+        let keys = self.owned.get(uid).into_iter().flatten();
+        keys.filter_map(|key| self.get(PODS, key))
+    }
+
+    fn disown(&mut self, record: &Record) {
+        for owner in &record.owners {
+            if let Some(keys) = self.owned.get_mut(owner) {
+                keys.remove(&record.key);
+                if keys.is_empty() {
+                    self.owned.remove(owner);
+                }
+            }
+        }
+    }
+
     /// Writes an object under its key and gives it the next revision, which `object` then carries.
     pub(crate) fn put(&mut self, resource: &str, key: &str, object: &mut Value, quiet: bool) -> Arc<Record> {
         self.revision += 1;
@@ -171,6 +191,14 @@ impl Store {
             self.displace(old.as_ref(), key);
             if let Some(node) = &record.node {
                 self.placed.entry(node.clone()).or_default().insert(record.key.clone());
+            }
+        }
+        if resource == PODS && before.as_ref().is_none_or(|before| before.owners != record.owners) {
+            if let Some(before) = &before {
+                self.disown(before);
+            }
+            for owner in &record.owners {
+                self.owned.entry(owner.clone()).or_default().insert(record.key.clone());
             }
         }
         self.log(
@@ -215,6 +243,7 @@ impl Store {
         let before = self.shelves.get_mut(resource)?.live.remove(key)?;
         if resource == PODS {
             self.displace(before.node.as_ref(), key);
+            self.disown(&before);
         }
         self.revision += 1;
         let mut object = before.value();

@@ -37,6 +37,19 @@ fn each_scenario_is_a_story_that_is_the_same_each_time() {
 }
 
 #[test]
+fn what_the_readme_shows_is_what_happens() {
+    let text = |name| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let (readme, story) = (text("README.md"), text("tests/demo/stories/lagging.txt"));
+    let (_, shown) = readme.split_once("What `make demo | cat` shows").unwrap();
+    let shown = shown.split("```").nth(1).unwrap();
+    let lines: Vec<&str> = shown.lines().filter(|line| line.trim() != "⋮").collect();
+    assert!(lines.len() > 30, "{shown}");
+    for line in lines {
+        assert!(story.lines().any(|told| told == line), "README.md shows what is not told: {line:?}");
+    }
+}
+
+#[test]
 fn wrong_arguments_are_told_in_the_usual_way() {
     for args in [["--scenario", "splendid"], ["--speed", "0"], ["--seed", "-1"]] {
         let output = demo(&args).output().unwrap();

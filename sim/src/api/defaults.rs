@@ -49,6 +49,7 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value, minor: u32) {
             }
             template(&mut spec["template"]);
         }
+        "PodTemplate" => template(at(object, "template")),
         "ReplicaSet" => {
             let spec = at(object, "spec");
             put(spec, "replicas", 1);

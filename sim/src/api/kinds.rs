@@ -94,6 +94,7 @@ const BUILTIN: &[Row] = &[
     ("events", "Event", "events", "ev", "", "n", "reason type"),
     ("core", "PersistentVolume", "persistentvolumes", "pv", "", "sd", ""),
     ("core", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", "", "nsd", ""),
+    ("core", "PodTemplate", "podtemplates", "", "", "ndg", ""),
     ("apps", "Deployment", "deployments", "deploy", "all", "nscg", ""),
     ("apps", "ReplicaSet", "replicasets", "rs", "all", "nscg", "status.replicas"),
     ("apps", "StatefulSet", "statefulsets", "sts", "all", "nscg", "status.successful"),

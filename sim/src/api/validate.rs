@@ -48,6 +48,7 @@ pub(crate) fn create(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
     let spec = &object["spec"];
     match kind.kind.as_str() {
         "Pod" => pod_spec(spec, "spec", &mut causes),
+        "PodTemplate" => pod_spec(&object["template"]["spec"], "template.spec", &mut causes),
         "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => workload(spec, &mut causes),
         "Job" => {
             pod_spec(&spec["template"]["spec"], "spec.template.spec", &mut causes);

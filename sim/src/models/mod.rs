@@ -20,7 +20,7 @@ mod scheduler;
 mod sets;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -203,12 +203,24 @@ impl World<'_> {
     }
 }
 
+/// A model at work.
+struct Worker {
+    model: Box<dyn Model>,
+    random: Random,
+    /// When it may take its next step.
+    free: Duration,
+    /// What was due before that, in order.
+    backlog: VecDeque<Arc<str>>,
+}
+
 /// Who does what, and when.
 struct Driver {
     shared: Shared,
-    models: Vec<(Box<dyn Model>, Random, Duration)>,
-    queue: BinaryHeap<Reverse<(Duration, u64, usize, Arc<str>)>>,
-    pending: BTreeMap<(usize, Arc<str>), Duration>,
+    workers: Vec<Worker>,
+    /// By time and then by arrival; without a key it is the first of a worker's backlog.
+    queue: BinaryHeap<Reverse<(Duration, u64, usize, Option<Arc<str>>)>>,
+    /// What is in the queue or a backlog, with its time. Never gone through, so its order is nobody's business.
+    pending: HashMap<(usize, Arc<str>), Duration>,
     count: u64,
     compacted: Duration,
     mark: u64,
@@ -220,9 +232,13 @@ impl Driver {
         let pending = self.pending.entry((model, key.clone())).or_insert(Duration::MAX);
         if due < *pending {
             *pending = due;
-            self.count += 1;
-            self.queue.push(Reverse((due, self.count, model, key)));
+            self.enqueue(due, model, Some(key));
         }
+    }
+
+    fn enqueue(&mut self, due: Duration, model: usize, key: Option<Arc<str>>) {
+        self.count += 1;
+        self.queue.push(Reverse((due, self.count, model, key)));
     }
 
     /// Tells the models what was written since they were last told.
@@ -232,7 +248,7 @@ impl Driver {
         let changes = state.store.news();
         let mut due = Vec::new();
         for (resource, change) in &changes {
-            for (at, (model, random, _)) in self.models.iter_mut().enumerate() {
+            for (at, Worker { model, random, .. }) in self.workers.iter_mut().enumerate() {
                 if change.quiet && !model.hears_beats() {
                     continue;
                 }
@@ -251,22 +267,36 @@ impl Driver {
     /// Takes every step that is due; when the next one is.
     fn work(&mut self, now: Duration) -> Option<Duration> {
         loop {
-            let Reverse((due, _, at, key)) = self.queue.peek()?.clone();
-            if due > now {
-                return Some(due);
+            let Reverse((due, ..)) = self.queue.peek()?;
+            if *due > now {
+                return Some(*due);
             }
-            self.queue.pop();
-            if self.pending.get(&(at, key.clone())) != Some(&due) {
-                continue;
-            }
+            let Reverse((due, _, at, key)) = self.queue.pop()?;
+            let Some(worker) = self.workers.get_mut(at) else { continue };
+            let waits = worker.free > now || !worker.backlog.is_empty();
+            let key = match key {
+                Some(key) if self.pending.get(&(at, key.clone())) != Some(&due) => continue,
+                Some(key) if waits => {
+                    worker.backlog.push_back(key);
+                    let (first, free) = (worker.backlog.len() == 1, worker.free);
+                    if first {
+                        self.enqueue(free, at, None);
+                    }
+                    continue;
+                }
+                Some(key) => key,
+                None => match worker.backlog.pop_front() {
+                    Some(key) => key,
+                    None => continue,
+                },
+            };
             self.pending.remove(&(at, key.clone()));
-            let Some((model, random, free)) = self.models.get_mut(at) else { continue };
-            if *free > now {
-                let free = *free;
-                self.push(at, free, key.to_string());
-                continue;
+            worker.free = now + worker.model.pace();
+            let (more, free) = (!worker.backlog.is_empty(), worker.free);
+            if more {
+                self.enqueue(free, at, None);
             }
-            *free = now + model.pace();
+            let Some(Worker { model, random, .. }) = self.workers.get_mut(at) else { continue };
             let shared = self.shared.clone();
             let mut state = shared.lock_as(model.name());
             let mut world = World { manager: model.name(), state: &mut state, random, later: Vec::new() };
@@ -311,15 +341,23 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
     };
     let mut driver = Driver {
         shared,
-        models: models.into_iter().map(|model| (model, random.split(), Duration::ZERO)).collect(),
+        workers: models
+            .into_iter()
+            .map(|model| Worker {
+                model,
+                random: random.split(),
+                free: Duration::ZERO,
+                backlog: VecDeque::new(),
+            })
+            .collect(),
         queue: BinaryHeap::new(),
-        pending: BTreeMap::new(),
+        pending: HashMap::new(),
         count: 0,
         compacted: Duration::ZERO,
         mark: 0,
     };
-    for at in 0..driver.models.len() {
-        let begin = driver.models.get_mut(at).map(|(model, ..)| model.begin()).unwrap_or_default();
+    for at in 0..driver.workers.len() {
+        let begin = driver.workers.get_mut(at).map(|worker| worker.model.begin()).unwrap_or_default();
         for (due, key) in begin {
             driver.push(at, due, key);
         }

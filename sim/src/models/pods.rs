@@ -53,8 +53,8 @@ impl Pod {
 
 /// The pods of an owner.
 pub(super) fn of(world: &World<'_>, namespace: &str, uid: &str) -> Vec<Pod> {
-    let owned = |pod: &&Arc<Record>| pod.owners.iter().any(|owner| &**owner == uid);
-    world.each("pods", namespace).filter(owned).cloned().map(Pod).collect()
+    let here = |pod: &&Arc<Record>| pod.namespace() == namespace;
+    world.state.store.owned_by(uid).filter(here).cloned().map(Pod).collect()
 }
 
 /// The key of the controller of a changed object, if it is of this kind.

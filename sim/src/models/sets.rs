@@ -1,18 +1,21 @@
 //! `StatefulSets`: pods with names that stay, one after the other unless told otherwise.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::pods::{self, Pod, hash};
-use super::{Model, World, leaving};
+use super::{Model, World, leaving, owned_by};
 use crate::api::State;
+use crate::record::Record;
 use crate::store::Change;
 
 /// The StatefulSet controller.
 pub(super) struct StatefulSets;
 
 const SETS: &str = "statefulsets.apps";
+const REVISIONS: &str = "controllerrevisions.apps";
 const REVISION: &str = "controller-revision-hash";
 
 impl Model for StatefulSets {
@@ -34,11 +37,51 @@ impl Model for StatefulSets {
         let name = set["metadata"]["name"].as_str().unwrap_or_default();
         let all = pods::of(world, namespace, set["metadata"]["uid"].as_str().unwrap_or_default());
         let wanted = set["spec"]["replicas"].as_u64().unwrap_or(1);
-        let revision = format!("{name}-{}", hash(&set["spec"]["template"]));
+        let hash = hash(&set["spec"]["template"]);
+        let revision = format!("{name}-{hash}");
         if !leaving(&set) {
+            remember(world, &set, namespace, &revision, &hash);
             act(world, &set, namespace, name, &all, wanted, &revision);
         }
         status(world, key, &set, &all, &revision, wanted);
+    }
+}
+
+/// Keeps the template, for pods below the partition that have to be made anew after it has changed.
+fn remember(world: &mut World<'_>, set: &Value, namespace: &str, revision: &str, hash: &str) {
+    if world.record(REVISIONS, &format!("{namespace}/{revision}")).is_some() {
+        return;
+    }
+    let mut labels = set["spec"]["template"]["metadata"]["labels"].clone();
+    labels["controller.kubernetes.io/hash"] = hash.into();
+    let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
+    let ours = |record: &&Arc<Record>| record.controller.as_ref().is_some_and(|owner| &*owner.uid == uid);
+    let last = world
+        .each(REVISIONS, namespace)
+        .filter(ours)
+        .filter_map(|record| record.value()["revision"].as_i64());
+    let next = last.max().unwrap_or(0) + 1;
+    let kept = json!({"metadata": {"name": revision, "labels": labels, "ownerReferences": owned_by(set)},
+        "data": {"spec": {"template": set["spec"]["template"]}}, "revision": next});
+    // One that somebody else makes at the same time is as good.
+    let _ = world.create(REVISIONS, Some(namespace), kept);
+}
+
+/// Template and revision of the pod with that number: below the partition those of before the update.
+fn version<'a>(
+    world: &World<'_>,
+    set: &'a Value,
+    namespace: &str,
+    at: u64,
+    revision: &'a str,
+) -> (Value, &'a str) {
+    let partition = set["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_u64().unwrap_or(0);
+    let current = set["status"]["currentRevision"].as_str().filter(|_| at < partition);
+    let kept =
+        current.and_then(|name| Some((world.record(REVISIONS, &format!("{namespace}/{name}"))?, name)));
+    match kept {
+        Some((kept, name)) => (kept.value()["data"]["spec"]["template"].take(), name),
+        None => (set["spec"]["template"].clone(), revision),
     }
 }
 
@@ -60,7 +103,8 @@ fn act(
     for at in 0..wanted {
         match find(at) {
             None => {
-                let mut pod = pods::from_template(set, &set["spec"]["template"]);
+                let (template, revision) = version(world, set, namespace, at, revision);
+                let mut pod = pods::from_template(set, &template);
                 let metadata = &mut pod["metadata"];
                 drop(metadata.as_object_mut().map(|metadata| metadata.remove("generateName")));
                 metadata["name"] = format!("{name}-{at}").into();

@@ -36,6 +36,7 @@ const COLUMNS: &[(&str, &str)] = &[
         "DaemonSet",
         "Name,#Desired,#Current,#Ready,#Up-to-date,#Available,Node Selector,Age,+Containers,+Images,+Selector",
     ),
+    ("PodTemplate", "Name,Containers,Images,Pod Labels"),
     ("ControllerRevision", "Name,Controller,Revision,Age"),
     ("Job", "Name,Status,Completions,Duration,Age,+Containers,+Images,+Selector"),
     ("PodDisruptionBudget", "Name,Min Available,Max Unavailable,#Allowed Disruptions,Age"),
@@ -125,6 +126,10 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
             cells.extend([nodes, age(), containers, images, selector(object, "<none>")]);
             cells
         }
+        "PodTemplate" => {
+            let [containers, images] = containers_at(object, "/template/spec/containers");
+            vec![name(), containers, images, labels(&object["template"]["metadata"]["labels"])]
+        }
         "ControllerRevision" => {
             let owner = items(object, "/metadata/ownerReferences").find(|owner| owner["controller"] == true);
             let owner = owner.map_or_else(|| "<none>".to_owned(), controller);
@@ -185,9 +190,12 @@ fn length(value: &Value) -> usize {
 
 /// Names and images of the containers of a template.
 fn containers(object: &Value) -> [Value; 2] {
+    containers_at(object, "/spec/template/spec/containers")
+}
+
+fn containers_at(object: &Value, path: &str) -> [Value; 2] {
     ["/name", "/image"].map(|field| {
-        let all: Vec<&str> =
-            items(object, "/spec/template/spec/containers").map(|container| text(container, field)).collect();
+        let all: Vec<&str> = items(object, path).map(|container| text(container, field)).collect();
         all.join(",").into()
     })
 }
