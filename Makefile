@@ -15,7 +15,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## Print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Show a cluster that is made up in the program, and break and heal it (ARGS='--scenario broken')
@@ -45,6 +45,10 @@ crds: ## Write crds/ anew from the code (a test says when that is needed)
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a minute (FUZZ_SECONDS=600 for longer); installs cargo-fuzz and a nightly Rust
 	scripts/fuzz
+
+.PHONY: e2e-upstream
+e2e-upstream: binaries ## Run Kubernetes' own end-to-end specs on the virtual cluster and on a real control plane (half an hour)
+	scripts/e2e-upstream $(ARGS)
 
 .PHONY: bench
 bench: bench-core bench-sim bench-cluster ## Measure everything: the three below; takes half an hour

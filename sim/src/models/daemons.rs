@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::pods::{self, Pod, hash};
 use super::scheduler::{affine, tolerates};
-use super::{Model, World, leaving};
+use super::{Model, World, claim, leaving};
 use crate::api::State;
 use crate::api::selector::LabelSelector;
 use crate::record::Record;
@@ -27,7 +27,7 @@ impl Model for DaemonSets {
     fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
             SETS if !change.deleted => vec![change.record.key.to_string()],
-            "pods" => pods::controller_key(change, "DaemonSet").into_iter().collect(),
+            "pods" => claim::keys(change, "DaemonSet", SETS, state),
             "nodes" => {
                 let suits = |record: &Record| (record.labels.clone(), record.value()["spec"].clone());
                 if !change.deleted
@@ -50,6 +50,7 @@ impl Model for DaemonSets {
     fn step(&mut self, key: &str, world: &mut World<'_>) {
         let Some(set) = world.get(SETS, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
+        claim::claim(world, "pods", &set, |_| true);
         let all = pods::of(world, namespace, set["metadata"]["uid"].as_str().unwrap_or_default());
         let revision = hash(&set["spec"]["template"]);
         let template = template(&set);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::pods::{self, hash, scaled};
-use super::{Model, World, condition, leaving, owned_by};
+use super::pods::{hash, scaled};
+use super::{Model, World, claim, condition, leaving, owned_by};
 use crate::api::State;
 use crate::store::Change;
 
@@ -24,10 +24,10 @@ impl Model for Deployments {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
             ALL if !change.deleted => vec![change.record.key.to_string()],
-            SETS => pods::controller_key(change, "Deployment").into_iter().collect(),
+            SETS => claim::keys(change, "Deployment", ALL, state),
             _ => Vec::new(),
         }
     }
@@ -36,6 +36,7 @@ impl Model for Deployments {
         let Some(deployment) = world.get(ALL, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let uid = deployment["metadata"]["uid"].as_str().unwrap_or_default();
+        claim::claim(world, SETS, &deployment, |_| true);
         let sets: Vec<Value> = world
             .list(SETS, namespace)
             .into_iter()
@@ -77,7 +78,9 @@ fn new_set(world: &mut World<'_>, deployment: &Value, namespace: &str, digest: &
     template["metadata"]["labels"]["pod-template-hash"] = digest.into();
     let mut selector = deployment["spec"]["selector"].clone();
     selector["matchLabels"]["pod-template-hash"] = digest.into();
-    let revision = (sets.len() + 1).to_string();
+    let annotation = "deployment.kubernetes.io/revision";
+    let revision = |set: &Value| set["metadata"]["annotations"][annotation].as_str()?.parse::<i64>().ok();
+    let revision = (sets.iter().filter_map(revision).max().unwrap_or(0) + 1).to_string();
     let set = json!({
         "metadata": {
             "name": format!("{}-{digest}", deployment["metadata"]["name"].as_str().unwrap_or_default()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::pods::{self, Pod};
-use super::{Model, World, condition, find_condition, leaving};
+use super::{Model, World, claim, condition, find_condition, leaving};
 use crate::api::State;
 use crate::record::Phase;
 use crate::store::Change;
@@ -20,10 +20,10 @@ impl Model for Jobs {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
             JOBS if !change.deleted => vec![change.record.key.to_string()],
-            "pods" => pods::controller_key(change, "Job").into_iter().collect(),
+            "pods" => claim::keys(change, "Job", JOBS, state),
             _ => Vec::new(),
         }
     }
@@ -37,6 +37,7 @@ impl Model for Jobs {
             return;
         }
         let namespace = key.split('/').next().unwrap_or_default();
+        claim::claim(world, "pods", &job, |_| true);
         let all = pods::of(world, namespace, job["metadata"]["uid"].as_str().unwrap_or_default());
         let count = |phase: Phase| all.iter().filter(|pod| pod.0.phase == phase).count();
         let (succeeded, failed) = (count(Phase::Succeeded), count(Phase::Failed));

@@ -4,6 +4,7 @@
 //! and writes through the same rules as a request. All run in one task, in the order of time and then of arrival, so that
 //! one seed gives one history. Never here: HTTP, or a clock of its own.
 
+mod claim;
 mod control;
 mod daemons;
 mod deployments;

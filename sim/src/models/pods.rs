@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{World, find_condition, owned_by};
 use crate::api::Deletion;
 use crate::record::{Phase, Record};
-use crate::store::Change;
 
 /// A pod that a controller looks at.
 #[derive(Clone, Debug)]
@@ -55,12 +54,6 @@ impl Pod {
 pub(super) fn of(world: &World<'_>, namespace: &str, uid: &str) -> Vec<Pod> {
     let here = |pod: &&Arc<Record>| pod.namespace() == namespace;
     world.state.store.owned_by(uid).filter(here).cloned().map(Pod).collect()
-}
-
-/// The key of the controller of a changed object, if it is of this kind.
-pub(super) fn controller_key(change: &Change, kind: &str) -> Option<String> {
-    let owner = change.record.controller.as_ref().filter(|owner| &*owner.kind == kind)?;
-    Some(format!("{}/{}", change.record.namespace(), owner.name))
 }
 
 /// A pod as a template has it, owned by `owner`.

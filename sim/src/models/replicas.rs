@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::pods::{self, Pod};
-use super::{Model, World, leaving};
+use super::{Model, World, claim, leaving};
 use crate::api::State;
 use crate::store::Change;
 
@@ -19,10 +19,10 @@ impl Model for ReplicaSets {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
             SETS if !change.deleted => vec![change.record.key.to_string()],
-            "pods" => pods::controller_key(change, "ReplicaSet").into_iter().collect(),
+            "pods" => claim::keys(change, "ReplicaSet", SETS, state),
             _ => Vec::new(),
         }
     }
@@ -31,6 +31,7 @@ impl Model for ReplicaSets {
         let Some(set) = world.get(SETS, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
+        claim::claim(world, "pods", &set, |pod| !pod.phase.finished());
         let all = pods::of(world, namespace, uid);
         let mut active: Vec<Pod> = all.iter().filter(|pod| pod.active()).cloned().collect();
         let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);

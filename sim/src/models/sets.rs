@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::pods::{self, Pod, hash};
-use super::{Model, World, leaving, owned_by};
+use super::{Model, World, claim, leaving, owned_by};
 use crate::api::State;
 use crate::record::Record;
 use crate::store::Change;
@@ -23,10 +23,10 @@ impl Model for StatefulSets {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
             SETS if !change.deleted => vec![change.record.key.to_string()],
-            "pods" => pods::controller_key(change, "StatefulSet").into_iter().collect(),
+            "pods" => claim::keys(change, "StatefulSet", SETS, state),
             _ => Vec::new(),
         }
     }
@@ -35,6 +35,9 @@ impl Model for StatefulSets {
         let Some(set) = world.get(SETS, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let name = set["metadata"]["name"].as_str().unwrap_or_default();
+        // Only what has the name of a pod of its own.
+        let member = |pod: &Record| pod.name().rsplit_once('-').is_some_and(|(of, _)| of == name);
+        claim::claim(world, "pods", &set, member);
         let all = pods::of(world, namespace, set["metadata"]["uid"].as_str().unwrap_or_default());
         let wanted = set["spec"]["replicas"].as_u64().unwrap_or(1);
         let hash = hash(&set["spec"]["template"]);

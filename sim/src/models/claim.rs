@@ -1,0 +1,72 @@
+//! What a controller takes in and lets go: objects that nobody controls and its selector selects become its own, and what
+//! it controls and no longer selects is nobody's.
+//!
+//! Source: `pkg/controller/controller_ref_manager.go`. Invariant: nothing that another controls, or that is on its way out,
+//! is touched.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{World, leaving, owned_by};
+use crate::api::State;
+use crate::api::selector::LabelSelector;
+use crate::record::Record;
+use crate::store::Change;
+
+/// Takes in and lets go for `owner`; of those that `may` be its own.
+pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: impl Fn(&Record) -> bool) {
+    let text = |name: &str| owner["metadata"][name].as_str().unwrap_or_default();
+    let (namespace, uid) = (text("namespace"), text("uid"));
+    let Some(selector) = LabelSelector::object(owner["spec"].get("selector")) else { return };
+    if leaving(owner) || selector.is_empty() {
+        return;
+    }
+    let wrong = |record: &&Arc<Record>| match &record.controller {
+        None => !record.leaving && selector.matches(&record.labels) && may(record),
+        Some(of) => &*of.uid == uid && !selector.matches(&record.labels),
+    };
+    let found: Vec<Arc<Record>> = world.each(resource, namespace).filter(wrong).cloned().collect();
+    for record in found {
+        // One that has changed meanwhile brings this back.
+        let _ = world.change(resource, &record.key, false, |object| {
+            let owners = &mut object["metadata"]["ownerReferences"];
+            if !owners.is_array() {
+                *owners = json!([]);
+            }
+            let Some(list) = owners.as_array_mut() else { return };
+            if record.controller.is_some() {
+                list.retain(|of| of["uid"] != uid);
+            } else {
+                list.extend(owned_by(owner).as_array().cloned().unwrap_or_default());
+            }
+            if list.is_empty()
+                && let Some(metadata) = object["metadata"].as_object_mut()
+            {
+                metadata.remove("ownerReferences");
+            }
+        });
+    }
+}
+
+/// Which of `sets`, of this kind, a changed object concerns: who controls it or did, and who may take it in.
+pub(super) fn keys(change: &Change, kind: &str, sets: &str, state: &State) -> Vec<String> {
+    let namespace = change.record.namespace();
+    let versions = || std::iter::once(&change.record).chain(&change.before);
+    let controllers = versions().filter_map(|record| record.controller.as_ref());
+    let mut keys: Vec<String> = controllers
+        .filter(|owner| &*owner.kind == kind)
+        .map(|owner| format!("{namespace}/{}", owner.name))
+        .collect();
+    keys.dedup();
+    if change.record.controller.is_none() && !change.deleted {
+        let selects = |set: &Arc<Record>| {
+            LabelSelector::object(set.value()["spec"].get("selector"))
+                .is_some_and(|selector| !selector.is_empty() && selector.matches(&change.record.labels))
+        };
+        let all = state.store.shelf(sets).into_iter().flat_map(|shelf| shelf.live.values());
+        let here = all.filter(|set| set.namespace() == namespace && selects(set));
+        keys.extend(here.map(|set| set.key.to_string()));
+    }
+    keys
+}
