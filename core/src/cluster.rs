@@ -382,7 +382,7 @@ impl Budget {
 pub struct Cluster {
     /// Apiservers, controllers and kube-proxies.
     pub instances: Vec<Instance>,
-    /// Nodes and their kubelets.
+    /// Nodes and their kubelets; shared with who keeps them, so that a look copies none of thousands.
     pub nodes: Vec<Arc<Node>>,
     /// Pods bound to nodes. Empty where only the report is made, which needs none.
     pub pods: Vec<Pod>,

@@ -150,3 +150,33 @@ impl Record {
         self.key.split_once('/').map_or(&*self.key, |(_, name)| name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn facts_are_what_the_text_says() {
+        let pod = json!({
+            "metadata": {"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "a"},
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "b", "controller": true}]},
+            "status": {"phase": "Failed", "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let record = Record::new("shop/web", 7, &pod, Arc::default(), None);
+        assert_eq!((record.namespace(), record.name(), &*record.uid), ("shop", "web", "u"));
+        assert!(record.leaving && record.ready && record.phase.finished());
+        let owner = record.controller.as_ref().map(|of| (&*of.api_version, &*of.kind, &*of.name, &*of.uid));
+        assert_eq!(owner, Some(("apps/v1", "ReplicaSet", "r", "b")));
+        assert_eq!(record.owners.iter().map(|uid| &**uid).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(record.value(), pod);
+
+        let bare = json!({"metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+        let record = Record::new("node", 8, &bare, Arc::default(), None);
+        assert!(
+            !record.leaving && !record.ready && record.phase == Phase::Other && record.controller.is_none()
+        );
+    }
+}

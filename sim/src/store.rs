@@ -353,3 +353,32 @@ fn mix(hash: &mut u64, bytes: &[u8]) {
     }
     *hash = hash.wrapping_add(bytes.len() as u64).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_pods_of_an_owner_are_those_that_name_it_now() {
+        let mut store = Store::new(false);
+        let pod = |owner: &str| json!({"metadata": {"ownerReferences": [{"uid": owner}]}});
+        let owned = |store: &Store, uid: &str| -> Vec<String> {
+            store.owned_by(uid).map(|record| record.key.to_string()).collect()
+        };
+        for key in ["shop/b", "shop/a"] {
+            store.put(PODS, key, &mut pod("one"), false);
+        }
+        store.put("replicasets.apps", "shop/r", &mut pod("one"), false);
+        assert_eq!(owned(&store, "one"), ["shop/a", "shop/b"], "in order, and pods alone");
+        store.put(PODS, "shop/a", &mut pod("two"), false);
+        assert_eq!(
+            (owned(&store, "one"), owned(&store, "two")),
+            (vec!["shop/b".into()], vec!["shop/a".into()])
+        );
+        store.remove(PODS, "shop/b");
+        store.remove(PODS, "shop/a");
+        assert!(store.owned.is_empty(), "{:?}", store.owned);
+    }
+}

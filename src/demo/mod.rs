@@ -66,7 +66,6 @@ pub struct Demo {
     cluster: Cluster,
     client: Client,
     observer: Observer,
-    changes: Changes,
     happened: Arc<Mutex<Vec<Happened>>>,
     joined: Mutex<usize>,
     _stop: DropGuard,
@@ -104,21 +103,22 @@ impl Demo {
             Clock::new(move || cluster.now())
         };
         let process = cluster.process("evenkeel");
-        tokio::spawn(operator::operate(clients(&process), options(releases), now, stop.child_token()));
-        let changes = Changes::default();
+        let operating = operator::operate(clients(&process), options(releases), now, stop.child_token());
+        let operating = tokio::spawn(operating);
         let eyes = clients(&cluster.process("evenkeel-demo"));
         let observer =
-            Observer::start(&eyes.read, eyes.connect, PodScope::KubeSystem, changes.clone(), &stop);
-        let demo = Self {
-            cluster,
-            client,
-            observer,
-            changes,
-            happened,
-            joined: Mutex::default(),
-            _stop: stop.drop_guard(),
-        };
+            Observer::start(&eyes.read, eyes.connect, PodScope::KubeSystem, Changes::default(), &stop);
+        let demo =
+            Self { cluster, client, observer, happened, joined: Mutex::default(), _stop: stop.drop_guard() };
         tokio::time::sleep(AGE).await;
+        if operating.is_finished() {
+            let why = match operating.await {
+                Ok(Err(ended)) => ended.to_string(),
+                Ok(Ok(())) => "it was told to".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            return Err(format!("the operator on the made-up cluster has ended: {why}"));
+        }
         Ok(demo)
     }
 
@@ -145,11 +145,6 @@ impl Demo {
         self.observer.cluster(self.now())
     }
 
-    /// Told when there may be something else to see.
-    pub fn changes(&self) -> &Changes {
-        &self.changes
-    }
-
     /// A client of a person's.
     pub fn client(&self) -> &Client {
         &self.client
@@ -162,15 +157,14 @@ impl Demo {
     }
 
     /// A person did something.
-    fn did(&self, line: String) -> String {
-        let done = Happened { at: self.now(), by_operator: false, line: line.clone() };
+    fn did(&self, line: String) {
+        let done = Happened { at: self.now(), by_operator: false, line };
         self.happened.lock().unwrap_or_else(PoisonError::into_inner).push(done);
-        line
     }
 
     /// The next step of an upgrade of the control plane: the oldest kube-apiserver to the newest's version, or one minor
     /// further where they are even; but first the other components, where they are behind all kube-apiservers.
-    pub fn upgrade_control_plane(&self) -> String {
+    pub fn upgrade_control_plane(&self) {
         let servers = self.versions(APISERVER);
         let (Some((at, oldest)), Some((_, newest))) = (servers.first(), servers.last()) else {
             return self.did("there is no kube-apiserver".to_owned());
@@ -186,11 +180,11 @@ impl Demo {
         }
         let target = if minor(oldest) == minor(newest) { next(newest) } else { newest.clone() };
         self.cluster.replace_component(at, APISERVER, &target);
-        self.did(format!("{APISERVER} on {at} goes from {oldest} to {target}"))
+        self.did(format!("{APISERVER} on {at} goes from {oldest} to {target}"));
     }
 
     /// Ends the last kube-apiserver, or starts the one that was ended.
-    pub fn kill_or_start(&self) -> String {
+    pub fn kill_or_start(&self) {
         let plane = self.cluster.control_plane();
         let down = plane
             .nodes()
@@ -204,24 +198,24 @@ impl Demo {
             return self.did("there is no kube-apiserver".to_owned());
         };
         self.cluster.run_component(&node, APISERVER, false);
-        self.did(format!("{APISERVER} on {node} is killed"))
+        self.did(format!("{APISERVER} on {node} is killed"));
     }
 
     /// A node joins whose kubelet is too old.
-    pub fn add_old_node(&self) -> String {
+    pub fn add_old_node(&self) {
         let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         *joined += 1;
         let group = NodeGroup::new(format!("rack-{}", *joined + 6), 1).kubelet(TOO_OLD).zones(["b"]);
         let names = self.cluster.add_nodes(&scenario::pool(group, "forgotten"));
         drop(joined);
-        self.did(format!("node {} joins with kubelet {TOO_OLD}", names.join(", ")))
+        self.did(format!("node {} joins with kubelet {TOO_OLD}", names.join(", ")));
     }
 
     /// Upgrades every kubelet of the oldest minor to the version of the oldest kube-apiserver.
     ///
     /// # Errors
     /// One line, if the nodes cannot be listed.
-    pub async fn upgrade_oldest_kubelets(&self) -> Result<String, String> {
+    pub async fn upgrade_oldest_kubelets(&self) -> Result<(), String> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let nodes = nodes.list(&ListParams::default()).await.map_err(|error| one_line(&error))?;
         let mut by_version: BTreeMap<(Option<Minor>, String), Vec<String>> = BTreeMap::new();
@@ -232,23 +226,26 @@ impl Demo {
         }
         let servers = self.versions(APISERVER);
         let Some(((old, version), names)) = by_version.first_key_value() else {
-            return Ok(self.did("there is no node".to_owned()));
+            self.did("there is no node".to_owned());
+            return Ok(());
         };
         let Some((_, target)) = servers.first().filter(|(_, target)| *old < minor(target)) else {
-            return Ok(self.did("no kubelet is older than the kube-apiservers".to_owned()));
+            self.did("no kubelet is older than the kube-apiservers".to_owned());
+            return Ok(());
         };
         for name in names {
             self.cluster.restart_kubelet(name, target);
         }
         let nodes = if names.len() == 1 { "node" } else { "nodes" };
-        Ok(self.did(format!("the kubelets {version} of {} {nodes} go to {target}", names.len())))
+        self.did(format!("the kubelets {version} of {} {nodes} go to {target}", names.len()));
+        Ok(())
     }
 
     /// Changes every budget that can never let a pod go to one that can.
     ///
     /// # Errors
     /// One line, if the budgets cannot be listed or changed.
-    pub async fn mend_budgets(&self) -> Result<String, String> {
+    pub async fn mend_budgets(&self) -> Result<(), String> {
         let budgets: Api<PodDisruptionBudget> = Api::all(self.client.clone());
         let all = budgets.list(&ListParams::default()).await.map_err(|error| one_line(&error))?;
         let mut mended = Vec::new();
@@ -265,9 +262,11 @@ impl Demo {
             mended.push(format!("{namespace}/{name}"));
         }
         if mended.is_empty() {
-            return Ok(self.did("no budget is impossible".to_owned()));
+            self.did("no budget is impossible".to_owned());
+            return Ok(());
         }
-        Ok(self.did(format!("PodDisruptionBudget {} now allows one unavailable pod", mended.join(", "))))
+        self.did(format!("PodDisruptionBudget {} now allows one unavailable pod", mended.join(", ")));
+        Ok(())
     }
 
     /// The nodes of a control-plane component that runs, with its version: oldest first.

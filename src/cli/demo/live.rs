@@ -102,9 +102,18 @@ impl View {
     async fn key(&mut self, stage: &Stage, pace: &Pace, key: KeyCode) {
         let demo = &stage.demo;
         let done = match key {
-            KeyCode::Char('u') => Ok(demo.upgrade_control_plane()),
-            KeyCode::Char('k') => Ok(demo.kill_or_start()),
-            KeyCode::Char('n') => Ok(demo.add_old_node()),
+            KeyCode::Char('u') => {
+                demo.upgrade_control_plane();
+                Ok(())
+            }
+            KeyCode::Char('k') => {
+                demo.kill_or_start();
+                Ok(())
+            }
+            KeyCode::Char('n') => {
+                demo.add_old_node();
+                Ok(())
+            }
             KeyCode::Char('h') => demo.upgrade_oldest_kubelets().await,
             KeyCode::Char('b') => demo.mend_budgets().await,
             KeyCode::Char('+') => {
@@ -222,4 +231,46 @@ fn keys(width: usize) -> String {
         );
     }
     fitting(&text, width).replace('\u{a0}', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+    use evenkeel_core::skew::lifecycle::Catalogue;
+
+    use super::super::super::args::Color;
+    use super::super::super::output::{Level, paint};
+    use super::*;
+    use crate::demo::{Demo, Scenario, Setting};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_picture_fits_whatever_the_terminal() {
+        let releases = Catalogue::shipped().unwrap();
+        let setting = Setting { seed: 1, scenario: Scenario::value_variants()[0], served: false };
+        let demo = Demo::begin(setting, releases.clone()).await.unwrap();
+        let style =
+            Style { check: false, fail_on: Level::Violation, paint: paint(Color::Never), width: None };
+        let stage = Stage { demo, style, releases, title: "lagging, seed 1".to_owned() };
+        let pace = Pace::begin(10);
+        let mut view = View { scroll: 0, resume: 10, problem: None };
+        view.key(&stage, &pace, KeyCode::Char('k')).await;
+        for size in [(200, 70), (160, 50), (100, 30), (40, 8), (1, 1)] {
+            view.scroll = 0;
+            let lines = view.picture(&stage, &pace, None, size).await.unwrap();
+            assert!(lines.len() <= size.1, "{size:?}: {} lines", lines.len());
+            if size.1 >= 50 {
+                let text = lines.join("\n");
+                for part in ["Verdict", "kube-apiserver on cp-3 is killed", "[q] quit"] {
+                    assert!(text.contains(part), "{size:?} lacks {part}: {text}");
+                }
+            }
+        }
+        view.scroll = usize::MAX;
+        let end = view.picture(&stage, &pace, None, (160, 50)).await.unwrap().join("\n");
+        assert!(end.contains("MAINTENANCE") && !end.contains("more lines"), "{end}");
+        view.key(&stage, &pace, KeyCode::Char(' ')).await;
+        assert_eq!(pace.speed(), 0);
+        view.key(&stage, &pace, KeyCode::Char(' ')).await;
+        assert_eq!(pace.speed(), 10);
+    }
 }
