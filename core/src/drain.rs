@@ -202,7 +202,7 @@ pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
     let mut round = Round {
         request,
         world,
-        budgets: Budgets::new(&world.cluster.budgets, world.memory.budgets.clone()),
+        budgets: Budgets::new(&world.cluster.budgets, world.memory.budgets.clone(), world.now),
         decision: Decision {
             actions: Vec::new(),
             states: BTreeMap::new(),

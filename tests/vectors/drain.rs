@@ -172,7 +172,7 @@ fn kubectl(case: &Case) -> Outcome {
     };
     let pods: Vec<Pod> = list.iter().map(described).collect();
     let cluster = Cluster { pods, around: with_daemon_set(), ..Cluster::default() }.sorted();
-    let mut budgets = Budgets::new(&[], BTreeMap::new());
+    let mut budgets = Budgets::new(&[], BTreeMap::new(), now());
     let emptying = empty(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
     let fails = emptying.left.iter().any(|left| matches!(left.wait, Wait::Refused(_)));
     // kubectl touches no pod of a node of which it refuses one.
@@ -281,7 +281,7 @@ fn handler(case: &Case) -> Outcome {
             _ => UnhealthyPolicy::IfHealthyBudget,
         };
         let budgets = [Budget { selector: selector.clone(), unhealthy_policy, ..base.clone() }];
-        let taken = Budgets::new(&budgets, BTreeMap::new()).take(&pod);
+        let taken = Budgets::new(&budgets, BTreeMap::new(), now()).take(&pod);
         let right = match &taken {
             Err(_) => expected.starts_with("429"),
             Ok(permit) if expected.contains("without decrementing") || phase != Phase::Running => {
@@ -473,7 +473,7 @@ fn karpenter(case: &Case) -> Outcome {
     let rules = Rules { critical_last: true, ..Rules::default() };
     let waits = |pods: Vec<Pod>, budget: Vec<Budget>| {
         let cluster = Cluster { pods, budgets: budget, ..Cluster::default() }.sorted();
-        let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+        let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), now());
         let emptying = empty(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
         (emptying.permits.len(), emptying.left.into_iter().map(|left| left.wait).collect::<Vec<_>>())
     };
@@ -496,7 +496,7 @@ fn karpenter(case: &Case) -> Outcome {
         // A permit is for a UID: what was remembered of the old pod says nothing about the new one.
         "karp-new-uid" => {
             let budgets: Vec<Budget> = Vec::new();
-            let permit = Budgets::new(&budgets, BTreeMap::new()).take(&owned());
+            let permit = Budgets::new(&budgets, BTreeMap::new(), now()).take(&owned());
             permit.is_ok_and(|permit| **permit.uid() == *"uid-p")
         }
         "karp-404" => answered(404, vec![], 0, "").next() == Next::Watch,

@@ -34,7 +34,7 @@ pub fn admit(
     rules: &Rules,
     now: Timestamp,
 ) -> Result<(), NotAdmitted> {
-    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), now);
     let pinned = |node: &str| {
         let mut counts: BTreeMap<BudgetName, (&Budget, usize)> = BTreeMap::new();
         for pod in cluster.pods_on(node) {

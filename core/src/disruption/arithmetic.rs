@@ -6,6 +6,7 @@
 //! They say what the status would be in files that have none, and what a change of the spec would bring.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -14,6 +15,10 @@ use crate::cluster::{Around, Budget, Demand, Disrupted, Pod, Quantity, Scale};
 
 /// How long an evicted pod that is not deleted stays out of the healthy ones.
 pub const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+
+/// An eviction whose pod the controller has not seen deleted after this long is lost: handler and controller take
+/// milliseconds.
+const DELETED_WITHIN: SignedDuration = SignedDuration::from_secs(3);
 
 /// The numbers of a budget's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +128,30 @@ pub fn disrupted(budget: &Budget, pods: &[&Pod], now: Timestamp) -> Disrupted {
     kept.map(|(name, since)| (Arc::clone(name), *since)).collect()
 }
 
+/// An eviction that a budget counts although its pod was not deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The pod.
+    pub pod: Arc<str>,
+    /// When the disruption controller counts the pod as healthy again.
+    pub until: Timestamp,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pod {} counts as evicted until {} without being deleted", self.pod, self.until)
+    }
+}
+
+/// The eviction that `budget` has lost at `now`, the first to be given back: the handler took it off the budget and
+/// then did not delete the pod (it was killed or the pod's UID was another).
+pub fn lost(budget: &Budget, now: Timestamp) -> Option<Lost> {
+    let (pod, since) = budget.disrupted.iter().min_by_key(|(_, since)| **since)?;
+    let age = now.duration_since(*since);
+    let until = since.saturating_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX);
+    (age >= DELETED_WITHIN && age < DELETION_TIMEOUT).then(|| Lost { pod: Arc::clone(pod), until })
+}
+
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -214,6 +243,16 @@ mod tests {
         let budget = Budget { demand, disrupted, ..budget("cart", 0, 0, 0) };
         let healthy = |seconds| compute(&budget, &pods, &Around::default(), at(seconds)).unwrap().healthy;
         assert_eq!((healthy(0), healthy(119), healthy(120)), (2, 2, 3));
+    }
+
+    #[test]
+    fn an_eviction_is_lost_between_seconds_and_two_minutes() {
+        let disrupted = [("cart-1".into(), at(7)), ("cart-2".into(), at(5))].into();
+        let budget = Budget { disrupted, ..budget("cart", 0, 3, 2) };
+        let lost = |seconds| lost(&budget, at(seconds)).map(|lost| (lost.pod.to_string(), lost.until));
+        assert_eq!(lost(7), None, "the controller has not got to it yet");
+        assert_eq!(lost(8), Some(("cart-2".to_owned(), at(125))), "the first to come back");
+        assert_eq!((lost(124).is_some(), lost(125)), (true, None));
     }
 
     proptest! {

@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn waits(cluster: &Cluster, rules: &Rules, memory: &Memory) -> (usize, Vec<Wait>) {
-        let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+        let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), at(0));
         let emptying = empty(cluster, "n-1", rules, memory, &mut budgets, at(0));
         (emptying.permits.len(), emptying.left.into_iter().map(|left| left.wait).collect())
     }

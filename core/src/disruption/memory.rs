@@ -218,7 +218,7 @@ mod tests {
 
     fn answered(answer: &Answer) -> (Sent, [Budget; 1], Pod) {
         let (budgets, pod) = ([budget("cart", 1, 3, 2)], pod("cart", 1, "n-1"));
-        let permit = Budgets::new(&budgets, BTreeMap::new()).take(&pod).unwrap();
+        let permit = Budgets::new(&budgets, BTreeMap::new(), at(0)).take(&pod).unwrap();
         let mut sent = Sent::default();
         sent.sends(&permit, at(0));
         sent.answered(permit.uid().clone(), permit.charge().cloned(), answer, at(0));
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn nothing_is_asked_again_while_it_is_unanswered() {
         let (budgets, pod) = ([budget("cart", 2, 4, 2)], pod("cart", 1, "n-1"));
-        let permit = Budgets::new(&budgets, BTreeMap::new()).take(&pod).unwrap();
+        let permit = Budgets::new(&budgets, BTreeMap::new(), at(0)).take(&pod).unwrap();
         let mut sent = Sent::default();
         sent.sends(&permit, at(0));
         let memory = sent.memory(std::slice::from_ref(&pod), &budgets, at(1000));
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_budget_that_is_not_known_yet_is_not_asked_again_at_once() {
         let free = pod("web", 1, "n-1");
-        let permit = Budgets::new(&[], BTreeMap::new()).take(&free).unwrap();
+        let permit = Budgets::new(&[], BTreeMap::new(), at(0)).take(&free).unwrap();
         let mut sent = Sent::default();
         sent.sends(&permit, at(0));
         let answer = Answer::Budget { within: SignedDuration::from_secs(10) };

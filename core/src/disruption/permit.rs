@@ -8,6 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use super::arithmetic::lost;
 use super::refusal::Refusal;
 use crate::cluster::{Budget, Phase, Pod, UnhealthyPolicy};
 
@@ -120,6 +123,7 @@ impl Taken {
 pub struct Budgets<'a> {
     by_namespace: BTreeMap<&'a str, Vec<&'a Budget>>,
     busy: BTreeMap<BudgetName, Busy>,
+    now: Timestamp,
 }
 
 /// What a pod has to ask before it may leave.
@@ -133,13 +137,13 @@ enum Guard<'a> {
 }
 
 impl<'a> Budgets<'a> {
-    /// The budgets, and those that are waited for.
-    pub fn new(budgets: &'a [Budget], busy: BTreeMap<BudgetName, Busy>) -> Self {
+    /// The budgets as they are at `now`, and those that are waited for.
+    pub fn new(budgets: &'a [Budget], busy: BTreeMap<BudgetName, Busy>, now: Timestamp) -> Self {
         let mut by_namespace: BTreeMap<&str, Vec<&Budget>> = BTreeMap::new();
         for budget in budgets {
             by_namespace.entry(&budget.namespace).or_default().push(budget);
         }
-        Self { by_namespace, busy }
+        Self { by_namespace, busy, now }
     }
 
     /// The permit to evict `pod` now, or why not.
@@ -155,7 +159,7 @@ impl<'a> Budgets<'a> {
             Guard::None | Guard::Free => None,
             Guard::One(budget) => {
                 let key = name(budget);
-                allows(budget, self.busy.get(&key))?;
+                allows(budget, self.busy.get(&key), self.now)?;
                 self.busy.insert(key.clone(), Busy::Sent);
                 let resource_version = Arc::clone(&budget.resource_version);
                 Some(Charge { budget: key, resource_version, pod: Arc::clone(&pod.name) })
@@ -179,7 +183,7 @@ impl<'a> Budgets<'a> {
     pub fn look(&self, pod: &Pod) -> Result<(), Refusal> {
         match self.guard(pod)? {
             Guard::None | Guard::Free => Ok(()),
-            Guard::One(budget) => allows(budget, None),
+            Guard::One(budget) => allows(budget, None, self.now),
         }
     }
 
@@ -212,7 +216,7 @@ impl<'a> Budgets<'a> {
 }
 
 /// Whether the budget's status, as last written, has room for one eviction more.
-fn allows(budget: &Budget, busy: Option<&Busy>) -> Result<(), Refusal> {
+fn allows(budget: &Budget, busy: Option<&Busy>, now: Timestamp) -> Result<(), Refusal> {
     let key = name(budget);
     if budget.observed_generation < budget.generation {
         return Err(Refusal::Stale { budget: key });
@@ -229,6 +233,7 @@ fn allows(budget: &Budget, busy: Option<&Busy>) -> Result<(), Refusal> {
                 healthy: budget.current_healthy,
                 desired: budget.desired_healthy,
                 expected: budget.expected_pods,
+                lost: lost(budget, now),
             },
         });
     }
@@ -260,7 +265,7 @@ mod tests {
     use crate::fixture::{at, budget, pod};
 
     fn take(budgets: &[Budget], pod: &Pod) -> Result<Permit, Refusal> {
-        Budgets::new(budgets, BTreeMap::new()).take(pod)
+        Budgets::new(budgets, BTreeMap::new(), at(0)).take(pod)
     }
 
     #[test]
@@ -311,15 +316,15 @@ mod tests {
     #[test]
     fn one_eviction_at_a_time_on_a_budget() {
         let budgets = [budget("cart", 2, 4, 2), budget("db", 1, 4, 3)];
-        let mut round = Budgets::new(&budgets, BTreeMap::new());
+        let mut round = Budgets::new(&budgets, BTreeMap::new(), at(0));
         let charge = round.take(&pod("cart", 1, "n-1")).unwrap().charge().unwrap().clone();
         assert!(round.take(&pod("cart", 2, "n-1")).unwrap_err().is_pacing());
         assert!(round.take(&pod("db", 1, "n-1")).is_ok(), "other budgets go on");
         let refused: BTreeMap<_, _> = [(charge.budget, Busy::Until(charge.resource_version))].into();
-        let mut next = Budgets::new(&budgets, refused.clone());
+        let mut next = Budgets::new(&budgets, refused.clone(), at(0));
         assert!(next.take(&pod("cart", 2, "n-1")).is_err(), "refused, and it has not changed since");
         let changed = [Budget { resource_version: "2".into(), ..budgets[0].clone() }];
-        assert!(Budgets::new(&changed, refused).take(&pod("cart", 2, "n-1")).is_ok());
+        assert!(Budgets::new(&changed, refused, at(0)).take(&pod("cart", 2, "n-1")).is_ok());
     }
 
     #[test]
@@ -329,7 +334,7 @@ mod tests {
         let at_2 = Budget { resource_version: "2".into(), ..budget("cart", 2, 4, 2) };
         let take = |budget: &Budget, taken: &[Taken]| {
             let busy = [(name(budget), Busy::Taken(taken.to_vec()))].into();
-            Budgets::new(std::slice::from_ref(budget), busy).take(&pod("cart", 9, "n-1")).is_ok()
+            Budgets::new(std::slice::from_ref(budget), busy, at(0)).take(&pod("cart", 9, "n-1")).is_ok()
         };
         assert!(take(&at_2, &[taken("cart-1", after("2"))]), "two allowed, one not counted: one is left");
         assert!(!take(&at_2, &[taken("cart-1", after("2")), taken("cart-2", after("2"))]));
@@ -358,7 +363,7 @@ mod tests {
             let budgets = [budget("cart", allowed, 9, 4)];
             let taken = (0..uncounted).map(|n| Taken { pod: format!("gone-{n}").into(), counted: Counted::After("1".into()) });
             let busy = [(name(&budgets[0]), Busy::Taken(taken.collect()))].into();
-            let mut round = Budgets::new(&budgets, busy);
+            let mut round = Budgets::new(&budgets, busy, at(0));
             let given = (0..pods).filter(|n| round.take(&pod("cart", *n, "n-1")).is_ok()).count();
             let room = usize::try_from(allowed).unwrap_or(0).saturating_sub(uncounted);
             prop_assert_eq!(given, room.min(1).min(pods));

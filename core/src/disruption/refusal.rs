@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::arithmetic::Lost;
 use super::permit::BudgetName;
 
 /// Why a pod may not be evicted now.
@@ -21,6 +22,8 @@ pub enum Refusal {
         desired: i32,
         /// `expectedPods`.
         expected: i32,
+        /// An eviction that it counts in vain.
+        lost: Option<Lost>,
     },
     /// The disruption controller could not compute the budget.
     SyncFailed {
@@ -96,16 +99,19 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |(namespace, name): &BudgetName| format!("{namespace}/{name}");
         match self {
-            Self::Exhausted { budget, healthy, desired, expected } if desired >= expected => write!(
+            Self::Exhausted { budget, healthy, desired, expected, .. } if desired >= expected => write!(
                 f,
                 "PDB {} can never allow an eviction: it needs {desired} healthy of {expected} ({healthy} healthy now)",
                 show(budget)
             ),
-            Self::Exhausted { budget, healthy, desired, expected } => write!(
-                f,
-                "PDB {} allows 0 evictions: {healthy} of {expected} healthy, {desired} needed",
-                show(budget)
-            ),
+            Self::Exhausted { budget, healthy, desired, expected, lost } => {
+                let budget = show(budget);
+                write!(
+                    f,
+                    "PDB {budget} allows 0 evictions: {healthy} of {expected} healthy, {desired} needed"
+                )?;
+                lost.as_ref().map_or(Ok(()), |lost| write!(f, "; {lost}"))
+            }
             Self::SyncFailed { budget, message } => {
                 write!(f, "PDB {} failed to sync: {message}", show(budget))
             }
@@ -135,12 +141,12 @@ mod tests {
 
     use super::super::Budgets;
     use crate::cluster::Budget;
-    use crate::fixture::{budget, pod};
+    use crate::fixture::{at, budget, pod};
 
     #[test]
     fn refusals_name_the_budget_and_its_numbers() {
         let line = |b: Budget| {
-            Budgets::new(&[b], BTreeMap::new()).take(&pod("cart", 1, "n-1")).unwrap_err().to_string()
+            Budgets::new(&[b], BTreeMap::new(), at(0)).take(&pod("cart", 1, "n-1")).unwrap_err().to_string()
         };
         assert_eq!(
             line(budget("cart", 0, 3, 3)),
@@ -149,6 +155,12 @@ mod tests {
         assert_eq!(
             line(Budget { expected_pods: 4, ..budget("cart", 0, 3, 3) }),
             "PDB shop/cart allows 0 evictions: 3 of 4 healthy, 3 needed"
+        );
+        let disrupted: crate::cluster::Disrupted = [("cart-7".into(), at(-60))].into();
+        assert_eq!(
+            line(Budget { expected_pods: 4, disrupted, ..budget("cart", 0, 3, 3) }),
+            "PDB shop/cart allows 0 evictions: 3 of 4 healthy, 3 needed; pod cart-7 counts as evicted until \
+             2027-01-15T08:01:00Z without being deleted"
         );
         assert_eq!(
             line(budget("cart", -1, 3, 3)),

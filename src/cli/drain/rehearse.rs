@@ -59,7 +59,7 @@ impl Work {
                     around: self.around.clone(),
                     ..Cluster::default()
                 };
-                let mut budgets = Budgets::new(&one.budgets, BTreeMap::new());
+                let mut budgets = Budgets::new(&one.budgets, BTreeMap::new(), now);
                 let rules = &self.request.rules;
                 let emptying = empty(&one, &name, rules, &Memory::default(), &mut budgets, now);
                 let Some(left) = emptying.left.first() else { continue };

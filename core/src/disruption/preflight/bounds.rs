@@ -36,7 +36,7 @@ pub struct Bound {
 /// The bounds of every budget that guards a pod which has to leave, longest first, when a replacement takes `slot`.
 pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
     let cluster = question.cluster;
-    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), question.now);
     let mut leaving: BTreeMap<BudgetName, (&Budget, BTreeMap<Arc<str>, usize>)> = BTreeMap::new();
     for node in &question.nodes {
         for pod in cluster.pods_on(&node.name) {

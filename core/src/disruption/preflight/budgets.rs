@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::arithmetic::{Numbers, Unsynced, compute};
+use super::super::arithmetic::{Numbers, Unsynced, compute, lost};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::{BudgetName, Budgets, name};
 use super::{Cause, Object, Outlook, Question};
@@ -68,7 +68,7 @@ pub fn of_budget(cluster: &Cluster, budget: &Budget, question: &Question<'_>) ->
     let pods: Vec<&Pod> = cluster.pods.iter().filter(|pod| budget.selects(pod)).collect();
     let guards = !pods.is_empty();
     let numbers = compute(budget, &pods, &cluster.around, question.now);
-    let seen = Seen { cluster, budget, pods, guards, numbers };
+    let seen = Seen { cluster, budget, pods, guards, numbers, now: question.now };
     let mut causes: Vec<Cause> = Vec::new();
     causes.extend(seen.policy());
     causes.extend(seen.closed());
@@ -92,7 +92,7 @@ pub fn closed(cluster: &Cluster, now: Timestamp) -> Vec<Cause> {
             return None;
         }
         let numbers = Err(Unsynced::Unknown);
-        let mut cause = Seen { cluster, budget, pods: Vec::new(), guards, numbers }.closed()?;
+        let mut cause = Seen { cluster, budget, pods: Vec::new(), guards, numbers, now }.closed()?;
         cause.harmless();
         (cause.outlook == Outlook::Never || lasting(budget)).then_some(cause)
     });
@@ -109,6 +109,7 @@ struct Seen<'a> {
     /// Whether it selects any.
     guards: bool,
     numbers: Result<Numbers, Unsynced>,
+    now: Timestamp,
 }
 
 impl Seen<'_> {
@@ -284,6 +285,9 @@ impl Seen<'_> {
             let remedy =
                 "mend those pods, or set unhealthyPodEvictionPolicy: AlwaysAllow so that they may leave";
             return not_now("U11", what, remedy);
+        }
+        if let Some(lost) = lost(b, self.now) {
+            return not_now("U11", format!("{numbers}; {lost}"), "wait for that");
         }
         if let Some(maker) = &b.made_by {
             return not_now("U15", format!("{numbers}; {maker} made it and may close it"), "wait for that");

@@ -29,7 +29,7 @@ fn worst(causes: &[Cause]) -> Option<&Cause> {
 pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
     let causes = causes(&Question { nodes: vec![node], ..question.clone() });
     let cluster = question.cluster;
-    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), question.now);
     let mut details = Vec::new();
     let mut moving = 0;
     for pod in cluster.pods_on(&node.name) {
@@ -57,7 +57,7 @@ pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
 /// Why `pod` does not leave.
 pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
     let cluster = question.cluster;
-    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new());
+    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), question.now);
     let class = class(pod, question.rules, &cluster.around, question.now);
     let handling = handling(pod, class, question.rules);
     let node = cluster.node(&pod.node);

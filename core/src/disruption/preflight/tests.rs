@@ -429,6 +429,22 @@ fn what_a_budget_alone_tells() {
 }
 
 #[test]
+fn an_eviction_that_was_lost_is_named() {
+    let causes = seen(|c| {
+        (c.budgets[0].disruptions_allowed, c.budgets[0].current_healthy) = (0, 2);
+        c.budgets[0].disrupted = [("cart-2".into(), at(-30))].into();
+    });
+    let [cause] = &causes[..] else { panic!("{causes:?}") };
+    assert_eq!((cause.code, cause.remedy.as_str()), ("U11", "wait for that"));
+    assert!(
+        cause.what.ends_with(
+            "2 needed; pod cart-2 counts as evicted until 2027-01-15T08:01:30Z without being deleted"
+        ),
+        "{cause:?}"
+    );
+}
+
+#[test]
 fn those_that_never_let_go_come_first_and_nothing_acts_on_a_terminal() {
     let of = |name: &str, demand| Budget { demand, ..budget(name, 0, 2, 2) };
     let mut evil = of("a", Demand::MaxUnavailable(Quantity::Count(1)));
