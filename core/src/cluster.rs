@@ -14,12 +14,14 @@ use serde::{Deserialize, Serialize};
 use crate::version::{Effective, Observed};
 
 mod around;
+mod room;
 mod select;
 
 pub use around::{
     Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Workload,
     Workloads,
 };
+pub use room::{Amounts, Room};
 
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
 ///

@@ -6,7 +6,9 @@
 
 #[path = "../shared/binary.rs"]
 mod binary;
+mod cases;
 mod compare;
+mod many;
 mod watcher;
 
 use std::path::{Path, PathBuf};

@@ -225,7 +225,7 @@ fn answered(code: u16, causes: Vec<&str>, retry_after: u32, message: &str) -> An
 
 fn namespace_terminating(_: &Case) -> Outcome {
     let answer = answered(403, vec!["NamespaceTerminating"], 0, "");
-    let looks_again = matches!(answer.next(), Next::Again(_));
+    let looks_again = matches!(answer.next(), Next::Again(_) | Next::Show(..));
     let pod = Pod { deleting: Some(ago(0)), owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
     let rules = Rules::default();
     let waits = handling(&pod, class(&pod, &rules, &Around::default(), now()), &rules) == Handling::Await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Owner;
+use super::{Owner, Room};
 
 /// A namespace and a name in it.
 pub type Name = (Arc<str>, Arc<str>);
@@ -29,6 +29,8 @@ pub struct Around {
     pub full_quotas: Option<Vec<FullQuota>>,
     /// `HorizontalPodAutoscalers`: what each scales, and how far down it may go.
     pub autoscalers: Option<Vec<Autoscaler>>,
+    /// What pods request and nodes offer.
+    pub room: Option<Room>,
 }
 
 /// Something that controls pods, and its scale.
@@ -241,8 +243,6 @@ pub type Disrupted = BTreeMap<Arc<str>, Timestamp>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a field of the pod, read on its own")]
 pub struct Traits {
-    /// `metadata.creationTimestamp`.
-    pub created: Option<Timestamp>,
     /// Names of the `PersistentVolumeClaims` it mounts.
     pub claims: Vec<Arc<str>>,
     /// It mounts a directory of the node.
@@ -278,7 +278,6 @@ pub struct Traits {
 impl Traits {
     /// Those of a pod that has none.
     pub const NONE: &'static Self = &Self {
-        created: None,
         claims: Vec::new(),
         host_path: false,
         hosts: Vec::new(),

@@ -139,10 +139,13 @@ impl Answer {
             Self::Accepted(_) | Self::Gone => Next::Watch,
             Self::Budget { within } | Self::Stale { within } => Next::Budget(*within),
             Self::Throttled { wait } => Next::Quiet(*wait),
-            Self::Conflict { wait }
-            | Self::NamespaceTerminating { wait }
-            | Self::ServerTrouble { wait }
-            | Self::NoAnswer { wait } => Next::Again(*wait),
+            Self::NamespaceTerminating { wait } => Next::Show(
+                *wait,
+                "its namespace is being deleted: it is not evicted, and goes with it".to_owned(),
+            ),
+            Self::Conflict { wait } | Self::ServerTrouble { wait } | Self::NoAnswer { wait } => {
+                Next::Again(*wait)
+            }
             Self::TwoBudgets => show(
                 "more than one PDB selects it, which the eviction API refuses; let one select it".to_owned(),
             ),

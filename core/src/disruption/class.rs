@@ -103,7 +103,8 @@ pub fn class(pod: &Pod, rules: &Rules, around: &Around, now: Timestamp) -> Class
     } else if owned_by("apps/v1", "DaemonSet") && pod.phase != Phase::Finished && !orphan(pod, around) {
         Class::DaemonSet
     } else if pod.phase == Phase::Finished && pod.deleting.is_none() {
-        Class::Finished
+        // One that was waited for is never evicted, not even now.
+        by_label(pod, rules).map_or(Class::Finished, |_| Class::Skip)
     } else if pod.deleting.is_some() {
         // A finished pod that is being deleted is still there, and a kubelet that is gone may keep it for ever.
         if pod.phase == Phase::Finished && !rules.evict_finished {
@@ -290,6 +291,13 @@ mod tests {
         assert_eq!([of("skip"), of("Skip"), of("other")], [Class::Skip, Class::Skip, Class::Move]);
         let wait = class(&labelled("wait-completed"), &rules, &Around::default(), at(0));
         assert_eq!(handling(&labelled("x"), wait, &rules), Handling::Await, "never evicted");
+        let done = |value| Pod { phase: Phase::Finished, ..labelled(value) };
+        let of = |value| class(&done(value), &rules, &Around::default(), at(0));
+        assert_eq!(
+            [of("wait-completed"), of("other")],
+            [Class::Skip, Class::Finished],
+            "nor when it is done"
+        );
     }
 
     #[test]

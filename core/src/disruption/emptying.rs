@@ -15,6 +15,10 @@ use crate::cluster::{Cluster, Pod};
 /// How long past the end of its grace period a pod is called stuck rather than terminating.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
+/// A scheduler that had not seen the cordon yet may have bound pods to the node; after this time they are all there, and
+/// each is evicted once. What comes after those was not placed by a scheduler.
+const BOUND_LATE: SignedDuration = SignedDuration::from_secs(2);
+
 /// What is left on a node, and what to do about it now.
 #[derive(Debug, Default)]
 pub struct Emptying<'a> {
@@ -56,8 +60,11 @@ pub enum Wait {
     Budget(Refusal),
     /// Pods of a lower priority leave first.
     Turn,
-    /// It came back to the cordoned node after it was evicted.
-    Returned,
+    /// Its controller brought it back to the cordoned node after it was evicted.
+    Returned {
+        /// By a toleration; otherwise its template names the node.
+        tolerates: bool,
+    },
     /// A person has to decide.
     Refused(&'static str),
 }
@@ -88,9 +95,15 @@ impl Wait {
                 held(format!("should have terminated by {since} and is still there"), false)
             }
             Self::Later(Some(why)) => held(why.clone(), false),
-            Self::Returned => {
+            Self::Returned { tolerates: true } => {
                 held("tolerates the cordon and came back; it is not evicted again".to_owned(), true)
             }
+            Self::Returned { tolerates: false } => held(
+                "came back although the node is cordoned, as pods do whose template names it (nodeName); it is not \
+                 evicted again"
+                    .to_owned(),
+                true,
+            ),
             Self::Refused(why) => held((*why).to_owned(), true),
             Self::Asked
             | Self::Leaving
@@ -127,7 +140,7 @@ pub fn empty<'a>(
             Handling::Await if class == Class::Terminating => leaving(pod, now, &mut emptying),
             Handling::Await => Wait::Finishing,
             Handling::Evict if others_first && pod.traits().critical => Wait::Turn,
-            Handling::Evict => ask(pod, memory, budgets, now, &mut emptying),
+            Handling::Evict => ask(cluster, pod, memory, budgets, now, &mut emptying),
         };
         emptying.left.push(Left { pod, class, wait });
     }
@@ -151,6 +164,7 @@ fn leaving(pod: &Pod, now: Timestamp, emptying: &mut Emptying<'_>) -> Wait {
 }
 
 fn ask(
+    cluster: &Cluster,
     pod: &Pod,
     memory: &Memory,
     budgets: &mut Budgets<'_>,
@@ -169,14 +183,22 @@ fn ask(
         emptying.wake(until);
         return Wait::Throttled;
     }
-    let first =
-        pod.owner.as_ref().and_then(|owner| memory.returning.get(&(pod.node.clone(), owner.uid.clone())));
-    if first.zip(pod.traits().created).is_some_and(|(first, created)| created >= *first) {
-        return Wait::Returned;
+    let origin =
+        pod.owner.as_ref().and_then(|owner| memory.origins.get(&(pod.node.clone(), owner.uid.clone())));
+    if let Some(origin) = origin.filter(|origin| !origin.pods.contains(&pod.uid)) {
+        let tolerates = pod.traits().tolerates_cordon;
+        if tolerates || origin.again {
+            return Wait::Returned { tolerates };
+        }
+        let bound = origin.since.saturating_add(BOUND_LATE).unwrap_or(Timestamp::MAX);
+        if now < bound {
+            emptying.wake(bound);
+            return Wait::Later(None);
+        }
     }
     match budgets.take(pod) {
         Ok(permit) => {
-            emptying.permits.push(permit);
+            emptying.permits.push(permit.beside(cluster.pods_on(&pod.node).iter()));
             Wait::Asked
         }
         Err(refusal) => Wait::Budget(refusal),
@@ -188,6 +210,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
+    use super::super::memory::Origin;
     use super::*;
     use crate::cluster::{Phase, Traits};
     use crate::fixture::{at, budget, pod};
@@ -224,16 +247,25 @@ mod tests {
 
     #[test]
     fn a_pod_that_a_cordon_does_not_keep_away_is_evicted_once() {
-        let created = |seconds| {
-            let traits = Traits { tolerates_cordon: true, created: Some(at(seconds)), ..Traits::default() };
-            Pod { special: Some(Arc::new(traits)), ..pod("web", 1, "n-1") }
+        let wait = |number, tolerates_cordon, again, seconds| {
+            let pods = vec![pod("web", 1, "n-1").uid];
+            let origin = Origin { since: at(10), pods, again };
+            let origins = [(("n-1".into(), "uid-web".into()), origin)].into();
+            let memory = Memory { origins, ..Memory::default() };
+            let special = Some(Arc::new(Traits { tolerates_cordon, ..Traits::default() }));
+            let cluster = of(vec![Pod { special, ..pod("web", number, "n-1") }]);
+            let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), at(seconds));
+            empty(&cluster, "n-1", &Rules::default(), &memory, &mut budgets, at(seconds)).left.remove(0).wait
         };
-        let memory =
-            Memory { returning: [(("n-1".into(), "uid-web".into()), at(10))].into(), ..Memory::default() };
-        let back = waits(&of(vec![created(11)]), &Rules::default(), &memory);
-        assert_eq!(back, (0, vec![Wait::Returned]));
-        let another_of_the_first = waits(&of(vec![created(5)]), &Rules::default(), &memory);
-        assert_eq!(another_of_the_first, (1, vec![Wait::Asked]));
+        assert_eq!(wait(1, true, true, 11), Wait::Asked, "another of the first ones");
+        assert_eq!(wait(2, true, false, 11), Wait::Returned { tolerates: true });
+        assert_eq!(wait(2, false, false, 11), Wait::Later(None), "others may be bound still");
+        assert_eq!(wait(2, false, false, 12), Wait::Asked, "bound before the scheduler saw the cordon");
+        assert_eq!(
+            wait(3, false, true, 12),
+            Wait::Returned { tolerates: false },
+            "its template names the node"
+        );
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::cluster::{Budget, Pod};
 const ACCEPTED: SignedDuration = SignedDuration::from_secs(60);
 /// What fails again and again is asked for ever more rarely, up to this far apart.
 const LONGEST: SignedDuration = SignedDuration::from_secs(30);
+/// A pod that came back to its node is asked again after this long, for somebody may have mended why it did.
+const RETURNED: SignedDuration = SignedDuration::from_mins(10);
 /// How long a budget may take to show an eviction; the disruption controller is one worker.
 const COUNTED: SignedDuration = SignedDuration::from_secs(10);
 
@@ -29,9 +31,19 @@ pub struct Memory {
     pub budgets: BTreeMap<BudgetName, Busy>,
     /// No eviction at all before this.
     pub throttled_until: Option<Timestamp>,
-    /// When the first pod of a controller was evicted that a cordon does not keep away, by node and the controller's
-    /// UID.
-    pub returning: BTreeMap<(Arc<str>, Arc<str>), Timestamp>,
+    /// The controllers of which pods were evicted from a node, by the node and the controller's UID.
+    pub origins: BTreeMap<(Arc<str>, Arc<str>), Origin>,
+}
+
+/// Which pods of a controller were on a node when the first of them was evicted: the others came later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// When.
+    pub since: Timestamp,
+    /// UIDs of the pods that may be evicted.
+    pub pods: Vec<Arc<str>>,
+    /// Some of those came later.
+    pub again: bool,
 }
 
 /// What is remembered of a pod's eviction.
@@ -53,7 +65,7 @@ pub struct Sent {
     throttles: u32,
     /// How often in a row the eviction of a pod failed, by UID.
     failures: BTreeMap<Arc<str>, u32>,
-    returning: BTreeMap<(Arc<str>, Arc<str>), Timestamp>,
+    origins: BTreeMap<(Arc<str>, Arc<str>), Origin>,
     /// When it was told or asked last.
     last: Option<Timestamp>,
 }
@@ -73,8 +85,15 @@ impl Sent {
         if let Some(charge) = permit.charge() {
             self.budgets.entry(charge.budget.clone()).or_default().sent = true;
         }
-        if let Some(owner) = permit.returns_by() {
-            self.returning.entry((permit.node().clone(), owner.clone())).or_insert(now);
+        if let Some(owner) = permit.owner() {
+            let origin = self
+                .origins
+                .entry((permit.node().clone(), owner.clone()))
+                .or_insert_with(|| Origin { since: now, pods: permit.siblings().to_vec(), again: false });
+            if !origin.pods.contains(permit.uid()) {
+                origin.pods.extend_from_slice(permit.siblings());
+                origin.again = true;
+            }
         }
     }
 
@@ -145,6 +164,7 @@ impl Sent {
             .retain(|uid, (_, until)| *until > now && (waiting.contains(uid) || *until == Timestamp::MAX));
         self.failures.retain(|uid, _| waiting.contains(uid));
         self.throttled_until = self.throttled_until.filter(|until| *until > now);
+        self.origins.retain(|_, origin| now.duration_since(origin.since) < RETURNED);
         self.budgets.retain(|(namespace, name), of| {
             // What was seen once is counted for good: the controller takes the name off again when it has recounted.
             let shown = budgets.iter().find(|b| b.name == *name && b.namespace == *namespace);
@@ -165,7 +185,7 @@ impl Sent {
             pods: self.pods.iter().map(|(uid, (pod, _))| (uid.clone(), pod.clone())).collect(),
             budgets: self.budgets.iter().map(|(name, of)| (name.clone(), busy(of))).collect(),
             throttled_until: self.throttled_until,
-            returning: self.returning.clone(),
+            origins: self.origins.clone(),
         }
     }
 
@@ -191,7 +211,7 @@ impl Sent {
             of.taken.iter_mut().for_each(|(_, until)| shift(until));
         }
         self.throttled_until.iter_mut().for_each(shift);
-        self.returning.values_mut().for_each(shift);
+        self.origins.values_mut().for_each(|origin| shift(&mut origin.since));
     }
 
     /// The next time at which something is forgotten, and the world should be looked at again.
@@ -275,6 +295,26 @@ mod tests {
         let later = PodMemory::NotBefore(at(10), None);
         assert_eq!(sent.memory(&pods, &[], at(9)).pods.get(&pods[0].uid), Some(&later));
         assert!(sent.memory(&pods, &[], at(10)).pods.is_empty());
+    }
+
+    #[test]
+    fn who_was_on_a_node_at_first_is_remembered_for_a_while() {
+        let web = |number| pod("web", number, "n-1");
+        let mut sent = Sent::default();
+        let mut sends = |number, beside: &[Pod], seconds| {
+            let permit = Budgets::new(&[], BTreeMap::new(), at(0)).take(&web(number)).unwrap();
+            sent.sends(&permit.beside(beside.iter()), at(seconds));
+            sent.memory(&[], &[], at(seconds)).origins.into_values().collect::<Vec<_>>()
+        };
+        let origin = |numbers: &[usize], again| {
+            let pods = numbers.iter().map(|number| web(*number).uid).collect();
+            vec![Origin { since: at(0), pods, again }]
+        };
+        assert_eq!(sends(1, &[web(1), web(2), pod("db", 1, "n-1")], 0), origin(&[1, 2], false));
+        assert_eq!(sends(2, &[web(2), web(3)], 1), origin(&[1, 2], false), "3 came later");
+        assert_eq!(sends(3, &[web(3), web(4)], 2), origin(&[1, 2, 3, 4], true));
+        let left = |seconds| sent.clone().memory(&[], &[], at(seconds)).origins.len();
+        assert_eq!((left(599), left(600)), (1, 0));
     }
 
     #[test]

@@ -21,6 +21,6 @@ pub use admission::{NotAdmitted, admit};
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
 pub use emptying::{Emptying, Held, Left, Wait, empty};
 pub use mark::Mark;
-pub use memory::{Memory, PodMemory, Sent};
+pub use memory::{Memory, Origin, PodMemory, Sent};
 pub use permit::{BudgetName, Budgets, Busy, Charge, Counted, Permit, Taken};
 pub use refusal::Refusal;

@@ -27,8 +27,10 @@ pub struct Permit {
     pod: Arc<str>,
     uid: Arc<str>,
     node: Arc<str>,
-    /// The controller of a pod that a cordon does not keep away.
-    returns_by: Option<Arc<str>>,
+    /// The UID of its controller, which brings another, and perhaps to the same node.
+    owner: Option<Arc<str>>,
+    /// The UIDs of that controller's pods on the node.
+    siblings: Vec<Arc<str>>,
     charge: Option<Charge>,
 }
 
@@ -69,9 +71,23 @@ impl Permit {
         self.charge.as_ref()
     }
 
-    /// The UID of the controller that may bring the pod straight back to the cordoned node.
-    pub fn returns_by(&self) -> Option<&Arc<str>> {
-        self.returns_by.as_ref()
+    /// The UID of its controller, which brings another, and perhaps to the same node.
+    pub fn owner(&self) -> Option<&Arc<str>> {
+        self.owner.as_ref()
+    }
+
+    /// The UIDs of that controller's pods which were on the node when the permit was given.
+    pub fn siblings(&self) -> &[Arc<str>] {
+        &self.siblings
+    }
+
+    /// With the `pods` that are on the node.
+    pub(super) fn beside<'p>(mut self, pods: impl Iterator<Item = &'p Pod>) -> Self {
+        if let Some(owner) = &self.owner {
+            let of_owner = |pod: &&Pod| pod.owner.as_ref().is_some_and(|of| of.uid == *owner);
+            self.siblings = pods.filter(of_owner).map(|pod| Arc::clone(&pod.uid)).collect();
+        }
+        self
     }
 }
 
@@ -159,19 +175,19 @@ impl<'a> Budgets<'a> {
             Guard::None | Guard::Free => None,
             Guard::One(budget) => {
                 let key = name(budget);
-                allows(budget, self.busy.get(&key), self.now)?;
+                allows(budget, pod, self.busy.get(&key), self.now)?;
                 self.busy.insert(key.clone(), Busy::Sent);
                 let resource_version = Arc::clone(&budget.resource_version);
                 Some(Charge { budget: key, resource_version, pod: Arc::clone(&pod.name) })
             }
         };
-        let owner = pod.owner.as_ref().filter(|_| pod.traits().tolerates_cordon);
         Ok(Permit {
             namespace: Arc::clone(&pod.namespace),
             pod: Arc::clone(&pod.name),
             uid: Arc::clone(&pod.uid),
             node: Arc::clone(&pod.node),
-            returns_by: owner.map(|owner| Arc::clone(&owner.uid)),
+            owner: pod.owner.as_ref().map(|owner| Arc::clone(&owner.uid)),
+            siblings: Vec::new(),
             charge,
         })
     }
@@ -183,7 +199,7 @@ impl<'a> Budgets<'a> {
     pub fn look(&self, pod: &Pod) -> Result<(), Refusal> {
         match self.guard(pod)? {
             Guard::None | Guard::Free => Ok(()),
-            Guard::One(budget) => allows(budget, None, self.now),
+            Guard::One(budget) => allows(budget, pod, None, self.now),
         }
     }
 
@@ -215,8 +231,8 @@ impl<'a> Budgets<'a> {
     }
 }
 
-/// Whether the budget's status, as last written, has room for one eviction more.
-fn allows(budget: &Budget, busy: Option<&Busy>, now: Timestamp) -> Result<(), Refusal> {
+/// Whether the budget's status, as last written, has room for the eviction of `pod`.
+fn allows(budget: &Budget, pod: &Pod, busy: Option<&Busy>, now: Timestamp) -> Result<(), Refusal> {
     let key = name(budget);
     if budget.observed_generation < budget.generation {
         return Err(Refusal::Stale { budget: key });
@@ -234,6 +250,7 @@ fn allows(budget: &Budget, busy: Option<&Busy>, now: Timestamp) -> Result<(), Re
                 desired: budget.desired_healthy,
                 expected: budget.expected_pods,
                 lost: lost(budget, now),
+                unready: (!pod.ready).then(|| pod.traits().waiting.clone().unwrap_or_default()),
             },
         });
     }

@@ -24,6 +24,8 @@ pub enum Refusal {
         expected: i32,
         /// An eviction that it counts in vain.
         lost: Option<Lost>,
+        /// The pod is not ready, and why: `CrashLoopBackOff`, or nothing that is known.
+        unready: Option<Arc<str>>,
     },
     /// The disruption controller could not compute the budget.
     SyncFailed {
@@ -104,13 +106,21 @@ impl fmt::Display for Refusal {
                 "PDB {} can never allow an eviction: it needs {desired} healthy of {expected} ({healthy} healthy now)",
                 show(budget)
             ),
-            Self::Exhausted { budget, healthy, desired, expected, lost } => {
+            Self::Exhausted { budget, healthy, desired, expected, lost, unready } => {
                 let budget = show(budget);
                 write!(
                     f,
                     "PDB {budget} allows 0 evictions: {healthy} of {expected} healthy, {desired} needed"
                 )?;
-                lost.as_ref().map_or(Ok(()), |lost| write!(f, "; {lost}"))
+                if let Some(lost) = lost {
+                    write!(f, "; {lost}")?;
+                }
+                let Some(why) = unready else { return Ok(()) };
+                let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+                write!(
+                    f,
+                    "; the pod is not ready{why}: unhealthyPodEvictionPolicy AlwaysAllow would let it go"
+                )
             }
             Self::SyncFailed { budget, message } => {
                 write!(f, "PDB {} failed to sync: {message}", show(budget))
@@ -138,9 +148,10 @@ impl fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use super::super::Budgets;
-    use crate::cluster::Budget;
+    use crate::cluster::{Budget, Pod, Traits};
     use crate::fixture::{at, budget, pod};
 
     #[test]
@@ -156,6 +167,18 @@ mod tests {
             line(Budget { expected_pods: 4, ..budget("cart", 0, 3, 3) }),
             "PDB shop/cart allows 0 evictions: 3 of 4 healthy, 3 needed"
         );
+        let crashing = |waiting: Option<&str>| {
+            let traits = Traits { waiting: waiting.map(Into::into), ..Traits::default() };
+            let short = Budget { expected_pods: 4, current_healthy: 2, ..budget("cart", 0, 3, 3) };
+            let pod = Pod { ready: false, special: Some(Arc::new(traits)), ..pod("cart", 1, "n-1") };
+            Budgets::new(&[short], BTreeMap::new(), at(0)).take(&pod).unwrap_err().to_string()
+        };
+        assert_eq!(
+            crashing(Some("CrashLoopBackOff")),
+            "PDB shop/cart allows 0 evictions: 2 of 4 healthy, 3 needed; the pod is not ready (CrashLoopBackOff): \
+             unhealthyPodEvictionPolicy AlwaysAllow would let it go"
+        );
+        assert!(crashing(None).contains("; the pod is not ready: "));
         let disrupted: crate::cluster::Disrupted = [("cart-7".into(), at(-60))].into();
         assert_eq!(
             line(Budget { expected_pods: 4, disrupted, ..budget("cart", 0, 3, 3) }),

@@ -18,7 +18,6 @@ pub(crate) use builtin::builtin;
 pub(crate) use custom::{Custom, Violation};
 pub(crate) use decode::Decoded;
 pub(crate) use openapi::{OBJECT_META, component, definitions};
-pub(crate) use quantity::milli;
 
 /// A value that has no parts of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

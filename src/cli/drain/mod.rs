@@ -3,6 +3,7 @@
 //! Nothing here decides: the core does ([`evenkeel_core::drain`]), `work` carries it out, `tell` says it. [`run`] is the
 //! same without a command line.
 
+mod end;
 mod narrate;
 mod rehearse;
 mod tell;

@@ -18,6 +18,23 @@ use super::work::Work;
 /// What is waited for is told when it lasts this long, and again after the second.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 const TELL_AGAIN: Duration = Duration::from_mins(1);
+/// While something is asked for again it is not waited for; it counts as one wait unless it stays away for this long.
+const OVER_AFTER: Duration = Duration::from_secs(2);
+
+/// Something that is waited for.
+#[derive(Clone, Copy)]
+pub(super) struct Waited {
+    pub(super) since: Instant,
+    /// When it still held.
+    pub(super) seen: Instant,
+    pub(super) told: Option<Instant>,
+}
+
+impl Waited {
+    pub(super) fn begins(now: Instant) -> Self {
+        Self { since: now, seen: now, told: None }
+    }
+}
 
 impl Work {
     /// Warnings about the pods of nodes that begin, each once.
@@ -97,16 +114,17 @@ impl Work {
             let event = Event::of_node(node, "waiting", why.clone());
             now_waited.insert((Arc::clone(node), String::new()), (why.clone(), event));
         }
-        self.kept.waits.retain(|key, _| now_waited.contains_key(key) || key.0.is_empty());
         let now = Instant::now();
         for (key, (_, event)) in now_waited {
-            let (since, told) = self.kept.waits.entry(key).or_insert((now, None));
-            let due = told.map_or(*since + TELL_AFTER, |told| told + TELL_AGAIN);
+            let waited = self.kept.waits.entry(key).or_insert(Waited::begins(now));
+            waited.seen = now;
+            let due = waited.told.map_or(waited.since + TELL_AFTER, |told| told + TELL_AGAIN);
             if now >= due {
-                *told = Some(now);
+                waited.told = Some(now);
                 self.teller.tell(event)?;
             }
         }
+        self.kept.waits.retain(|key, waited| now < waited.seen + OVER_AFTER || key.0.is_empty());
         Ok(())
     }
 
@@ -114,9 +132,9 @@ impl Work {
     pub(super) fn wait_for(&mut self, why: &str) -> Result<(), String> {
         let key = ("".into(), why.to_owned());
         let now = Instant::now();
-        let (_, told) = self.kept.waits.entry(key).or_insert((now, None));
-        if told.is_none_or(|told| now >= told + TELL_AGAIN) {
-            *told = Some(now);
+        let waited = self.kept.waits.entry(key).or_insert(Waited::begins(now));
+        if waited.told.is_none_or(|told| now >= told + TELL_AGAIN) {
+            waited.told = Some(now);
             return self.teller.note(&format!("warning: {why}"));
         }
         Ok(())
@@ -148,11 +166,11 @@ impl Work {
             view.nodes.push((Arc::clone(name), what));
         }
         view.budgets = queues(cluster, decision);
-        let oldest = self.kept.waits.iter().min_by_key(|(_, (since, _))| *since);
+        let oldest = self.kept.waits.iter().min_by_key(|(_, waited)| waited.since);
         let left: Vec<&Left<'_>> = decision.left.values().flatten().collect();
         view.waits = match oldest {
-            Some(((node, what), (since, _))) => {
-                let seconds = since.elapsed().as_secs();
+            Some(((node, what), waited)) => {
+                let seconds = waited.since.elapsed().as_secs();
                 let reason = decision.left.get(node).map(|left| first(left)).unwrap_or_default();
                 let reason = if reason.is_empty() { what.clone() } else { reason };
                 format!("waits since {seconds} s: {reason}")

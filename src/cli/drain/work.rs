@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{EXIT_FINDINGS, EXIT_OK};
 use super::EXIT_INTERRUPTED;
-use super::narrate::ours;
-use super::tell::{Event, OfNode, Teller, Told};
+use super::end::interrupt;
+use super::narrate::Waited;
+use super::tell::{Event, Teller};
 use crate::act::evict::{self, Manner};
 use crate::act::node;
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
@@ -88,10 +88,10 @@ pub(super) struct Kept {
     busy: BTreeMap<Arc<str>, Option<Instant>>,
     /// Pods that were asked and are not gone: node and name, by UID.
     pub(super) asked: BTreeMap<Arc<str>, (Arc<str>, String)>,
-    /// What is waited for: since when, and when it was told.
-    pub(super) waits: BTreeMap<(Arc<str>, String), (Instant, Option<Instant>)>,
-    evictions: usize,
-    refused: usize,
+    /// What is waited for, by node and the budget or pod that it is about.
+    pub(super) waits: BTreeMap<(Arc<str>, String), Waited>,
+    pub(super) evictions: usize,
+    pub(super) refused: usize,
     pub(super) warned: BTreeSet<Arc<str>>,
 }
 
@@ -442,60 +442,6 @@ impl Work {
                 self.wait_for(&format!("node/{name}: cannot look whether it is empty: {why}"))
             }
         }
-    }
-
-    /// Says how it ended, and what is left behind.
-    fn finish(mut self, interrupted: bool) -> Result<u8, String> {
-        let cluster = self.cluster();
-        let mut told = Told { evictions: self.kept.evictions, refused: self.kept.refused, nodes: Vec::new() };
-        let mut cordoned = Vec::new();
-        for name in &self.request.nodes {
-            let state = self.kept.states.get(name).cloned().unwrap_or_default();
-            let drained = matches!(state, State::Drained { .. });
-            let node = cluster.node(name);
-            let is_cordoned = node.is_some_and(|node| node.unschedulable);
-            if !drained && is_cordoned && ours(&cluster, name) {
-                cordoned.push(name.to_string());
-            }
-            told.nodes.push(OfNode {
-                node: name.to_string(),
-                drained,
-                cordoned: is_cordoned,
-                seconds: match &state {
-                    State::Drained { took, .. } => Some(took.as_secs()),
-                    _ => None,
-                },
-                reason: match state {
-                    State::Failed { why } => Some(why),
-                    State::Drained { .. } => None,
-                    _ if interrupted => Some("interrupted".to_owned()),
-                    _ => None,
-                },
-            });
-        }
-        self.teller.end(&told)?;
-        if !cordoned.is_empty() {
-            self.teller.note(&format!("left cordoned and not drained: {}", cordoned.join(" ")))?;
-            self.teller.note(&format!("to undo: evenkeel uncordon {}", cordoned.join(" ")))?;
-        }
-        Ok(if interrupted {
-            EXIT_INTERRUPTED
-        } else if told.nodes.iter().all(|node| node.drained) {
-            EXIT_OK
-        } else {
-            EXIT_FINDINGS
-        })
-    }
-}
-
-/// Resolves when somebody wants this command to end: Ctrl-C, or SIGTERM.
-async fn interrupt() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        // Without a handler the signal ends the process, which is what was wanted.
-        _ = tokio::signal::ctrl_c() => {}
-        _ = ended.recv() => {}
     }
 }
 

@@ -124,23 +124,34 @@ struct PodTerm {
 impl NodeAffinity {
     /// The hosts it allows, if it allows no other; any of its terms may hold, so each has to name hosts.
     pub(in super::super) fn hosts(&self) -> Vec<Arc<str>> {
-        let named = |term: &NodeTerm| {
-            let of = |list: &Option<Vec<NodeRequirement>>, key: &str| {
-                let mut requirements = list.iter().flatten();
-                let found = requirements.find(|requirement| {
-                    requirement.key.as_deref() == Some(key) && requirement.operator.as_deref() == Some("In")
-                });
-                found.and_then(|requirement| requirement.values.clone())
-            };
-            of(&term.match_expressions, HOSTNAME_LABEL).or_else(|| of(&term.match_fields, "metadata.name"))
-        };
+        self.values(|term| {
+            let by_label = values(term.match_expressions.as_ref(), |key| key == HOSTNAME_LABEL);
+            by_label.or_else(|| values(term.match_fields.as_ref(), |key| key == "metadata.name"))
+        })
+    }
+
+    /// The zones it allows, if it allows no other. Drivers of volumes have labels of their own for the same zones
+    /// (`topology.ebs.csi.aws.com/zone`).
+    pub(in super::super) fn zones(&self) -> Vec<Arc<str>> {
+        self.values(|term| values(term.match_expressions.as_ref(), |key| key.ends_with("/zone")))
+    }
+
+    fn values(&self, named: impl Fn(&NodeTerm) -> Option<Vec<String>>) -> Vec<Arc<str>> {
         let terms = self.required.iter().flat_map(|terms| terms.node_selector_terms.iter().flatten());
         let all: Option<Vec<Vec<String>>> = terms.map(named).collect();
-        let mut hosts: Vec<Arc<str>> = all.into_iter().flatten().flatten().map(Into::into).collect();
-        hosts.sort();
-        hosts.dedup();
-        hosts
+        let mut values: Vec<Arc<str>> = all.into_iter().flatten().flatten().map(Into::into).collect();
+        values.sort();
+        values.dedup();
+        values
     }
+}
+
+/// The values that a requirement with such a key allows.
+fn values(list: Option<&Vec<NodeRequirement>>, is_key: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+    let found = list?.iter().find(|requirement| {
+        requirement.key.as_deref().is_some_and(&is_key) && requirement.operator.as_deref() == Some("In")
+    });
+    found.and_then(|requirement| requirement.values.clone())
 }
 
 /// What of it the pod has; `None` for a pod that has nothing of it.
@@ -183,7 +194,6 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         .filter_map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.as_deref())
         .filter(|reason| !matches!(*reason, "ContainerCreating" | "PodInitializing"));
     let traits = Traits {
-        created: meta.creation_timestamp.as_ref().filter(|_| tolerates_cordon).map(|time| time.0),
         claims: claims.map(Into::into).collect(),
         host_path: volumes().any(|volume| volume.host_path.is_some()),
         hosts: tied.map_or_else(|| by_affinity().unwrap_or_default(), |host| vec![host.as_str().into()]),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Around, Autoscaler, Cluster, FullQuota, PodWebhook, Workload};
+use evenkeel_core::cluster::{Around, Autoscaler, Cluster, FullQuota, PodWebhook, Room, Workload};
 use evenkeel_core::version::escape;
 use jiff::Timestamp;
 use kube::Client;
@@ -57,6 +57,7 @@ pub struct Survey {
     budgets: Fold<PodDisruptionBudget>,
     workloads: Option<Vec<Workload>>,
     volumes: Option<BTreeMap<Name, Vec<Arc<str>>>>,
+    room: Room,
     terminating: Option<Vec<Arc<str>>>,
     webhooks: Option<Vec<PodWebhook>>,
     endpoints: Option<BTreeMap<Name, Vec<Arc<str>>>>,
@@ -104,6 +105,7 @@ impl Survey {
             budgets: Fold::default(),
             workloads: None,
             volumes: None,
+            room: Room::default(),
             terminating: None,
             webhooks: None,
             endpoints: None,
@@ -246,8 +248,14 @@ impl Survey {
         let Some(kind) = kind else { return };
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         let read = match (group, kind) {
-            ("", "Node") => decoded(raw).map(|node| _ = self.nodes.listed(node)),
-            ("", "Pod") => decoded(raw).map(|pod| _ = self.pods.listed(pod)),
+            ("", "Node") => decoded(raw).map(|node| {
+                self.nodes.listed(node);
+                self.offers(raw);
+            }),
+            ("", "Pod") => decoded(raw).map(|pod| {
+                self.pods.listed(pod);
+                self.requests(raw);
+            }),
             ("policy", "PodDisruptionBudget") => decoded(raw).map(|budget| _ = self.budgets.listed(budget)),
             ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
             | ("", "ReplicationController")
@@ -255,7 +263,14 @@ impl Survey {
                 self.workloads.get_or_insert_default().push(wire::workload(api_version, kind, object));
             }),
             ("", "PersistentVolume") => decoded(raw).map(|object| {
-                self.volumes.get_or_insert_default().extend(wire::volume(&object));
+                let volumes = self.volumes.get_or_insert_default();
+                let Some(wire::Places { claim, hosts, zones }) = wire::volume(&object) else { return };
+                if !zones.is_empty() {
+                    self.room.zones.insert(claim.clone(), zones);
+                }
+                if !hosts.is_empty() {
+                    volumes.insert(claim, hosts);
+                }
             }),
             ("", "Namespace") => decoded::<wire::Object<serde::de::IgnoredAny>>(raw).map(|object| {
                 let terminating = self.terminating.get_or_insert_default();
@@ -292,6 +307,22 @@ impl Survey {
         }
     }
 
+    /// What a node offers. Nodes and pods that were read already are not refused for amounts that cannot be.
+    fn offers(&mut self, raw: &RawValue) {
+        let Ok(node) = decoded::<wire::Offering>(raw) else { return };
+        if let Some((name, amounts)) = node.metadata.name.as_deref().zip(wire::offers(&node)) {
+            self.room.offers.insert(name.into(), amounts);
+        }
+    }
+
+    /// What a pod requests.
+    fn requests(&mut self, raw: &RawValue) {
+        let Ok(pod) = decoded::<wire::Object<wire::RoomSpec>>(raw) else { return };
+        if let Some((uid, spec)) = pod.metadata.uid.as_deref().zip(pod.spec.as_ref()) {
+            self.room.requests.insert(uid.into(), wire::requests(spec));
+        }
+    }
+
     /// About when it was so: the newest heartbeat of the nodes.
     pub fn taken(&self) -> Option<Timestamp> {
         self.nodes.values().filter_map(|seen| seen.node.heartbeat).max()
@@ -315,6 +346,7 @@ impl Survey {
                 pod_webhooks: webhooks,
                 full_quotas: self.quotas.clone(),
                 autoscalers: self.autoscalers.clone(),
+                room: Some(self.room.clone()).filter(|room| !room.offers.is_empty()),
             },
             ..Cluster::default()
         }

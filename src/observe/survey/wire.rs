@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Autoscaler, FullQuota, Owner, PodWebhook, Workload};
+use evenkeel_core::cluster::{Amounts, Autoscaler, FullQuota, Owner, PodWebhook, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Deserialize;
 
 use super::super::lean::{NodeAffinity, meta};
 use super::Name;
+use evenkeel_core::quantity::milli;
 
 #[derive(Deserialize)]
 pub(super) struct Object<Spec> {
@@ -98,13 +99,124 @@ struct ClaimRef {
     name: Option<String>,
 }
 
-/// The claim of a volume that can be mounted on some hosts only, and those.
-pub(super) fn volume(object: &Object<VolumeSpec>) -> Option<(Name, Vec<Arc<str>>)> {
+/// Where the volume of a claim can be mounted.
+pub(super) struct Places {
+    pub(super) claim: Name,
+    /// On these hosts only, if not empty.
+    pub(super) hosts: Vec<Arc<str>>,
+    /// In these zones only, if not empty.
+    pub(super) zones: Vec<Arc<str>>,
+}
+
+/// Where a volume that is claimed can be mounted, if not everywhere.
+pub(super) fn volume(object: &Object<VolumeSpec>) -> Option<Places> {
     let spec = object.spec.as_ref()?;
     let claim = spec.claim_ref.as_ref()?;
-    let hosts = spec.node_affinity.as_ref()?.hosts();
+    let affinity = spec.node_affinity.as_ref()?;
     let claim = (claim.namespace.as_deref()?.into(), claim.name.as_deref()?.into());
-    (!hosts.is_empty()).then_some((claim, hosts))
+    Some(Places { claim, hosts: affinity.hosts(), zones: affinity.zones() })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RoomSpec {
+    containers: Option<Vec<Asking>>,
+    init_containers: Option<Vec<Asking>>,
+    overhead: Option<Resources>,
+    /// Those of the whole pod (KEP-2837), which count instead of its containers'.
+    resources: Option<Requests>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Asking {
+    resources: Option<Requests>,
+    restart_policy: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Requests {
+    requests: Option<Resources>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    cpu: Option<Amount>,
+    memory: Option<Amount>,
+    pods: Option<Amount>,
+}
+
+/// Files that a person wrote have numbers too.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Amount {
+    Text(String),
+    Number(serde_json::Number),
+}
+
+impl Resources {
+    fn amounts(&self) -> Amounts {
+        let thousandths = |amount: &Option<Amount>| {
+            let value = match amount {
+                Some(Amount::Text(text)) => milli(text),
+                Some(Amount::Number(number)) => milli(&number.to_string()),
+                None => None,
+            };
+            i64::try_from(value.unwrap_or(0)).unwrap_or(i64::MAX)
+        };
+        let whole = |amount: &Option<Amount>| thousandths(amount) / 1000;
+        Amounts { cpu: thousandths(&self.cpu), memory: whole(&self.memory), pods: whole(&self.pods) }
+    }
+}
+
+impl Asking {
+    fn amounts(&self) -> Amounts {
+        let requests = self.resources.as_ref().and_then(|of| of.requests.as_ref());
+        requests.map(Resources::amounts).unwrap_or_default()
+    }
+}
+
+/// What a pod requests of its node (`PodRequests` of `k8s.io/component-helpers/resource`): the containers and the init
+/// containers that go on running, or the most that is needed while the others run; and its overhead.
+pub(super) fn requests(spec: &RoomSpec) -> Amounts {
+    let (mut sidecars, mut begins) = (Amounts::ZERO, Amounts::ZERO);
+    for container in spec.init_containers.iter().flatten() {
+        if container.restart_policy.as_deref() == Some("Always") {
+            sidecars = sidecars + container.amounts();
+            begins = begins.most(sidecars);
+        } else {
+            begins = begins.most(sidecars + container.amounts());
+        }
+    }
+    let containers = spec.containers.iter().flatten();
+    let runs = containers.fold(sidecars, |all, container| all + container.amounts());
+    let mut all = runs.most(begins);
+    if let Some(own) = spec.resources.as_ref().and_then(|of| of.requests.as_ref()) {
+        let (amounts, of) = (own.amounts(), |said: bool, own, sum| if said { own } else { sum });
+        all.cpu = of(own.cpu.is_some(), amounts.cpu, all.cpu);
+        all.memory = of(own.memory.is_some(), amounts.memory, all.memory);
+    }
+    all + spec.overhead.as_ref().map(Resources::amounts).unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+pub(super) struct Offering {
+    #[serde(default, deserialize_with = "meta")]
+    pub(super) metadata: ObjectMeta,
+    status: Option<OfferingStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfferingStatus {
+    allocatable: Option<Resources>,
+}
+
+/// What a node offers; `None` if it does not say.
+pub(super) fn offers(node: &Offering) -> Option<Amounts> {
+    Some(node.status.as_ref()?.allocatable.as_ref()?.amounts())
 }
 
 #[derive(Deserialize)]
@@ -244,4 +356,54 @@ pub(super) fn endpoints(slice: &Slice) -> Option<(Name, Vec<Arc<str>>)> {
     let nodes = slice.endpoints.iter().flatten().filter(ready);
     let key = (text(slice.metadata.namespace.as_ref()), service.as_str().into());
     Some((key, nodes.map(|endpoint| text(endpoint.node_name.as_ref())).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requested(spec: &serde_json::Value) -> (i64, i64) {
+        let amounts = requests(&RoomSpec::deserialize(spec).unwrap());
+        (amounts.cpu, amounts.memory)
+    }
+
+    #[test]
+    fn a_pod_requests_the_most_it_needs_at_any_time() {
+        let of = |cpu: &str| serde_json::json!({"resources": {"requests": {"cpu": cpu, "memory": "1Ki"}}});
+        let sidecar = |cpu: &str| {
+            let mut sidecar = of(cpu);
+            sidecar["restartPolicy"] = "Always".into();
+            sidecar
+        };
+        let pod = |init: &[serde_json::Value]| serde_json::json!({"containers": [of("1"), of("500m")], "initContainers": init});
+        assert_eq!(requested(&pod(&[])), (1500, 2048));
+        assert_eq!(requested(&pod(&[of("1"), of("2")])), (2000, 2048), "one after the other");
+        assert_eq!(requested(&pod(&[sidecar("100m"), of("1")])), (1600, 3072), "beside the containers");
+        assert_eq!(requested(&pod(&[sidecar("100m"), of("2")])), (2100, 3072), "beside what begins");
+        let mut whole = pod(&[]);
+        whole["resources"] = serde_json::json!({"requests": {"cpu": 2}});
+        whole["overhead"] = serde_json::json!({"cpu": "10m", "memory": "1Ki"});
+        assert_eq!(requested(&whole), (2010, 3072), "of the whole pod, and its overhead");
+        assert_eq!(requested(&serde_json::json!({})), (0, 0));
+    }
+
+    #[test]
+    fn volumes_are_tied_to_hosts_or_zones() {
+        let of = |key: &str, values: &[&str]| {
+            let volume = serde_json::json!({"metadata": {}, "spec": {
+                "claimRef": {"namespace": "shop", "name": "data"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]}}}});
+            let places = volume_of(volume).unwrap();
+            (places.hosts, places.zones)
+        };
+        let texts = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect::<Vec<Arc<str>>>();
+        assert_eq!(of("kubernetes.io/hostname", &["n-1"]), (texts(&["n-1"]), vec![]));
+        assert_eq!(of("topology.ebs.csi.aws.com/zone", &["b", "a"]), (vec![], texts(&["a", "b"])));
+        assert_eq!(of("example.com/rack", &["7"]), (vec![], vec![]));
+    }
+
+    fn volume_of(object: serde_json::Value) -> Option<Places> {
+        volume(&serde_json::from_value(object).unwrap())
+    }
 }

@@ -8,6 +8,7 @@ mod bounds;
 mod budgets;
 pub mod explain;
 mod pods;
+mod room;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,13 +2,14 @@
 //!
 //! Here belongs what follows from a pod, its node and what stands around them. Pods of one controller share a cause,
 //! so that a thousand replicas are one line. Whether a replacement finds room on other nodes is asked only as far as
-//! hosts, ports and anti-affinity go: requests and quotas of resources are the scheduler's.
+//! hosts, ports and anti-affinity go; what it requests is asked about in [`super::room`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling, pinned};
 use super::budgets::plural;
+use super::room::Left;
 use super::{Cause, Object, Outlook, Question};
 use crate::cluster::{Node, Phase, Pod};
 
@@ -17,8 +18,12 @@ const STUCK_AFTER_SECONDS: i64 = 30;
 
 pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
     let mut found = Found::default();
+    let left = Left::of(question);
     for node in &question.nodes {
         found.node(question, node);
+        if let Some(left) = &left {
+            left.judge(question, node, &mut found);
+        }
         for pod in question.cluster.pods_on(&node.name) {
             found.pod(question, pod);
         }
@@ -41,14 +46,21 @@ type Key = (&'static str, Outlook, Object);
 
 /// What was found, by code and object; the words are those of the first pod.
 #[derive(Default)]
-struct Found<'a>(BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
+pub(super) struct Found<'a>(BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
 
 impl<'a> Found<'a> {
-    fn put(&mut self, code: &'static str, outlook: Outlook, object: Object, what: String, remedy: &str) {
+    pub(super) fn put(
+        &mut self,
+        code: &'static str,
+        outlook: Outlook,
+        object: Object,
+        what: String,
+        remedy: &str,
+    ) {
         self.0.entry((code, outlook, object)).or_insert_with(|| (what, remedy.to_owned(), Vec::new()));
     }
 
-    fn add(
+    pub(super) fn add(
         &mut self,
         code: &'static str,
         outlook: Outlook,
@@ -302,7 +314,7 @@ impl<'a> Found<'a> {
 }
 
 /// The nodes that may take `node`'s pods while it alone is drained.
-fn others<'q>(question: &Question<'q>, node: &Node) -> impl Iterator<Item = &'q Node> {
+pub(super) fn others<'q>(question: &Question<'q>, node: &Node) -> impl Iterator<Item = &'q Node> {
     let name = Arc::clone(&node.name);
     question
         .cluster

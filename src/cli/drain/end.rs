@@ -1,0 +1,67 @@
+//! How a drain ends: what a person is told then, and what makes it end before its time.
+//!
+//! It changes nothing in the cluster. The invariant: whatever this drain leaves cordoned is named.
+
+use evenkeel_core::drain::State;
+
+use super::super::{EXIT_FINDINGS, EXIT_OK};
+use super::EXIT_INTERRUPTED;
+use super::narrate::ours;
+use super::tell::{OfNode, Told};
+use super::work::Work;
+
+impl Work {
+    /// Says how it ended, and what is left behind.
+    pub(super) fn finish(mut self, interrupted: bool) -> Result<u8, String> {
+        let cluster = self.cluster();
+        let mut told = Told { evictions: self.kept.evictions, refused: self.kept.refused, nodes: Vec::new() };
+        let mut cordoned = Vec::new();
+        for name in &self.request.nodes {
+            let state = self.kept.states.get(name).cloned().unwrap_or_default();
+            let drained = matches!(state, State::Drained { .. });
+            let node = cluster.node(name);
+            let is_cordoned = node.is_some_and(|node| node.unschedulable);
+            if !drained && is_cordoned && ours(&cluster, name) {
+                cordoned.push(name.to_string());
+            }
+            told.nodes.push(OfNode {
+                node: name.to_string(),
+                drained,
+                cordoned: is_cordoned,
+                seconds: match &state {
+                    State::Drained { took, .. } => Some(took.as_secs()),
+                    _ => None,
+                },
+                reason: match state {
+                    State::Failed { why } => Some(why),
+                    State::Drained { .. } => None,
+                    _ if interrupted => Some("interrupted".to_owned()),
+                    _ => None,
+                },
+            });
+        }
+        self.teller.end(&told)?;
+        if !cordoned.is_empty() {
+            self.teller.note(&format!("left cordoned and not drained: {}", cordoned.join(" ")))?;
+            self.teller.note(&format!("to undo: evenkeel uncordon {}", cordoned.join(" ")))?;
+        }
+        Ok(if interrupted {
+            EXIT_INTERRUPTED
+        } else if told.nodes.iter().all(|node| node.drained) {
+            EXIT_OK
+        } else {
+            EXIT_FINDINGS
+        })
+    }
+}
+
+/// Resolves when somebody wants this command to end: Ctrl-C, or SIGTERM.
+pub(super) async fn interrupt() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        // Without a handler the signal ends the process, which is what was wanted.
+        _ = tokio::signal::ctrl_c() => {}
+        _ = ended.recv() => {}
+    }
+}
