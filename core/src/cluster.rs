@@ -18,8 +18,8 @@ mod room;
 mod select;
 
 pub use around::{
-    Around, Autoscaler, Demand, Disrupted, FullQuota, PodWebhook, Quantity, Scale, Traits, Workload,
-    Workloads,
+    Around, Attachment, Autoscaler, Demand, Disrupted, FullQuota, Name, PodWebhook, Quantity, Scale, Traits,
+    Workload, Workloads,
 };
 pub use room::{Amounts, Room};
 

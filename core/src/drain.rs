@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Attachment, Cluster, Name, Node};
 use crate::disruption::{
     Budgets, Emptying, Handling, Left, Mark, Memory, Permit, PodMemory, Rules, Wait, admit, class, empty,
-    handling,
+    handling, may_stay,
 };
 use crate::rollout::NodeRef;
 
@@ -50,6 +50,8 @@ pub struct Request {
     pub give_back: bool,
     /// Which pods.
     pub rules: Rules,
+    /// A node is drained only when the volumes of the pods that left are detached from it.
+    pub await_volumes: bool,
     /// The mark of this drain.
     pub mark: String,
     /// It was told to stop: nothing new is asked for.
@@ -384,7 +386,7 @@ impl Round<'_, '_> {
         } else if !self.request.stopped {
             self.decision.actions.extend(permits.into_iter().map(Action::Evict));
         }
-        if let Some(deadline) = deadline.filter(|deadline| *deadline > now && !left.is_empty()) {
+        if let Some(deadline) = deadline.filter(|deadline| *deadline > now) {
             self.wake(deadline);
         }
         if !left.is_empty() {
@@ -406,6 +408,14 @@ impl Round<'_, '_> {
             self.decision.left.insert(Arc::clone(&node.name), left);
             return State::Draining { cordoned, since, stalled };
         }
+        if let Some(volumes) = self.attached(node) {
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                let seconds = self.request.timeout.unwrap_or_default().as_secs();
+                return State::Failed { why: format!("not drained within {seconds} s: {volumes}") };
+            }
+            self.decision.waiting.insert(Arc::clone(&node.name), volumes);
+            return State::Draining { cordoned, since, stalled: None };
+        }
         let settled = after(cordoned, SETTLE);
         if now < settled {
             self.wake(settled);
@@ -417,8 +427,38 @@ impl Round<'_, '_> {
         State::Draining { cordoned, since, stalled: None }
     }
 
+    /// The volumes that are still attached to `node` for pods that left, in one line. Those of pods that stay are theirs.
+    fn attached(&self, node: &Node) -> Option<String> {
+        let World { cluster, now, .. } = self.world;
+        let around = &cluster.around;
+        let attached = around.attached.as_ref().filter(|_| self.request.await_volumes)?;
+        let stays = |claim: &Name| {
+            cluster.pods_on(&node.name).iter().any(|pod| {
+                *pod.namespace == *claim.0
+                    && pod.traits().claims.contains(&claim.1)
+                    && may_stay(pod, &self.request.rules, around, now)
+            })
+        };
+        let of_others = attached.iter().filter(|attachment| attachment.node == node.name);
+        let mut volumes: Vec<String> = of_others
+            .filter_map(|Attachment { volume, .. }| {
+                match around.claims.as_ref().and_then(|all| all.get(volume)) {
+                    Some(claim) if stays(claim) => None,
+                    Some((namespace, claim)) => Some(format!("{volume} ({namespace}/{claim})")),
+                    None if volume.is_empty() => Some("one without a name".to_owned()),
+                    None => Some(volume.to_string()),
+                }
+            })
+            .collect();
+        volumes.sort();
+        let first = volumes.first()?;
+        let more = volumes.len() - 1;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Some(format!("volume {first}{more} still attached to it"))
+    }
+
     fn may_force(&self, left: &Left<'_>) -> bool {
-        let leaving = matches!(left.wait, Wait::Leaving | Wait::Stuck(_) | Wait::Refused(_));
+        let leaving = matches!(left.wait, Wait::Leaving | Wait::Stuck(_) | Wait::Kept(_) | Wait::Refused(_));
         let asked = matches!(self.world.memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
         !leaving && !asked && left.pod.deleting.is_none()
     }

@@ -10,7 +10,7 @@ use super::watcher::Watcher;
 use super::{Ran, Scene, evictions};
 
 /// Namespace, node and how many pods of the one begin on the other.
-const PLACES: [(&str, &str, usize); 12] = [
+const PLACES: [(&str, &str, usize); 14] = [
     ("returns", "w-1", 2),
     ("order", "w-2", 5),
     ("guards", "w-3", 2),
@@ -23,9 +23,13 @@ const PLACES: [(&str, &str, usize); 12] = [
     ("lost", "w-10", 2),
     ("kinds", "w-11", 4),
     ("ending", "w-12", 1),
+    ("names", "w-13", 1),
+    ("volumes", "w-14", 2),
 ];
 /// Where pods may go.
-const ELSEWHERE: [&str; 2] = ["w-13", "w-14"];
+const ELSEWHERE: [&str; 2] = ["w-15", "w-16"];
+/// How many nodes that is.
+pub const NODES: usize = 16;
 
 impl Scene {
     fn asked(&self, namespace: &str) -> Result<Vec<AuditEntry>, Failure> {
@@ -49,7 +53,7 @@ impl Scene {
 #[test]
 fn what_a_drain_meets() -> TestResult {
     in_namespace("cases::what_a_drain_meets", async || {
-        let scene = Scene::begin(14, "cases.yaml").await?;
+        let scene = Scene::begin(NODES, "cases.yaml").await?;
         begin(&scene).await?;
         let watcher = Watcher::default();
         let all = async {
@@ -63,6 +67,8 @@ fn what_a_drain_meets() -> TestResult {
                 a_person_who_forces_it(&scene),
                 an_eviction_that_is_lost(&scene),
                 pods_of_every_kind(&scene),
+                a_pod_that_comes_back_under_its_name(&scene),
+                volumes_that_are_detached_late(&scene),
             )?;
             a_namespace_that_is_deleted(&scene).await
         };
@@ -72,17 +78,17 @@ fn what_a_drain_meets() -> TestResult {
         }
         let seen = watcher.seen();
         assert!(seen.events > 20, "the watcher saw only {} events", seen.events);
-        assert_eq!(
-            seen.fallen,
-            ["PDB forced/never: 0 healthy, 1 needed"],
-            "what was forced and nothing else"
-        );
+        let mut fallen = seen.fallen;
+        fallen.sort();
+        fallen.dedup();
+        let by_us = ["PDB forced/never: 0 healthy, 1 needed", "PDB names/db: 0 healthy, 1 needed"];
+        assert_eq!(fallen, by_us, "what was forced, what the test deletes, and nothing else");
         Ok(())
     })
 }
 
 /// Everything runs where it should, two crash, and a kubelet goes silent.
-async fn begin(scene: &Scene) -> TestResult {
+pub async fn begin(scene: &Scene) -> TestResult {
     for (namespace, node, _) in PLACES {
         scene.kubectl(&["label", "node", node, &format!("{namespace}=yes")]).await?;
     }
@@ -325,7 +331,7 @@ async fn pods_of_every_kind(scene: &Scene) -> TestResult {
     let drains = async { scene.run(&["drain", "w-11"]).await };
     let (ran, _) = futures::try_join!(drains, lets_go)?;
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    shows(&ran, &["node/w-11: drained in "]);
+    shows(&ran, &["stays until its finalizer example.com/held is taken off", "node/w-11: drained in "]);
     let requests = scene.asked("kinds")?;
     let mut evicted: Vec<_> = evictions(&requests, true).iter().map(|entry| entry.name.clone()).collect();
     evicted.sort();
@@ -333,6 +339,53 @@ async fn pods_of_every_kind(scene: &Scene) -> TestResult {
     assert_eq!(kinds, ["done", "final", "slow"], "each once, a finished one as kubectl does");
     assert_eq!(evictions(&requests, false).len(), 0);
     assert_eq!(scene.on_node("kinds", "w-11").await?, ["mirror"]);
+    Ok(())
+}
+
+/// S2: who has the name on another node is somebody else (kubernetes/kubectl#1767).
+async fn a_pod_that_comes_back_under_its_name(scene: &Scene) -> TestResult {
+    let meanwhile = async {
+        scene.until("w-13 is cordoned", 20, async || Ok(scene.cordons().await?.contains("w-13 "))).await?;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        scene.kubectl(&["delete", "pod", "-n", "names", "db-0"]).await?;
+        scene
+            .until("db-0 is back elsewhere", 20, async || {
+                Ok(scene.on_node("names", ELSEWHERE[0]).await?.len()
+                    + scene.on_node("names", ELSEWHERE[1]).await?.len()
+                    == 1)
+            })
+            .await?;
+        // Now it could be evicted.
+        let patch = r#"{"spec":{"maxUnavailable":1}}"#;
+        scene.kubectl(&["patch", "pdb", "-n", "names", "db", "--type=merge", "-p", patch]).await
+    };
+    let drains = async { scene.run(&["drain", "w-13"]).await };
+    let (ran, _) = futures::try_join!(drains, meanwhile)?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    shows(&ran, &["PDB names/db can never allow an eviction", "node/w-13: drained in "]);
+    let requests = scene.asked("names")?;
+    assert_eq!(evictions(&requests, true).len() + evictions(&requests, false).len(), 0, "{requests:?}");
+    Ok(())
+}
+
+/// S38: a node that is rebooted next is drained when the volumes are gone; those of pods that stay are theirs.
+async fn volumes_that_are_detached_late(scene: &Scene) -> TestResult {
+    let meanwhile = async {
+        scene
+            .until("only the agent is left", 30, async || {
+                Ok(scene.on_node("volumes", "w-14").await? == ["agent"])
+            })
+            .await?;
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        scene.kubectl(&["delete", "volumeattachment", "of-db"]).await
+    };
+    let drain = ["drain", "w-14", "--wait-for-volumes", "--respect-drain-labels"];
+    let drains = async { scene.run(&drain).await };
+    let (ran, _) = futures::try_join!(drains, meanwhile)?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    shows(&ran, &["node/w-14: volume of-db (volumes/data) still attached to it", "node/w-14: drained in "]);
+    let attached = scene.kubectl(&["get", "volumeattachments", "-o", "name"]).await?;
+    assert_eq!(attached.trim(), "volumeattachment.storage.k8s.io/of-agent");
     Ok(())
 }
 

@@ -9,55 +9,80 @@ use std::time::{Duration, Instant};
 use evenkeel_devcluster::{Failure, TestResult, in_namespace};
 use tokio::process::Command;
 
-use super::Scene;
 use super::watcher::Watcher;
+use super::{Scene, cases};
 use crate::binary::binary;
+
+/// What happens beside a drain.
+#[derive(Clone, Copy)]
+enum Beside {
+    Nothing,
+    /// Somebody does this with kubectl, so many seconds after its begin.
+    Kubectl(&'static [(u64, &'static [&'static str])]),
+    /// A namespace is deleted while no controller manager runs, which comes back after 12 s.
+    Deleted(&'static str),
+}
 
 /// What is drained.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
     workers: usize,
-    drained: usize,
+    drained: &'static [usize],
     manifest: &'static str,
-    namespace: &'static str,
-    /// Pods that must be ready first, without those of `DaemonSets`.
+    /// Pods of `shop` that must be ready first, without those of `DaemonSets`.
     pods: usize,
     more: &'static [&'static str],
     ours: &'static [&'static str],
+    beside: Beside,
 }
 
-const CASES: [Case; 3] = [
+const TWENTY: [usize; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
+const USUAL: Case = Case {
+    name: "1 node of 4",
+    workers: 4,
+    drained: &[1],
+    manifest: "workloads.yaml",
+    pods: 15 + 5,
+    more: &[],
+    ours: &[],
+    beside: Beside::Nothing,
+};
+/// One of those in `cases`, on node number `node`.
+const fn hard(name: &'static str, drained: &'static [usize]) -> Case {
     Case {
-        name: "1 node of 4",
-        workers: 4,
-        drained: 1,
-        manifest: "workloads.yaml",
-        namespace: "shop",
-        pods: 15 + 5,
-        more: &[],
+        name,
+        workers: cases::NODES,
+        drained,
+        manifest: "cases.yaml",
+        pods: 0,
+        more: &["--timeout=25s"],
         ours: &[],
-    },
+        beside: Beside::Nothing,
+    }
+}
+const MOVED: &[(u64, &[&str])] = &[
+    (6, &["delete", "pod", "-n", "names", "db-0"]),
+    (10, &["patch", "pdb", "-n", "names", "db", "--type=merge", "-p", r#"{"spec":{"maxUnavailable":1}}"#]),
+];
+const CASES: [Case; 9] = [
+    USUAL,
     Case {
         name: "20 nodes of 26",
         workers: 26,
-        drained: 20,
+        drained: &TWENTY,
         manifest: "compare.yaml",
-        namespace: "shop",
         pods: 220,
-        more: &[],
         ours: &["--concurrency", "10"],
+        ..USUAL
     },
-    Case {
-        name: "never, two PDBs, denied (25 s)",
-        workers: 2,
-        drained: 1,
-        manifest: "hard.yaml",
-        namespace: "hard",
-        pods: 4,
-        more: &["--timeout=25s"],
-        ours: &[],
-    },
+    Case { workers: 2, manifest: "hard.yaml", pods: 0, ..hard("never, two PDBs, denied (25 s)", &[1]) },
+    hard("a finalizer that stays (25 s)", &[11]),
+    Case { beside: Beside::Kubectl(MOVED), ..hard("back under its name elsewhere", &[13]) },
+    Case { more: &["--timeout=60s"], ..hard("pinned pods, two budgets (60 s)", &[3, 4]) },
+    hard("CrashLoop, budget short (25 s)", &[7]),
+    Case { beside: Beside::Deleted("ending"), ..hard("a namespace is being deleted", &[12]) },
+    hard("a webhook that is down (25 s)", &[8]),
 ];
 
 struct Row {
@@ -69,17 +94,46 @@ struct Row {
     last: String,
 }
 
+/// Does what happens beside the drain.
+async fn beside(scene: &Scene, beside: Beside) -> TestResult {
+    let wait = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+    match beside {
+        Beside::Nothing => {}
+        Beside::Kubectl(deeds) => {
+            let mut now = 0;
+            for (at, args) in deeds {
+                wait(at.saturating_sub(now)).await;
+                now = *at;
+                scene.kubectl(args).await?;
+            }
+        }
+        Beside::Deleted(_) => {
+            wait(12).await;
+            scene.cluster.controller_manager(0).start().await?;
+        }
+    }
+    std::future::pending().await
+}
+
 async fn measure(case: Case, ours: bool) -> Result<Row, Failure> {
     let scene = Scene::begin(case.workers, case.manifest).await?;
-    if case.namespace == "hard" {
-        scene.kubectl(&["label", "node", "w-1", "hard=yes", "--overwrite"]).await?;
-        scene.until("the pods run", 60, async || Ok(scene.on_node("hard", "w-1").await?.len() == 4)).await?;
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        scene.kubectl(&["label", "node", "w-2", "hard=yes", "--overwrite"]).await?;
-    } else {
-        scene.settled(case.namespace, case.pods).await?;
+    match case.manifest {
+        "hard.yaml" => {
+            scene.kubectl(&["label", "node", "w-1", "hard=yes", "--overwrite"]).await?;
+            scene
+                .until("the pods run", 60, async || Ok(scene.on_node("hard", "w-1").await?.len() == 4))
+                .await?;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            scene.kubectl(&["label", "node", "w-2", "hard=yes", "--overwrite"]).await?;
+        }
+        "cases.yaml" => cases::begin(&scene).await?,
+        _ => scene.settled("shop", case.pods).await?,
     }
-    let nodes: Vec<String> = (1..=case.drained).map(|number| format!("w-{number}")).collect();
+    if let Beside::Deleted(namespace) = case.beside {
+        scene.cluster.controller_manager(0).stop().await?;
+        scene.kubectl(&["delete", "namespace", namespace, "--wait=false"]).await?;
+    }
+    let nodes: Vec<String> = case.drained.iter().map(|number| format!("w-{number}")).collect();
     let mut command = Command::new(if ours { binary() } else { scene.cluster.kubectl_path()? });
     command.arg("drain").args(&nodes).args(case.more).arg("--kubeconfig").arg(&scene.kubeconfig);
     if ours {
@@ -94,6 +148,7 @@ async fn measure(case: Case, ours: bool) -> Result<Row, Failure> {
     let output = tokio::select! {
         output = tokio::time::timeout(Duration::from_mins(10), command.output()) => output,
         ended = watcher.watch(scene.cluster.client()) => { ended?; return Err(Failure::new("the watcher ended")) }
+        ended = beside(&scene, case.beside) => { ended?; return Err(Failure::new("what happens beside it ended")) }
     };
     let seconds = begun.elapsed().as_secs_f64();
     let output = output.map_err(|_| Failure::new("not within 10 minutes"))?;

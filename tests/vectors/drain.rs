@@ -529,6 +529,7 @@ fn drained(cluster: &Cluster, begun: Option<i64>, change: impl FnOnce(&mut Reque
         nodes: vec![NODE.into()],
         concurrency: 1,
         timeout: None,
+        await_volumes: false,
         on_timeout: OnTimeout::Park,
         give_back: false,
         rules: Rules { evict_finished: true, ..Rules::default() },

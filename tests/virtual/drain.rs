@@ -308,6 +308,7 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
             nodes: TARGETS.iter().map(|&name| name.into()).collect(),
             concurrency: 2,
             timeout: SignedDuration::try_from(TIMEOUT).ok(),
+            await_volumes: false,
             on_timeout: OnTimeout::Park,
             give_back: false,
             rules: Rules { evict_finished: true, ..Rules::default() },

@@ -31,6 +31,10 @@ pub struct Around {
     pub autoscalers: Option<Vec<Autoscaler>>,
     /// What pods request and nodes offer.
     pub room: Option<Room>,
+    /// The claim that each `PersistentVolume` is bound to, by the volume's name.
+    pub claims: Option<BTreeMap<Arc<str>, Name>>,
+    /// Volumes that are attached to nodes, or about to be, or being detached.
+    pub attached: Option<Vec<Attachment>>,
 }
 
 /// Something that controls pods, and its scale.
@@ -79,6 +83,15 @@ impl Workloads {
 
 fn group(owner: &Owner) -> &str {
     owner.api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// A `VolumeAttachment`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Attachment {
+    /// The node.
+    pub node: Arc<str>,
+    /// The `PersistentVolume`; empty where the volume is written into the pod.
+    pub volume: Arc<str>,
 }
 
 /// A webhook with `failurePolicy: Fail` in the way of a drain.

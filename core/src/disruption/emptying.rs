@@ -4,6 +4,8 @@
 //! [`empty`]. Nodes that are emptied at the same time share the [`Budgets`] of the round, so whoever comes first is
 //! served first. The invariant: a pod gets a permit only while it is on the node, not leaving, and not asked already.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::class::{Class, Handling, Rules, class, handling};
@@ -50,6 +52,8 @@ pub enum Wait {
     Leaving,
     /// It should have terminated by then.
     Stuck(Timestamp),
+    /// It is terminating, and this finalizer keeps it.
+    Kept(Arc<str>),
     /// It finishes by itself.
     Finishing,
     /// Something about its eviction failed; asked again later. With a line where a person should know.
@@ -94,6 +98,10 @@ impl Wait {
             Self::Stuck(since) => {
                 held(format!("should have terminated by {since} and is still there"), false)
             }
+            Self::Kept(finalizer) => held(
+                format!("is terminating, and stays until its finalizer {finalizer} is taken off"),
+                false,
+            ),
             Self::Later(Some(why)) => held(why.clone(), false),
             Self::Returned { tolerates: true } => {
                 held("tolerates the cordon and came back; it is not evicted again".to_owned(), true)
@@ -155,6 +163,14 @@ impl Emptying<'_> {
 
 fn leaving(pod: &Pod, now: Timestamp, emptying: &mut Emptying<'_>) -> Wait {
     let Some(since) = pod.deleting else { return Wait::Leaving };
+    // Its controller takes it off when the containers have ended, which they should have by now.
+    if let Some(finalizer) = pod.traits().finalizers.first() {
+        if now < since {
+            emptying.wake(since);
+            return Wait::Leaving;
+        }
+        return Wait::Kept(Arc::clone(finalizer));
+    }
     let late = since.saturating_add(STUCK_AFTER).unwrap_or(Timestamp::MAX);
     if now < late {
         emptying.wake(late);
@@ -285,5 +301,17 @@ mod tests {
         let (_, stuck) = waits(&of(-30), &Rules::default(), &Memory::default());
         assert_eq!(stuck, [Wait::Stuck(at(-30))]);
         assert!(stuck[0].held().is_some());
+    }
+
+    #[test]
+    fn a_finalizer_that_keeps_a_pod_is_named_when_its_grace_period_is_over() {
+        let special = Some(Arc::new(Traits { finalizers: vec!["x.io/keep".into()], ..Traits::default() }));
+        let of = |seconds| {
+            let pod = Pod { deleting: Some(at(seconds)), special: special.clone(), ..pod("web", 1, "n-1") };
+            waits(&of(vec![pod]), &Rules::default(), &Memory::default()).1.remove(0)
+        };
+        assert_eq!(of(1), Wait::Leaving);
+        assert_eq!(of(0), Wait::Kept("x.io/keep".into()));
+        assert!(of(-99).held().is_some_and(|held| held.reason.contains("x.io/keep") && !held.lasting));
     }
 }

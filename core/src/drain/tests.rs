@@ -28,6 +28,7 @@ impl Toy {
                 nodes: names,
                 concurrency: 1,
                 timeout: None,
+                await_volumes: false,
                 on_timeout: OnTimeout::Park,
                 give_back: false,
                 rules: Rules { evict_finished: true, ..Rules::default() },
@@ -302,4 +303,54 @@ fn a_drained_node_that_somebody_uncordons_loses_its_mark() {
     let node = toy.cluster.node("n-1").unwrap();
     assert!(node.cordoned_by.is_none() && !node.unschedulable, "{:?}", toy.log);
     assert!(drained(&toy));
+}
+
+#[test]
+fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
+    let on = |name: &str, claim: &str| {
+        let special = Some(Arc::new(Traits { claims: vec![claim.into()], ..Traits::default() }));
+        Pod { special, ..pod(name, 1, "n-1") }
+    };
+    let stays = Pod { mirror: true, ..on("agent", "logs") };
+    let mut toy = Toy::new(1, vec![on("db", "data"), stays], vec![]);
+    let attached = |volumes: &[&str]| {
+        let of = |volume: &&str| Attachment { node: "n-1".into(), volume: (*volume).into() };
+        Some(
+            volumes
+                .iter()
+                .map(of)
+                .chain([Attachment { node: "n-2".into(), volume: "pv-9".into() }])
+                .collect(),
+        )
+    };
+    let claim = |volume: &str, claim: &str| (volume.into(), ("shop".into(), claim.into()));
+    toy.cluster.around.claims = Some([claim("pv-1", "data"), claim("pv-2", "logs")].into());
+    toy.cluster.around.attached = attached(&["pv-1", "pv-2"]);
+    toy.request.await_volumes = true;
+    (0..30).for_each(|_| _ = toy.tick());
+    assert!(matches!(toy.states["n-1"], State::Draining { .. }), "{:?}", toy.states);
+    let sent = toy.sent.clone().memory(&toy.cluster.pods, &[], at(31));
+    let world = World {
+        cluster: &toy.cluster,
+        memory: &sent,
+        states: &toy.states,
+        uids: &toy.uids,
+        confirmed: &toy.confirmed,
+        now: at(31),
+    };
+    let waits = decide(&toy.request, world).waiting;
+    assert_eq!(waits["n-1"], "volume pv-1 (shop/data) still attached to it");
+    let mut late = Toy { seconds: 60, ..toy };
+    late.request.timeout = Some(SignedDuration::from_secs(50));
+    late.tick();
+    let why = "not drained within 50 s: volume pv-1 (shop/data) still attached to it".to_owned();
+    assert_eq!(late.states["n-1"], State::Failed { why });
+    let mut toy = Toy::new(1, vec![on("db", "data")], vec![]);
+    toy.cluster.around.attached = attached(&["pv-1"]);
+    (0..30).for_each(|_| _ = toy.tick());
+    assert!(matches!(toy.states["n-1"], State::Drained { .. }), "nobody asked for it");
+    let mut toy = Toy::new(1, vec![on("db", "data")], vec![]);
+    (toy.cluster.around.attached, toy.request.await_volumes) = (attached(&[]), true);
+    (0..30).for_each(|_| _ = toy.tick());
+    assert!(matches!(toy.states["n-1"], State::Drained { .. }), "{:?}", toy.states);
 }

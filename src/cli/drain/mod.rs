@@ -121,6 +121,10 @@ pub(super) struct DrainArgs {
     /// Let conditions of the nodes say how the drain stands: `DrainInProgress` and `Drained` (KEP-5683).
     #[arg(long)]
     node_conditions: bool,
+    /// Call a node drained only when the volumes of the pods that left are detached from it, as before a machine is
+    /// rebooted or replaced; a restart of its kubelet does not need that.
+    #[arg(long)]
+    wait_for_volumes: bool,
     /// In which order the pods of a node leave.
     #[arg(long, value_enum, default_value_t = Order::Together, value_name = "ORDER")]
     order: Order,
@@ -181,6 +185,7 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
         nodes: names,
         concurrency: args.concurrency.into(),
         timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
+        await_volumes: args.wait_for_volumes,
         on_timeout: match args.on_timeout {
             After::Park => OnTimeout::Park,
             After::Halt => OnTimeout::Halt,

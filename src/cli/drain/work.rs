@@ -72,6 +72,8 @@ pub(super) struct Work {
     nodes: BTreeMap<Arc<str>, Cache<lean::Node>>,
     pods: BTreeMap<Arc<str>, Cache<lean::Pod>>,
     budgets: Cache<lean::PodDisruptionBudget>,
+    /// Where it is waited for volumes.
+    attachments: Option<Cache<lean::VolumeAttachment>>,
     pub(super) around: Around,
     pub(super) kept: Kept,
     _stop: tokio_util::sync::DropGuard,
@@ -126,6 +128,10 @@ impl Work {
         let pods = pods.collect();
         let all = Api::all(client.clone());
         let budgets = Cache::spawn(all, &(), Select::default(), changes.clone(), pace, stop.clone());
+        let attachments = request.await_volumes.then(|| {
+            let all = Api::all(client.clone());
+            Cache::spawn(all, &(), Select::default(), changes.clone(), pace, stop.clone())
+        });
         let mut work = Self {
             client: client.clone(),
             effects,
@@ -139,6 +145,7 @@ impl Work {
             nodes,
             pods,
             budgets,
+            attachments,
             around: Around::default(),
             kept: Kept::default(),
             _stop: stop.drop_guard(),
@@ -155,7 +162,8 @@ impl Work {
         let mounts = |cache: &Cache<lean::Pod>| {
             cache.read(|pods| pods.values().any(|pod| !pod.pod.traits().claims.is_empty()))
         };
-        if work.request.nodes.len() > 1 && work.pods.values().any(mounts) {
+        let ties = work.request.nodes.len() > 1 || work.request.await_volumes;
+        if ties && work.pods.values().any(mounts) {
             let survey = Survey::of_volumes(&work.client).await;
             for line in survey.missing() {
                 eprintln!("warning: {line}; pods on local volumes are not told apart");
@@ -202,7 +210,8 @@ impl Work {
     fn standing(&self) -> Result<(), String> {
         let nodes = self.nodes.values().map(Cache::state);
         let pods = self.pods.values().map(Cache::state);
-        for state in nodes.chain(pods).chain([self.budgets.state()]) {
+        let attachments = self.attachments.iter().map(Cache::state);
+        for state in nodes.chain(pods).chain([self.budgets.state()]).chain(attachments) {
             match state {
                 Standing::Synced => {}
                 Standing::Syncing => return Err("the cluster did not answer in time".to_owned()),
@@ -222,6 +231,9 @@ impl Work {
         for cache in self.pods.values() {
             cache.read(|pods| cluster.pods.extend(pods.values().map(|seen| seen.pod.clone())));
         }
+        let attached =
+            |cache: &Cache<lean::VolumeAttachment>| cache.read(|all| all.values().cloned().collect());
+        cluster.around.attached = self.attachments.as_ref().map(attached);
         self.budgets.read(|budgets| cluster.budgets.extend(budgets.values().map(|b| b.as_ref().clone())));
         cluster.sorted()
     }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use lease::{CandidateSeen, Lease, LeaseCandidate, LeaseSeen};
 pub use node::{Node, NodeSeen};
-pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget};
+pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget, VolumeAttachment};
 pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
 pub(super) use special::NodeAffinity;
@@ -49,7 +49,6 @@ pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         uid: Option<String>,
         resource_version: Option<String>,
         generation: Option<i64>,
-        creation_timestamp: Option<String>,
         deletion_timestamp: Option<String>,
         finalizers: Option<Vec<String>>,
         labels: Option<BTreeMap<String, String>>,
@@ -96,7 +95,6 @@ pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         uid: meta.uid,
         resource_version: meta.resource_version,
         generation: meta.generation,
-        creation_timestamp: meta.creation_timestamp.as_deref().and_then(time).map(Time),
         finalizers: meta.finalizers.filter(|finalizers| !finalizers.is_empty()),
         deletion_timestamp: meta.deletion_timestamp.as_deref().and_then(time).map(Time),
         labels: meta.labels,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{self, Budget, Demand, Quantity, UnhealthyPolicy};
+use evenkeel_core::cluster::{self, Attachment, Budget, Demand, Quantity, UnhealthyPolicy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde::Deserialize;
@@ -168,6 +168,42 @@ impl Watched for EndpointSlice {
                     }
                 })
                 .collect(),
+        }
+    }
+}
+
+/// A `VolumeAttachment` on the wire.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::storage::v1::VolumeAttachment")]
+pub struct VolumeAttachment {
+    /// Pruned: see the module.
+    #[serde(default, deserialize_with = "meta")]
+    pub metadata: ObjectMeta,
+    spec: Option<AttachmentSpec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AttachmentSpec {
+    node_name: Option<String>,
+    source: Option<AttachmentSource>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AttachmentSource {
+    persistent_volume_name: Option<String>,
+}
+
+impl Watched for VolumeAttachment {
+    type Kept = Attachment;
+
+    fn keep(self, names: &mut Interner) -> Self::Kept {
+        let spec = self.spec.unwrap_or_default();
+        let volume = spec.source.and_then(|source| source.persistent_volume_name);
+        Attachment {
+            node: names.text(spec.node_name.as_deref().unwrap_or_default()),
+            volume: text(volume.as_deref()),
         }
     }
 }

@@ -57,6 +57,7 @@ pub struct Survey {
     budgets: Fold<PodDisruptionBudget>,
     workloads: Option<Vec<Workload>>,
     volumes: Option<BTreeMap<Name, Vec<Arc<str>>>>,
+    claims: BTreeMap<Arc<str>, Name>,
     room: Room,
     terminating: Option<Vec<Arc<str>>>,
     webhooks: Option<Vec<PodWebhook>>,
@@ -105,6 +106,7 @@ impl Survey {
             budgets: Fold::default(),
             workloads: None,
             volumes: None,
+            claims: BTreeMap::new(),
             room: Room::default(),
             terminating: None,
             webhooks: None,
@@ -264,7 +266,10 @@ impl Survey {
             }),
             ("", "PersistentVolume") => decoded(raw).map(|object| {
                 let volumes = self.volumes.get_or_insert_default();
-                let Some(wire::Places { claim, hosts, zones }) = wire::volume(&object) else { return };
+                let Some(wire::Places { volume, claim, hosts, zones }) = wire::volume(&object) else {
+                    return;
+                };
+                self.claims.insert(volume, claim.clone());
                 if !zones.is_empty() {
                     self.room.zones.insert(claim.clone(), zones);
                 }
@@ -346,6 +351,8 @@ impl Survey {
                 pod_webhooks: webhooks,
                 full_quotas: self.quotas.clone(),
                 autoscalers: self.autoscalers.clone(),
+                claims: self.volumes.as_ref().map(|_| self.claims.clone()),
+                attached: None,
                 room: Some(self.room.clone()).filter(|room| !room.offers.is_empty()),
             },
             ..Cluster::default()

@@ -101,6 +101,7 @@ struct ClaimRef {
 
 /// Where the volume of a claim can be mounted.
 pub(super) struct Places {
+    pub(super) volume: Arc<str>,
     pub(super) claim: Name,
     /// On these hosts only, if not empty.
     pub(super) hosts: Vec<Arc<str>>,
@@ -108,13 +109,17 @@ pub(super) struct Places {
     pub(super) zones: Vec<Arc<str>>,
 }
 
-/// Where a volume that is claimed can be mounted, if not everywhere.
+/// Where a volume that is claimed can be mounted.
 pub(super) fn volume(object: &Object<VolumeSpec>) -> Option<Places> {
     let spec = object.spec.as_ref()?;
     let claim = spec.claim_ref.as_ref()?;
-    let affinity = spec.node_affinity.as_ref()?;
-    let claim = (claim.namespace.as_deref()?.into(), claim.name.as_deref()?.into());
-    Some(Places { claim, hosts: affinity.hosts(), zones: affinity.zones() })
+    let affinity = spec.node_affinity.as_ref();
+    Some(Places {
+        volume: text(object.metadata.name.as_ref()),
+        claim: (claim.namespace.as_deref()?.into(), claim.name.as_deref()?.into()),
+        hosts: affinity.map(NodeAffinity::hosts).unwrap_or_default(),
+        zones: affinity.map(NodeAffinity::zones).unwrap_or_default(),
+    })
 }
 
 #[derive(Default, Deserialize)]
