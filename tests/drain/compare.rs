@@ -65,7 +65,7 @@ const MOVED: &[(u64, &[&str])] = &[
     (6, &["delete", "pod", "-n", "names", "db-0"]),
     (10, &["patch", "pdb", "-n", "names", "db", "--type=merge", "-p", r#"{"spec":{"maxUnavailable":1}}"#]),
 ];
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     USUAL,
     Case {
         name: "20 nodes of 26",
@@ -73,6 +73,15 @@ const CASES: [Case; 9] = [
         drained: &TWENTY,
         manifest: "compare.yaml",
         pods: 220,
+        ours: &["--concurrency", "10"],
+        ..USUAL
+    },
+    Case {
+        name: "10 nodes of 15, 300 pods, 20 %",
+        workers: 15,
+        drained: &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+        manifest: "ten.yaml",
+        pods: 450,
         ours: &["--concurrency", "10"],
         ..USUAL
     },

@@ -21,13 +21,14 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::campaign::{self, Wrong, all, is_long, virtually};
+use super::deeds::{SPECIAL, happens};
 use super::kube_api::{Base, Kube};
 use super::script::{self, Step};
 
 const DRAINER: &str = "evenkeel-drain";
 const TARGETS: [&str; 2] = ["worker-1", "worker-2"];
-const PODS: &str = "/api/v1/namespaces/shop/pods";
-const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
+pub const PODS: &str = "/api/v1/namespaces/shop/pods";
+pub const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 /// How long one drain may take, as the person who began it said.
 const TIMEOUT: Duration = Duration::from_mins(10);
 /// No drain, however often it is started again, goes on for longer.
@@ -250,52 +251,6 @@ fn base() -> &'static Base {
     BASE.get_or_init(|| std::thread::scope(|scope| scope.spawn(|| virtually(cluster).0).join().unwrap()))
 }
 
-async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
-    let words: Vec<&str> = deed.split(' ').collect();
-    let node = |name: &str| format!("/api/v1/nodes/{name}");
-    match words.as_slice() {
-        ["cordon", name] => _ = kube.merge(&node(name), &json!({"spec": {"unschedulable": true}})).await,
-        ["uncordon", name] => _ = kube.merge(&node(name), &json!({"spec": {"unschedulable": null}})).await,
-        ["budget", name, kind, value] => {
-            let value: Value = value.parse().unwrap_or_else(|_| json!(value));
-            let mut spec = json!({"minAvailable": null, "maxUnavailable": null});
-            spec[kind] = value;
-            _ = kube.merge(&format!("{BUDGETS}/{name}"), &json!({"spec": spec})).await;
-        }
-        ["unbudget", name] => _ = kube.delete(&format!("{BUDGETS}/{name}")).await,
-        ["second-budget", name] => {
-            let selector = json!({"matchLabels": {"app": name}});
-            let second =
-                json!({"metadata": {"name": "second"}, "spec": {"maxUnavailable": 1, "selector": selector}});
-            kube.create(BUDGETS, &second).await;
-        }
-        ["leave", name] => {
-            cluster.kubelets().stop(name);
-            _ = kube.delete(&node(name)).await;
-        }
-        ["join", prefix] => _ = cluster.add_nodes(&NodeGroup::new(*prefix, 2).kubelet("v1.36.4")),
-        ["silent", name] => cluster.kubelets().stop(name),
-        ["again", name] => _ = cluster.start_kubelet(name, "v1.36.4"),
-        ["scale", name, replicas] => {
-            let replicas: u32 = replicas.parse().unwrap();
-            let path = format!("/apis/apps/v1/namespaces/shop/deployments/{name}");
-            _ = kube.merge(&path, &json!({"spec": {"replicas": replicas}})).await;
-        }
-        ["delete-pod", at] => {
-            let pods = kube.list(PODS).await;
-            let pod = pods.get(at.parse::<usize>().unwrap() % pods.len().max(1));
-            let name = pod.and_then(|pod| pod["metadata"]["name"].as_str()).unwrap_or_default();
-            _ = kube.delete(&format!("{PODS}/{name}")).await;
-        }
-        ["blackout", seconds] => {
-            _ = cluster.faults().blackout(Duration::from_secs(seconds.parse().unwrap()));
-        }
-        ["compact"] => cluster.compact(),
-        ["jump", seconds] => cluster.jump(SignedDuration::from_secs(seconds.parse().unwrap())),
-        _ => panic!("nothing is called {deed}"),
-    }
-}
-
 /// Runs the command as somebody who starts it again when it dies, or when it says that it did not come to its end.
 async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
     let mut codes = Vec::new();
@@ -511,7 +466,7 @@ async fn end(kube: &Kube) -> Value {
         let app = seen.labels.get("app").cloned().unwrap_or_default();
         *ready.entry(app.clone()).or_default() += usize::from(seen.healthy && !seen.leaving);
         if TARGETS.contains(&seen.node.as_str())
-            && app != "logs"
+            && !matches!(app.as_str(), "logs" | "mirror")
             && let Some(pods) = nodes[&seen.node]["pods"].as_array_mut()
         {
             pods.push(app.into());
@@ -526,30 +481,39 @@ fn run(seed: u64, script: &[Step]) -> Run {
     run
 }
 
+/// What there is before the command begins.
+fn early(script: &[Step]) -> Vec<Step> {
+    script.iter().filter(|step| matches!(step, Step::At { millis: 0, .. })).cloned().collect()
+}
+
 /// Without people in between: the same end and the same evictions as without faults.
 fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
-    let faultless: Vec<(u64, Run)> = {
-        let seeds: BTreeSet<u64> = scripts.iter().map(|(seed, _)| *seed).collect();
-        seeds.into_iter().map(|seed| (seed, run(seed, &[]))).collect()
-    };
-    let wanted: BTreeMap<u64, (Value, Vec<String>)> = faultless
-        .into_iter()
-        .map(|(seed, run)| {
-            assert!(run.wrong.is_empty(), "seed {seed}: {:#?}\n{}", run.wrong, run.said);
-            (seed, (run.end, sorted(run.went)))
-        })
-        .collect();
+    let begun_alike =
+        |script: &[Step]| !script.iter().any(|step| matches!(step, Step::At { millis: 1.., .. }));
+    let mut wanted: BTreeMap<(u64, String), Run> = BTreeMap::new();
+    for (seed, script) in scripts.iter().filter(|(_, script)| begun_alike(script)) {
+        let begins = early(script);
+        wanted.entry((*seed, script::line(&begins))).or_insert_with(|| {
+            let run = run(*seed, &begins);
+            assert!(run.wrong.is_empty(), "seed {seed}, {begins:?}: {:#?}\n{}", run.wrong, run.said);
+            run
+        });
+    }
     all(name, scripts, |seed, script| {
         let done = run(seed, script);
         let mut wrong = done.wrong;
-        let (end, went) = &wanted[&seed];
-        if script.iter().all(|step| !matches!(step, Step::At { .. })) {
-            if done.end != *end {
-                wrong.push(format!("ends otherwise: {} not {end}", done.end));
+        if let Some(wanted) =
+            wanted.get(&(seed, script::line(&early(script)))).filter(|_| begun_alike(script))
+        {
+            if done.end != wanted.end {
+                wrong.push(format!("ends otherwise: {} not {}", done.end, wanted.end));
             }
-            let now = sorted(done.went);
-            if now != *went {
-                wrong.push(format!("evicts {now:?} not {went:?}"));
+            if done.codes.last() != wanted.codes.last() {
+                wrong.push(format!("ends with {:?} not {:?}", done.codes, wanted.codes));
+            }
+            let (now, then) = (left(&done.went), left(&wanted.went));
+            if now != then {
+                wrong.push(format!("evicts {now:?} not {then:?}"));
             }
         }
         if !wrong.is_empty() {
@@ -557,6 +521,12 @@ fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
         }
         wrong
     });
+}
+
+/// Who left, in order of their names. What comes back to its node is evicted by each command that begins anew.
+fn left(went: &[String]) -> Vec<String> {
+    let comes_back = |name: &&String| name.starts_with("shop/returning-") || name.starts_with("shop/fixed-");
+    sorted(went.iter().filter(|name| !comes_back(name)).cloned().collect())
 }
 
 fn sorted(mut names: Vec<String>) -> Vec<String> {
@@ -596,6 +566,25 @@ fn a_crash_at_every_request() {
         }
     }
     campaign("T1 drain", scripts);
+}
+
+#[test]
+fn special_pods_and_a_crash_at_every_request() {
+    let mut scripts = Vec::new();
+    for kind in SPECIAL {
+        let begins = at(0, &format!("pods {kind}"));
+        let requests = run(1, std::slice::from_ref(&begins)).calls.len() as u64;
+        for nth in 0..requests.min(40) {
+            for (number, fault) in
+                ["crash-before", "crash-after", "reset-after", "refuse:500"].into_iter().enumerate()
+            {
+                if is_long() || (nth as usize + number).is_multiple_of(8) {
+                    scripts.push((1, vec![begins.clone(), call(nth, 1, fault)]));
+                }
+            }
+        }
+    }
+    campaign("T12 drain", scripts);
 }
 
 #[test]

@@ -9,6 +9,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small numbers")]
 
 mod campaign;
+mod deeds;
 mod drain;
 mod kube_api;
 mod report;
