@@ -21,7 +21,7 @@ pub use around::{
     Around, Attachment, Autoscaler, Demand, Disrupted, FullQuota, Name, PodWebhook, Quantity, Scale, Traits,
     Workload, Workloads,
 };
-pub use room::{Amounts, Room};
+pub use room::{Amounts, Lack, Room};
 
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
 ///

@@ -3,22 +3,28 @@
 //! Here belong the amounts and how they are compared and shown; what follows for a drain does not.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::{Add, Sub};
 use std::sync::Arc;
 
 use super::Pod;
 use super::around::Name;
 
-/// How much of each resource that every node has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amounts {
-    /// Thousandths of a CPU.
-    pub cpu: i64,
-    /// Bytes.
-    pub memory: i64,
-    /// Pods.
-    pub pods: i64,
+/// The resource that each pod takes one of.
+const PODS: &str = "pods";
+
+/// How much of each resource, in thousandths: `cpu`, `memory` and `ephemeral-storage` in bytes, `pods`, and whatever a
+/// device plugin counts. Of what is not named there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Amounts(BTreeMap<Arc<str>, i64>);
+
+/// A resource of which more is wanted than is left; both amounts are ready to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// Its name.
+    pub resource: Arc<str>,
+    /// What is wanted.
+    pub wanted: String,
+    /// What is left.
+    pub left: String,
 }
 
 /// What was read of it.
@@ -35,94 +41,87 @@ pub struct Room {
 impl Room {
     /// What `pod` requests, and itself.
     pub fn requested(&self, pod: &Pod) -> Amounts {
-        Amounts { pods: 1, ..self.requests.get(&pod.uid).copied().unwrap_or_default() }
+        let mut amounts = self.requests.get(&pod.uid).cloned().unwrap_or_default();
+        amounts.0.insert(PODS.into(), 1000);
+        amounts
+    }
+}
+
+impl FromIterator<(Arc<str>, i64)> for Amounts {
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, i64)>>(amounts: I) -> Self {
+        Self(amounts.into_iter().collect())
     }
 }
 
 impl Amounts {
-    /// Nothing.
-    pub const ZERO: Self = Self { cpu: 0, memory: 0, pods: 0 };
-
-    /// Whether there is room for it in `left`.
-    pub fn fits(self, left: Self) -> bool {
-        self.beyond(left).is_none()
+    /// Thousandths of `resource`.
+    pub fn of(&self, resource: &str) -> i64 {
+        self.0.get(resource).copied().unwrap_or(0)
     }
 
-    /// The first resource of which it is more than in `left`: its name, what is wanted, and what is left, to be shown.
-    /// Of what it wants none of there is always enough.
-    pub fn beyond(self, left: Self) -> Option<(&'static str, String, String)> {
-        let left = left.at_least_none();
-        if self.cpu > left.cpu {
-            Some(("cpu", cpus(self.cpu), cpus(left.cpu)))
-        } else if self.memory > left.memory {
-            Some(("memory", bytes(self.memory), bytes(left.memory)))
-        } else if self.pods > left.pods {
-            Some(("pods", self.pods.to_string(), left.pods.to_string()))
-        } else {
-            None
+    /// Sets the thousandths of `resource`.
+    pub fn set(&mut self, resource: Arc<str>, thousandths: i64) {
+        self.0.insert(resource, thousandths);
+    }
+
+    /// Each resource of it.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
+        self.0.iter().map(|(resource, amount)| (resource, *amount))
+    }
+
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Self) {
+        for (resource, amount) in &other.0 {
+            let of = self.0.entry(Arc::clone(resource)).or_default();
+            *of = of.saturating_add(*amount);
         }
     }
 
-    /// Of each resource the larger amount.
+    /// Takes `other` away; less than none may be left, where a node has promised more than it has.
+    pub fn take(&mut self, other: &Self) {
+        for (resource, amount) in &other.0 {
+            let of = self.0.entry(Arc::clone(resource)).or_default();
+            *of = of.saturating_sub(*amount);
+        }
+    }
+
+    /// Raises each resource to what `other` has of it.
+    pub fn raise(&mut self, other: &Self) {
+        for (resource, amount) in &other.0 {
+            let of = self.0.entry(Arc::clone(resource)).or_insert(*amount);
+            *of = (*of).max(*amount);
+        }
+    }
+
+    /// Nothing instead of less than that.
     #[must_use]
-    pub fn most(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu.max(other.cpu),
-            memory: self.memory.max(other.memory),
-            pods: self.pods.max(other.pods),
-        }
+    pub fn at_least_none(mut self) -> Self {
+        self.0.values_mut().for_each(|amount| *amount = (*amount).max(0));
+        self
     }
 
-    /// Nothing instead of less than that: a node may have promised more than it has.
-    #[must_use]
-    pub fn at_least_none(self) -> Self {
-        self.most(Self::ZERO)
-    }
-}
-
-impl Add for Amounts {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu.saturating_add(other.cpu),
-            memory: self.memory.saturating_add(other.memory),
-            pods: self.pods.saturating_add(other.pods),
-        }
+    /// The first resource of which more is wanted than `left` has. Of what nobody wants there is always enough.
+    pub fn lack(&self, left: &Self) -> Option<Lack> {
+        let lacks = |(resource, wanted): &(&Arc<str>, &i64)| **wanted > left.of(resource).max(0);
+        let (resource, wanted) = self.0.iter().find(lacks)?;
+        let (wanted, left) = (shown(resource, *wanted), shown(resource, left.of(resource).max(0)));
+        Some(Lack { resource: Arc::clone(resource), wanted, left })
     }
 }
 
-impl Sub for Amounts {
-    type Output = Self;
-
-    fn sub(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu.saturating_sub(other.cpu),
-            memory: self.memory.saturating_sub(other.memory),
-            pods: self.pods.saturating_sub(other.pods),
-        }
-    }
-}
-
-impl fmt::Display for Amounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cpu {} and memory {}", cpus(self.cpu), bytes(self.memory))
-    }
-}
-
-fn cpus(thousandths: i64) -> String {
-    if thousandths % 1000 == 0 { (thousandths / 1000).to_string() } else { format!("{thousandths}m") }
-}
-
-/// In the largest unit that leaves it whole; in mebibytes, rounded down, where none does.
-fn bytes(bytes: i64) -> String {
+/// As Kubernetes writes it: bytes in the largest unit that leaves them whole, in mebibytes rounded down where none does.
+fn shown(resource: &str, thousandths: i64) -> String {
+    let is_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
     let (gi, mi) = (1_i64 << 30, 1_i64 << 20);
-    if bytes >= gi && bytes % gi == 0 {
-        format!("{}Gi", bytes / gi)
-    } else if bytes >= mi {
-        format!("{}Mi", bytes / mi)
+    let whole = thousandths / 1000;
+    if is_bytes && whole >= gi && whole % gi == 0 {
+        format!("{}Gi", whole / gi)
+    } else if is_bytes && whole >= mi {
+        format!("{}Mi", whole / mi)
+    } else if thousandths % 1000 == 0 || is_bytes {
+        whole.to_string()
     } else {
-        bytes.to_string()
+        format!("{thousandths}m")
     }
 }
 
@@ -130,22 +129,36 @@ fn bytes(bytes: i64) -> String {
 mod tests {
     use super::*;
 
+    fn amounts(of: &[(&str, i64)]) -> Amounts {
+        of.iter().map(|(resource, amount)| (Arc::from(*resource), *amount)).collect()
+    }
+
     #[test]
     fn amounts_are_shown_as_kubernetes_writes_them() {
-        assert_eq!([0, 250, 1500, 4000].map(cpus), ["0", "250m", "1500m", "4"]);
-        let gi = 1 << 30;
-        assert_eq!(
-            [0, 100, 2 * gi, gi + (gi >> 1), 70 * gi + 5].map(bytes),
-            ["0", "100", "2Gi", "1536Mi", "71680Mi"]
-        );
+        assert_eq!([0, 250, 1500, 4000].map(|amount| shown("cpu", amount)), ["0", "250m", "1500m", "4"]);
+        let gi = 1000 << 30;
+        let memory = [0, 100_000, 2 * gi, gi + gi / 2, 70 * gi + 5000].map(|amount| shown("memory", amount));
+        assert_eq!(memory, ["0", "100", "2Gi", "1536Mi", "71680Mi"]);
+        assert_eq!(shown("nvidia.com/gpu", 8000), "8");
     }
 
     #[test]
     fn what_nobody_wants_is_always_enough() {
-        let none = Amounts { cpu: -500, ..Amounts::ZERO };
-        assert!(Amounts::ZERO.fits(none), "a node that promised too much takes a pod that requests nothing");
-        let beyond =
-            Amounts { cpu: 500, memory: 1, pods: 1 }.beyond(Amounts { cpu: 500, memory: 0, pods: 0 });
-        assert_eq!(beyond, Some(("memory", "1".to_owned(), "0".to_owned())));
+        let promised = amounts(&[("cpu", -500)]);
+        assert_eq!(amounts(&[]).lack(&promised), None);
+        assert_eq!(amounts(&[("cpu", 0)]).lack(&promised), None, "a pod that requests nothing");
+        let gpu = amounts(&[("cpu", 1000), ("nvidia.com/gpu", 1000)]);
+        let lack = gpu.lack(&amounts(&[("cpu", 1000)])).unwrap();
+        assert_eq!((&*lack.resource, &*lack.wanted, &*lack.left), ("nvidia.com/gpu", "1", "0"));
+    }
+
+    #[test]
+    fn sums_and_differences() {
+        let mut left = amounts(&[("cpu", 4000), ("memory", 10)]);
+        left.take(&amounts(&[("cpu", 5000)]));
+        assert_eq!(left, amounts(&[("cpu", -1000), ("memory", 10)]));
+        left.raise(&amounts(&[("cpu", -2000), ("pods", 1)]));
+        assert_eq!(left, amounts(&[("cpu", -1000), ("memory", 10), ("pods", 1)]));
+        assert_eq!(left.at_least_none().of("cpu"), 0);
     }
 }

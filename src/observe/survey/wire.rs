@@ -146,12 +146,7 @@ struct Requests {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
-struct Resources {
-    cpu: Option<Amount>,
-    memory: Option<Amount>,
-    pods: Option<Amount>,
-}
+struct Resources(BTreeMap<String, Amount>);
 
 /// Files that a person wrote have numbers too.
 #[derive(Deserialize)]
@@ -163,16 +158,15 @@ enum Amount {
 
 impl Resources {
     fn amounts(&self) -> Amounts {
-        let thousandths = |amount: &Option<Amount>| {
-            let value = match amount {
-                Some(Amount::Text(text)) => milli(text),
-                Some(Amount::Number(number)) => milli(&number.to_string()),
-                None => None,
+        let of = |(resource, amount): (&String, &Amount)| {
+            let thousandths = match amount {
+                Amount::Text(text) => milli(text),
+                Amount::Number(number) => milli(&number.to_string()),
             };
-            i64::try_from(value.unwrap_or(0)).unwrap_or(i64::MAX)
+            let thousandths = i64::try_from(thousandths.unwrap_or(0)).unwrap_or(i64::MAX);
+            (Arc::from(resource.as_str()), thousandths)
         };
-        let whole = |amount: &Option<Amount>| thousandths(amount) / 1000;
-        Amounts { cpu: thousandths(&self.cpu), memory: whole(&self.memory), pods: whole(&self.pods) }
+        self.0.iter().map(of).collect()
     }
 }
 
@@ -186,24 +180,25 @@ impl Asking {
 /// What a pod requests of its node (`PodRequests` of `k8s.io/component-helpers/resource`): the containers and the init
 /// containers that go on running, or the most that is needed while the others run; and its overhead.
 pub(super) fn requests(spec: &RoomSpec) -> Amounts {
-    let (mut sidecars, mut begins) = (Amounts::ZERO, Amounts::ZERO);
+    let (mut sidecars, mut begins) = (Amounts::default(), Amounts::default());
     for container in spec.init_containers.iter().flatten() {
+        let mut beside = sidecars.clone();
+        beside.add(&container.amounts());
+        begins.raise(&beside);
         if container.restart_policy.as_deref() == Some("Always") {
-            sidecars = sidecars + container.amounts();
-            begins = begins.most(sidecars);
-        } else {
-            begins = begins.most(sidecars + container.amounts());
+            sidecars = beside;
         }
     }
-    let containers = spec.containers.iter().flatten();
-    let runs = containers.fold(sidecars, |all, container| all + container.amounts());
-    let mut all = runs.most(begins);
+    let mut all = sidecars;
+    spec.containers.iter().flatten().for_each(|container| all.add(&container.amounts()));
+    all.raise(&begins);
     if let Some(own) = spec.resources.as_ref().and_then(|of| of.requests.as_ref()) {
-        let (amounts, of) = (own.amounts(), |said: bool, own, sum| if said { own } else { sum });
-        all.cpu = of(own.cpu.is_some(), amounts.cpu, all.cpu);
-        all.memory = of(own.memory.is_some(), amounts.memory, all.memory);
+        own.amounts().iter().for_each(|(resource, amount)| all.set(Arc::clone(resource), amount));
     }
-    all + spec.overhead.as_ref().map(Resources::amounts).unwrap_or_default()
+    if let Some(overhead) = &spec.overhead {
+        all.add(&overhead.amounts());
+    }
+    all
 }
 
 #[derive(Deserialize)]
@@ -369,7 +364,7 @@ mod tests {
 
     fn requested(spec: &serde_json::Value) -> (i64, i64) {
         let amounts = requests(&RoomSpec::deserialize(spec).unwrap());
-        (amounts.cpu, amounts.memory)
+        (amounts.of("cpu"), amounts.of("memory") / 1000)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::super::class::{Class, Handling, class, handling};
 use super::budgets::plural;
 use super::pods::{Found, others};
 use super::{Object, Outlook, Question};
-use crate::cluster::{Amounts, Node, Phase, Pod, Room};
+use crate::cluster::{Amounts, Lack, Node, Phase, Pod, Room};
 
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -33,16 +33,17 @@ impl<'a> Left<'a> {
         for node in &cluster.nodes {
             let Some(offered) = room.offers.get(&node.name) else { continue };
             let pods = cluster.pods_on(&node.name).iter();
-            let taken = pods.filter(|pod| pod.phase != Phase::Finished).map(|pod| room.requested(pod));
-            left.insert(&*node.name, taken.fold(*offered, |left, pod| left - pod));
+            let mut own = offered.clone();
+            pods.filter(|pod| pod.phase != Phase::Finished).for_each(|pod| own.take(&room.requested(pod)));
+            left.insert(&*node.name, own);
         }
         Some(Self { room, left })
     }
 
     /// What is in the way of `node`'s pods.
     pub(super) fn judge(&self, question: &Question<'a>, node: &'a Node, found: &mut Found<'a>) {
-        let elsewhere: Vec<(&Node, Amounts)> =
-            others(question, node).filter_map(|other| Some((other, *self.left.get(&*other.name)?))).collect();
+        let elsewhere: Vec<(&Node, &Amounts)> =
+            others(question, node).filter_map(|other| Some((other, self.left.get(&*other.name)?))).collect();
         // That there is no other node is told already.
         if elsewhere.is_empty() {
             return;
@@ -51,25 +52,25 @@ impl<'a> Left<'a> {
         for pod in question.cluster.pods_on(&node.name) {
             let class = class(pod, question.rules, &question.cluster.around, question.now);
             let leaves = handling(pod, class, question.rules) == Handling::Evict;
-            if !leaves || !matches!(class, Class::Move) || pod.phase == Phase::Finished {
+            if !leaves || class != Class::Move || pod.phase == Phase::Finished {
                 continue;
             }
             let wanted = self.room.requested(pod);
             let zone = self.zone(pod);
-            let (pods, sum) = together.entry(zone).or_insert((0, Amounts::ZERO));
+            let (pods, sum) = together.entry(zone).or_default();
             *pods += 1;
-            *sum = *sum + wanted;
-            let mut places = elsewhere.iter().filter(|(other, _)| in_zone(other, zone));
-            if !places.any(|(_, left)| wanted.fits(*left)) {
-                let most = elsewhere.iter().filter(|(other, _)| in_zone(other, zone)).map(|(_, left)| *left);
-                let most = most.fold(Amounts::ZERO, Amounts::most);
-                let what = match wanted.beyond(most) {
-                    Some((resource, wanted, most)) => format!(
-                        "requests {wanted} of {resource}, and no other schedulable node{} has more than {most} left",
+            sum.add(&wanted);
+            let places = || elsewhere.iter().filter(|(other, _)| in_zone(other, zone)).map(|(_, left)| *left);
+            if !places().any(|left| wanted.lack(left).is_none()) {
+                let mut most = Amounts::default();
+                places().for_each(|left| most.raise(left));
+                let what = match wanted.lack(&most) {
+                    Some(Lack { resource, wanted, left }) => format!(
+                        "requests {wanted} of {resource}, and no other schedulable node{} has more than {left} left",
                         of_zone(zone)
                     ),
                     None => format!(
-                        "requests {wanted}, which no other schedulable node{} has left at once",
+                        "requests what no other schedulable node{} has left at once, though each resource is there",
                         of_zone(zone)
                     ),
                 };
@@ -77,13 +78,20 @@ impl<'a> Left<'a> {
             }
         }
         // Those that may go anywhere compete with those of a zone.
-        let all = together.values().fold((0, Amounts::ZERO), |(n, sum), (pods, of)| (n + pods, sum + *of));
+        let mut all = (0, Amounts::default());
+        for (pods, sum) in together.values() {
+            all.0 += pods;
+            all.1.add(sum);
+        }
         together.insert(None, all);
         // What a single one wants is told already.
         for (zone, (pods, sum)) in together.into_iter().filter(|(_, (pods, _))| *pods > 1) {
             let places: Vec<_> = elsewhere.iter().filter(|(other, _)| in_zone(other, zone)).collect();
-            let left = places.iter().fold(Amounts::ZERO, |all, (_, left)| all + left.at_least_none());
-            if let Some((resource, wanted, left)) = sum.beyond(left) {
+            let mut left = Amounts::default();
+            for (_, of) in &places {
+                left.add(&(*of).clone().at_least_none());
+            }
+            if let Some(Lack { resource, wanted, left }) = sum.lack(&left) {
                 let whose = zone.map_or_else(String::new, |zone| format!(" with volumes of zone {zone}"));
                 let what = format!(
                     "its {pods} movable pods{whose} request {wanted} of {resource}, and {left} is left on {}{}",

@@ -428,10 +428,14 @@ fn what_a_budget_alone_tells() {
     }
 }
 
+fn amounts(cpu: i64, gi: i64, pods: i64) -> Amounts {
+    let of = [("cpu", cpu), ("memory", (gi << 30) * 1000), ("pods", pods * 1000)];
+    of.into_iter().map(|(resource, amount)| (resource.into(), amount)).collect()
+}
+
 /// Nodes of 4 CPUs and 8 GiB in two zones, and a pod on each that requests `cpu` thousandths and `gi` GiB.
 fn crowded(cpu: i64, gi: i64, change: impl FnOnce(&mut Cluster, &mut Room)) -> Vec<String> {
     let causes = seen(|c| {
-        let amounts = |cpu, gi, pods| Amounts { cpu, memory: gi << 30, pods };
         let mut room = Room::default();
         for (number, node) in c.nodes.iter_mut().enumerate() {
             room.offers.insert(node.name.clone(), amounts(4000, 8, 110));
@@ -470,25 +474,34 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
         ]
     );
     let one_of_each = |c: &mut Cluster, room: &mut Room| {
-        for (name, amounts) in [("n-2", (4000, 3)), ("n-3", (3000, 8))] {
-            let amounts = Amounts { cpu: amounts.0, memory: amounts.1 << 30, pods: 110 };
-            room.offers.insert(name.into(), amounts);
-        }
+        room.offers.insert("n-2".into(), amounts(4000, 3, 110));
+        room.offers.insert("n-3".into(), amounts(3000, 8, 110));
         c.pods.truncate(1);
     };
     assert_eq!(
         crowded(4000, 4, one_of_each),
         [
-            "B9 ReplicaSet shop/cart: requests cpu 4 and memory 4Gi, which no other schedulable node has left at once"
+            "B9 ReplicaSet shop/cart: requests what no other schedulable node has left at once, though each resource is there"
         ]
     );
     let full = |c: &mut Cluster, room: &mut Room| {
         c.pods.truncate(1);
-        room.offers.values_mut().for_each(|offered| offered.pods = 0);
+        room.offers.values_mut().for_each(|offered| offered.set("pods".into(), 0));
     };
     assert_eq!(
         crowded(0, 0, full),
         ["B9 ReplicaSet shop/cart: requests 1 of pods, and no other schedulable node has more than 0 left"]
+    );
+    let device = |c: &mut Cluster, room: &mut Room| {
+        let gpu = || "nvidia.com/gpu".into();
+        room.requests.get_mut(&c.pods[0].uid).unwrap().set(gpu(), 1000);
+        room.offers.get_mut("n-1").unwrap().set(gpu(), 8000);
+    };
+    assert_eq!(
+        crowded(100, 1, device),
+        [
+            "B9 ReplicaSet shop/cart: requests 1 of nvidia.com/gpu, and no other schedulable node has more than 0 left"
+        ]
     );
     assert_eq!(crowded(2000, 4, |c, room| claims(c, room, &["a", "b"])), none, "two zones are no tie");
     assert_eq!(crowded(2000, 4, |c, room| claims(c, room, &["a"])), none, "n-2 is of that zone");
@@ -513,7 +526,7 @@ fn pods_that_fit_one_by_one_and_not_together_are_told_with_the_sums() {
                 let claims = if number < 11 + zones { vec!["data".into()] } else { Vec::new() };
                 let special = Some(Arc::new(Traits { claims, ..Traits::default() }));
                 let pod = Pod { special, ..pod("cart", number, "n-1") };
-                room.requests.insert(pod.uid.clone(), Amounts { cpu: 700, ..Amounts::ZERO });
+                room.requests.insert(pod.uid.clone(), amounts(700, 0, 0));
                 c.pods.push(pod);
             }
             room.zones.insert(("shop".into(), "data".into()), vec!["a".into()]);
