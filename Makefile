@@ -27,6 +27,7 @@ demo-upgrade: binaries build ## Show a whole upgrade on a real control plane, in
 
 .PHONY: test
 test: binaries ## Run every test, those on a real control plane included, with the static binary of the image
+	@scripts/e2e-upstream quick
 	@binary="$$(scripts/static-binary)" && \
 	echo "the binary: static, $$(stat -c %s "$$binary") bytes, $$(gzip -9c "$$binary" | wc -c) compressed" && \
 	EVENKEEL_BINARY="$$binary" $(CARGO) test --workspace

@@ -23,7 +23,6 @@ pub mod drain;
 mod fixture;
 pub mod lease;
 pub mod plan;
-pub mod quantity;
 pub mod rollout;
 pub mod skew;
 pub mod text;

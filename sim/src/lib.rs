@@ -65,4 +65,5 @@ pub use cluster::{Builder, Cluster, NodeGroup, Process};
 pub use models::{COMPONENTS, ControlPlane, Deed, Kubelets, Times};
 pub use pace::Pace;
 pub use random::{Random, Spread};
+pub use schema::milli;
 pub use written::Write;

@@ -178,7 +178,7 @@ async fn measure(case: Case, ours: bool) -> Result<Row, Failure> {
         code: output.status.code(),
         last: all
             .lines()
-            .rfind(|line| line.contains("not drained") || line.contains("error"))
+            .rfind(|line| line.contains(": not drained") || line.contains("error"))
             .unwrap_or("")
             .to_owned(),
     })
@@ -189,7 +189,7 @@ async fn measure(case: Case, ours: bool) -> Result<Row, Failure> {
 fn compare() -> TestResult {
     in_namespace("compare::compare", async || {
         println!(
-            "{:<32}{:<10}{:>7}{:>7}{:>7}{:>7}{:>7}{:>7}{:>7}{:>6}{:>8}{:>6}",
+            "{:<32}{:<10}{:>7}{:>7}{:>7}{:>7}{:>7}{:>7}{:>7}{:>6}{:>10}{:>6}",
             "", "", "wall s", "total", "get", "list", "watch", "patch", "evict", "429", "PDB fell", "exit"
         );
         for case in CASES {
@@ -198,7 +198,7 @@ fn compare() -> TestResult {
                 let of = |verb: &str| row.verbs.get(verb).copied().unwrap_or_default();
                 let total: usize = row.verbs.values().sum();
                 println!(
-                    "{:<32}{:<10}{:>7.1}{total:>7}{:>7}{:>7}{:>7}{:>7}{:>7}{:>6}{:>8}{:>6}",
+                    "{:<32}{:<10}{:>7.1}{total:>7}{:>7}{:>7}{:>7}{:>7}{:>7}{:>6}{:>10}{:>6}",
                     case.name,
                     if ours { "evenkeel" } else { "kubectl" },
                     row.seconds,

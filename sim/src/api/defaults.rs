@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::kinds::Kind;
 use super::status::{Failure, Outcome};
 use super::{State, custom};
-use evenkeel_core::quantity::milli;
+use crate::schema::milli;
 
 /// Sets a field that is not there.
 fn put(object: &mut Value, name: &str, value: impl Into<Value>) {

@@ -13,8 +13,8 @@ use super::{Model, World, condition, leaving};
 use crate::api::State;
 use crate::api::selector::LabelSelector;
 use crate::record::Labels;
+use crate::schema::milli;
 use crate::store::Change;
-use evenkeel_core::quantity::milli;
 
 /// What a pod takes of a node.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Scalar, Shape, Struct};
+use super::{Scalar, Shape, Struct, json_schema};
 use crate::clock;
 
 /// One field as it is on the wire.
@@ -56,14 +56,14 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// A field of one number, as bytes.
-fn inside(bytes: &[u8], number: u64) -> Option<&[u8]> {
+pub(super) fn inside(bytes: &[u8], number: u64) -> Option<&[u8]> {
     fields(bytes)?.into_iter().find_map(|(at, wire)| match wire {
         Wire::Bytes(bytes) if at == number => Some(bytes),
         _ => None,
     })
 }
 
-fn number(bytes: &[u8], number: u64) -> Option<u64> {
+pub(super) fn number(bytes: &[u8], number: u64) -> Option<u64> {
     fields(bytes)?.into_iter().find_map(|(at, wire)| match wire {
         Wire::Number(value) if at == number => Some(value),
         _ => None,
@@ -137,6 +137,10 @@ impl Struct {
                         None => of.binary(&[])?,
                     };
                     object.entry(name.to_string()).or_insert_with(|| json!({}))[key] = value;
+                }
+                Shape::Any if &**name == "openAPIV3Schema" => {
+                    let Wire::Bytes(bytes) = wire else { return None };
+                    object.insert(name.to_string(), json_schema::schema(bytes)?);
                 }
                 shape => {
                     let value = shape.wire(&wire)?;

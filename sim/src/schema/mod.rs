@@ -7,6 +7,7 @@ mod binary;
 mod builtin;
 mod custom;
 mod decode;
+mod json_schema;
 mod openapi;
 mod quantity;
 
@@ -18,6 +19,7 @@ pub(crate) use builtin::builtin;
 pub(crate) use custom::{Custom, Violation};
 pub(crate) use decode::Decoded;
 pub(crate) use openapi::{OBJECT_META, component, definitions};
+pub use quantity::milli;
 
 /// A value that has no parts of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

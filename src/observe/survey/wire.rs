@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::super::lean::{NodeAffinity, meta};
 use super::Name;
-use evenkeel_core::quantity::milli;
+use evenkeel_sim::milli;
 
 #[derive(Deserialize)]
 pub(super) struct Object<Spec> {
