@@ -5,17 +5,20 @@
 //! is refused; pods are asked for only while the node is seen cordoned; it is drained only when it was empty for the
 //! settling time and a fresh look agreed; and a node that somebody uncordons meanwhile is theirs.
 
+mod volumes;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Attachment, Cluster, Name, Node};
+use crate::cluster::{Cluster, Node};
 use crate::disruption::{
     Budgets, Emptying, Handling, Left, Mark, Memory, Permit, PodMemory, Rules, Wait, admit, class, empty,
-    handling, may_stay,
+    handling,
 };
 use crate::rollout::NodeRef;
+use volumes::attached;
 
 /// How long after the cordon pods may still arrive that were bound before the scheduler saw it.
 pub const SETTLE: SignedDuration = SignedDuration::from_secs(5);
@@ -392,7 +395,7 @@ impl Round<'_, '_> {
         if !left.is_empty() {
             let lasting = |left: &Left<'_>| left.wait.held().is_some_and(|held| held.lasting);
             let confirmed_by_nobody =
-                !node.ready && left.iter().all(|left| matches!(left.wait, Wait::Stuck(_)));
+                !node.ready && left.iter().all(|left| matches!(left.wait, Wait::Stuck(_) | Wait::Kept(_)));
             let hopeless = left.iter().all(lasting) || confirmed_by_nobody;
             let stalled = hopeless.then(|| stalled.unwrap_or(now));
             if let Some(begun) = stalled.filter(|_| !late) {
@@ -408,7 +411,8 @@ impl Round<'_, '_> {
             self.decision.left.insert(Arc::clone(&node.name), left);
             return State::Draining { cordoned, since, stalled };
         }
-        if let Some(volumes) = self.attached(node) {
+        let volumes = self.request.await_volumes.then(|| attached(cluster, node, rules, now)).flatten();
+        if let Some(volumes) = volumes {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 let seconds = self.request.timeout.unwrap_or_default().as_secs();
                 return State::Failed { why: format!("not drained within {seconds} s: {volumes}") };
@@ -425,36 +429,6 @@ impl Round<'_, '_> {
             self.decision.actions.push(Action::Confirm(Arc::clone(&node.name)));
         }
         State::Draining { cordoned, since, stalled: None }
-    }
-
-    /// The volumes that are still attached to `node` for pods that left, in one line. Those of pods that stay are theirs.
-    fn attached(&self, node: &Node) -> Option<String> {
-        let World { cluster, now, .. } = self.world;
-        let around = &cluster.around;
-        let attached = around.attached.as_ref().filter(|_| self.request.await_volumes)?;
-        let stays = |claim: &Name| {
-            cluster.pods_on(&node.name).iter().any(|pod| {
-                *pod.namespace == *claim.0
-                    && pod.traits().claims.contains(&claim.1)
-                    && may_stay(pod, &self.request.rules, around, now)
-            })
-        };
-        let of_others = attached.iter().filter(|attachment| attachment.node == node.name);
-        let mut volumes: Vec<String> = of_others
-            .filter_map(|Attachment { volume, .. }| {
-                match around.claims.as_ref().and_then(|all| all.get(volume)) {
-                    Some(claim) if stays(claim) => None,
-                    Some((namespace, claim)) => Some(format!("{volume} ({namespace}/{claim})")),
-                    None if volume.is_empty() => Some("one without a name".to_owned()),
-                    None => Some(volume.to_string()),
-                }
-            })
-            .collect();
-        volumes.sort();
-        let first = volumes.first()?;
-        let more = volumes.len() - 1;
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        Some(format!("volume {first}{more} still attached to it"))
     }
 
     fn may_force(&self, left: &Left<'_>) -> bool {

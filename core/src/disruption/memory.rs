@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::answer::{Answer, Next};
 use super::permit::{BudgetName, Busy, Charge, Counted, Permit, Taken};
-use crate::cluster::{Budget, Pod};
+use crate::cluster::{Budget, Cluster, Pod};
 
 /// How long an accepted eviction may stay without a trace before it is asked for again.
 const ACCEPTED: SignedDuration = SignedDuration::from_secs(60);
@@ -95,6 +95,11 @@ impl Sent {
                 origin.again = true;
             }
         }
+    }
+
+    /// Forgets who was on nodes that take pods again: whoever is on them now was put there.
+    pub fn reopened(&mut self, cluster: &Cluster) {
+        self.origins.retain(|(node, _), _| cluster.node(node).is_some_and(|node| node.unschedulable));
     }
 
     /// The pod of that UID is deleted past its budget at `now`.
@@ -233,8 +238,9 @@ fn grown(wait: SignedDuration, failures: u32) -> SignedDuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Node;
     use crate::disruption::Budgets;
-    use crate::fixture::{at, budget, pod};
+    use crate::fixture::{at, budget, node, pod};
 
     fn answered(answer: &Answer) -> (Sent, [Budget; 1], Pod) {
         let (budgets, pod) = ([budget("cart", 1, 3, 2)], pod("cart", 1, "n-1"));
@@ -315,6 +321,17 @@ mod tests {
         assert_eq!(sends(3, &[web(3), web(4)], 2), origin(&[1, 2, 3, 4], true));
         let left = |seconds| sent.clone().memory(&[], &[], at(seconds)).origins.len();
         assert_eq!((left(599), left(600)), (1, 0));
+        let with = |unschedulable| {
+            let node = Node { unschedulable, ..node("n-1", "v1.37.1") };
+            let mut sent = sent.clone();
+            sent.reopened(&Cluster { nodes: vec![node.into()], ..Cluster::default() });
+            sent.memory(&[], &[], at(1)).origins.len()
+        };
+        assert_eq!(
+            (with(true), with(false)),
+            (1, 0),
+            "what is on a node that was opened again was put there"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A drain, decision by decision.
 
 use super::*;
-use crate::cluster::{Budget, Pod, Traits};
+use crate::cluster::{Attachment, Budget, Pod, Traits};
 use crate::disruption::Sent;
 use crate::fixture::{at, budget, node, pod};
 
@@ -353,4 +353,32 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     (toy.cluster.around.attached, toy.request.await_volumes) = (attached(&[]), true);
     (0..30).for_each(|_| _ = toy.tick());
     assert!(matches!(toy.states["n-1"], State::Drained { .. }), "{:?}", toy.states);
+}
+
+#[test]
+fn a_node_whose_kubelet_is_gone_is_given_up_with_what_keeps_its_pod() {
+    for (finalizers, why) in [
+        (vec![], "should have terminated by"),
+        (vec!["x.io/keep".into()], "stays until its finalizer x.io/keep is taken off"),
+    ] {
+        let special = Some(Arc::new(Traits { finalizers, ..Traits::default() }));
+        let stuck = Pod { deleting: Some(at(-60)), special, ..pod("db", 1, "n-1") };
+        let mut toy = Toy::new(1, vec![stuck.clone()], vec![]);
+        for ready in [true, false] {
+            toy.cluster.node_mut("n-1").unwrap().ready = ready;
+            for _ in 0..40 {
+                // Nobody ends it.
+                toy.cluster.pods = vec![stuck.clone()];
+                toy.tick();
+            }
+            match &toy.states["n-1"] {
+                State::Draining { .. } => assert!(ready, "a kubelet that is there may still end it"),
+                State::Failed { why: told } => {
+                    assert!(!ready && told.starts_with("its kubelet confirms no pod's end: "), "{told}");
+                    assert!(told.contains(why), "{told}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }

@@ -293,6 +293,7 @@ impl Work {
         let cluster = self.cluster();
         let now = self.clock.now();
         self.warn(&cluster, now)?;
+        self.kept.sent.reopened(&cluster);
         let memory = self.kept.sent.memory(&cluster.pods, &cluster.budgets, now);
         let world = World {
             cluster: &cluster,

@@ -1,0 +1,37 @@
+//! Volumes that a drained node still holds.
+//!
+//! A machine that is rebooted or replaced while a volume is attached to it keeps that volume from its pod's next node; a
+//! restart of the kubelet does not. Here belongs whose volume it is; that it is waited for is the request's to say.
+
+use jiff::Timestamp;
+
+use crate::cluster::{Attachment, Cluster, Name, Node};
+use crate::disruption::{Rules, may_stay};
+
+/// The volumes that are attached to `node` for pods that left, in one line. Those of pods that stay are theirs. `None` if
+/// there are none, or attachments were not read.
+pub(super) fn attached(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) -> Option<String> {
+    let around = &cluster.around;
+    let stays = |claim: &Name| {
+        cluster.pods_on(&node.name).iter().any(|pod| {
+            *pod.namespace == *claim.0
+                && pod.traits().claims.contains(&claim.1)
+                && may_stay(pod, rules, around, now)
+        })
+    };
+    let here = around.attached.as_ref()?.iter().filter(|attachment| attachment.node == node.name);
+    let mut volumes: Vec<String> = here
+        .filter_map(|Attachment { volume, .. }| {
+            match around.claims.as_ref().and_then(|all| all.get(volume)) {
+                Some(claim) if stays(claim) => None,
+                Some((namespace, claim)) => Some(format!("{volume} ({namespace}/{claim})")),
+                None if volume.is_empty() => Some("one without a name".to_owned()),
+                None => Some(volume.to_string()),
+            }
+        })
+        .collect();
+    volumes.sort();
+    let (first, more) = volumes.split_first()?;
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    Some(format!("volume {first}{more} still attached to it"))
+}
