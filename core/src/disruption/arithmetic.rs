@@ -143,13 +143,14 @@ impl fmt::Display for Lost {
     }
 }
 
-/// The eviction that `budget` has lost at `now`, the first to be given back: the handler took it off the budget and
-/// then did not delete the pod (it was killed or the pod's UID was another).
+/// The eviction that `budget` has lost at `now`, the first to be given back: the handler took it off the budget and did
+/// not delete the pod, because it ended in between or the eviction named another UID.
 pub fn lost(budget: &Budget, now: Timestamp) -> Option<Lost> {
-    let (pod, since) = budget.disrupted.iter().min_by_key(|(_, since)| **since)?;
-    let age = now.duration_since(*since);
+    let is_lost = |since: Timestamp| (DELETED_WITHIN..DELETION_TIMEOUT).contains(&now.duration_since(since));
+    let all = budget.disrupted.iter().filter(|(_, since)| is_lost(**since));
+    let (pod, since) = all.min_by_key(|(_, since)| **since)?;
     let until = since.saturating_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX);
-    (age >= DELETED_WITHIN && age < DELETION_TIMEOUT).then(|| Lost { pod: Arc::clone(pod), until })
+    Some(Lost { pod: Arc::clone(pod), until })
 }
 
 fn count(number: usize) -> i64 {
@@ -252,7 +253,8 @@ mod tests {
         let lost = |seconds| lost(&budget, at(seconds)).map(|lost| (lost.pod.to_string(), lost.until));
         assert_eq!(lost(7), None, "the controller has not got to it yet");
         assert_eq!(lost(8), Some(("cart-2".to_owned(), at(125))), "the first to come back");
-        assert_eq!((lost(124).is_some(), lost(125)), (true, None));
+        assert_eq!(lost(125), Some(("cart-1".to_owned(), at(127))), "the first of them has come back");
+        assert_eq!(lost(127), None);
     }
 
     proptest! {
