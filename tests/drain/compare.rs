@@ -1,6 +1,6 @@
 //! The same drains by kubectl and by us, each on a cluster of its own, as a table. Not a test: it measures.
 //!
-//! `cargo test --test drain compare -- --ignored --nocapture`
+//! `cargo test --test drain compare -- --ignored --nocapture`; `CASE=<part of a name>` takes some.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -65,8 +65,9 @@ const MOVED: &[(u64, &[&str])] = &[
     (6, &["delete", "pod", "-n", "names", "db-0"]),
     (10, &["patch", "pdb", "-n", "names", "db", "--type=merge", "-p", r#"{"spec":{"maxUnavailable":1}}"#]),
 ];
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     USUAL,
+    Case { name: "1 node of 4, pods end in 10 s", manifest: "slow.yaml", ..USUAL },
     Case {
         name: "20 nodes of 26",
         workers: 26,
@@ -192,7 +193,8 @@ fn compare() -> TestResult {
             "{:<32}{:<10}{:>7}{:>7}{:>7}{:>7}{:>7}{:>7}{:>7}{:>6}{:>10}{:>6}",
             "", "", "wall s", "total", "get", "list", "watch", "patch", "evict", "429", "PDB fell", "exit"
         );
-        for case in CASES {
+        let wanted = std::env::var("CASE").unwrap_or_default();
+        for case in CASES.into_iter().filter(|case| case.name.contains(&wanted)) {
             for ours in [false, true] {
                 let row = measure(case, ours).await?;
                 let of = |verb: &str| row.verbs.get(verb).copied().unwrap_or_default();
