@@ -135,8 +135,7 @@ impl Driver<'_> {
             claims.push(claim?);
         }
         let jobs = self.executor_jobs();
-        kept.sent.reopened(&cluster);
-        let memory = kept.sent.memory(&cluster.pods, &cluster.budgets, now);
+        let memory = kept.sent.memory(&cluster, now);
         let world = World {
             cluster: &cluster,
             claims: &claims,

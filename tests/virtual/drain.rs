@@ -34,6 +34,9 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 /// No drain, however often it is started again, goes on for longer.
 const FOREVER: Duration = Duration::from_hours(1);
 
+/// More evictions than any run needs.
+const ENDLESS: usize = 300;
+
 /// How a run ended.
 struct Run {
     wrong: Wrong,
@@ -339,7 +342,20 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     }
     let work = tokio::spawn({
         let drained = drained(cluster.clone(), paper.clone());
-        async { (drained.await, Instant::now()) }
+        let watcher = Arc::clone(&watcher);
+        // However long it is given: nobody looks on while it evicts without an end.
+        let endless = async move {
+            while watcher.lock().unwrap().went.len() < ENDLESS {
+                sleep(Duration::from_secs(10)).await;
+            }
+        };
+        async move {
+            let codes = tokio::select! {
+                codes = drained => codes,
+                () = endless => vec![Err("evicts without an end".to_owned())],
+            };
+            (codes, Instant::now())
+        }
     });
     deeds.sort_by_key(|(at, _)| *at);
     for (at, deed) in deeds {

@@ -46,7 +46,7 @@ impl Toy {
     fn tick(&mut self) -> bool {
         self.seconds += 1;
         let now = at(self.seconds);
-        let memory = self.sent.memory(&self.cluster.pods, &self.cluster.budgets, now);
+        let memory = self.sent.memory(&self.cluster, now);
         let world = World {
             cluster: &self.cluster,
             memory: &memory,
@@ -329,7 +329,7 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     toy.request.await_volumes = true;
     (0..30).for_each(|_| _ = toy.tick());
     assert!(matches!(toy.states["n-1"], State::Draining { .. }), "{:?}", toy.states);
-    let sent = toy.sent.clone().memory(&toy.cluster.pods, &[], at(31));
+    let sent = toy.sent.clone().memory(&toy.cluster, at(31));
     let world = World {
         cluster: &toy.cluster,
         memory: &sent,

@@ -154,11 +154,9 @@ impl Work {
                     let left = decision.left.get(name).map_or(0, Vec::len);
                     let seconds = now.duration_since(*since).as_secs();
                     let all = cluster.pods_on(name).len();
-                    match left {
-                        0 if decision.waiting.contains_key(name) => {
-                            format!("empty, {}   {seconds} s", decision.waiting[name])
-                        }
-                        0 => format!("empty, makes sure that no pod still arrives   {seconds} s"),
+                    match (left, decision.waiting.get(name)) {
+                        (0, Some(why)) => format!("empty, {why}   {seconds} s"),
+                        (0, None) => format!("empty, makes sure that no pod still arrives   {seconds} s"),
                         _ => format!("{left} to leave, {} stay   {seconds} s", all.saturating_sub(left)),
                     }
                 }

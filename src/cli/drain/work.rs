@@ -293,8 +293,7 @@ impl Work {
         let cluster = self.cluster();
         let now = self.clock.now();
         self.warn(&cluster, now)?;
-        self.kept.sent.reopened(&cluster);
-        let memory = self.kept.sent.memory(&cluster.pods, &cluster.budgets, now);
+        let memory = self.kept.sent.memory(&cluster, now);
         let world = World {
             cluster: &cluster,
             memory: &memory,
