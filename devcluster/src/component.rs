@@ -177,7 +177,8 @@ impl Component {
     }
 
     pub(crate) async fn set_paused(&self, paused: bool) -> Result<()> {
-        let _state = self.state.lock().await;
+        // Whoever has the state may be waiting for an answer of this very process: waking it must not wait for them.
+        let _state = if paused { Some(self.state.lock().await) } else { None };
         match self.process().as_mut() {
             Some(process) if paused => process.pause(),
             Some(process) => process.resume(),

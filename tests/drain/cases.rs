@@ -36,14 +36,6 @@ impl Scene {
         Ok(self.requests()?.into_iter().filter(|entry| entry.namespace == namespace).collect())
     }
 
-    /// `kubectl` with `manifest` as its file.
-    async fn with_file(&self, name: &str, manifest: &str, args: &[&str]) -> Result<String, Failure> {
-        let file = self.cluster.logs().join(name);
-        std::fs::write(&file, manifest).map_err(|error| Failure::new(error.to_string()))?;
-        let file = file.display().to_string();
-        self.kubectl(&[args, &["-f", &file]].concat()).await
-    }
-
     async fn condition(&self, node: &str, name: &str) -> Result<String, Failure> {
         let path = format!(r#"jsonpath={{.status.conditions[?(@.type=="{name}")].status}}"#);
         self.kubectl(&["get", "node", node, "-o", &path]).await

@@ -9,6 +9,8 @@ mod binary;
 mod cases;
 mod compare;
 mod many;
+mod numbers;
+mod outage;
 mod watcher;
 
 use std::path::{Path, PathBuf};
@@ -51,6 +53,14 @@ impl Scene {
         }
         let error = String::from_utf8_lossy(&output.stderr);
         Err(Failure::new(format!("kubectl {}: {}", args.join(" "), error.trim())))
+    }
+
+    /// `kubectl` with `manifest` as its file.
+    async fn with_file(&self, name: &str, manifest: &str, args: &[&str]) -> Result<String, Failure> {
+        let file = self.cluster.logs().join(name);
+        std::fs::write(&file, manifest).map_err(|error| Failure::new(error.to_string()))?;
+        let file = file.display().to_string();
+        self.kubectl(&[args, &["-f", &file]].concat()).await
     }
 
     async fn until(

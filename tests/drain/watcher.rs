@@ -19,6 +19,8 @@ pub struct Seen {
     pods: BTreeMap<String, Pod>,
     budgets: BTreeMap<String, PodDisruptionBudget>,
     whole: BTreeSet<String>,
+    /// A list has begun, after which pods may be gone without a word.
+    listing: bool,
     pub events: usize,
     pub fallen: Vec<String>,
 }
@@ -53,6 +55,11 @@ impl Watcher {
                     seen.pods.insert(key(&pod), pod);
                 }
                 Ok(Seeing::Pod(Event::Delete(pod))) => _ = seen.pods.remove(&key(&pod)),
+                Ok(Seeing::Pod(Event::Init)) => {
+                    seen.pods.clear();
+                    seen.listing = true;
+                }
+                Ok(Seeing::Pod(Event::InitDone)) => seen.listing = false,
                 Ok(Seeing::Budget(Event::Apply(budget) | Event::InitApply(budget))) => {
                     let name = format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any());
                     seen.budgets.insert(name, budget);
@@ -67,6 +74,9 @@ impl Watcher {
 
 impl Seen {
     fn check(&mut self) {
+        if self.listing {
+            return;
+        }
         let mut fallen = Vec::new();
         for (name, budget) in &self.budgets {
             let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());

@@ -225,7 +225,7 @@ fn answered(code: u16, causes: Vec<&str>, retry_after: u32, message: &str) -> An
 
 fn namespace_terminating(_: &Case) -> Outcome {
     let answer = answered(403, vec!["NamespaceTerminating"], 0, "");
-    let looks_again = matches!(answer.next(), Next::Again(_) | Next::Show(..));
+    let looks_again = matches!(answer.next(), Next::Again(..) | Next::Show(..));
     let pod = Pod { deleting: Some(ago(0)), owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
     let rules = Rules::default();
     let waits = handling(&pod, class(&pod, &rules, &Around::default(), now()), &rules) == Handling::Await;
@@ -501,7 +501,7 @@ fn karpenter(case: &Case) -> Outcome {
         }
         "karp-404" => answered(404, vec![], 0, "").next() == Next::Watch,
         // The watch says which it was; a pod of another UID was never asked.
-        "karp-409" => matches!(answered(409, vec![], 0, "").next(), Next::Again(_)),
+        "karp-409" => matches!(answered(409, vec![], 0, "").next(), Next::Again(..)),
         "karp-stuck" => {
             return Outcome::NotOurs(
                 "a stuck pod is named, and left only with --skip-wait-for-delete-timeout",

@@ -104,8 +104,8 @@ pub enum Next {
     Budget(SignedDuration),
     /// Nothing at all is sent for this long.
     Quiet(SignedDuration),
-    /// Look at it again after this long.
-    Again(SignedDuration),
+    /// Look at it again after this long; with a line where a person should know.
+    Again(SignedDuration, Option<&'static str>),
     /// Somebody has to change something; shown with this line, and asked again now and then.
     Show(SignedDuration, String),
 }
@@ -143,8 +143,12 @@ impl Answer {
                 *wait,
                 "its namespace is being deleted: it is not evicted, and goes with it".to_owned(),
             ),
-            Self::Conflict { wait } | Self::ServerTrouble { wait } | Self::NoAnswer { wait } => {
-                Next::Again(*wait)
+            Self::Conflict { wait } => Next::Again(*wait, None),
+            Self::ServerTrouble { wait } => {
+                Next::Again(*wait, Some("the apiserver could not answer its eviction; asked again soon"))
+            }
+            Self::NoAnswer { wait } => {
+                Next::Again(*wait, Some("its eviction got no answer from the apiserver; asked again soon"))
             }
             Self::TwoBudgets => show(
                 "more than one PDB selects it, which the eviction API refuses; let one select it".to_owned(),
@@ -234,7 +238,7 @@ mod tests {
     fn only_what_may_pass_by_itself_is_asked_again_unseen() {
         for code in 100..600 {
             let answer = read(&Raw { code, causes: vec![], retry_after: 0, message: "" });
-            let again = matches!(answer.next(), Next::Again(_) | Next::Quiet(_));
+            let again = matches!(answer.next(), Next::Again(..) | Next::Quiet(_));
             assert_eq!(again, matches!(code, 409 | 429 | 500 | 502..=504), "{code}");
         }
     }

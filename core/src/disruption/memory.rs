@@ -113,7 +113,7 @@ impl Sent {
         if !matches!(next, Next::Quiet(_)) {
             self.throttles = 0;
         }
-        if !matches!(next, Next::Quiet(_) | Next::Again(_)) {
+        if !matches!(next, Next::Quiet(_) | Next::Again(..)) {
             self.failures.remove(&uid);
         }
         let pod = match next {
@@ -131,10 +131,10 @@ impl Sent {
                 self.throttled_until = self.throttled_until.max(Some(after(wait)));
                 not_before(wait, None)
             }
-            Next::Again(wait) => {
+            Next::Again(wait, why) => {
                 let failures = self.failures.entry(uid.clone()).or_default();
                 *failures = failures.saturating_add(1);
-                not_before(grown(wait, *failures), None)
+                not_before(grown(wait, *failures), why.map(str::to_owned))
             }
             Next::Show(wait, why) => not_before(wait, Some(why)),
         };
