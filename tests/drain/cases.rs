@@ -145,7 +145,7 @@ fn shows(ran: &Ran, lines: &[&str]) {
     }
 }
 
-/// S19: reported, and evicted once; a second time where a late binding could be the reason.
+/// Reported, and evicted once; a second time where a late binding could be the reason.
 async fn pods_that_come_back(scene: &Scene) -> TestResult {
     let ran = scene.run(&["drain", "w-1", "--timeout", "45s"]).await?;
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -167,7 +167,7 @@ async fn pods_that_come_back(scene: &Scene) -> TestResult {
     Ok(())
 }
 
-/// S20: the system's priority classes last, `wait-completed` never evicted, `skip` left alone.
+/// The system's priority classes last, `wait-completed` never evicted, `skip` left alone.
 async fn an_order(scene: &Scene) -> TestResult {
     let ran = scene.run(&["drain", "w-2", "--order", "critical-last", "--respect-drain-labels"]).await?;
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -188,7 +188,7 @@ async fn an_order(scene: &Scene) -> TestResult {
     Ok(())
 }
 
-/// S34: pinned pods under two budgets (openshift/machine-api-operator#1066).
+/// Pinned pods under two budgets (openshift/machine-api-operator#1066).
 async fn two_guards_on_each_node(scene: &Scene) -> TestResult {
     let drains =
         async { scene.run(&["drain", "w-3", "w-4", "--concurrency", "2", "--node-conditions"]).await };
@@ -218,7 +218,7 @@ async fn two_guards_on_each_node(scene: &Scene) -> TestResult {
     Ok(())
 }
 
-/// S37: a kubelet that is gone confirms no pod's end; nothing is deleted by force.
+/// A kubelet that is gone confirms no pod's end; nothing is deleted by force.
 async fn a_silent_kubelet(scene: &Scene) -> TestResult {
     let ran = scene.run(&["drain", "w-6"]).await?;
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -233,7 +233,7 @@ async fn a_silent_kubelet(scene: &Scene) -> TestResult {
     Ok(())
 }
 
-/// S31: a budget that is short of healthy pods keeps unready ones, and one with `AlwaysAllow` does not.
+/// A budget that is short of healthy pods keeps unready ones, and one with `AlwaysAllow` does not.
 async fn crashing_pods(scene: &Scene) -> TestResult {
     let ran = scene.run(&["drain", "w-7", "--timeout", "25s"]).await?;
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -303,7 +303,7 @@ async fn an_eviction_that_is_lost(scene: &Scene) -> TestResult {
     Ok(())
 }
 
-/// S13 to S17: static pods stay, finished and pending ones ask no budget, terminating ones are only awaited.
+/// Static pods stay, finished and pending ones ask no budget, terminating ones are only awaited.
 async fn pods_of_every_kind(scene: &Scene) -> TestResult {
     let lets_go = async {
         scene
@@ -334,7 +334,7 @@ async fn pods_of_every_kind(scene: &Scene) -> TestResult {
     Ok(())
 }
 
-/// S2: who has the name on another node is somebody else (kubernetes/kubectl#1767).
+/// Who has the name on another node is somebody else (kubernetes/kubectl#1767).
 async fn a_pod_that_comes_back_under_its_name(scene: &Scene) -> TestResult {
     let meanwhile = async {
         scene.until("w-13 is cordoned", 20, async || Ok(scene.cordons().await?.contains("w-13 "))).await?;
@@ -360,7 +360,7 @@ async fn a_pod_that_comes_back_under_its_name(scene: &Scene) -> TestResult {
     Ok(())
 }
 
-/// S38: a node that is rebooted next is drained when the volumes are gone; those of pods that stay are theirs.
+/// A node that is rebooted next is drained when the volumes are gone; those of pods that stay are theirs.
 async fn volumes_that_are_detached_late(scene: &Scene) -> TestResult {
     let meanwhile = async {
         scene
@@ -381,7 +381,7 @@ async fn volumes_that_are_detached_late(scene: &Scene) -> TestResult {
     Ok(())
 }
 
-/// S8: evictions in a namespace that is being deleted are refused, and its pods go with it.
+/// Evictions in a namespace that is being deleted are refused, and its pods go with it.
 async fn a_namespace_that_is_deleted(scene: &Scene) -> TestResult {
     // While no controller manager runs, the namespace's pods stay.
     let manager = scene.cluster.controller_manager(0);

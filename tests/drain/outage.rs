@@ -12,7 +12,7 @@ use super::{Scene, evictions, watched};
 
 const NODES: [&str; 3] = ["w-1", "w-2", "w-3"];
 
-/// S9: 503, 504 and network errors are tried again and end nothing.
+/// 503, 504 and network errors are tried again and end nothing.
 #[test]
 fn the_apiserver_goes_away_and_returns() -> TestResult {
     in_namespace("outage::the_apiserver_goes_away_and_returns", async || {

@@ -1,0 +1,193 @@
+//! What happens to a drain: every fault at every request, deaths, lost events, people. What must hold is checked by the
+//! module above.
+
+use std::collections::BTreeSet;
+
+use evenkeel_sim::faults::Call;
+
+use super::super::campaign::{chance, is_long};
+use super::super::deeds::SPECIAL;
+use super::super::script::{self, Step};
+use super::{DRAINER, TARGETS, campaign, run};
+
+fn call(nth: u64, times: u64, fault: &str) -> Step {
+    Step::Call { agent: DRAINER.to_owned(), nth, times, fault: fault.to_owned() }
+}
+
+fn at(millis: u64, deed: &str) -> Step {
+    Step::At { millis, deed: deed.to_owned() }
+}
+
+fn requests() -> u64 {
+    run(1, &[]).calls.len() as u64
+}
+
+#[test]
+fn a_drain_without_faults() {
+    let run = run(1, &[]);
+    assert!(run.wrong.is_empty(), "{:#?}\n{}", run.wrong, run.said);
+    assert_eq!(run.codes, [Ok(0)]);
+    assert!((5..12).contains(&run.went.len()), "{:?}", run.went);
+    let lines: Vec<String> = run.calls.iter().map(Call::line).collect();
+    // Two cordons, an eviction each, two last looks, and what is watched.
+    assert!(lines.len() < run.went.len() + 2 + 2 + 10, "{lines:#?}");
+}
+
+#[test]
+fn a_crash_at_every_request() {
+    let mut scripts = Vec::new();
+    for nth in 0..requests() {
+        for fault in ["crash-before", "crash-after", "reset-after", "hang-after"] {
+            scripts.push((1, vec![call(nth, 1, fault)]));
+        }
+    }
+    campaign("drain: a crash at every request", scripts);
+}
+
+#[test]
+fn special_pods_and_a_crash_at_every_request() {
+    let mut scripts = Vec::new();
+    for kind in SPECIAL {
+        let begins = at(0, &format!("pods {kind}"));
+        let requests = run(1, std::slice::from_ref(&begins)).calls.len() as u64;
+        for nth in 0..requests.min(40) {
+            for (number, fault) in
+                ["crash-before", "crash-after", "reset-after", "refuse:500"].into_iter().enumerate()
+            {
+                if is_long() || (nth as usize + number).is_multiple_of(8) {
+                    scripts.push((1, vec![begins.clone(), call(nth, 1, fault)]));
+                }
+            }
+        }
+    }
+    campaign("drain: special pods", scripts);
+}
+
+#[test]
+fn a_crash_and_then_another() {
+    let mut scripts = Vec::new();
+    let count = requests();
+    for first in 0..count {
+        for second in 1..count {
+            if is_long() || (first + 3 * second) % 7 == 0 {
+                let fault = ["crash-before", "crash-after"][(second % 2) as usize];
+                scripts.push((1, vec![call(first, 1, "crash-after"), call(first + second, 1, fault)]));
+            }
+        }
+    }
+    campaign("drain: two crashes", scripts);
+}
+
+#[test]
+fn every_fault_at_every_request() {
+    let calls = run(1, &[]).calls;
+    let mut scripts = Vec::new();
+    for nth in 0..calls.len() as u64 {
+        for (at, fault) in script::statuses().iter().enumerate() {
+            if is_long() || (nth as usize + at).is_multiple_of(3) {
+                scripts.push((1, vec![call(nth, 1, fault)]));
+            }
+            if is_long() || (nth as usize + at).is_multiple_of(9) {
+                scripts.push((1, vec![call(nth, 5, fault)]));
+            }
+        }
+    }
+    let kinds: BTreeSet<String> = calls.iter().map(script::kind_of).collect();
+    for line in kinds {
+        for (at, fault) in script::statuses().into_iter().enumerate() {
+            if is_long() || line.contains("eviction") || at.is_multiple_of(3) {
+                scripts.push((1, vec![Step::Like { agent: DRAINER.to_owned(), line: line.clone(), fault }]));
+            }
+        }
+    }
+    campaign("drain: every fault", scripts);
+}
+
+#[test]
+fn stale_and_compacted_reads() {
+    let mut scripts = Vec::new();
+    for nth in 0..requests() {
+        for fault in ["stale:1", "stale:3", "stale:30", "compact", "bookmarks", "late:3", "late:30"] {
+            scripts.push((1, vec![call(nth, 1, fault)]));
+        }
+        scripts.push((1, vec![call(nth, 1, "crash-after"), call(nth + 1, 12, "stale:5")]));
+    }
+    campaign("drain: stale reads", scripts);
+}
+
+#[test]
+fn events_that_are_lost_doubled_late_or_swapped() {
+    let mut scripts = Vec::new();
+    for resource in ["nodes", "pods", "poddisruptionbudgets.policy"] {
+        for nth in 0..if is_long() { 60 } else { 7 } {
+            for fault in ["drop", "duplicate", "delay:4", "swap", "gone", "end", "reset", "garbage"] {
+                scripts.push((
+                    1,
+                    vec![Step::Told {
+                        agent: DRAINER.into(),
+                        resource: resource.into(),
+                        nth,
+                        fault: fault.into(),
+                    }],
+                ));
+            }
+        }
+    }
+    campaign("drain: events lost or swapped", scripts);
+}
+
+#[test]
+fn people_and_other_programs_interfere_at_every_step() {
+    let mut scripts = Vec::new();
+    let steps = if is_long() { 60 } else { 6 };
+    for step in 0..=steps {
+        let millis = step * 24_000 / steps;
+        for node in TARGETS {
+            for deed in ["cordon", "uncordon", "leave", "silent"] {
+                scripts.push((1, vec![at(millis, &format!("{deed} {node}"))]));
+            }
+        }
+        for deed in [
+            "budget cart maxUnavailable 0",
+            "budget cart maxUnavailable 100%",
+            "budget db minAvailable 4",
+            "unbudget cart",
+            "second-budget cart",
+            "second-budget web",
+            "scale cart 3",
+            "scale web 9",
+            "delete-pod 2",
+            "leave worker-4",
+            "silent worker-5",
+            "blackout 1",
+            "blackout 30",
+            "compact",
+            "jump 3600",
+            "jump -3600",
+        ] {
+            scripts.push((1, vec![at(millis, deed)]));
+        }
+        scripts.push((1, vec![at(millis, "leave worker-2"), at(millis + 100, "join worker")]));
+        scripts.push((1, vec![at(millis, "leave worker-2"), at(millis + 4000, "join worker")]));
+        scripts.push((1, vec![at(millis, "silent worker-1"), at(millis + 90_000, "again worker-1")]));
+        scripts.push((
+            1,
+            vec![
+                at(millis, "budget cart maxUnavailable 0"),
+                at(millis + 60_000, "budget cart maxUnavailable 2"),
+            ],
+        ));
+    }
+    campaign("drain: people interfere", scripts);
+}
+
+#[test]
+fn seeds_with_many_faults() {
+    let mut scripts = Vec::new();
+    for seed in 0..if is_long() { 2000 } else { 100 } {
+        let watched = ["nodes", "pods", "poddisruptionbudgets.policy"];
+        // A cluster of another seed needs a run without faults to be compared with.
+        scripts.push((seed % 10, chance(seed, &[DRAINER], &watched, 40)));
+    }
+    campaign("drain: many faults", scripts);
+}
