@@ -44,6 +44,8 @@ struct Run {
     wrong: Wrong,
     /// Pods that were asked to leave and did, as often as it happened.
     went: Vec<String>,
+    /// Pods that came to a node which is to be drained, because it was not cordoned yet.
+    came: Vec<String>,
     /// What is on the nodes, and how each node is.
     end: Value,
     calls: Vec<Call>,
@@ -78,6 +80,7 @@ struct Watcher {
     /// When somebody else changed a node's cordon last: what is on its way may come later.
     others: BTreeMap<String, Instant>,
     went: Vec<String>,
+    came: Vec<String>,
     uids: BTreeMap<String, usize>,
     writes: Vec<Instant>,
 }
@@ -137,6 +140,11 @@ impl Watcher {
         match &after {
             Some(after) => _ = self.pods.insert(key.to_owned(), after.clone()),
             None => _ = self.pods.remove(key),
+        }
+        if before.node.is_empty()
+            && after.as_ref().is_some_and(|after| TARGETS.contains(&after.node.as_str()))
+        {
+            self.came.push(key.to_owned());
         }
         let leaves = !before.leaving && after.as_ref().is_none_or(|after| after.leaving);
         if !ours || !leaves {
@@ -383,8 +391,11 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     if during.len() == script.len() {
         wrong.extend(left_well(&end, &said, &codes, script));
     }
-    let went = std::mem::take(&mut watcher.lock().unwrap().went);
-    Run { wrong, went, end, calls, said, codes }
+    let (went, came) = {
+        let mut watcher = watcher.lock().unwrap();
+        (std::mem::take(&mut watcher.went), std::mem::take(&mut watcher.came))
+    };
+    Run { wrong, went, came, end, calls, said, codes }
 }
 
 /// Every request by itself and all of them together.
@@ -485,6 +496,8 @@ async fn end(kube: &Kube) -> Value {
         *ready.entry(app.clone()).or_default() += usize::from(seen.healthy && !seen.leaving);
         if TARGETS.contains(&seen.node.as_str())
             && !matches!(app.as_str(), "logs" | "mirror")
+            // To a node that is not cordoned these come as it happens.
+            && (nodes[&seen.node]["cordoned"] == true || !matches!(app.as_str(), "cart" | "web" | "db"))
             && let Some(pods) = nodes[&seen.node]["pods"].as_array_mut()
         {
             pods.push(app.into());
@@ -518,8 +531,8 @@ fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
         });
     }
     all(name, scripts, |seed, script| {
-        let done = run(seed, script);
-        let mut wrong = done.wrong;
+        let mut done = run(seed, script);
+        let mut wrong = std::mem::take(&mut done.wrong);
         if let Some(wanted) =
             wanted.get(&(seed, script::line(&early(script)))).filter(|_| begun_alike(script))
         {
@@ -529,7 +542,7 @@ fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
             if done.codes.last() != wanted.codes.last() {
                 wrong.push(format!("ends with {:?} not {:?}", done.codes, wanted.codes));
             }
-            let (now, then) = (left(&done.went), left(&wanted.went));
+            let (now, then) = (left(&done), left(wanted));
             if now != then {
                 wrong.push(format!("evicts {now:?} not {then:?}"));
             }
@@ -541,10 +554,17 @@ fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
     });
 }
 
-/// Who left, in order of their names. What comes back to its node is evicted by each command that begins anew.
-fn left(went: &[String]) -> Vec<String> {
+/// Who left, in order of their names. What comes back to its node is evicted by each command that begins anew, and what
+/// came to a node before its cordon is evicted once more.
+fn left(run: &Run) -> Vec<String> {
     let comes_back = |name: &&String| name.starts_with("shop/returning-") || name.starts_with("shop/fixed-");
-    sorted(went.iter().filter(|name| !comes_back(name)).cloned().collect())
+    let mut left = sorted(run.went.iter().filter(|name| !comes_back(name)).cloned().collect());
+    for came in &run.came {
+        if let Some(at) = left.iter().position(|name| name == came) {
+            left.remove(at);
+        }
+    }
+    left
 }
 
 fn sorted(mut names: Vec<String>) -> Vec<String> {
