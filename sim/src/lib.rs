@@ -48,10 +48,12 @@
 #![allow(clippy::match_same_arms, reason = "one arm for each case of the specification")]
 
 mod api;
+mod beat;
 mod clock;
 mod cluster;
 pub mod faults;
 mod fields;
+mod index;
 mod models;
 mod pace;
 mod random;

@@ -5,9 +5,13 @@
 //! text says.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use jiff::Timestamp;
 use serde_json::Value;
+
+use crate::beat::Template;
 
 /// Labels, shared by all objects that have the same.
 pub(crate) type Labels = BTreeMap<String, String>;
@@ -15,11 +19,25 @@ pub(crate) type Labels = BTreeMap<String, String>;
 /// One version of one object.
 #[derive(Debug)]
 pub(crate) struct Record {
+    pub(crate) revision: u64,
+    facts: Arc<Facts>,
+    text: Text,
+    parsed: OnceLock<Box<Value>>,
+}
+
+/// The whole object as JSON, resourceVersion included.
+#[derive(Debug)]
+enum Text {
+    Written(Arc<str>, OnceLock<Option<Arc<Template>>>),
+    /// Of a heartbeat, which next to nobody reads: made when somebody does.
+    Beat(Arc<Template>, Timestamp, OnceLock<Box<str>>),
+}
+
+/// What everybody asks for all the time. Heartbeats have the same.
+#[derive(Debug)]
+pub(crate) struct Facts {
     /// `namespace/name`, or `name`.
     pub(crate) key: Arc<str>,
-    pub(crate) revision: u64,
-    /// The whole object as JSON, resourceVersion included.
-    pub(crate) text: Box<str>,
     pub(crate) uid: Box<str>,
     pub(crate) labels: Arc<Labels>,
     /// `spec.nodeName`, because the pods of a node are asked for all the time.
@@ -34,7 +52,14 @@ pub(crate) struct Record {
     pub(crate) phase: Phase,
     /// Its Ready condition is true.
     pub(crate) ready: bool,
-    parsed: OnceLock<Box<Value>>,
+}
+
+impl Deref for Record {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
 }
 
 /// An owner that controls an object.
@@ -91,10 +116,8 @@ impl Record {
                 uid: text("uid"),
             })
         });
-        Self {
+        let facts = Facts {
             key: key.into(),
-            revision,
-            text: object.to_string().into(),
             uid: metadata["uid"].as_str().unwrap_or_default().into(),
             labels,
             node,
@@ -109,32 +132,38 @@ impl Record {
                 _ => Phase::Other,
             },
             ready: ready(object),
-            parsed: OnceLock::new(),
-        }
+        };
+        let text = Text::Written(object.to_string().into(), OnceLock::new());
+        Self { revision, facts: Arc::new(facts), text, parsed: OnceLock::new() }
     }
 
-    /// The next version of the same object, of which only the text and nothing of these facts is different.
-    pub(crate) fn renewed(&self, revision: u64, text: String) -> Self {
-        Self {
-            key: self.key.clone(),
-            revision,
-            text: text.into(),
-            uid: self.uid.clone(),
-            labels: self.labels.clone(),
-            node: self.node.clone(),
-            owners: self.owners.clone(),
-            controller: self.controller.clone(),
-            leaving: self.leaving,
-            phase: self.phase,
-            ready: self.ready,
-            parsed: OnceLock::new(),
+    /// The next version of the same object, which is a heartbeat at `time`: nothing of the facts is different. `None` if
+    /// the object is none that has such heartbeats.
+    pub(crate) fn beat(&self, revision: u64, time: Timestamp) -> Option<Self> {
+        let template = match &self.text {
+            Text::Beat(template, ..) => template,
+            Text::Written(text, template) => {
+                template.get_or_init(|| Template::of(text.clone()).map(Arc::new)).as_ref()?
+            }
+        };
+        let text = Text::Beat(template.clone(), time, OnceLock::new());
+        Some(Self { revision, facts: self.facts.clone(), text, parsed: OnceLock::new() })
+    }
+
+    /// The whole object as JSON, resourceVersion included.
+    pub(crate) fn text(&self) -> &str {
+        match &self.text {
+            Text::Written(text, _) => text,
+            Text::Beat(template, time, text) => {
+                text.get_or_init(|| template.at(self.revision, *time).into_boxed_str())
+            }
         }
     }
 
     /// The object.
     pub(crate) fn value(&self) -> Value {
         // The text was written from a `Value`.
-        serde_json::from_str(&self.text).unwrap_or_default()
+        serde_json::from_str(self.text()).unwrap_or_default()
     }
 
     /// The object, kept from the first time on: for the few that are looked at again and again. Of pods there are too many.

@@ -5,12 +5,15 @@
 //! of revisions and has no gap after the compacted one; a record that was handed out never changes.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::index::PodIndex;
 use crate::record::{Labels, Record};
 
 const PODS: &str = "pods";
@@ -31,14 +34,15 @@ pub(crate) struct Change {
 /// The objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Shelf {
+    resource: Arc<str>,
     pub(crate) live: BTreeMap<Arc<str>, Arc<Record>>,
     pub(crate) log: VecDeque<Change>,
     wake: watch::Sender<u64>,
 }
 
-impl Default for Shelf {
-    fn default() -> Self {
-        Self { live: BTreeMap::new(), log: VecDeque::new(), wake: watch::Sender::new(0) }
+impl Shelf {
+    fn new(resource: Arc<str>) -> Self {
+        Self { resource, live: BTreeMap::new(), log: VecDeque::new(), wake: watch::Sender::new(0) }
     }
 }
 
@@ -59,10 +63,7 @@ pub(crate) struct Store {
     shelves: BTreeMap<Arc<str>, Shelf>,
     labels: BTreeMap<Labels, Arc<Labels>>,
     nodes: BTreeMap<Box<str>, Arc<str>>,
-    /// The pods of each node, by their keys.
-    placed: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// The pods of each owner, by its UID.
-    owned: HashMap<Box<str>, BTreeSet<Arc<str>>>,
+    pods: PodIndex,
     hash: Option<u64>,
     /// What was written since the models were last told.
     news: Vec<(Arc<str>, Change)>,
@@ -81,8 +82,7 @@ impl Store {
             shelves: BTreeMap::new(),
             labels: BTreeMap::new(),
             nodes: BTreeMap::new(),
-            placed: BTreeMap::new(),
-            owned: HashMap::new(),
+            pods: PodIndex::default(),
             hash: hashed.then_some(0x9e37_79b9_7f4a_7c15),
             news: Vec::new(),
             any: watch::Sender::new(1),
@@ -137,47 +137,49 @@ impl Store {
     }
 
     fn shelf_mut(&mut self, resource: &str) -> &mut Shelf {
-        if !self.shelves.contains_key(resource) {
-            self.shelves.insert(resource.into(), Shelf::default());
-        }
-        self.shelves.entry(resource.into()).or_default()
+        // The map's own entry would need the name as it is kept, a new one at each write.
+        let resource: Arc<str> =
+            self.shelves.get(resource).map_or_else(|| resource.into(), |shelf| shelf.resource.clone());
+        self.shelves.entry(resource).or_insert_with_key(|resource| Shelf::new(resource.clone()))
     }
 
     pub(crate) fn get(&self, resource: &str, key: &str) -> Option<&Arc<Record>> {
         self.shelves.get(resource)?.live.get(key)
     }
 
-    fn displace(&mut self, node: Option<&Arc<str>>, key: &str) {
-        let Some(keys) = node.and_then(|node| self.placed.get_mut(node)) else { return };
-        keys.remove(key);
-        if keys.is_empty()
-            && let Some(node) = node
-        {
-            self.placed.remove(node);
-        }
+    /// All objects of a kind in a namespace; with an empty namespace, all there are.
+    pub(crate) fn within(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
+        let shelf = self.shelf(resource).into_iter();
+        shelf
+            .flat_map(move |shelf| {
+                let from = (from.0.as_ref().map(String::as_str), from.1.as_ref().map(String::as_str));
+                shelf.live.range::<str, _>(from)
+            })
+            .take_while(move |(key, _)| key.starts_with(&prefix))
+            .map(|(_, record)| record)
     }
 
     /// The pods of a node, without looking at those of any other.
     pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<Record>> {
-        let keys = self.placed.get(node).into_iter().flatten();
-        keys.filter_map(|key| self.get(PODS, key).cloned()).collect()
+        self.pods.on_node(node).filter_map(|key| self.get(PODS, key).cloned()).collect()
     }
 
     /// The pods of an owner, without looking at those of any other.
     pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Arc<Record>> {
-        let keys = self.owned.get(uid).into_iter().flatten();
-        keys.filter_map(|key| self.get(PODS, key))
+        self.pods.owned_by(uid).filter_map(|key| self.get(PODS, key))
     }
 
-    fn disown(&mut self, record: &Record) {
-        for owner in &record.owners {
-            if let Some(keys) = self.owned.get_mut(owner) {
-                keys.remove(&record.key);
-                if keys.is_empty() {
-                    self.owned.remove(owner);
-                }
-            }
-        }
+    /// The pods of a namespace that nobody controls.
+    pub(crate) fn loose_pods(&self, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
+        self.pods.loose(namespace).filter_map(|key| self.get(PODS, key))
+    }
+
+    /// The pods of a namespace whose labels are such, without looking at each.
+    pub(crate) fn labeled_pods(&self, namespace: &str, such: impl Fn(&Labels) -> bool) -> Vec<Arc<Record>> {
+        let keys = self.pods.labeled(namespace, such).into_iter();
+        keys.filter_map(|key| self.get(PODS, key).cloned()).collect()
     }
 
     /// Writes an object under its key and gives it the next revision, which `object` then carries.
@@ -186,20 +188,8 @@ impl Store {
         let record = self.record(key, object);
         let shelf = self.shelf_mut(resource);
         let before = shelf.live.insert(record.key.clone(), record.clone());
-        let old = before.as_ref().and_then(|before| before.node.clone());
-        if resource == PODS && old != record.node {
-            self.displace(old.as_ref(), key);
-            if let Some(node) = &record.node {
-                self.placed.entry(node.clone()).or_default().insert(record.key.clone());
-            }
-        }
-        if resource == PODS && before.as_ref().is_none_or(|before| before.owners != record.owners) {
-            if let Some(before) = &before {
-                self.disown(before);
-            }
-            for owner in &record.owners {
-                self.owned.entry(owner.clone()).or_default().insert(record.key.clone());
-            }
+        if resource == PODS {
+            self.pods.written(before.as_deref(), Some(&record));
         }
         self.log(
             resource,
@@ -208,32 +198,19 @@ impl Store {
         record
     }
 
-    /// What was written since the last call, in order.
-    pub(crate) fn news(&mut self) -> Vec<(Arc<str>, Change)> {
-        std::mem::take(&mut self.news)
+    /// What was written since the last call, in order; `news` is empty, and its room is used from now on.
+    pub(crate) fn news(&mut self, news: &mut Vec<(Arc<str>, Change)>) {
+        std::mem::swap(&mut self.news, news);
     }
 
-    /// Renews a lease by its text alone: thousands of them a second are most of what happens in a big cluster at rest.
-    ///
-    /// A quote inside a JSON string is escaped, so a field's name with its quotes is found only where the field is.
-    pub(crate) fn renew(&mut self, resource: &str, key: &str, time: &str) -> Option<()> {
-        let before = self.get(resource, key)?.clone();
+    /// Writes a heartbeat of an object: thousands of them a second are most of what happens in a big cluster at rest. `None`,
+    /// and nothing written, if there is no such object or it has none.
+    pub(crate) fn beat(&mut self, resource: &str, key: &str, time: Timestamp) -> Option<()> {
         let revision = self.revision + 1;
-        let mut text = String::with_capacity(before.text.len() + 1);
-        let mut rest: &str = &before.text;
-        for (field, value) in
-            [("\"resourceVersion\":\"", revision.to_string().as_str()), ("\"renewTime\":\"", time)]
-        {
-            let at = rest.find(field)? + field.len();
-            let (head, tail) = rest.split_at(at);
-            text.push_str(head);
-            text.push_str(value);
-            rest = tail.get(tail.find('"')?..)?;
-        }
-        text.push_str(rest);
+        let live = self.shelves.get_mut(resource)?.live.get_mut(key)?;
+        let record = Arc::new(live.beat(revision, time)?);
+        let before = std::mem::replace(live, record.clone());
         self.revision = revision;
-        let record = Arc::new(before.renewed(revision, text));
-        self.shelf_mut(resource).live.insert(record.key.clone(), record.clone());
         self.log(resource, Change { revision, before: Some(before), record, deleted: false, quiet: true });
         Some(())
     }
@@ -242,8 +219,7 @@ impl Store {
     pub(crate) fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Record>> {
         let before = self.shelves.get_mut(resource)?.live.remove(key)?;
         if resource == PODS {
-            self.displace(before.node.as_ref(), key);
-            self.disown(&before);
+            self.pods.written(Some(&before), None);
         }
         self.revision += 1;
         let mut object = before.value();
@@ -292,19 +268,24 @@ impl Store {
             for chunk in [resource.as_bytes(), change.record.key.as_bytes(), &[u8::from(change.deleted)]] {
                 mix(hash, chunk);
             }
-            mix(hash, change.record.text.as_bytes());
+            mix(hash, change.record.text().as_bytes());
         }
         let revision = change.revision;
-        let name =
-            self.shelves.get_key_value(resource).map_or_else(|| resource.into(), |(name, _)| name.clone());
         for observer in &mut self.observers {
             (observer.0)(resource, &change, &self.author);
         }
-        self.news.push((name, change.clone()));
         let shelf = self.shelf_mut(resource);
-        shelf.log.push_back(change);
-        shelf.wake.send_replace(revision);
-        self.any.send_replace(revision);
+        let name = shelf.resource.clone();
+        shelf.log.push_back(change.clone());
+        if shelf.wake.receiver_count() > 0 {
+            shelf.wake.send_replace(revision);
+        }
+        let quiet = change.quiet;
+        self.news.push((name, change));
+        // Models alone write heartbeats, and whoever drives them looks for news after each step.
+        if !quiet {
+            self.any.send_replace(revision);
+        }
     }
 
     /// Forgets what was before a revision: nobody can list or watch from there any more.
@@ -352,33 +333,4 @@ fn mix(hash: &mut u64, bytes: &[u8]) {
         *hash = (*hash ^ u64::from_le_bytes(word)).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
     }
     *hash = hash.wrapping_add(bytes.len() as u64).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_pods_of_an_owner_are_those_that_name_it_now() {
-        let mut store = Store::new(false);
-        let pod = |owner: &str| json!({"metadata": {"ownerReferences": [{"uid": owner}]}});
-        let owned = |store: &Store, uid: &str| -> Vec<String> {
-            store.owned_by(uid).map(|record| record.key.to_string()).collect()
-        };
-        for key in ["shop/b", "shop/a"] {
-            store.put(PODS, key, &mut pod("one"), false);
-        }
-        store.put("replicasets.apps", "shop/r", &mut pod("one"), false);
-        assert_eq!(owned(&store, "one"), ["shop/a", "shop/b"], "in order, and pods alone");
-        store.put(PODS, "shop/a", &mut pod("two"), false);
-        assert_eq!(
-            (owned(&store, "one"), owned(&store, "two")),
-            (vec!["shop/b".into()], vec!["shop/a".into()])
-        );
-        store.remove(PODS, "shop/b");
-        store.remove(PODS, "shop/a");
-        assert!(store.owned.is_empty(), "{:?}", store.owned);
-    }
 }

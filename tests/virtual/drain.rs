@@ -503,6 +503,8 @@ async fn end(kube: &Kube) -> Value {
             pods.push(app.into());
         }
     }
+    // A Job that was done before its pod was evicted needs no other pod.
+    ready.retain(|_, ready| *ready > 0);
     json!({"nodes": nodes, "ready": ready})
 }
 

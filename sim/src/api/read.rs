@@ -1,5 +1,7 @@
 //! Get and list: from now, from a revision, and page by page.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
@@ -69,7 +71,7 @@ impl Form {
 
 /// The object as this version of the kind shows it.
 pub(crate) fn shown(kind: &Kind, record: &Record) -> String {
-    if kind.converts() { kind.seen(record).to_string() } else { record.text.to_string() }
+    if kind.converts() { kind.seen(record).to_string() } else { record.text().to_string() }
 }
 
 /// One object, in the form that was asked for.
@@ -203,8 +205,14 @@ impl State {
             }
             (if exact { asked } else { current }, None)
         };
-        let then = if at < current { Some(self.store.at(resource, at)) } else { None };
-        let empty = std::collections::BTreeMap::new();
+        // The pods of a node are listed all the time, and are few of many.
+        let placed: Option<BTreeMap<_, _>> = filter
+            .fields
+            .node()
+            .filter(|_| resource.as_ref() == "pods" && at == current)
+            .map(|node| self.store.pods_of(node).into_iter().map(|pod| (pod.key.clone(), pod)).collect());
+        let then = placed.or_else(|| (at < current).then(|| self.store.at(resource, at)));
+        let empty = BTreeMap::new();
         let live =
             then.as_ref().or_else(|| self.store.shelf(resource).map(|shelf| &shelf.live)).unwrap_or(&empty);
         let from = start.clone().or_else(|| filter.prefix.clone()).unwrap_or_default();
@@ -274,7 +282,7 @@ impl State {
                 text.push_str(&self::metadata(&record.value()).to_string());
             } else if kind.custom.is_some() {
                 text.push_str(&shown(kind, record));
-            } else if let Some(rest) = record.text.strip_prefix(&prefix).filter(|_| !kind.converts()) {
+            } else if let Some(rest) = record.text().strip_prefix(&prefix).filter(|_| !kind.converts()) {
                 text.push('{');
                 text.push_str(rest);
             } else {

@@ -184,6 +184,12 @@ fn list(text: &str) -> Option<Vec<String>> {
 pub(crate) struct FieldSelector(Vec<(String, String, bool)>);
 
 impl FieldSelector {
+    /// The node that a pod must be on.
+    pub(crate) fn node(&self) -> Option<&str> {
+        let on = |(field, _, equal): &&(String, String, bool)| field == "spec.nodeName" && *equal;
+        self.0.iter().find(on).map(|(_, node, _)| node.as_str()).filter(|node| !node.is_empty())
+    }
+
     /// As in `?fieldSelector=`. `known` are the fields that the kind can be selected by.
     pub(crate) fn query(text: &str, known: &[&str]) -> Outcome<Self> {
         let mut tests = Vec::new();

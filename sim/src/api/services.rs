@@ -43,7 +43,7 @@ impl State {
             let drawn = draw(self);
             let text = format!("\"{field}\":{drawn}");
             let mut services = self.store.shelf("services").into_iter().flat_map(|shelf| shelf.live.values());
-            if !services.any(|service| service.text.contains(&text)) {
+            if !services.any(|service| service.text().contains(&text)) {
                 return drawn;
             }
         }

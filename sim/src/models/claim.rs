@@ -26,7 +26,13 @@ pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: i
         None => !record.leaving && selector.matches(&record.labels) && may(record),
         Some(of) => &*of.uid == uid && !selector.matches(&record.labels),
     };
-    let found: Vec<Arc<Record>> = world.each(resource, namespace).filter(wrong).cloned().collect();
+    let mut found: Vec<Arc<Record>> = if resource == "pods" {
+        let pods = &world.state.store;
+        pods.owned_by(uid).chain(pods.loose_pods(namespace)).filter(wrong).cloned().collect()
+    } else {
+        world.each(resource, namespace).filter(wrong).cloned().collect()
+    };
+    found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     for record in found {
         // One that has changed meanwhile brings this back.
         let _ = world.change(resource, &record.key, false, |object| {
@@ -64,8 +70,7 @@ pub(super) fn keys(change: &Change, kind: &str, sets: &str, state: &State) -> Ve
             LabelSelector::object(set.value()["spec"].get("selector"))
                 .is_some_and(|selector| !selector.is_empty() && selector.matches(&change.record.labels))
         };
-        let all = state.store.shelf(sets).into_iter().flat_map(|shelf| shelf.live.values());
-        let here = all.filter(|set| set.namespace() == namespace && selects(set));
+        let here = state.store.within(sets, namespace).filter(|set| selects(set));
         keys.extend(here.map(|set| set.key.to_string()));
     }
     keys

@@ -173,7 +173,7 @@ impl ControlPlane {
         let key = format!("kube-system/{name}");
         let image = format!("registry.k8s.io/{component}:{}", instance.version);
         if let Some(before) = state.store.get("pods", &key).cloned()
-            && before.text.contains(&format!("{image:?}"))
+            && before.text().contains(&format!("{image:?}"))
         {
             // The same manifest: its container started or ended.
             let mut pod = before.value();
@@ -289,8 +289,9 @@ impl Model {
             let _ = world.create(LEASES, Some("kube-system"), lease);
             return;
         };
-        if before.text.contains(&format!("\"holderIdentity\":{holder:?}")) {
-            let _ = world.state.store.renew(LEASES, &key, &now);
+        if before.text().contains(&format!("\"holderIdentity\":{holder:?}")) {
+            let now = world.state.clock.now();
+            let _ = world.state.store.beat(LEASES, &key, now);
             return;
         }
         let _ = world.change(LEASES, &key, false, |lease| {

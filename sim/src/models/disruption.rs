@@ -4,7 +4,7 @@
 //! on their way out, and asks their controllers how many there should be. A lookup that fails closes the budget and
 //! leaves the other numbers as they were.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{Model, World, condition};
 use crate::api::State;
 use crate::api::selector::LabelSelector;
 use crate::clock;
-use crate::record::{Owner, Record};
+use crate::record::{Labels, Owner, Record};
 use crate::store::Change;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -30,7 +30,12 @@ const SCALED: [(&str, &str, &str); 3] = [
 ];
 
 /// The disruption controller.
-pub(super) struct Disruption;
+#[derive(Default)]
+pub(super) struct Disruption {
+    /// The budget of the pods of a namespace that have the same labels, as long as no budget is another. Never gone
+    /// through, so its order is nobody's business.
+    chosen: HashMap<(Box<str>, Arc<Labels>), Option<Arc<str>>>,
+}
 
 impl Model for Disruption {
     fn name(&self) -> &'static str {
@@ -43,11 +48,18 @@ impl Model for Disruption {
 
     fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
-            BUDGETS if !change.deleted => vec![change.record.key.to_string()],
+            BUDGETS => {
+                let spec = |record: &Record| record.parsed()["spec"].clone();
+                let before = change.before.as_ref().filter(|_| !change.deleted);
+                if before.is_none_or(|before| spec(before) != spec(&change.record)) {
+                    self.chosen.clear();
+                }
+                if change.deleted { Vec::new() } else { vec![change.record.key.to_string()] }
+            }
             "pods" => {
                 let other = change.before.as_ref().filter(|before| before.labels != change.record.labels);
                 let all = std::iter::once(&change.record).chain(other);
-                all.filter_map(|pod| budget_of(state, pod)).collect()
+                all.filter_map(|pod| self.budget_of(state, pod)).collect()
             }
             _ if SCALED.iter().any(|(_, _, scaled)| *scaled == resource) => {
                 // The pods of a controller whose size changed.
@@ -55,10 +67,8 @@ impl Model for Disruption {
                 if change.before.as_ref().is_some_and(|before| size(before) == size(&change.record)) {
                     return Vec::new();
                 }
-                let prefix = format!("{}/", change.record.namespace());
-                let shelf = state.store.shelf(BUDGETS);
-                let budgets = shelf.into_iter().flat_map(|shelf| shelf.live.keys());
-                budgets.filter(|key| key.starts_with(&prefix)).map(ToString::to_string).collect()
+                let budgets = state.store.within(BUDGETS, change.record.namespace());
+                budgets.map(|budget| budget.key.to_string()).collect()
             }
             _ => Vec::new(),
         }
@@ -68,8 +78,7 @@ impl Model for Disruption {
         let Some(budget) = world.get(BUDGETS, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let selector = LabelSelector::object(budget["spec"].get("selector")).unwrap_or_default();
-        let selected = |pod: &&Arc<Record>| selector.matches(&pod.labels);
-        let pods: Vec<Arc<Record>> = world.each("pods", namespace).filter(selected).cloned().collect();
+        let pods = world.state.store.labeled_pods(namespace, |labels| selector.matches(labels));
         let now = world.state.clock.now();
         let (disrupted, recheck) = disrupted(&budget, &pods, now);
         match expected(world, &budget, &pods, namespace) {
@@ -93,19 +102,24 @@ impl Model for Disruption {
     }
 }
 
-/// The first budget that selects a pod; a pod of several wakes only that one.
-fn budget_of(state: &State, pod: &Record) -> Option<String> {
-    let prefix = format!("{}/", pod.namespace());
-    let shelf = state.store.shelf(BUDGETS)?;
-    shelf
-        .live
-        .range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded))
-        .take_while(|(key, _)| key.starts_with(&prefix))
-        .find(|(_, budget)| {
+impl Disruption {
+    /// The first budget that selects a pod; a pod of several wakes only that one.
+    fn budget_of(&mut self, state: &State, pod: &Record) -> Option<String> {
+        let selects = |budget: &&Arc<Record>| {
             LabelSelector::object(budget.parsed()["spec"].get("selector"))
                 .is_some_and(|selector| selector.matches(&pod.labels))
-        })
-        .map(|(key, _)| key.to_string())
+        };
+        // At the next budget that is another all of it is forgotten; pods with new labels come all the time.
+        if self.chosen.len() > 65_536 {
+            self.chosen.clear();
+        }
+        let chosen = self.chosen.entry((pod.namespace().into(), pod.labels.clone()));
+        let chosen = chosen.or_insert_with(|| {
+            let mut budgets = state.store.within(BUDGETS, pod.namespace());
+            budgets.find(selects).map(|budget| budget.key.clone())
+        });
+        chosen.as_ref().map(ToString::to_string)
+    }
 }
 
 /// How many pods there should be, and how many must be healthy.

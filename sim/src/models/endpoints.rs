@@ -21,13 +21,10 @@ impl Model for Endpoints {
         match resource {
             "services" => vec![change.record.key.to_string()],
             "pods" => {
-                let prefix = format!("{}/", change.record.namespace());
-                let shelf = state.store.shelf("services");
-                let services = shelf.into_iter().flat_map(|shelf| shelf.live.values());
+                let services = state.store.within("services", change.record.namespace());
                 services
-                    .filter(|service| service.key.starts_with(&prefix))
                     .filter(|service| {
-                        LabelSelector::map(&service.value()["spec"]["selector"])
+                        LabelSelector::map(&service.parsed()["spec"]["selector"])
                             .matches(&change.record.labels)
                     })
                     .map(|service| service.key.to_string())
@@ -45,7 +42,7 @@ impl Model for Endpoints {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let selector = LabelSelector::map(&service["spec"]["selector"]);
         let mut endpoints = Vec::new();
-        for record in world.list("pods", namespace).into_iter().filter(|pod| selector.matches(&pod.labels)) {
+        for record in world.state.store.labeled_pods(namespace, |labels| selector.matches(labels)) {
             let pod = record.value();
             let Some(address) = pod["status"]["podIP"].as_str() else { continue };
             if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {

@@ -58,7 +58,8 @@ impl Model for Garbage {
                 look.push(key.clone());
             }
         }
-        if change.record.text.contains("\"foregroundDeletion\"") || change.record.text.contains("\"orphan\"")
+        if change.record.text().contains("\"foregroundDeletion\"")
+            || change.record.text().contains("\"orphan\"")
         {
             self.waiting.insert(uid.clone());
             look.push(key);
@@ -77,7 +78,7 @@ impl Model for Garbage {
                 let record = shelf
                     .live
                     .values()
-                    .find(|record| &*record.uid == name && record.text.contains("foregroundDeletion"))?;
+                    .find(|record| &*record.uid == name && record.text().contains("foregroundDeletion"))?;
                 Some((resource.to_string(), record.key.to_string()))
             });
             if let Some((resource, key)) = found {

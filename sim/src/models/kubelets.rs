@@ -4,7 +4,7 @@
 //! itself is what the cluster was told, so it can lie. What the containers of a pod do that runs to an end, a program
 //! says: among other things they may restart the kubelet of their node in another version.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -73,9 +73,12 @@ type Program = Arc<dyn Fn(&Value) -> Deed + Send + Sync>;
 struct Kubelet {
     down: bool,
     images: BTreeSet<String>,
-    /// Its heartbeat timer runs.
-    beats: bool,
+    /// Its number, and 1 plus that of its address; 0 until its node is there.
     address: u32,
+    /// How often it has said that it lives.
+    beats: u32,
+    /// Its node is as a kubelet that is well left it.
+    well: bool,
 }
 
 #[derive(Default)]
@@ -85,7 +88,7 @@ struct Inner {
     program: Option<Program>,
     /// Images that no registry has.
     missing: BTreeSet<String>,
-    nodes: BTreeMap<String, Kubelet>,
+    nodes: BTreeMap<Arc<str>, Kubelet>,
     addresses: u32,
     pods: u32,
 }
@@ -96,7 +99,9 @@ pub struct Kubelets(Arc<Mutex<Inner>>);
 
 impl std::fmt::Debug for Kubelets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.with(|inner| f.debug_struct("Kubelets").field("nodes", &inner.nodes).finish_non_exhaustive())
+        self.with(|inner| {
+            f.debug_struct("Kubelets").field("nodes", &inner.nodes.len()).finish_non_exhaustive()
+        })
     }
 }
 
@@ -132,12 +137,12 @@ impl Kubelets {
 
     /// Ends a kubelet: no heartbeat and no pod of its node moves until it is started again.
     pub fn stop(&self, node: &str) {
-        self.with(|inner| inner.nodes.entry(node.to_owned()).or_default().down = true);
+        self.with(|inner| inner.nodes.entry(node.into()).or_default().down = true);
     }
 
     /// Starts a kubelet that was stopped. It finds its pods as they are.
     pub(crate) fn start(&self, node: &str) {
-        self.with(|inner| inner.nodes.entry(node.to_owned()).or_default().down = false);
+        self.with(|inner| inner.nodes.entry(node.into()).or_default().down = false);
     }
 
     fn runs(&self, node: &str) -> bool {
@@ -150,8 +155,13 @@ pub(super) struct Model {
     control: ControlPlane,
     /// Pods whose next step has its time already.
     timed: BTreeMap<String, &'static str>,
+    /// Nodes by the timer that their next heartbeats have in common, each with its kubelet's number.
+    beats: HashMap<u64, Vec<(Arc<str>, u32)>>,
+    /// The timer for heartbeats that are due then.
+    next_beats: (Duration, u64),
 }
 
+const NODE_LEASES: &str = "kube-node-lease";
 const LEASE: Duration = Duration::from_secs(10);
 /// An image that could not be had is tried again after this.
 const PULL_AGAIN: Duration = Duration::from_secs(20);
@@ -160,7 +170,13 @@ const STATUS: u32 = 30;
 
 impl Model {
     pub(super) fn new(kubelets: Kubelets, control: ControlPlane) -> Self {
-        Self { kubelets, control, timed: BTreeMap::new() }
+        Self {
+            kubelets,
+            control,
+            timed: BTreeMap::new(),
+            beats: HashMap::new(),
+            next_beats: (Duration::ZERO, 0),
+        }
     }
 }
 
@@ -181,17 +197,21 @@ impl super::Model for Model {
                 Vec::new()
             }
             "nodes" => {
-                let name = change.record.key.to_string();
-                let beats = self.kubelets.with(|inner| {
+                let name = &*change.record.key;
+                // Only a kubelet that is well gives this reason.
+                let well = change.record.text().contains("\"KubeletReady\"");
+                let begins = self.kubelets.with(|inner| {
                     inner.addresses += 1;
                     let address = inner.addresses;
-                    let kubelet = inner.nodes.entry(name.clone()).or_default();
-                    if kubelet.address == 0 {
+                    let kubelet = inner.nodes.entry(name.into()).or_default();
+                    kubelet.well = well;
+                    let begins = kubelet.address == 0;
+                    if begins {
                         kubelet.address = address;
                     }
-                    std::mem::replace(&mut kubelet.beats, true)
+                    begins
                 });
-                if beats { Vec::new() } else { vec![format!("beat|0|{name}")] }
+                if begins { vec![format!("first|{name}")] } else { Vec::new() }
             }
             _ => Vec::new(),
         }
@@ -202,8 +222,18 @@ impl super::Model for Model {
             self.pod(pod, false, world);
         } else if let Some(pod) = key.strip_prefix("due|") {
             self.pod(pod, true, world);
-        } else if let Some((count, node)) = key.strip_prefix("beat|").and_then(|rest| rest.split_once('|')) {
-            self.beat(count.parse().unwrap_or(0), node, world);
+        } else if let Some(timer) = key.strip_prefix("beats|") {
+            let due = timer.parse().ok().and_then(|timer| self.beats.remove(&timer));
+            let mut due: Vec<(Arc<str>, u32)> = due.unwrap_or_default();
+            // What is next to each other is also found next to each other.
+            due.sort_unstable();
+            due.retain(|(node, kubelet)| self.beat(node, *kubelet, world));
+            self.again(due, world);
+        } else if let Some(node) = key.strip_prefix("first|") {
+            let kubelet = self.kubelets.with(|inner| inner.nodes.get(node).map(|kubelet| kubelet.address));
+            let due = kubelet.map(|kubelet| (Arc::from(node), kubelet));
+            let due = due.filter(|(node, kubelet)| self.beat(node, *kubelet, world));
+            self.again(due.into_iter().collect(), world);
         } else if let Some((node, version)) = key.strip_prefix("back|").and_then(|rest| rest.split_once('|'))
         {
             self.kubelets.start(node);
@@ -242,7 +272,7 @@ impl Model {
         }
         let (finished, ready) = (record.phase.finished(), record.ready);
         // What runs and is to go on need not be read.
-        let forever = record.text.contains("\"restartPolicy\":\"Always\"");
+        let forever = record.text().contains("\"restartPolicy\":\"Always\"");
         if !record.leaving && (finished || ready && record.phase == Phase::Running && forever) {
             return;
         }
@@ -346,7 +376,7 @@ impl Model {
         let missing = self.kubelets.with(|inner| {
             let missing = images(pod).into_iter().find(|image| inner.missing.contains(image));
             if missing.is_none() {
-                inner.nodes.entry(node.to_owned()).or_default().images.extend(images(pod));
+                inner.nodes.entry(node.into()).or_default().images.extend(images(pod));
             }
             missing
         });
@@ -364,48 +394,81 @@ impl Model {
         world.after(PULL_AGAIN, format!("due|{key}"));
     }
 
-    /// Renews the lease, and now and then the node's status.
-    fn beat(&mut self, count: u32, node: &str, world: &mut World<'_>) {
-        let Some(record) = world.record("nodes", node) else { return };
-        world.after(LEASE, format!("beat|{}|{node}", (count + 1) % STATUS));
-        if !self.kubelets.runs(node) {
+    /// Renews the lease, and now and then the node's status; unless the node is gone, or another of its name.
+    fn beat(&self, node: &Arc<str>, kubelet: u32, world: &mut World<'_>) -> bool {
+        let state = self.kubelets.with(|inner| {
+            let found = inner.nodes.get_mut(node).filter(|found| found.address == kubelet)?;
+            let count = found.beats;
+            found.beats += u32::from(!found.down);
+            Some((found.down, count % STATUS == 0, found.well))
+        });
+        let Some((down, says_all, well)) = state else { return false };
+        if !down {
+            self.renew(node, world);
+            if says_all || !well {
+                self.report(node, well, world);
+            }
+        }
+        true
+    }
+
+    /// The next heartbeats of these; those that are due at the same moment have one timer.
+    fn again(&mut self, mut nodes: Vec<(Arc<str>, u32)>, world: &mut World<'_>) {
+        if nodes.is_empty() {
             return;
         }
-        let now = world.state.clock.now();
-        let key = format!("kube-node-lease/{node}");
-        let time = clock::micros(now);
-        if world.state.store.renew("leases.coordination.k8s.io", &key, &time).is_none() {
-            let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": &*record.uid}]);
-            let lease = json!({"metadata": {"name": node, "ownerReferences": owner},
-                "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": time}});
-            // One that is there without a time is somebody else's.
-            let _ = world.create("leases.coordination.k8s.io", Some("kube-node-lease"), lease);
+        let now = world.state.clock.elapsed();
+        let (at, timer) = self.next_beats;
+        if let Some(others) = self.beats.get_mut(&timer).filter(|_| at == now) {
+            others.append(&mut nodes);
+            return;
         }
-        // Only a kubelet that is well gives this reason.
-        let waits = !record.text.contains("\"KubeletReady\"");
-        if count == 0 || waits {
-            let now = clock::seconds(now);
-            let mut object = record.value();
-            for (kind, word, reason, message) in [
-                (
-                    "MemoryPressure",
-                    "False",
-                    "KubeletHasSufficientMemory",
-                    "kubelet has sufficient memory available",
-                ),
-                ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-                ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-                ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-            ] {
-                let wanted = json!({"type": kind, "status": word, "reason": reason, "message": message, "lastHeartbeatTime": now});
-                condition(&mut object["status"], &wanted, &now);
-            }
-            world.put("nodes", node, object, !waits);
-            if waits {
-                // Its pods were marked unready meanwhile.
-                for pod in world.state.store.pods_of(node) {
-                    world.after(Duration::ZERO, format!("pod|{}", pod.key));
-                }
+        self.next_beats = (now, timer + 1);
+        self.beats.insert(timer + 1, nodes);
+        world.after(LEASE, format!("beats|{}", timer + 1));
+    }
+
+    fn renew(&self, node: &str, world: &mut World<'_>) {
+        let now = world.state.clock.now();
+        let key = [NODE_LEASES, "/", node].concat();
+        if world.state.store.beat("leases.coordination.k8s.io", &key, now).is_some() {
+            return;
+        }
+        let Some(record) = world.record("nodes", node) else { return };
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": &*record.uid}]);
+        let lease = json!({"metadata": {"name": node, "ownerReferences": owner},
+            "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": clock::micros(now)}});
+        // One that is there without a time is somebody else's.
+        let _ = world.create("leases.coordination.k8s.io", Some(NODE_LEASES), lease);
+    }
+
+    /// Says how the node is.
+    fn report(&self, node: &str, well: bool, world: &mut World<'_>) {
+        let now = world.state.clock.now();
+        if well && world.state.store.beat("nodes", node, now).is_some() {
+            return;
+        }
+        let Some(mut object) = world.get("nodes", node) else { return };
+        let now = clock::seconds(now);
+        for (kind, word, reason, message) in [
+            (
+                "MemoryPressure",
+                "False",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ),
+            ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        ] {
+            let wanted = json!({"type": kind, "status": word, "reason": reason, "message": message, "lastHeartbeatTime": now});
+            condition(&mut object["status"], &wanted, &now);
+        }
+        world.put("nodes", node, object, well);
+        if !well {
+            // Its pods were marked unready meanwhile.
+            for pod in world.state.store.pods_of(node) {
+                world.after(Duration::ZERO, format!("pod|{}", pod.key));
             }
         }
     }

@@ -25,12 +25,27 @@ const CORDONED: &str = "node.kubernetes.io/unschedulable";
 /// The controller, with what it saw last of each node.
 #[derive(Default)]
 pub(super) struct Lifecycle {
-    signs: BTreeMap<String, Duration>,
-    /// Zone and readiness, so that what is well need not be read.
-    seen: BTreeMap<Arc<str>, (String, String)>,
+    nodes: BTreeMap<Arc<str>, Seen>,
     /// When each zone may lose its next node.
-    zones: BTreeMap<String, Duration>,
+    zones: BTreeMap<Arc<str>, Duration>,
     disrupted: bool,
+}
+
+/// The status of a Ready condition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    True,
+    False,
+    Unknown,
+    Other,
+}
+
+/// What was seen of a node, so that what is well need not be read.
+struct Seen {
+    zone: Arc<str>,
+    ready: Ready,
+    /// The last sign of life.
+    sign: Duration,
 }
 
 impl Model for Lifecycle {
@@ -52,27 +67,28 @@ impl Model for Lifecycle {
             "leases.coordination.k8s.io"
                 if change.record.namespace() == "kube-node-lease" && !change.deleted =>
             {
-                self.signs.insert(change.record.name().to_owned(), now);
+                self.lives(change.record.name(), now);
                 Vec::new()
             }
             "nodes" if change.deleted => {
-                self.signs.remove(&*change.record.key);
-                self.seen.remove(&change.record.key);
+                self.nodes.remove(&change.record.key);
                 vec![format!("gone|{}", change.record.key)]
             }
             "nodes" if change.quiet => {
-                self.signs.insert(change.record.key.to_string(), now);
+                self.lives(&change.record.key, now);
                 Vec::new()
             }
             "nodes" => {
                 let object = change.record.value();
-                self.seen.insert(change.record.key.clone(), (zone(&object), ready(&object).to_owned()));
-                let beat = |record: &crate::record::Record| {
-                    find_condition(&record.value(), "Ready").map(|ready| ready["lastHeartbeatTime"].clone())
+                let beat = |node: &Value| {
+                    find_condition(node, "Ready").map(|ready| ready["lastHeartbeatTime"].clone())
                 };
-                if change.before.as_ref().is_none_or(|before| beat(before) != beat(&change.record)) {
-                    self.signs.insert(change.record.key.to_string(), now);
-                }
+                let was = self.nodes.get(&change.record.key).map(|seen| seen.sign);
+                let same =
+                    change.before.as_ref().is_some_and(|before| beat(&before.value()) == beat(&object));
+                let sign = was.filter(|_| same).unwrap_or(now);
+                let seen = Seen { zone: zone(&object).into(), ready: Ready::of(&object), sign };
+                self.nodes.insert(change.record.key.clone(), seen);
                 vec![format!("taint|{}", change.record.key)]
             }
             // A pod that came to a node which others are leaving.
@@ -110,20 +126,37 @@ fn ready(node: &Value) -> &str {
     find_condition(node, "Ready").and_then(|ready| ready["status"].as_str()).unwrap_or("Unknown")
 }
 
+impl Ready {
+    fn of(node: &Value) -> Self {
+        match ready(node) {
+            "True" => Self::True,
+            "False" => Self::False,
+            "Unknown" => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+}
+
 fn zone(node: &Value) -> String {
     let label = |name: &str| node["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
     format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
 }
 
 impl Lifecycle {
+    fn lives(&mut self, node: &str, now: Duration) {
+        if let Some(seen) = self.nodes.get_mut(node) {
+            seen.sign = now;
+        }
+    }
+
     fn monitor(&mut self, world: &mut World<'_>) {
         let now = world.state.clock.elapsed();
         let text = world.now();
-        let mut zones: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-        let mut sick: Vec<(String, String, &'static str)> = Vec::new();
-        for (name, (zone, was)) in &self.seen {
-            let silent = self.signs.get(&**name).is_none_or(|sign| now.saturating_sub(*sign) > GRACE);
-            if silent && was != "Unknown" {
+        let mut zones: BTreeMap<&Arc<str>, (usize, usize)> = BTreeMap::new();
+        let mut sick: Vec<(Arc<str>, Arc<str>, &'static str)> = Vec::new();
+        for (name, Seen { zone, ready, sign }) in &self.nodes {
+            let silent = now.saturating_sub(*sign) > GRACE;
+            if silent && *ready != Ready::Unknown {
                 let _ = world.change("nodes", name, true, |node| {
                     for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
                         let beat = find_condition(node, kind)
@@ -136,19 +169,21 @@ impl Lifecycle {
                 });
                 unready(name, world);
             }
-            let status = if silent { "Unknown" } else { was.as_str() };
-            let count = zones.entry(zone.clone()).or_default();
-            if status == "True" {
+            let status = if silent { Ready::Unknown } else { *ready };
+            let count = zones.entry(zone).or_default();
+            if status == Ready::True {
                 count.0 += 1;
             } else {
                 count.1 += 1;
                 sick.push((
                     zone.clone(),
-                    name.to_string(),
-                    if status == "False" { NOT_READY } else { UNREACHABLE },
+                    name.clone(),
+                    if status == Ready::False { NOT_READY } else { UNREACHABLE },
                 ));
             }
         }
+        let zones: BTreeMap<Arc<str>, (usize, usize)> =
+            zones.into_iter().map(|(zone, counts)| (zone.clone(), counts)).collect();
         let full = |&(ready, sick): &(usize, usize)| ready == 0 && sick > 0;
         let all = !zones.is_empty() && zones.values().all(full);
         if all != self.disrupted {
@@ -159,7 +194,7 @@ impl Lifecycle {
                     execute(node, None, world);
                 }
             } else {
-                self.signs.values_mut().for_each(|sign| *sign = now);
+                self.nodes.values_mut().for_each(|seen| seen.sign = now);
             }
         }
         if all {
@@ -275,7 +310,7 @@ fn taint(name: &str, world: &mut World<'_>) {
 fn evict(key: &str, world: &mut World<'_>) {
     let Some(record) = world.record("pods", key) else { return };
     let Some(node) = record.node.as_deref().and_then(|node| world.record("nodes", node)) else { return };
-    if record.leaving || !node.text.contains("\"NoExecute\"") {
+    if record.leaving || !node.text().contains("\"NoExecute\"") {
         return;
     }
     let (node, pod) = (node.value(), record.value());

@@ -22,7 +22,6 @@ mod sets;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,16 +132,7 @@ impl World<'_> {
 
     /// All objects of a kind in a namespace; with an empty namespace, all there are.
     pub(crate) fn each(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
-        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-        let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
-        let shelf = self.state.store.shelf(resource).into_iter();
-        shelf
-            .flat_map(move |shelf| {
-                let from = (from.0.as_ref().map(String::as_str), from.1.as_ref().map(String::as_str));
-                shelf.live.range::<str, _>(from)
-            })
-            .take_while(move |(key, _)| key.starts_with(&prefix))
-            .map(|(_, record)| record)
+        self.state.store.within(resource, namespace)
     }
 
     /// The same, for whoever writes meanwhile.
@@ -223,6 +213,8 @@ struct Driver {
     /// What is in the queue or a backlog, with its time. Never gone through, so its order is nobody's business.
     pending: HashMap<(usize, Arc<str>), Duration>,
     count: u64,
+    /// Room for what is told.
+    news: Vec<(Arc<str>, Change)>,
     compacted: Duration,
     mark: u64,
 }
@@ -246,14 +238,14 @@ impl Driver {
     fn tell(&mut self, now: Duration) {
         let shared = self.shared.clone();
         let mut state = shared.lock();
-        let changes = state.store.news();
+        state.store.news(&mut self.news);
         let mut due = Vec::new();
-        for (resource, change) in &changes {
+        for (resource, change) in self.news.drain(..) {
             for (at, Worker { model, random, .. }) in self.workers.iter_mut().enumerate() {
                 if change.quiet && !model.hears_beats() {
                     continue;
                 }
-                for key in model.keys(resource, change, &state) {
+                for key in model.keys(&resource, &change, &state) {
                     let (least, most) = model.lag();
                     due.push((at, now + Duration::from_millis(random.between(least, most)), key));
                 }
@@ -328,7 +320,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         Box::new(sets::StatefulSets),
         Box::new(daemons::DaemonSets),
         Box::new(jobs::Jobs),
-        Box::new(disruption::Disruption),
+        Box::new(disruption::Disruption::default()),
         Box::new(endpoints::Endpoints),
         Box::new(scheduler::Scheduler::default()),
         Box::new(lifecycle::Lifecycle::default()),
@@ -354,6 +346,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         queue: BinaryHeap::new(),
         pending: HashMap::new(),
         count: 0,
+        news: Vec::new(),
         compacted: Duration::ZERO,
         mark: 0,
     };

@@ -49,6 +49,10 @@ pub(super) struct Scheduler {
     waiting: BTreeSet<Arc<str>>,
     /// Those of `placed` that keep others away: few, and asked for with every node.
     alone: BTreeSet<Arc<str>>,
+    /// The nodes in the order in which they are looked at; empty when there are others than before.
+    order: Vec<Arc<str>>,
+    /// Where the last look ended, which did not see all of many nodes.
+    start: usize,
     /// How many pods of a namespace with the same labels each node has.
     alike: BTreeMap<(Box<str>, Arc<Labels>), BTreeMap<Arc<str>, i128>>,
 }
@@ -91,6 +95,14 @@ impl Load {
     }
 }
 
+/// Of so many nodes this many feasible ones are enough to choose among. Source: `numFeasibleNodesToFind` in
+/// `pkg/scheduler/schedule_one.go`.
+fn enough(nodes: usize) -> usize {
+    const LEAST: usize = 100;
+    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
+    if nodes < LEAST { nodes } else { (nodes * percent / 100).max(LEAST) }
+}
+
 impl Model for Scheduler {
     fn name(&self) -> &'static str {
         "kube-scheduler"
@@ -124,19 +136,30 @@ impl Model for Scheduler {
             self.waiting.remove(key);
             return;
         }
+        if self.order.is_empty() {
+            self.order = self.nodes.keys().cloned().collect();
+        }
         let wanted = self.wanted(&pod, &record);
-        let scores: Vec<(i128, &Arc<str>)> = self
-            .nodes
-            .iter()
-            .filter(|(name, node)| self.fits(world, &wanted, name, node))
-            .map(|(name, node)| (wanted.score(name, node), name))
-            .collect();
+        let (mut scores, mut looked) = (Vec::<(i128, &Arc<str>)>::new(), 0);
+        let enough = enough(self.order.len());
+        let (before, from) = self.order.split_at(self.start.min(self.order.len()));
+        for name in from.iter().chain(before) {
+            if scores.len() == enough {
+                break;
+            }
+            looked += 1;
+            if let Some(node) = self.nodes.get(name).filter(|node| self.fits(world, &wanted, name, node)) {
+                scores.push((wanted.score(name, node), name));
+            }
+        }
+        let next = (self.start + looked).checked_rem(self.order.len()).unwrap_or(0);
         let most = scores.iter().map(|(score, _)| *score).max();
         let best: Vec<Arc<str>> = scores
             .into_iter()
             .filter(|(score, _)| Some(*score) == most)
             .map(|(_, name)| name.clone())
             .collect();
+        self.start = next;
         let at = usize::try_from(world.random.below(best.len() as u64)).unwrap_or(0);
         let Some(node) = best.get(at) else {
             self.waiting.insert(record.key.clone());
@@ -167,6 +190,7 @@ impl Scheduler {
         let name = &change.record.key;
         if change.deleted {
             self.nodes.remove(name);
+            self.order.clear();
             return;
         }
         let object = change.record.value();
@@ -176,7 +200,11 @@ impl Scheduler {
             memory: amount("memory").unwrap_or(0),
             pods: amount("pods").unwrap_or(0) / 1000,
         };
-        let (used, pods) = self.nodes.remove(name).map(|node| (node.used, node.pods)).unwrap_or_default();
+        let known = self.nodes.remove(name);
+        if known.is_none() {
+            self.order.clear();
+        }
+        let (used, pods) = known.map(|node| (node.used, node.pods)).unwrap_or_default();
         self.nodes.insert(
             name.clone(),
             Node {
@@ -192,10 +220,7 @@ impl Scheduler {
 
     fn pod(&mut self, change: &Change) -> Vec<String> {
         let key = &change.record.key;
-        let text = &change.record.text;
-        let over = change.deleted
-            || text.contains("\"phase\":\"Succeeded\"")
-            || text.contains("\"phase\":\"Failed\"");
+        let over = change.deleted || change.record.phase.finished();
         if over {
             self.waiting.remove(key);
             self.displace(key, change.record.namespace());

@@ -1,6 +1,7 @@
 //! The smaller kinds: budgets, endpoints, Jobs, and custom resources of any kind.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, Attachment, Budget, Demand, Quantity, UnhealthyPolicy};
@@ -126,7 +127,8 @@ pub struct EndpointSlice {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Endpoint {
-    addresses: Option<Vec<String>>,
+    /// The server accepts nothing else in a slice of this kind.
+    addresses: Option<Vec<IpAddr>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -159,15 +161,7 @@ impl Watched for EndpointSlice {
             .flat_map(|found| found.addresses.unwrap_or_default());
         EndpointsSeen {
             resource_version: text(self.metadata.resource_version.as_deref()),
-            addresses: addresses
-                .map(|ip| {
-                    if ip.contains(':') {
-                        format!("[{ip}]:{port}").into()
-                    } else {
-                        format!("{ip}:{port}").into()
-                    }
-                })
-                .collect(),
+            addresses: addresses.map(|ip| SocketAddr::new(ip, port).to_string().into()).collect(),
         }
     }
 }

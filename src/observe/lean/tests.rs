@@ -145,3 +145,14 @@ fn the_nodes_of_a_pool_share_their_labels_in_a_report() {
         assert_eq!(nodes[0].node.pool.as_ref(), "general");
     }
 }
+
+#[test]
+fn an_apiservers_address_is_an_ip() {
+    let slice = |address: &str| {
+        let ports = json!([{"name": "https", "port": 6443}]);
+        let object = json!({"metadata": {}, "endpoints": [{"addresses": [address]}], "ports": ports});
+        serde_json::from_value::<EndpointSlice>(object).map(|slice| slice.keep(&mut Interner::default()))
+    };
+    assert_eq!(slice("2001:db8::1").unwrap().addresses[0].as_ref(), "[2001:db8::1]:6443");
+    assert!(slice(&"x".repeat(1000)).is_err(), "it would be a row of the report");
+}

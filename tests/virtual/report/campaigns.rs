@@ -120,8 +120,10 @@ fn events_that_are_lost_doubled_late_or_swapped() {
     for resource in WATCHED {
         for nth in 0..if is_long() { 40 } else { 3 } {
             for fault in ["drop", "duplicate", "delay:4", "swap", "gone", "end", "reset", "garbage"] {
-                // An event of these is told once in a cluster's life; if that is lost, so is what it says.
-                let forgotten = resource != "nodes" && resource != "leases.coordination.k8s.io";
+                // An event of these is told once in a cluster's life, and so is a node's deletion, the sixth of the nodes';
+                // if that is lost, so is what it says.
+                let beats = matches!(resource, "nodes" | "leases.coordination.k8s.io");
+                let forgotten = !beats || resource == "nodes" && nth == 5;
                 if forgotten && matches!(fault, "drop" | "swap") {
                     continue;
                 }
@@ -206,7 +208,11 @@ fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
         "/metadata/resourceVersion",
     ];
     match value {
-        _ if IDENTITY.contains(&path) || path == "/metadata/managedFields" || path.contains(' ') => {}
+        // A pod is on its node for good.
+        _ if IDENTITY.contains(&path)
+            || path == "/spec/nodeName"
+            || path == "/metadata/managedFields"
+            || path.contains(' ') => {}
         Value::Object(map) if !map.is_empty() => {
             for (key, value) in map {
                 leaves(value, &format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")), found);

@@ -85,7 +85,7 @@ impl State {
         let key = kind.key(namespace, &name);
         if let Some(found) = self.store.get(&kind.resource, &key) {
             let mut failure = Failure::exists(kind.named(&name));
-            if found.text.contains("\"deletionTimestamp\"") {
+            if found.text().contains("\"deletionTimestamp\"") {
                 let said = failure.body["message"].as_str().unwrap_or_default();
                 failure.body["message"] = format!("object is being deleted: {said}").into();
             }

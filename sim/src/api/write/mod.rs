@@ -62,7 +62,7 @@ impl State {
         let Some(namespace) = namespace.filter(|_| kind.namespaced) else { return Ok(()) };
         let missing = Named { group: "", kind: "namespaces", name: namespace };
         let record = self.store.get("namespaces", namespace).ok_or_else(|| Failure::not_found(missing))?;
-        if record.text.contains("\"deletionTimestamp\"") {
+        if record.text().contains("\"deletionTimestamp\"") {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );
