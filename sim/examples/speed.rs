@@ -18,7 +18,7 @@ const PODS: usize = 30;
 /// In each namespace, of ten pods each.
 const SETS: usize = 50;
 
-/// As in the program that carries the cluster; the C library's own takes three times as long and twice the memory.
+/// The C library's own takes three times as long and twice the memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
