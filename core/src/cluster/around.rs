@@ -270,6 +270,8 @@ pub struct Traits {
     pub spread_counts_cordoned: bool,
     /// Ports of the node it takes.
     pub host_ports: Vec<u16>,
+    /// It has devices by `spec.resourceClaims`.
+    pub device_claims: bool,
     /// Finalizers that keep it after its kubelet let it go, without the Job controller's own.
     pub finalizers: Vec<Arc<str>>,
     /// `spec.terminationGracePeriodSeconds`, where it is not 30.
@@ -298,6 +300,7 @@ impl Traits {
         alone_on_host: false,
         spread_counts_cordoned: false,
         host_ports: Vec::new(),
+        device_claims: false,
         finalizers: Vec::new(),
         grace: None,
         opt_outs: Vec::new(),

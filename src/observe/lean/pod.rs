@@ -42,6 +42,7 @@ pub(super) struct PodSpec {
     pub(super) termination_grace_period_seconds: Option<i64>,
     pub(super) priority_class_name: Option<String>,
     pub(super) scheduling_group: Option<IgnoredAny>,
+    pub(super) resource_claims: Option<Vec<IgnoredAny>>,
     pub(super) eviction_responders: Option<Vec<IgnoredAny>>,
 }
 

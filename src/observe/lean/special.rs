@@ -201,6 +201,7 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         alone_on_host: apart.is_some_and(|terms| terms.iter().any(from_own_kind)),
         spread_counts_cordoned: spec.topology_spread_constraints.iter().flatten().any(counts_cordoned),
         host_ports: ports.filter_map(|port| port.host_port).filter(|port| *port > 0).collect(),
+        device_claims: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         finalizers: finalizers.map(|finalizer| finalizer.as_str().into()).collect(),
         grace: spec.termination_grace_period_seconds.filter(|seconds| *seconds != USUAL_GRACE),
         opt_outs: OPT_OUTS.iter().filter_map(opt_out).collect(),

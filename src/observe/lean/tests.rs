@@ -156,3 +156,13 @@ fn an_apiservers_address_is_an_ip() {
     assert_eq!(slice("2001:db8::1").unwrap().addresses[0].as_ref(), "[2001:db8::1]:6443");
     assert!(slice(&"x".repeat(1000)).is_err(), "it would be a row of the report");
 }
+
+#[test]
+fn devices_that_a_pod_claims() {
+    let of = |claims: Value| {
+        let pod = keep::<Pod>(json!({"metadata": {"name": "x"}, "spec": {"resourceClaims": claims}}));
+        pod.pod.traits().device_claims
+    };
+    assert!(of(json!([{"name": "gpu", "resourceClaimTemplateName": "gpu"}])));
+    assert!(!of(json!([])) && !of(Value::Null));
+}

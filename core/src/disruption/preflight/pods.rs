@@ -278,6 +278,11 @@ impl<'a> Found<'a> {
                 self.add("B8", Outlook::NotNow, pod, what, "add a node, or give up the port");
             }
         }
+        if traits.device_claims {
+            let what = "has devices of its node by ResourceClaims: its replacement needs free ones elsewhere that match, \
+                        which are not looked for";
+            self.add("B8", Outlook::Caution, pod, what, "compare kubectl get resourceclaims,resourceslices");
+        }
     }
 
     fn webhooks(&mut self, question: &Question<'_>) {

@@ -213,6 +213,10 @@ fn pods_and_nodes_that_keep_a_drain() {
             }),
         ),
         (
+            "B8 caution ReplicaSet shop/cart",
+            Box::new(special(Traits { device_claims: true, ..Traits::default() })),
+        ),
+        (
             "B10 not-now ReplicaSet shop/cart",
             Box::new(|c| {
                 let quota =
