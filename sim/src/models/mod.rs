@@ -175,7 +175,7 @@ impl World<'_> {
             tracked: true,
             ..Options::default()
         };
-        self.state.replace(&kind, key, &before, object, &options).map(drop)
+        self.state.replace_seen(&kind, key, &before, &old, object, &options).map(drop)
     }
 
     /// Changes the object as it is, without the rules for requests: for high rates and for what only a kubelet does.

@@ -139,19 +139,40 @@ impl State {
 
 /// Are these the same but for their revision and the times of their owners?
 fn same(old: &Value, new: &Value) -> bool {
-    let plain = |object: &Value| {
-        let mut object = object.clone();
-        drop_field(&mut object, "resourceVersion");
-        for entry in
-            object["metadata"].get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten()
-        {
-            if let Some(entry) = entry.as_object_mut() {
-                entry.remove("time");
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old == new };
+    alike(old, new, &["metadata"])
+        && match (old.get("metadata"), new.get("metadata")) {
+            (Some(Value::Object(old)), Some(Value::Object(new))) => {
+                alike(old, new, &["resourceVersion", "managedFields"])
+                    && match (owners(old), owners(new)) {
+                        (Some(old), Some(new)) => {
+                            old.len() == new.len() && old.iter().zip(new).all(same_entry)
+                        }
+                        (old, new) => old == new,
+                    }
             }
+            (old, new) => old == new,
         }
-        object
-    };
-    plain(old) == plain(new)
+}
+
+type Fields = serde_json::Map<String, Value>;
+
+fn owners(metadata: &Fields) -> Option<&Vec<Value>> {
+    metadata.get("managedFields").and_then(Value::as_array)
+}
+
+/// An owner's fields, whenever it wrote them.
+fn same_entry((old, new): (&Value, &Value)) -> bool {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => alike(old, new, &["time"]),
+        _ => old == new,
+    }
+}
+
+/// Are all fields the same but those?
+fn alike(old: &Fields, new: &Fields, but: &[&str]) -> bool {
+    let counts = |(name, _): &(&String, &Value)| !but.contains(&name.as_str());
+    old.iter().filter(counts).eq(new.iter().filter(counts))
 }
 
 fn warnings(unknown: Vec<String>) -> Vec<String> {

@@ -18,11 +18,23 @@ impl State {
         kind: &Arc<Kind>,
         key: &str,
         before: &Record,
+        object: Value,
+        options: &Options,
+    ) -> Outcome<Written> {
+        self.replace_seen(kind, key, before, &kind.seen(before), object, options)
+    }
+
+    /// The same for who has seen already what it was.
+    pub(crate) fn replace_seen(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &str,
+        before: &Record,
+        old: &Value,
         mut object: Value,
         options: &Options,
     ) -> Outcome<Written> {
         let (namespace, name) = (Some(before.namespace()), before.name());
-        let old = kind.seen(before);
         let unknown = kind.decode(&mut object)?;
         self.check_names(kind, namespace, &mut object, Some(name))?;
         match text(&object, "/metadata/uid") {
@@ -54,14 +66,14 @@ impl State {
             }
             Some(_) => {}
         }
-        self.keep(kind, &old, &mut object, options);
+        self.keep(kind, old, &mut object, options);
         if let Some(custom) = &kind.custom {
             custom.default(&mut object);
         }
         defaults::fill(kind, &mut object, self.release.minor);
         let warnings = warnings(unknown);
         let counts = kind.generation && options.subresource.as_deref() != Some("status");
-        if counts && kind.counted(&old) != kind.counted(&object) {
+        if counts && kind.counted(old) != kind.counted(&object) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object["metadata"]["generation"] = generation.into();
         }
@@ -73,12 +85,12 @@ impl State {
             });
             let mut managed = if reset { Managed::default() } else { Managed::read(&object) };
             if !reset && (managed.is_empty() || options.subresource.is_some()) {
-                managed = Managed::read(&old);
+                managed = Managed::read(old);
             }
             if !managed.is_empty() {
                 managed.update(
                     &kind.shape,
-                    &old,
+                    old,
                     &object,
                     &kind.writer(options, false),
                     &self.now(),
@@ -93,7 +105,7 @@ impl State {
         } else if let Some(fields) = old["metadata"].get("managedFields") {
             object["metadata"]["managedFields"] = fields.clone();
         }
-        self.store_update(kind, key, before, &old, object, warnings, options)
+        self.store_update(kind, key, before, old, object, warnings, options)
     }
 
     /// The end of an update or an apply: validation, no change for no difference, and the last finalizer.
