@@ -163,23 +163,22 @@ impl Store {
 
     /// The pods of a node, without looking at those of any other.
     pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<Record>> {
-        self.pods.on_node(node).filter_map(|key| self.get(PODS, key).cloned()).collect()
+        self.pods.on_node(node).cloned().collect()
     }
 
     /// The pods of an owner, without looking at those of any other.
     pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Arc<Record>> {
-        self.pods.owned_by(uid).filter_map(|key| self.get(PODS, key))
+        self.pods.owned_by(uid)
     }
 
     /// The pods of a namespace that nobody controls.
     pub(crate) fn loose_pods(&self, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
-        self.pods.loose(namespace).filter_map(|key| self.get(PODS, key))
+        self.pods.loose(namespace)
     }
 
     /// The pods of a namespace whose labels are such, without looking at each.
     pub(crate) fn labeled_pods(&self, namespace: &str, such: impl Fn(&Labels) -> bool) -> Vec<Arc<Record>> {
-        let keys = self.pods.labeled(namespace, such).into_iter();
-        keys.filter_map(|key| self.get(PODS, key).cloned()).collect()
+        self.pods.labeled(namespace, such)
     }
 
     /// Writes an object under its key and gives it the next revision, which `object` then carries.

@@ -162,7 +162,11 @@ pub(crate) fn deletion(options: &Value) -> Deletion {
         grace: options["gracePeriodSeconds"].as_i64(),
         uid: text(&options["preconditions"]["uid"]),
         revision: text(&options["preconditions"]["resourceVersion"]),
-        propagation: text(&options["propagationPolicy"]),
+        propagation: text(&options["propagationPolicy"]).or_else(|| {
+            // The older field for the same.
+            let orphans = options["orphanDependents"].as_bool()?;
+            Some(if orphans { "Orphan" } else { "Background" }.to_owned())
+        }),
         dry_run: options["dryRun"].as_array().is_some_and(|all| !all.is_empty()),
     }
 }

@@ -8,11 +8,22 @@ use super::status::{self, Failure, Outcome};
 use super::write::Deletion;
 use super::{State, Subject, eviction, read};
 
+/// How the options of a deletion are named in errors.
+const OPTIONS: status::Named<'_> = status::Named { group: "meta.k8s.io", kind: "DeleteOptions", name: "" };
+
 impl State {
     pub(super) fn how(request: &Request) -> Outcome<Deletion> {
         let mut how = Deletion::default();
         if !request.body.is_empty() {
-            how = eviction::deletion(&request.object()?);
+            let options = request.object()?;
+            if let (Some(policy), true) =
+                (options["propagationPolicy"].as_str(), options["orphanDependents"].is_boolean())
+            {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                let cause = status::Cause::invalid("propagationPolicy", &policy.into(), why);
+                return Err(Failure::invalid(OPTIONS, &[cause]));
+            }
+            how = eviction::deletion(&options);
         }
         if let Some(grace) = request.param("gracePeriodSeconds") {
             how.grace = grace.parse().ok();
@@ -30,8 +41,7 @@ impl State {
                 &policy.into(),
                 &["Foreground", "Background", "Orphan", "nil"],
             );
-            let named = status::Named { group: "meta.k8s.io", kind: "DeleteOptions", name: "" };
-            return Err(Failure::invalid(named, &[cause]));
+            return Err(Failure::invalid(OPTIONS, &[cause]));
         }
         how.dry_run |= request.dry_run()?;
         Ok(how)
