@@ -8,7 +8,7 @@ use evenkeel_devcluster::{Failure, TestResult, in_namespace};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Scene, evictions, watched};
+use super::{Scene, nothing_twice, watched};
 
 const NODES: [&str; 3] = ["w-1", "w-2", "w-3"];
 
@@ -35,17 +35,7 @@ fn the_apiserver_goes_away_and_returns() -> TestResult {
             }
             let said = ": its eviction got no answer from the apiserver; asked again soon";
             assert!(ran.out.contains(said) && ran.err.contains(": cannot watch "), "it says so: {ran:?}");
-            let requests = scene.requests()?;
-            let mut names: Vec<_> = evictions(&requests, true)
-                .iter()
-                // A StatefulSet's pod comes back under its name.
-                .filter(|entry| !entry.name.starts_with("db-"))
-                .map(|entry| entry.name.clone())
-                .collect();
-            let all = names.len();
-            names.sort();
-            names.dedup();
-            assert_eq!(names.len(), all, "no pod was evicted twice");
+            nothing_twice(&scene.requests()?);
             Ok(())
         })
         .await

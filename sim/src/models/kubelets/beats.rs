@@ -1,0 +1,98 @@
+//! Heartbeats: thousands a second are most of what happens in a big cluster at rest.
+//!
+//! Here belongs when a kubelet says that it lives, and what; how such a version is kept is the store's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::super::{World, condition};
+use super::Model;
+use crate::clock;
+
+const NODE_LEASES: &str = "kube-node-lease";
+const LEASE: Duration = Duration::from_secs(10);
+/// A node says how it is this often even if nothing changed: so many leases.
+const STATUS: u32 = 30;
+
+impl Model {
+    /// Renews the lease, and now and then the node's status; unless the node is gone, or another of its name.
+    pub(super) fn beat(&self, node: &Arc<str>, kubelet: u32, world: &mut World<'_>) -> bool {
+        let state = self.kubelets.with(|inner| {
+            let found = inner.nodes.get_mut(node).filter(|found| found.address == kubelet)?;
+            let count = found.beats;
+            found.beats += u32::from(!found.down);
+            Some((found.down, count % STATUS == 0, found.well))
+        });
+        let Some((down, says_all, well)) = state else { return false };
+        if !down {
+            self.renew(node, world);
+            if says_all || !well {
+                self.report(node, well, world);
+            }
+        }
+        true
+    }
+
+    /// The next heartbeats of these; those that are due at the same moment have one timer.
+    pub(super) fn again(&mut self, mut nodes: Vec<(Arc<str>, u32)>, world: &mut World<'_>) {
+        if nodes.is_empty() {
+            return;
+        }
+        let now = world.state.clock.elapsed();
+        let (at, timer) = self.next_beats;
+        if let Some(others) = self.beats.get_mut(&timer).filter(|_| at == now) {
+            others.append(&mut nodes);
+            return;
+        }
+        self.next_beats = (now, timer + 1);
+        self.beats.insert(timer + 1, nodes);
+        world.after(LEASE, format!("beats|{}", timer + 1));
+    }
+
+    fn renew(&self, node: &str, world: &mut World<'_>) {
+        let now = world.state.clock.now();
+        let key = [NODE_LEASES, "/", node].concat();
+        if world.state.store.beat("leases.coordination.k8s.io", &key, now).is_some() {
+            return;
+        }
+        let Some(record) = world.record("nodes", node) else { return };
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": &*record.uid}]);
+        let lease = json!({"metadata": {"name": node, "ownerReferences": owner},
+            "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": clock::micros(now)}});
+        // One that is there without a time is somebody else's.
+        let _ = world.create("leases.coordination.k8s.io", Some(NODE_LEASES), lease);
+    }
+
+    /// Says how the node is.
+    fn report(&self, node: &str, well: bool, world: &mut World<'_>) {
+        let now = world.state.clock.now();
+        if well && world.state.store.beat("nodes", node, now).is_some() {
+            return;
+        }
+        let Some(mut object) = world.get("nodes", node) else { return };
+        let now = clock::seconds(now);
+        for (kind, word, reason, message) in [
+            (
+                "MemoryPressure",
+                "False",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ),
+            ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        ] {
+            let wanted = json!({"type": kind, "status": word, "reason": reason, "message": message, "lastHeartbeatTime": now});
+            condition(&mut object["status"], &wanted, &now);
+        }
+        world.put("nodes", node, object, well);
+        if !well {
+            // Its pods were marked unready meanwhile.
+            for pod in world.state.store.pods_of(node) {
+                world.after(Duration::ZERO, format!("pod|{}", pod.key));
+            }
+        }
+    }
+}
