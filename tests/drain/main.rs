@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail where it stands")]
 
+mod asks;
 #[path = "../shared/binary.rs"]
 mod binary;
 mod cases;

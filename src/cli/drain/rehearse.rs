@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_core::cluster::Cluster;
-use evenkeel_core::disruption::answer::Answer;
+use evenkeel_core::disruption::answer::{Answer, Next};
 use evenkeel_core::disruption::{Budgets, Memory, Wait, empty};
 use evenkeel_core::drain::refusal;
 use evenkeel_core::rollout::NodeRef;
@@ -76,7 +76,7 @@ impl Work {
                         evict::evict(&self.effects, permit, Manner { dry_run: true, ..self.manner }).await;
                     if !matches!(answer, Answer::Accepted(_) | Answer::Gone) {
                         failed = true;
-                        line = format!("the server would refuse: {}", answer.label());
+                        line = format!("the server would refuse: {}", why(&answer));
                     }
                 }
                 self.teller.tell(Event::of_pod(&name, "evict", &pod.full_name(), line))?;
@@ -91,5 +91,16 @@ impl Work {
         }
         self.teller.end(&told)?;
         Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
+    }
+}
+
+/// Why an eviction would not be accepted, for a person.
+fn why(answer: &Answer) -> String {
+    match answer.next() {
+        Next::Show(_, why) => why,
+        Next::Again(_, Some(why)) => why.to_owned(),
+        Next::Budget(_) => "its PDB does not allow it now".to_owned(),
+        Next::Quiet(_) => "it has too much to do now".to_owned(),
+        Next::Watch | Next::Again(_, None) => answer.label().to_owned(),
     }
 }
