@@ -71,6 +71,9 @@ impl Default for Pace {
 const WATCH_SECONDS: u32 = 290;
 /// A watch that is silent for longer than the server's own limit is a dead connection.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+/// A server that has just started refuses until it has read who may do what: who was told something this lately has not
+/// lost the permission.
+const STARTING: Duration = Duration::from_mins(1);
 /// Longest wait for the begin of an answer. The read client retries throttled requests by itself for hours.
 const ANSWER: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
@@ -217,8 +220,10 @@ impl<K: Watched> Inner<K> {
     }
 
     fn failing(&self, error: &kube::Error) {
-        let text = self.what.explain(error);
-        let refused = matches!(error, kube::Error::Api(status) if status.code == 403);
+        let told = self.held.read().unwrap_or_else(PoisonError::into_inner).1;
+        let starting = told.is_some_and(|at| at.elapsed() < STARTING);
+        let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
+        let text = self.what.explain(error, refused);
         // The same trouble is told once, not at every try.
         if self.read_state().fault().is_none_or(|told| told.as_ref() != text) {
             tracing::warn!(%text);
@@ -236,13 +241,13 @@ impl<K: Watched> Inner<K> {
 
 impl What {
     /// One line that names the kind and what to do.
-    fn explain(&self, error: &kube::Error) -> String {
+    fn explain(&self, error: &kube::Error, refused: bool) -> String {
         let Self { kind, resource, group } = self;
         let full = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
         let cause = one_line(error);
         // By code: a missing kind answers with plain text, and kube's `is_not_found` looks at the reason alone.
         match error {
-            kube::Error::Api(status) if status.code == 403 => {
+            _ if refused => {
                 format!("{kind}: grant the verbs list and watch on {full} to the service account: {cause}")
             }
             kube::Error::Api(status) if status.code == 404 => {

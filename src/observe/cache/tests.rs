@@ -191,6 +191,20 @@ async fn refusals_say_what_to_do_and_grow_rarer() {
     assert!(begun.elapsed() >= Duration::from_millis(10 + 20 + 40 + 40));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_just_started_is_no_lost_permission() {
+    let begins = Answer::Watch(vec![mark(7, true)], false);
+    let refuses = std::iter::repeat_with(|| Answer::Refuse(403, "leases is forbidden"));
+    let server = Server::new(std::iter::once(begins).chain(refuses.take(5000)));
+    let (cache, _stop) = server.watch();
+    let begun = Instant::now();
+    let why = "Lease: cannot watch leases.coordination.k8s.io: leases is forbidden (HTTP 403)";
+    until(&cache, |cache| matches!(cache.state(), State::Failing(told) if told.as_ref() == why)).await;
+    sleep(STARTING.saturating_sub(begun.elapsed() + Duration::from_secs(1))).await;
+    assert!(matches!(cache.state(), State::Failing(_)), "{:?}", cache.state());
+    until(&cache, |cache| matches!(cache.state(), State::Refused(_))).await;
+}
+
 #[tokio::test]
 async fn a_watch_that_breaks_keeps_what_is_held() {
     let server = Server::new([
