@@ -333,3 +333,33 @@ fn mix(hash: &mut u64, bytes: &[u8]) {
     }
     *hash = hash.wrapping_add(bytes.len() as u64).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_is_a_version_like_any_other() {
+        let mut store = Store::new(false);
+        let mut lease =
+            json!({"metadata": {"name": "n"}, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}});
+        store.put("leases", "n", &mut lease, false);
+        let time = "2026-01-01T00:00:10Z".parse().unwrap();
+        store.beat("leases", "n", time).unwrap();
+        let revision = store.revision();
+        lease["metadata"]["resourceVersion"] = revision.to_string().into();
+        lease["spec"]["renewTime"] = "2026-01-01T00:00:10.000000Z".into();
+        assert_eq!(store.get("leases", "n").unwrap().value(), lease);
+        let first = store.at("leases", revision - 1).remove("n").unwrap();
+        assert_eq!(first.value()["spec"]["renewTime"], "2026-01-01T00:00:00.000000Z", "the version before");
+        assert!(store.shelf("leases").unwrap().log.back().unwrap().quiet);
+
+        store.put("configmaps", "c", &mut json!({"metadata": {"name": "c"}}), false);
+        for (resource, key) in [("configmaps", "c"), ("leases", "another"), ("pods", "n")] {
+            assert!(store.beat(resource, key, time).is_none());
+        }
+        assert_eq!(store.revision(), revision + 1, "of what has none nothing is written");
+    }
+}

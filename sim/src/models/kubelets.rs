@@ -75,7 +75,7 @@ type Program = Arc<dyn Fn(&Value) -> Deed + Send + Sync>;
 struct Kubelet {
     down: bool,
     images: BTreeSet<String>,
-    /// Its number, and 1 plus that of its address; 0 until its node is there.
+    /// The number of its address, by which it is also told from an earlier one of its name; 0 until its node is there.
     address: u32,
     /// How often it has said that it lives.
     beats: u32,

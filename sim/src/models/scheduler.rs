@@ -459,3 +459,14 @@ fn bound(world: &World<'_>, pod: &Value, node: &Node, name: &str) -> bool {
         affine(&volume["spec"]["nodeAffinity"]["required"], &node.labels, name)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::enough;
+
+    #[test]
+    fn of_many_nodes_not_all_are_looked_at() {
+        let found = [1, 99, 100, 200, 1000, 5000, 20_000].map(enough);
+        assert_eq!(found, [1, 99, 100, 100, 420, 500, 1000]);
+    }
+}
