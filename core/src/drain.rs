@@ -20,8 +20,6 @@ use crate::disruption::{
 use crate::rollout::NodeRef;
 use volumes::attached;
 
-/// How long after the cordon pods may still arrive that were bound before the scheduler saw it.
-pub const SETTLE: SignedDuration = SignedDuration::from_secs(5);
 /// How long a cordoned node waits for the others to be cordoned, so that no pod moves from one to the next.
 pub const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
 /// A node on which nothing can move without a person is given up after this long.
@@ -53,6 +51,9 @@ pub struct Request {
     pub give_back: bool,
     /// Which pods.
     pub rules: Rules,
+    /// A node is not called drained before it has been cordoned for so long: until the scheduler has seen the cordon,
+    /// pods may still be bound to it. 5 s is enough for a scheduler that keeps up.
+    pub settle: SignedDuration,
     /// A node is drained only when the volumes of the pods that left are detached from it.
     pub await_volumes: bool,
     /// The mark of this drain.
@@ -420,7 +421,7 @@ impl Round<'_, '_> {
             self.decision.waiting.insert(Arc::clone(&node.name), volumes);
             return State::Draining { cordoned, since, stalled: None };
         }
-        let settled = after(cordoned, SETTLE);
+        let settled = after(cordoned, self.request.settle);
         if now < settled {
             self.wake(settled);
         } else if self.world.confirmed.contains(&node.name) {

@@ -65,8 +65,9 @@ const MOVED: &[(u64, &[&str])] = &[
     (6, &["delete", "pod", "-n", "names", "db-0"]),
     (10, &["patch", "pdb", "-n", "names", "db", "--type=merge", "-p", r#"{"spec":{"maxUnavailable":1}}"#]),
 ];
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     USUAL,
+    Case { name: "1 node of 4, ours --settle 0", ours: &["--settle", "0"], ..USUAL },
     Case { name: "1 node of 4, pods end in 10 s", manifest: "slow.yaml", ..USUAL },
     Case {
         name: "20 nodes of 26",

@@ -529,6 +529,7 @@ fn drained(cluster: &Cluster, begun: Option<i64>, change: impl FnOnce(&mut Reque
         nodes: vec![NODE.into()],
         concurrency: 1,
         timeout: None,
+        settle: SignedDuration::from_secs(5),
         await_volumes: false,
         on_timeout: OnTimeout::Park,
         give_back: false,

@@ -276,6 +276,7 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
             nodes: TARGETS.iter().map(|&name| name.into()).collect(),
             concurrency: 2,
             timeout: SignedDuration::try_from(TIMEOUT).ok(),
+            settle: SignedDuration::from_secs(5),
             await_volumes: false,
             on_timeout: OnTimeout::Park,
             give_back: false,

@@ -28,6 +28,7 @@ impl Toy {
                 nodes: names,
                 concurrency: 1,
                 timeout: None,
+                settle: SignedDuration::from_secs(5),
                 await_volumes: false,
                 on_timeout: OnTimeout::Park,
                 give_back: false,
@@ -135,6 +136,18 @@ fn a_node_is_cordoned_emptied_settled_and_looked_at_again() {
         2 evict cart-1
         2 evict web-1
         7 confirm n-1
+        n-1: drained"#]]
+    .assert_eq(&toy.run());
+}
+
+#[test]
+fn who_does_not_want_to_settle_has_the_node_looked_at_as_soon_as_it_is_empty() {
+    let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
+    toy.request.settle = SignedDuration::ZERO;
+    expect_test::expect![[r#"
+        1 cordon n-1
+        2 evict web-1
+        5 confirm n-1
         n-1: drained"#]]
     .assert_eq(&toy.run());
 }

@@ -115,6 +115,10 @@ pub(super) struct DrainArgs {
     /// How many nodes are emptied at the same time. All are cordoned at the start.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=500))]
     concurrency: u16,
+    /// A node is not called drained before it has been cordoned for so long, because until the scheduler has seen the
+    /// cordon pods may still come to it; with 0 a look at the empty node is enough, as for kubectl.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = time)]
+    settle: SignedDuration,
     /// Make nodes that are not drained schedulable again, where this command cordoned them.
     #[arg(long)]
     uncordon_on_failure: bool,
@@ -185,6 +189,7 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
         nodes: names,
         concurrency: args.concurrency.into(),
         timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
+        settle: args.settle,
         await_volumes: args.wait_for_volumes,
         on_timeout: match args.on_timeout {
             After::Park => OnTimeout::Park,
