@@ -10,19 +10,22 @@
 #[allow(dead_code, reason = "the tests use the rest")]
 mod scenario;
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::{Cluster, Failure, Role, TestResult, V1_37};
-use futures::stream::{self, StreamExt as _};
+use futures::stream::{self, Stream, StreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
     WatchEvent, WatchParams,
 };
 use scenario::{kubectl, root, until};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -32,6 +35,8 @@ const POOLS: usize = 20;
 const STARTS: usize = 10;
 const CHANGES: usize = 200;
 const STORM: Duration = Duration::from_secs(30);
+/// As large as the report is.
+const FLOOR_SIZE: usize = 38_000;
 const REST: Duration = Duration::from_mins(1);
 const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
 /// What the kubelets run at first; the changes go to the next one.
@@ -107,10 +112,14 @@ async fn measure(binary: &Path) -> TestResult {
     bench.stop().await
 }
 
+fn node_name(n: usize) -> String {
+    format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", n / 65536, n / 256 % 256, n % 256)
+}
+
 /// A Node with what makes real ones large: images, labels, annotations, conditions.
 fn node(n: usize) -> Value {
     let now = Timestamp::now().to_string();
-    let name = format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", n / 65536, n / 256 % 256, n % 256);
+    let name = node_name(n);
     let images: Vec<_> = (0..50)
         .map(|i| {
             let digest = format!("{:064x}", n * 1000 + i);
@@ -349,10 +358,18 @@ impl<'a> Bench<'a> {
         );
         let own = (self.ticks() - ticks) as f64 * 10.0 / changes as f64;
         let log = self.cluster.audit_log()?;
-        let writes =
-            log.iter().filter(|e| e.user == USER && e.subresource == "status" && e.received >= since);
-        let mut writes: Vec<_> =
-            writes.map(|e| e.answered.duration_since(e.received).as_secs_f64() * 1e3).collect();
+        let between = |a: Timestamp, b: Timestamp| b.duration_since(a).as_secs_f64() * 1e3;
+        let told_to = log.iter().filter(|e| e.subresource == "status" && e.received >= since);
+        let (own_writes, changed): (Vec<_>, Vec<_>) = told_to.partition(|e| e.user == USER);
+        let changed = changed.into_iter().filter(|e| e.resource == "nodes");
+        // One change is over before the next begins.
+        let pairs = changed.filter_map(|change| {
+            let write = own_writes.iter().find(|write| write.received >= change.received)?;
+            Some((change, write))
+        });
+        let mut reaction: Vec<_> =
+            pairs.map(|(change, write)| between(change.answered, write.received)).collect();
+        let mut writes: Vec<_> = own_writes.iter().map(|e| between(e.received, e.answered)).collect();
         line(
             "  of that, the reporter's own processor time",
             &format!("{own:.1} ms"),
@@ -363,7 +380,51 @@ impl<'a> Bench<'a> {
             &told(&mut writes, "ms"),
             "audit log, received to answered",
         );
+        line(
+            "  from the node's PATCH answered to that write's begin",
+            &told(&mut reaction, "ms"),
+            "audit log; delivery of the event, the look, the request",
+        );
+        let mut floor = self.floor(nodes, changes).await?;
+        line(
+            "  the same round without a reporter",
+            &told(&mut floor, "ms"),
+            "PATCH of a node, its event, PATCH of a ConfigMap of that size, its event; by this program",
+        );
         Ok(())
+    }
+
+    /// How long the machine takes for what the reporter waits for, if nothing is computed in between.
+    async fn floor(&self, nodes: &Api<Node>, changes: usize) -> Result<Vec<f64>, Failure> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.cluster.client(), "default");
+        let text = "x".repeat(FLOOR_SIZE);
+        let map = |n: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "floor"}, "data": {"n": n.to_string(), "text": text}});
+        let (first, params) = (map(usize::MAX), PatchParams::apply("bench").force());
+        maps.patch("floor", &params, &Patch::Apply(&first)).await?;
+        let mut of_nodes = events(nodes).await?;
+        let mut of_maps = events(&maps).await?;
+        let mut took = Vec::new();
+        for n in 0..changes {
+            tokio::time::sleep(Duration::from_millis(1150)).await;
+            let (name, version) = (node_name(n), format!("v1.35.{}", 100 + n));
+            let begun = Instant::now();
+            let change = json!({"status": {"nodeInfo": {"kubeletVersion": version}}});
+            let sent = patch(nodes, n, &change);
+            let round = async {
+                next(&mut of_nodes, |node: &Node| node.metadata.name.as_deref() == Some(&name)).await?;
+                maps.patch("floor", &params, &Patch::Apply(&map(n))).await?;
+                let wanted = n.to_string();
+                next(&mut of_maps, |map: &ConfigMap| {
+                    map.data.as_ref().is_some_and(|data| data["n"] == wanted)
+                })
+                .await?;
+                Ok::<_, Failure>(begun.elapsed())
+            };
+            let (sent, round) = tokio::join!(sent, round);
+            sent?;
+            took.push(round?.as_secs_f64() * 1e3);
+        }
+        Ok(took)
     }
 
     async fn storm(&mut self, nodes: &Api<Node>) -> TestResult {
@@ -423,8 +484,32 @@ impl<'a> Bench<'a> {
     }
 }
 
+type Events<K> = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<K>>> + Send>>;
+
+/// What changes from now on.
+async fn events<K>(api: &Api<K>) -> Result<Events<K>, Failure>
+where
+    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let now = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
+    let events = api.watch(&WatchParams::default().timeout(290), &now.unwrap_or_default()).await?;
+    Ok(events.boxed())
+}
+
+/// Waits for the change of an object that `wanted` accepts.
+async fn next<K>(events: &mut Events<K>, wanted: impl Fn(&K) -> bool) -> TestResult {
+    while let Some(event) = events.next().await {
+        if let WatchEvent::Modified(object) = event?
+            && wanted(&object)
+        {
+            return Ok(());
+        }
+    }
+    Err(Failure::new("the watch ended"))
+}
+
 async fn patch(nodes: &Api<Node>, n: usize, body: &Value) -> TestResult {
-    let name = node(n)["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let name = node_name(n);
     nodes.patch_status(&name, &PatchParams::default(), &Patch::Strategic(body)).await?;
     Ok(())
 }

@@ -184,7 +184,8 @@ impl Store {
     /// Writes an object under its key and gives it the next revision, which `object` then carries.
     pub(crate) fn put(&mut self, resource: &str, key: &str, object: &mut Value, quiet: bool) -> Arc<Record> {
         self.revision += 1;
-        let record = self.record(key, object);
+        let known = self.get(resource, key).map(|before| before.labels.clone());
+        let record = self.record(key, object, known);
         let shelf = self.shelf_mut(resource);
         let before = shelf.live.insert(record.key.clone(), record.clone());
         if resource == PODS {
@@ -222,7 +223,7 @@ impl Store {
         }
         self.revision += 1;
         let mut object = before.value();
-        let record = self.record(key, &mut object);
+        let record = self.record(key, &mut object, Some(before.labels.clone()));
         let change = Change {
             revision: record.revision,
             before: Some(before),
@@ -234,7 +235,8 @@ impl Store {
         Some(record)
     }
 
-    fn record(&mut self, key: &str, object: &mut Value) -> Arc<Record> {
+    /// `known` are the labels that it had, which it mostly still has.
+    fn record(&mut self, key: &str, object: &mut Value, known: Option<Arc<Labels>>) -> Arc<Record> {
         let revision = self.revision;
         let node = object.pointer("/spec/nodeName").and_then(Value::as_str).map(|name| {
             if let Some(shared) = self.nodes.get(name) {
@@ -246,19 +248,16 @@ impl Store {
         });
         let metadata = &mut object["metadata"];
         metadata["resourceVersion"] = Value::String(revision.to_string());
-        let labels: Labels = metadata["labels"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-            .collect();
-        let labels = if let Some(shared) = self.labels.get(&labels) {
-            shared.clone()
-        } else {
-            let shared = Arc::new(labels.clone());
-            self.labels.insert(labels, shared.clone());
-            shared
+        let labels = metadata["labels"].as_object().into_iter().flatten();
+        let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+        let same = |known: &Arc<Labels>| {
+            let counts = known.len() == labels.clone().count();
+            counts && labels.clone().all(|(key, value)| known.get(key).is_some_and(|is| is == value))
         };
+        let labels = known.filter(same).unwrap_or_else(|| {
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            shared(&mut self.labels, labels)
+        });
         Arc::new(Record::new(key, revision, object, labels, node))
     }
 
@@ -320,6 +319,16 @@ impl Store {
         }
         then
     }
+}
+
+/// The one copy of such labels.
+fn shared(all: &mut BTreeMap<Labels, Arc<Labels>>, labels: Labels) -> Arc<Labels> {
+    if let Some(shared) = all.get(&labels) {
+        return shared.clone();
+    }
+    let shared = Arc::new(labels.clone());
+    all.insert(labels, shared.clone());
+    shared
 }
 
 /// Eight bytes at a time, multiplied and rotated: made to notice a difference, not to resist an attacker.

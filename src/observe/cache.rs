@@ -69,8 +69,10 @@ impl Default for Pace {
 
 /// How long the server keeps one watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;
-/// A watch that is silent for longer than the server's own limit is a dead connection.
-const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+/// A watch that is silent for so long is a dead connection: a server sends a bookmark each minute
+/// (`bookmarkFrequency` in `staging/src/k8s.io/apiserver/pkg/storage/cacher`). Where one does not, opening anew costs a
+/// request.
+const SILENCE: Duration = Duration::from_secs(130);
 /// A server that has just started refuses until it has read who may do what: who was told something this lately has not
 /// lost the permission.
 const STARTING: Duration = Duration::from_mins(1);

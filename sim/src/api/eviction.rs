@@ -14,7 +14,7 @@ use super::selector::LabelSelector;
 use super::status::{Cause, Failure, Named, Outcome};
 use super::write::{Deletion, Options};
 use super::{Server, State, Subject};
-use crate::record::Record;
+use crate::record::{Phase, Record};
 
 /// Conflicts are tried again this often, about this far apart.
 const TRIES: u32 = 20;
@@ -68,14 +68,12 @@ pub(crate) async fn evict(
         let tried = {
             let mut state = server.enter_as(&request.agent);
             let pod = state.pod(&subject.kind, &key, name)?;
-            let object = pod.value();
-            let phase = object["status"]["phase"].as_str().unwrap_or_default();
-            let leaving = object["metadata"].get("deletionTimestamp").is_some();
-            if !leaving && !matches!(phase, "Pending" | "Succeeded" | "Failed") {
+            let pending = pod.phase == Phase::Pending;
+            if !pod.leaving && !pending && !pod.phase.finished() {
                 break;
             }
             let mut how = how.clone();
-            if phase == "Pending" && !leaving && how.revision.is_none() {
+            if pending && !pod.leaving && how.revision.is_none() {
                 how.revision = Some(pod.revision.to_string());
             }
             state.condition_and_delete(&subject.kind, &key, &how)
@@ -106,7 +104,7 @@ pub(crate) async fn evict(
         }
         let budget = budgets.pop();
         if let Some(budget) = &budget {
-            let budget = budget.value();
+            let budget = budget.parsed();
             let ready = pod.ready;
             let count = |name: &str| budget["status"][name].as_i64().unwrap_or(0);
             let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
@@ -203,8 +201,7 @@ impl State {
             .range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(&prefix))
             .filter(|(_, budget)| {
-                let budget = budget.value();
-                LabelSelector::object(budget["spec"].get("selector"))
+                LabelSelector::object(budget.parsed()["spec"].get("selector"))
                     .is_some_and(|selector| selector.matches(&pod.labels))
             })
             .map(|(_, budget)| budget.clone())
@@ -213,7 +210,7 @@ impl State {
 
     /// Takes one disruption from a budget as it was seen.
     fn take(&mut self, seen: &Record, pod: &str, dry_run: bool) -> Outcome<()> {
-        let mut budget = seen.value();
+        let mut budget = seen.parsed().clone();
         let name = seen.name();
         let named = Named { group: "policy", kind: "poddisruptionbudget", name };
         let status = &budget["status"];
@@ -312,18 +309,17 @@ impl State {
             }
             let mut pod = before.value();
             let now = self.now();
-            crate::models::condition(
+            let changed = crate::models::condition(
                 &mut pod["status"],
                 &json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
                     "message": "Eviction API: evicting", "lastProbeTime": null}),
                 &now,
             );
             // The server writes its own object: nobody's fields change hands, and the spec is not looked at again.
-            if before.value() != pod {
-                let mut managed = pod;
-                self.put(kind, key, &mut managed);
+            if changed {
+                self.put(kind, key, &mut pod);
                 if how.revision.is_some() {
-                    how.revision = managed["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+                    how.revision = pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);
                 }
             }
         }

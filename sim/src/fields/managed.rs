@@ -1,6 +1,8 @@
 //! `metadata.managedFields`: who owns what after an update or an apply.
 
-use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
 
 use super::Set;
 use super::walk::{self, Difference};
@@ -47,6 +49,27 @@ struct Entry {
     set: Set,
 }
 
+impl Entry {
+    fn write(self) -> Value {
+        let Writer { manager, applies, api_version, subresource } = self.writer;
+        let mut value = Map::new();
+        if !manager.is_empty() {
+            value.insert("manager".into(), manager.into());
+        }
+        value.insert("operation".into(), if applies { "Apply" } else { "Update" }.into());
+        value.insert("apiVersion".into(), api_version.into());
+        value.insert("fieldsType".into(), "FieldsV1".into());
+        value.insert("fieldsV1".into(), self.set.write());
+        if let Some(time) = self.time {
+            value.insert("time".into(), time.into());
+        }
+        if let Some(subresource) = subresource {
+            value.insert("subresource".into(), subresource.into());
+        }
+        Value::Object(value)
+    }
+}
+
 /// All owners of an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Managed(Vec<Entry>);
@@ -83,41 +106,13 @@ impl Managed {
     /// Writes the owners into an object.
     pub(crate) fn write(mut self, object: &mut Value) {
         self.0.sort_by(|a, b| {
-            let key = |entry: &Entry| {
-                let w = &entry.writer;
-                (
-                    !w.applies,
-                    entry.time.clone(),
-                    w.manager.clone(),
-                    w.api_version.clone(),
-                    w.subresource.clone(),
-                )
-            };
+            fn key(entry: &Entry) -> impl Ord {
+                let Writer { manager, applies, api_version, subresource } = &entry.writer;
+                (!applies, &entry.time, manager, api_version, subresource)
+            }
             key(a).cmp(&key(b))
         });
-        let entries: Vec<Value> = self
-            .0
-            .into_iter()
-            .map(|entry| {
-                let mut value = json!({
-                    "manager": entry.writer.manager,
-                    "operation": if entry.writer.applies { "Apply" } else { "Update" },
-                    "apiVersion": entry.writer.api_version,
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": entry.set.write(),
-                });
-                if entry.writer.manager.is_empty() {
-                    value.as_object_mut().map(|value| value.remove("manager"));
-                }
-                if let Some(time) = entry.time {
-                    value["time"] = time.into();
-                }
-                if let Some(subresource) = entry.writer.subresource {
-                    value["subresource"] = subresource.into();
-                }
-                value
-            })
-            .collect();
+        let entries: Vec<Value> = self.0.into_iter().map(Entry::write).collect();
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
             if !entries.is_empty() {
@@ -145,23 +140,23 @@ impl Managed {
         now: &str,
         status: bool,
     ) {
-        let mut difference = Difference::between(shape, &bare(before), &bare(after));
+        let mut difference = Difference::between(shape, before, after);
         for set in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
             reset(set, writer, status);
         }
-        let changed = difference.added.union(&difference.modified);
-        let lost = changed.union(&difference.removed);
+        let Difference { added: mut own, modified, removed } = difference;
+        own.add(&modified);
         for entry in &mut self.0 {
-            entry.set = entry.set.without(&lost);
+            entry.set.take(&own);
+            entry.set.take(&removed);
         }
-        let mut own = changed;
         strip(&mut own);
         if own.is_empty() {
             self.0.retain(|entry| !entry.set.is_empty());
             return;
         }
         if let Some(entry) = self.find(writer) {
-            entry.set = entry.set.union(&own);
+            entry.set.add(&own);
             entry.time = Some(now.to_owned());
         } else {
             self.0.push(Entry { writer: writer.clone(), time: Some(now.to_owned()), set: own });
@@ -270,8 +265,11 @@ fn reset(set: &mut Set, writer: &Writer, status: bool) {
 
 /// What names the object is nobody's.
 fn strip(set: &mut Set) {
-    let none = json!({});
-    let meta = json!({".": {}, "f:name": none, "f:namespace": none, "f:creationTimestamp": none, "f:selfLink": none,
-        "f:uid": none, "f:clusterName": none, "f:generation": none, "f:managedFields": none, "f:resourceVersion": none});
-    *set = set.without(&Set::read(&json!({"f:apiVersion": none, "f:kind": none, "f:metadata": meta})));
+    static NOBODYS: LazyLock<Set> = LazyLock::new(|| {
+        let none = json!({});
+        let meta = json!({".": {}, "f:name": none, "f:namespace": none, "f:creationTimestamp": none, "f:selfLink": none,
+            "f:uid": none, "f:clusterName": none, "f:generation": none, "f:managedFields": none, "f:resourceVersion": none});
+        Set::read(&json!({"f:apiVersion": none, "f:kind": none, "f:metadata": meta}))
+    });
+    set.take(&NOBODYS);
 }

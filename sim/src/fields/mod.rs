@@ -48,12 +48,32 @@ impl Set {
 
     pub(crate) fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
-        for (step, node) in &other.0 {
-            let mine = all.0.entry(step.clone()).or_default();
-            mine.member |= node.member;
-            mine.below = mine.below.union(&node.below);
-        }
+        all.add(other);
         all
+    }
+
+    /// What is in `other` is in this, too.
+    fn add(&mut self, other: &Self) {
+        for (step, node) in &other.0 {
+            let Some(mine) = self.0.get_mut(step) else {
+                self.0.insert(step.clone(), node.clone());
+                continue;
+            };
+            mine.member |= node.member;
+            mine.below.add(&node.below);
+        }
+    }
+
+    /// What is in `other` is not in this any more.
+    fn take(&mut self, other: &Self) {
+        for (step, node) in &other.0 {
+            let Some(mine) = self.0.get_mut(step) else { continue };
+            mine.member &= !node.member;
+            mine.below.take(&node.below);
+            if !mine.member && mine.below.0.is_empty() {
+                self.0.remove(step);
+            }
+        }
     }
 
     pub(crate) fn without(&self, other: &Self) -> Self {

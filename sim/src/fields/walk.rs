@@ -1,6 +1,6 @@
 //! Walking two objects side by side along their shape.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -95,27 +95,23 @@ impl Difference {
     }
 
     fn walk(&mut self, shape: &Shape, left: Option<&Value>, right: Option<&Value>, path: &mut Vec<String>) {
+        // Nearly everything of an object stays as it was.
+        if left.is_some() && left == right {
+            return;
+        }
         match form(shape, left, right) {
             Form::Leaf => return self.leaf(left, right, path),
             _ if empty(left) && empty(right) => return self.leaf(left, right, path),
             Form::Fields => {
-                let fields = |value: Option<&Value>| {
-                    value
-                        .and_then(Value::as_object)
-                        .into_iter()
-                        .flat_map(Map::keys)
-                        .cloned()
-                        .collect::<Vec<_>>()
-                };
-                let mut names = fields(left);
-                names.extend(fields(right));
-                names.sort_unstable();
-                names.dedup();
-                for name in names {
-                    let part = |value: Option<&'_ Value>| value.and_then(|value| value.get(&name)).cloned();
-                    let (l, r) = (part(left), part(right));
+                let (left, right) = (left.and_then(Value::as_object), right.and_then(Value::as_object));
+                let names: BTreeSet<&String> =
+                    left.into_iter().chain(right).flat_map(|fields| fields.keys()).collect();
+                let owners = path.len() == 1 && path.iter().any(|step| step == "f:metadata");
+                // The owners own no part of themselves.
+                for name in names.into_iter().filter(|name| !owners || *name != "managedFields") {
+                    let (l, r) = (left.and_then(|l| l.get(name)), right.and_then(|r| r.get(name)));
                     path.push(format!("f:{name}"));
-                    self.walk(shape.child(&name), l.as_ref(), r.as_ref(), path);
+                    self.walk(shape.child(name), l, r, path);
                     path.pop();
                 }
             }

@@ -244,7 +244,7 @@ fn write(
         &json!({"type": "DisruptionAllowed", "status": word, "reason": reason, "message": "", "observedGeneration": generation}),
         &now,
     );
-    if world.change(BUDGETS, key, true, |budget| budget["status"] = status).is_err() {
+    if status != *old && world.change(BUDGETS, key, true, |budget| budget["status"] = status).is_err() {
         world.after(Duration::from_millis(10), key);
     }
 }

@@ -61,18 +61,20 @@ impl Model for ReplicaSets {
         let labeled = active.iter().filter(|pod| labels.matches(&pod.0.labels)).count();
         let terminating = all.iter().filter(|pod| pod.leaving()).count();
         let generation = set["metadata"]["generation"].clone();
-        // A conflict means that something changed, which brings this set back.
-        let _ = world.change(SETS, key, true, |set| {
-            let mut status = json!({"replicas": active.len(), "observedGeneration": generation, "terminatingReplicas": terminating});
-            for (name, count) in [("fullyLabeledReplicas", labeled), ("readyReplicas", ready), ("availableReplicas", available)] {
-                if count > 0 {
-                    status[name] = count.into();
-                }
+        let mut status = json!({"replicas": active.len(), "observedGeneration": generation, "terminatingReplicas": terminating});
+        for (name, count) in
+            [("fullyLabeledReplicas", labeled), ("readyReplicas", ready), ("availableReplicas", available)]
+        {
+            if count > 0 {
+                status[name] = count.into();
             }
-            if let Some(conditions) = set["status"].get("conditions").filter(|found| !Value::is_null(found)) {
-                status["conditions"] = conditions.clone();
-            }
-            set["status"] = status;
-        });
+        }
+        if let Some(conditions) = set["status"].get("conditions").filter(|found| !Value::is_null(found)) {
+            status["conditions"] = conditions.clone();
+        }
+        // Mostly nothing of it is another. A conflict means that something changed, which brings this set back.
+        if status != set["status"] {
+            let _ = world.change(SETS, key, true, |set| set["status"] = status);
+        }
     }
 }

@@ -217,3 +217,24 @@ async fn a_watch_that_breaks_keeps_what_is_held() {
     until(&cache, |cache| synced(cache, &["a"])).await;
     assert_eq!(server.asked().len(), 3, "no second list");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_died_without_a_word_is_noticed_after_two_bookmarks() {
+    let server = Server::new([
+        Answer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], true),
+        Answer::Watch(vec![event("ADDED", &lease("b", 8))], true),
+    ]);
+    let (cache, _stop) = server.watch();
+    until(&cache, |cache| synced(cache, &["a"])).await;
+    let begun = Instant::now();
+    let sees = async {
+        let mut changes = cache.0.changes.subscribe();
+        while !synced(&cache, &["a", "b"]) {
+            changes.changed().await.unwrap();
+        }
+    };
+    timeout(Duration::from_mins(5), sees).await.unwrap();
+    let took = begun.elapsed();
+    assert!(took > Duration::from_mins(2) && took < Duration::from_secs(140), "{took:?}");
+    assert!(server.asked()[1].ends_with("resourceVersion=7"), "{}", server.asked()[1]);
+}

@@ -79,6 +79,7 @@ impl State {
             return Ok(self.gone(kind, object, &before));
         }
         if waits || grace > 0 {
+            let old = object.clone();
             let metadata = &mut object["metadata"];
             if finalizers.is_empty() {
                 drop(metadata.as_object_mut().map(|metadata| metadata.remove("finalizers")));
@@ -99,7 +100,7 @@ impl State {
             if kind.kind == "Namespace" {
                 object["status"]["phase"] = "Terminating".into();
             }
-            if !same(&kind.seen(&before), &object) {
+            if !same(&old, &object) {
                 self.put(kind, key, &mut object);
             }
             return Ok(object);
@@ -114,7 +115,7 @@ impl State {
             }
         }
         if let Some(gone) = self.remove(kind, key) {
-            object["metadata"]["resourceVersion"] = gone["metadata"]["resourceVersion"].clone();
+            object["metadata"]["resourceVersion"] = gone.revision.to_string().into();
         }
         Ok(self.gone(kind, object, &before))
     }

@@ -14,6 +14,7 @@ use super::kinds::Kind;
 use super::status::{Failure, Named, Outcome};
 use super::{State, custom};
 use crate::clock;
+use crate::record::Record;
 
 /// How a write is made.
 #[derive(Clone, Debug, Default)]
@@ -126,10 +127,9 @@ impl State {
         }
     }
 
-    /// Takes an object out of the store, and with a CustomResourceDefinition its kind.
-    pub(crate) fn remove(&mut self, kind: &Arc<Kind>, key: &str) -> Option<Value> {
+    /// Takes an object out of the store, and with a CustomResourceDefinition its kind; what it was at its end.
+    pub(crate) fn remove(&mut self, kind: &Arc<Kind>, key: &str) -> Option<Arc<Record>> {
         let gone = self.store.remove(&kind.resource, key)?;
-        let gone = kind.seen(&gone);
         if kind.kind == "CustomResourceDefinition" {
             self.kinds.remove(key);
         }
