@@ -203,7 +203,8 @@ pub struct Node {
     pub heartbeat: Option<Timestamp>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// The value of [`CORDON_ANNOTATION`].
+    /// The value of [`CORDON_ANNOTATION`], unless the cordon is another than the one that it is about
+    /// ([`Mark::is_current`](crate::disruption::Mark::is_current)).
     pub cordoned_by: Option<Arc<str>>,
     /// [`HOLD_ANNOTATION`] is present.
     pub held: bool,

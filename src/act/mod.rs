@@ -14,7 +14,7 @@ pub mod status;
 
 use std::sync::Arc;
 
-use evenkeel_core::disruption::{Charge, answer::Answer};
+use evenkeel_core::disruption::{CORDON_MANAGER, Charge, answer::Answer};
 use evenkeel_core::rollout::{Action, NodeRef};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -28,7 +28,7 @@ pub use event::Events;
 pub use job::ATTEMPT_LABEL;
 
 /// Field manager of everything written about an upgrade.
-pub const FIELD_MANAGER: &str = "evenkeel-upgrade";
+pub const FIELD_MANAGER: &str = CORDON_MANAGER;
 
 /// What became of an action.
 #[derive(Debug)]

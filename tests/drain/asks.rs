@@ -30,6 +30,7 @@ fn what_is_asked_and_what_is_not() -> TestResult {
             rehearsed(&scene).await?;
             a_grace_period_and_a_late_binding(&scene).await?;
             refused(&scene).await?;
+            another_cordon_than_ours(&scene).await?;
             a_budget_that_cannot_be_computed(&scene).await
         })
         .await
@@ -124,6 +125,34 @@ async fn refused(scene: &Scene) -> TestResult {
         assert!(ran.out.contains(warning), "no `{warning}` in {ran:?}");
     }
     assert_eq!(running(scene, "w-3").await?, Vec::<String>::new());
+    Ok(())
+}
+
+/// Who uncordons with kubectl leaves our mark behind. Whoever cordons the node after that keeps it cordoned.
+async fn another_cordon_than_ours(scene: &Scene) -> TestResult {
+    scene.kubectl(&["uncordon", "w-3"]).await?;
+    scene.kubectl(&["cordon", "w-3"]).await?;
+    let ran = scene.run(&["uncordon", "w-3"]).await?;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.out.contains("node/w-3: cordoned by somebody else"), "{ran:?}");
+    let ran = scene.run(&["drain", "w-3", "--settle", "0"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(scene.cordons().await?.contains("w-3"));
+
+    scene.kubectl(&["uncordon", "w-3"]).await?;
+    let ran = scene.run(&["drain", "w-3", "--settle", "0"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = scene.run(&["uncordon", "w-3"]).await?;
+    println!("{}", ran.out);
+    assert_eq!((ran.code, scene.cordons().await?.contains("w-3")), (Some(0), false), "{ran:?}");
+
+    let ran = scene.run(&["drain", "w-3", "--settle", "0"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    scene.kubectl(&["uncordon", "w-3"]).await?;
+    for line in ["is schedulable already; what our drain had left", "is schedulable already"] {
+        let ran = scene.run(&["uncordon", "w-3"]).await?;
+        assert_eq!((ran.code, ran.out.contains(line)), (Some(0), true), "{ran:?}");
+    }
     Ok(())
 }
 

@@ -8,6 +8,12 @@ use jiff::Timestamp;
 
 const DRAIN: &str = "drain:";
 
+/// The field manager of every cordon of ours.
+pub const CORDON_MANAGER: &str = "evenkeel-upgrade";
+/// The server gives the fields of the oldest managers to this one when there are too many
+/// (`staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/capmanagers.go`).
+const ANCIENT: &str = "ancient-changes";
+
 /// Who cordoned a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark<'a> {
@@ -28,6 +34,14 @@ pub enum Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
+    /// Whether a mark on a cordoned Node is about the cordon that it has: `owners` are the managers that own
+    /// `spec.unschedulable`. Who uncordons with another tool leaves the mark behind, and whoever cordons after that is not
+    /// us. Where no owner is known, as in a file, the mark is believed.
+    pub fn is_current<'m>(owners: impl IntoIterator<Item = &'m str>) -> bool {
+        let mut owners = owners.into_iter().peekable();
+        owners.peek().is_none() || owners.any(|owner| [CORDON_MANAGER, ANCIENT].contains(&owner))
+    }
+
     /// Reads the annotation's value.
     pub fn read(text: &'a str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix(DRAIN) {
@@ -56,6 +70,19 @@ impl<'a> Mark<'a> {
 mod tests {
     use super::*;
     use crate::fixture::at;
+
+    #[test]
+    fn a_mark_of_an_older_cordon_is_nobodys() {
+        for (owners, current) in [
+            (&[][..], true),
+            (&[CORDON_MANAGER], true),
+            (&["kubectl-cordon"], false),
+            (&["kubectl-cordon", CORDON_MANAGER], true),
+            (&["kubelet", ANCIENT], true),
+        ] {
+            assert_eq!(Mark::is_current(owners.iter().copied()), current, "{owners:?}");
+        }
+    }
 
     #[test]
     fn both_forms_are_told_apart() {

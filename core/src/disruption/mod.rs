@@ -20,7 +20,7 @@ mod refusal;
 pub use admission::{NotAdmitted, admit};
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
 pub use emptying::{Emptying, Held, Left, Wait, empty};
-pub use mark::Mark;
+pub use mark::{CORDON_MANAGER, Mark};
 pub use memory::{Memory, Origin, PodMemory, Sent};
 pub use permit::{BudgetName, Budgets, Busy, Charge, Counted, Permit, Taken};
 pub use refusal::Refusal;

@@ -304,6 +304,10 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
                             }
                         }
                     }
+                    Ok(_) if !node.unschedulable => say(
+                        "schedulable",
+                        "is schedulable already; what our drain had left on it is taken away".to_owned(),
+                    ),
                     Ok(_) => {
                         say("uncordoned", format!("uncordoned; {} had drained it since {since}", escape(by)))
                     }

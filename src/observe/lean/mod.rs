@@ -2,7 +2,7 @@
 //!
 //! Here belong field names and nothing that judges them. Every field is optional on the wire, so that an object of an
 //! older or newer server is read rather than refused; what is absent becomes the value that permits least. The
-//! invariant: managedFields, and annotations other than those named here, are never even parsed.
+//! invariant: annotations other than those named here, and managedFields but for who cordoned a Node, are never even parsed.
 
 mod lease;
 mod node;
@@ -41,9 +41,18 @@ const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// `metadata`, without what no decision reads.
 pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    meta_and::<D, IgnoredAny>(deserializer).map(|(meta, _)| meta)
+}
+
+/// The same, and `M` of who owns which field.
+fn meta_and<'de, D, M>(deserializer: D) -> Result<(ObjectMeta, Option<M>), D::Error>
+where
+    D: Deserializer<'de>,
+    M: Deserialize<'de>,
+{
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Meta {
+    struct Meta<M> {
         name: Option<String>,
         namespace: Option<String>,
         uid: Option<String>,
@@ -54,6 +63,7 @@ pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         labels: Option<BTreeMap<String, String>>,
         annotations: Option<Annotations>,
         owner_references: Option<Vec<OwnerReference>>,
+        managed_fields: Option<M>,
     }
     #[derive(Deserialize)]
     struct Annotations {
@@ -89,7 +99,8 @@ pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
         .collect()
     });
-    Ok(ObjectMeta {
+    let managed_fields = meta.managed_fields;
+    let meta = ObjectMeta {
         name: meta.name,
         namespace: meta.namespace,
         uid: meta.uid,
@@ -101,7 +112,8 @@ pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         annotations,
         owner_references: meta.owner_references,
         ..ObjectMeta::default()
-    })
+    };
+    Ok((meta, managed_fields))
 }
 
 fn time(text: &str) -> Option<Timestamp> {

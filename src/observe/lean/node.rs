@@ -4,13 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, CORDON_ANNOTATION, HOLD_ANNOTATION};
+use evenkeel_core::disruption::Mark;
 use evenkeel_core::version::Observed;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::super::fold::{Detail, Interner, Watched};
 use super::super::platform::Platform;
-use super::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta, text, time};
+use super::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta_and, text, time};
 
 const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
@@ -30,10 +32,38 @@ const POOL_LABELS: [&str; 7] = [
 #[resource(inherit = "k8s_openapi::api::core::v1::Node")]
 pub struct Node {
     /// Pruned: see the module.
-    #[serde(default, deserialize_with = "meta")]
+    #[serde(default, deserialize_with = "meta_of_node")]
     pub metadata: ObjectMeta,
     spec: Option<NodeSpec>,
     status: Option<NodeStatus>,
+}
+
+/// `metadata`, and of who owns which field only who owns `spec.unschedulable`.
+fn meta_of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Owner {
+        manager: Option<String>,
+        #[serde(rename = "fieldsV1")]
+        fields: Option<Fields>,
+    }
+    #[derive(Deserialize)]
+    struct Fields {
+        #[serde(rename = "f:spec")]
+        spec: Option<OfSpec>,
+    }
+    #[derive(Deserialize)]
+    struct OfSpec {
+        #[serde(rename = "f:unschedulable")]
+        unschedulable: Option<IgnoredAny>,
+    }
+    let (mut meta, owners) = meta_and::<D, Vec<Owner>>(deserializer)?;
+    let cordons = |owner: &Owner| owner.fields.as_ref()?.spec.as_ref()?.unschedulable.as_ref().map(drop);
+    let owners = owners.into_iter().flatten().filter(|owner| cordons(owner).is_some());
+    let owners =
+        owners.map(|owner| ManagedFieldsEntry { manager: owner.manager, ..ManagedFieldsEntry::default() });
+    meta.managed_fields = Some(owners.collect()).filter(|owners: &Vec<_>| !owners.is_empty());
+    Ok(meta)
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -102,6 +132,9 @@ impl Watched for Node {
             .iter()
             .find_map(|label| labels.get(*label).map(String::as_str))
             .unwrap_or(if control_plane { "control-plane" } else { "default" });
+        let owners = self.metadata.managed_fields.iter().flatten();
+        let is_current = Mark::is_current(owners.map(|owner| owner.manager.as_deref().unwrap_or_default()));
+        let mark = annotations.get(CORDON_ANNOTATION).filter(|_| is_current);
         let status = self.status.unwrap_or_default();
         let info = status.node_info.unwrap_or_default();
         let kubelet = info.kubelet_version.as_deref().unwrap_or_default();
@@ -126,7 +159,7 @@ impl Watched for Node {
                 ready: is_true(status.conditions.as_ref(), "Ready"),
                 heartbeat: ready.and_then(|ready| time(ready.last_heartbeat_time.as_deref()?)),
                 unschedulable: self.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
-                cordoned_by: annotations.get(CORDON_ANNOTATION).map(|claim| claim.as_str().into()),
+                cordoned_by: mark.map(|mark| mark.as_str().into()),
                 held: annotations.contains_key(HOLD_ANNOTATION),
                 control_plane,
                 labels: names.labels(labels),

@@ -32,7 +32,7 @@ fn a_node_with_everything() {
             "name": "n1", "uid": "u1", "resourceVersion": "7",
             "labels": {"karpenter.sh/nodepool": "spot", "node-role.kubernetes.io/control-plane": ""},
             "annotations": {"evenkeel.dev/cordoned-by": "up/1", "evenkeel.dev/hold": "", "other": "x"},
-            "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": 7}}],
+            "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": 7, "f:spec": {"f:taints": {}}}}],
         },
         "spec": {"unschedulable": true},
         "status": {
@@ -58,6 +58,16 @@ fn a_node_with_everything() {
     assert!(!changed("/metadata/resourceVersion", json!("8")));
     assert!(changed("/status/nodeInfo/kubeletVersion", json!("v1.37.1")));
     assert!(changed("/status/conditions/0/status", json!("Unknown")));
+
+    let cordoned_by = |manager: &str| {
+        let mut object = object.clone();
+        let fields = json!({"f:spec": {".": {}, "f:unschedulable": {}}});
+        object["metadata"]["managedFields"] =
+            json!([{"manager": "kubelet"}, {"manager": manager, "operation": "Update", "fieldsV1": fields}]);
+        keep::<Node>(object).node.cordoned_by.clone()
+    };
+    assert_eq!(cordoned_by("evenkeel-upgrade").as_deref(), Some("up/1"));
+    assert_eq!(cordoned_by("kubectl-cordon"), None, "somebody took our cordon away, and cordoned it again");
 }
 
 #[test]
