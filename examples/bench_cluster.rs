@@ -35,8 +35,8 @@ const POOLS: usize = 20;
 const STARTS: usize = 10;
 const CHANGES: usize = 200;
 const STORM: Duration = Duration::from_secs(30);
-/// As large as the report is.
-const FLOOR_SIZE: usize = 38_000;
+/// Next to nothing, and as much as the report.
+const FLOORS: [(usize, &str); 2] = [(100, "0.1 kB"), (38_000, "38 kB")];
 const REST: Duration = Duration::from_mins(1);
 const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
 /// What the kubelets run at first; the changes go to the next one.
@@ -385,19 +385,21 @@ impl<'a> Bench<'a> {
             &told(&mut reaction, "ms"),
             "audit log; delivery of the event, the look, the request",
         );
-        let mut floor = self.floor(nodes, changes).await?;
-        line(
-            "  the same round without a reporter",
-            &told(&mut floor, "ms"),
-            "PATCH of a node, its event, PATCH of a ConfigMap of that size, its event; by this program",
-        );
+        for (size, what) in FLOORS {
+            let mut floor = self.floor(nodes, changes / 2, size).await?;
+            line(
+                &format!("  the same round without a reporter, {what}"),
+                &told(&mut floor, "ms"),
+                "PATCH of a node, its event, PATCH of a ConfigMap of that size, its event; by this program",
+            );
+        }
         Ok(())
     }
 
     /// How long the machine takes for what the reporter waits for, if nothing is computed in between.
-    async fn floor(&self, nodes: &Api<Node>, changes: usize) -> Result<Vec<f64>, Failure> {
+    async fn floor(&self, nodes: &Api<Node>, changes: usize, size: usize) -> Result<Vec<f64>, Failure> {
         let maps: Api<ConfigMap> = Api::namespaced(self.cluster.client(), "default");
-        let text = "x".repeat(FLOOR_SIZE);
+        let text = "x".repeat(size);
         let map = |n: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "floor"}, "data": {"n": n.to_string(), "text": text}});
         let (first, params) = (map(usize::MAX), PatchParams::apply("bench").force());
         maps.patch("floor", &params, &Patch::Apply(&first)).await?;
@@ -406,7 +408,7 @@ impl<'a> Bench<'a> {
         let mut took = Vec::new();
         for n in 0..changes {
             tokio::time::sleep(Duration::from_millis(1150)).await;
-            let (name, version) = (node_name(n), format!("v1.35.{}", 100 + n));
+            let (name, version) = (node_name(n), format!("v1.35.{}", size + n));
             let begun = Instant::now();
             let change = json!({"status": {"nodeInfo": {"kubeletVersion": version}}});
             let sent = patch(nodes, n, &change);

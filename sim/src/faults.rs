@@ -3,6 +3,8 @@
 //! Rules are tried in the order in which they were added; the first that fits a request decides. Nothing here is random:
 //! a script is a list, so that the shortest one that still fails can be found by leaving rules out ([`shortest`]).
 
+mod stream;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +13,8 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+pub(crate) use self::stream::{Ending, Mode, Stream};
 
 /// What a rule looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -388,110 +392,6 @@ impl Faults {
         let rule = script.watches.iter_mut().find(|rule| rule.left > 0 && (rule.test)(&told))?;
         rule.left -= 1;
         Some(rule.fault)
-    }
-}
-
-/// What a watch says at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Everything,
-    Bookmarks,
-    Silence,
-}
-
-/// What has become of the events of one watch.
-pub(crate) struct Stream {
-    faults: Faults,
-    resource: String,
-    agent: String,
-    mode: Mode,
-    late: VecDeque<(Instant, String)>,
-    delay: Duration,
-    /// An event that waits for the next to go first.
-    swapped: Option<String>,
-    cuts: watch::Receiver<u64>,
-}
-
-/// How a watch ends because of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    Quiet,
-    Broken,
-}
-
-impl Stream {
-    /// Takes an event that is to be delivered; says if the watch ends with it.
-    pub(crate) fn deliver(&mut self, line: String, lines: &mut VecDeque<String>) -> Option<Ending> {
-        if self.mode != Mode::Everything {
-            return None;
-        }
-        match self.faults.event_fault(&self.resource, &self.agent) {
-            Some(WatchFault::Drop) => return None,
-            Some(WatchFault::Duplicate) => self.push(line.clone(), lines),
-            Some(WatchFault::Delay(time)) => self.delay = time,
-            Some(WatchFault::Swap) if self.swapped.is_none() => {
-                self.swapped = Some(line);
-                return None;
-            }
-            Some(WatchFault::Swap) | None => {}
-            Some(WatchFault::Gone) => {
-                let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
-                lines.push_back(gone.to_owned());
-                return Some(Ending::Quiet);
-            }
-            Some(WatchFault::End) => return Some(Ending::Quiet),
-            Some(WatchFault::Reset) => return Some(Ending::Broken),
-            Some(WatchFault::Garbage) => {
-                lines.push_back("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":7".to_owned());
-                return Some(Ending::Quiet);
-            }
-        }
-        self.push(line, lines);
-        if let Some(before) = self.swapped.take() {
-            self.push(before, lines);
-        }
-        None
-    }
-
-    /// Are bookmarks sent, and does the watch end when its time is over?
-    pub(crate) fn speaks(&self) -> bool {
-        self.mode != Mode::Silence
-    }
-
-    fn push(&mut self, line: String, lines: &mut VecDeque<String>) {
-        if self.delay.is_zero() {
-            lines.push_back(line);
-        } else {
-            self.late.push_back((Instant::now() + self.delay, line));
-        }
-    }
-
-    /// Until something that was delayed is due, or a blackout begins.
-    pub(crate) async fn wait(&mut self) {
-        let due = async {
-            match self.late.front() {
-                Some((due, _)) => tokio::time::sleep_until(*due).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            // The sender lives as long as `faults`.
-            _ = self.cuts.changed() => {}
-            () = due => {}
-        }
-    }
-
-    /// Did a blackout break it?
-    pub(crate) fn is_cut(&self) -> bool {
-        self.faults.lock().is_dark(&self.agent)
-    }
-
-    /// What was delayed until now.
-    pub(crate) fn due(&mut self) -> Vec<String> {
-        let now = Instant::now();
-        let count = self.late.iter().take_while(|(due, _)| *due <= now).count();
-        self.late.drain(..count).map(|(_, line)| line).collect()
     }
 }
 

@@ -1,21 +1,20 @@
 //! One watch of one kind, kept as a set of objects that others read.
 //!
-//! Here belong the request loop and its pace; what an event means is decided in [`super::fold`]. The invariants: one
-//! watch per kind in the whole program; every change, and every change of [`State`], wakes whoever subscribed to
-//! [`Changes`]; and a server that refuses is asked ever more rarely. The loop is written on `Api::list` and
-//! `Api::watch`, because kube's `watcher` hides bookmarks, never backs off a failing list, and cannot be told to
-//! list again after an object that it could not decode.
+//! Here belongs who is told what; the requests are made in `follow`, and what an event means is decided in
+//! [`super::fold`]. The invariants: one watch per kind in the whole program; and every change, and every change of
+//! [`State`], wakes whoever subscribed to [`Changes`].
+
+mod follow;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::api::Api;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::follow::Follow;
 use super::fold::{Detail, Fold, State, Watched};
 use crate::clients::one_line;
 
@@ -67,21 +66,9 @@ impl Default for Pace {
     }
 }
 
-/// How long the server keeps one watch open, in seconds.
-const WATCH_SECONDS: u32 = 290;
-/// A watch that is silent for so long is a dead connection: a server sends a bookmark each minute
-/// (`bookmarkFrequency` in `staging/src/k8s.io/apiserver/pkg/storage/cacher`). Where one does not, opening anew costs a
-/// request.
-const SILENCE: Duration = Duration::from_secs(130);
 /// A server that has just started refuses until it has read who may do what: who was told something this lately has not
 /// lost the permission.
 const STARTING: Duration = Duration::from_mins(1);
-/// Longest wait for the begin of an answer. The read client retries throttled requests by itself for hours.
-const ANSWER: Duration = Duration::from_secs(30);
-const PAGE: u32 = 500;
-
-type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
-
 /// The objects of one kind. A clone is another handle on the same cache.
 #[derive(Debug)]
 pub struct Cache<K: Watched>(Arc<Inner<K>>);
@@ -260,246 +247,6 @@ impl What {
             _ => format!("{kind}: cannot watch {full}: {cause}"),
         }
     }
-}
-
-/// The task that keeps a cache.
-struct Follow<K: Watched> {
-    api: Api<K>,
-    select: Select,
-    pace: Pace,
-    /// The wait after the next failure.
-    wait: Duration,
-    /// The server has not refused streaming lists.
-    streaming: bool,
-    inner: Arc<Inner<K>>,
-}
-
-/// Why a list or watch came to an end.
-enum Ended {
-    /// The stream ended without an error.
-    Quietly,
-    /// The server or the connection failed.
-    Failed(kube::Error),
-    /// The history after our version is gone, or the set is tainted: only a new list helps.
-    ListAgain,
-}
-
-impl From<kube::Error> for Ended {
-    fn from(error: kube::Error) -> Self {
-        match &error {
-            kube::Error::Api(status) if status.code == 410 => Self::ListAgain,
-            _ => Self::Failed(error),
-        }
-    }
-}
-
-impl<K: Watched> Follow<K> {
-    async fn run(&mut self) {
-        loop {
-            let listed = if self.streaming { self.stream_all().await } else { self.list_all().await };
-            let ended = match listed {
-                Ok((version, rest)) => self.follow(version, rest).await,
-                Err(ended) => ended,
-            };
-            match ended {
-                Ended::Failed(error) if self.streaming && refuses_streaming(&error) => {
-                    tracing::info!(
-                        kind = self.inner.what.kind,
-                        "the server has no streaming lists; paging instead"
-                    );
-                    self.streaming = false;
-                    continue;
-                }
-                Ended::Failed(error) if is_decode(&error) => self.inner.undecodable(&error),
-                Ended::Failed(error) => self.inner.failing(&error),
-                Ended::Quietly | Ended::ListAgain => {}
-            }
-            self.pause().await;
-        }
-    }
-
-    /// Waits longer each time, until something was heard in between.
-    async fn pause(&mut self) {
-        sleep(self.wait).await;
-        self.wait = (self.wait * 2).min(self.pace.longest);
-    }
-
-    fn watch_params(&self, initial: bool) -> WatchParams {
-        WatchParams {
-            label_selector: self.select.labels.clone(),
-            field_selector: self.select.fields.clone(),
-            timeout: Some(WATCH_SECONDS),
-            bookmarks: true,
-            send_initial_events: initial,
-        }
-    }
-
-    async fn open(&self, initial: bool, version: &str) -> Result<Events<K>, Ended> {
-        match timeout(ANSWER, self.api.watch(&self.watch_params(initial), version)).await {
-            Ok(answer) => Ok(answer?.boxed()),
-            Err(elapsed) => Err(Ended::Failed(kube::Error::Service(Box::new(elapsed)))),
-        }
-    }
-
-    /// Lists by a watch that begins with every object; what follows on it are the changes since. The list is a
-    /// consistent one (no resourceVersion), so that a new leader never begins from an apiserver's stale cache.
-    async fn stream_all(&mut self) -> Result<(String, Option<Events<K>>), Ended> {
-        let mut events = self.open(true, "").await?;
-        self.inner.told(|fold| {
-            fold.list_begins();
-            false
-        });
-        loop {
-            match timeout(SILENCE, events.next()).await {
-                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
-                    self.inner.told(|fold| fold.listed(object));
-                }
-                Ok(Some(Ok(WatchEvent::Bookmark(mark)))) => {
-                    let version = mark.metadata.resource_version;
-                    if mark.metadata.annotations.contains_key("k8s.io/initial-events-end") {
-                        self.list_ends(&version);
-                        return Ok((version, Some(events)));
-                    }
-                }
-                // Not sent before the mark.
-                Ok(Some(Ok(WatchEvent::Deleted(_)))) => {}
-                Ok(Some(Ok(WatchEvent::Error(status)))) => return Err(kube::Error::Api(status).into()),
-                Ok(Some(Err(error))) if is_decode(&error) => self.inner.undecodable(&error),
-                Ok(Some(Err(error))) => return Err(error.into()),
-                Ok(None) | Err(_) => {
-                    let cut = "the server ended the list before it was complete";
-                    return Err(Ended::Failed(kube::Error::Service(cut.into())));
-                }
-            }
-        }
-    }
-
-    async fn list_all(&mut self) -> Result<(String, Option<Events<K>>), Ended> {
-        let mut params = ListParams {
-            label_selector: self.select.labels.clone(),
-            field_selector: self.select.fields.clone(),
-            limit: Some(K::PAGE.unwrap_or(PAGE)),
-            ..ListParams::default()
-        };
-        let mut begun = false;
-        loop {
-            let page = match timeout(ANSWER, self.api.list(&params)).await {
-                Ok(page) => page?,
-                Err(elapsed) => return Err(Ended::Failed(kube::Error::Service(Box::new(elapsed)))),
-            };
-            self.inner.told(|fold| {
-                if !begun {
-                    fold.list_begins();
-                }
-                for object in page.items {
-                    fold.listed(object);
-                }
-                // The end of the list wakes.
-                false
-            });
-            begun = true;
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
-                let version = page.metadata.resource_version.unwrap_or_default();
-                self.list_ends(&version);
-                return Ok((version, None));
-            }
-        }
-    }
-
-    fn list_ends(&self, version: &str) {
-        self.inner.told(|fold| {
-            fold.list_ends(version);
-            true
-        });
-    }
-
-    /// Follows the changes since `version`, over as many streams as it takes, until only a new list helps.
-    async fn follow(&mut self, mut version: String, mut open: Option<Events<K>>) -> Ended {
-        loop {
-            let begun = Instant::now();
-            let opened = match open.take() {
-                Some(events) => Ok(events),
-                None => self.open(false, &version).await,
-            };
-            let ended = match opened {
-                Ok(events) => {
-                    self.inner.change(Fold::following);
-                    self.drain(&mut version, events).await
-                }
-                Err(ended) => ended,
-            };
-            match ended {
-                Ended::ListAgain => return Ended::ListAgain,
-                Ended::Failed(error) => {
-                    self.inner.failing(&error);
-                    self.pause().await;
-                }
-                // A watch that the server ends after its time is no failure; one that ends at once is.
-                Ended::Quietly if begun.elapsed() < self.pace.first => self.pause().await,
-                Ended::Quietly => {}
-            }
-        }
-    }
-
-    /// Folds in what `events` tells until it ends, moving `version` along.
-    async fn drain(&mut self, version: &mut String, mut events: Events<K>) -> Ended {
-        // The only cure for a taint is a new list, at the pace of any other failure.
-        let mut list_again = self.inner.tainted().then(|| Instant::now() + self.wait);
-        loop {
-            let silence = Instant::now() + SILENCE;
-            let event = tokio::select! {
-                event = events.next() => event,
-                () = sleep_until(list_again.unwrap_or(silence)) => {
-                    return if list_again.is_some() { Ended::ListAgain } else { Ended::Quietly };
-                }
-            };
-            match event {
-                Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                    moved(version, object.meta().resource_version.as_deref());
-                    self.inner.told(|fold| fold.apply(object));
-                }
-                Some(Ok(WatchEvent::Deleted(object))) => {
-                    moved(version, object.meta().resource_version.as_deref());
-                    self.inner.told(|fold| fold.delete(&object));
-                }
-                Some(Ok(WatchEvent::Bookmark(mark))) => {
-                    moved(version, Some(&mark.metadata.resource_version));
-                    self.inner.told(|_| false);
-                }
-                Some(Ok(WatchEvent::Error(status))) => return kube::Error::Api(status).into(),
-                Some(Err(error)) if is_decode(&error) => {
-                    self.inner.undecodable(&error);
-                    list_again.get_or_insert(Instant::now() + self.wait);
-                }
-                Some(Err(error)) => return error.into(),
-                None => return Ended::Quietly,
-            }
-            if list_again.is_none() {
-                self.wait = self.pace.first;
-            }
-        }
-    }
-}
-
-fn moved(version: &mut String, to: Option<&str>) {
-    if let Some(to) = to.filter(|to| !to.is_empty()) {
-        to.clone_into(version);
-    }
-}
-
-/// kube tells a watch event that it cannot decode as an all-default `Status`.
-fn is_decode(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::SerdeError(_) => true,
-        kube::Error::Api(status) => status.code == 0 && status.message.is_empty() && status.reason.is_empty(),
-        _ => false,
-    }
-}
-
-/// Kubernetes without the `WatchList` gate answers 422 to `sendInitialEvents`.
-fn refuses_streaming(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 422 && status.message.contains("sendInitialEvents"))
 }
 
 #[cfg(test)]

@@ -2,23 +2,25 @@
 //!
 //! A case that only says what a server or another client does inside is not ours; each says why.
 
+mod decided;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{
-    Around, Budget, Cluster, Demand, Disrupted, Node, Owner, Phase, Pod, Quantity, Scale, Selector,
+    Around, Budget, Cluster, Demand, Disrupted, Owner, Phase, Pod, Quantity, Scale, Selector,
     UnhealthyPolicy, Workload,
 };
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
 use evenkeel_core::disruption::arithmetic::{Unsynced, compute, disrupted};
 use evenkeel_core::disruption::{
-    Budgets, Class, Handling, Mark, Memory, Rules, Wait, class, empty, handling, warnings,
+    Budgets, Class, Handling, Memory, Rules, Wait, class, empty, handling, warnings,
 };
-use evenkeel_core::drain::{Action, Decision, OnTimeout, Request, State, World, decide};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{Case, Outcome};
+use decided::{cordon, timed};
 
 const NODE: &str = "node";
 
@@ -517,124 +519,6 @@ fn karpenter(case: &Case) -> Outcome {
         }
         "karp-tgp" | "karp-tgp-tier" | "karp-mindrain" => {
             return timed(case);
-        }
-        _ => return Outcome::Fail("not understood".to_owned()),
-    };
-    if right { Outcome::Pass } else { Outcome::Fail("otherwise".to_owned()) }
-}
-
-/// A drain of the node of that name at `now`, `seconds` after it began if it did, on this cluster.
-fn drained(cluster: &Cluster, begun: Option<i64>, change: impl FnOnce(&mut Request)) -> Decision<'_> {
-    let mut request = Request {
-        nodes: vec![NODE.into()],
-        concurrency: 1,
-        timeout: None,
-        settle: SignedDuration::from_secs(5),
-        await_volumes: false,
-        on_timeout: OnTimeout::Park,
-        give_back: false,
-        rules: Rules { evict_finished: true, ..Rules::default() },
-        mark: Mark::of_drain(now(), "a"),
-        stopped: false,
-    };
-    change(&mut request);
-    let states = begun.map(|seconds| {
-        let since = ago(seconds);
-        (Arc::from(NODE), State::Draining { cordoned: since, since, stalled: None })
-    });
-    let world = World {
-        cluster,
-        memory: &Memory::default(),
-        states: &states.into_iter().collect(),
-        uids: &BTreeMap::new(),
-        confirmed: &[],
-        now: now(),
-    };
-    decide(&request, world)
-}
-
-fn node(unschedulable: bool) -> Node {
-    Node {
-        name: NODE.into(),
-        uid: "uid".into(),
-        resource_version: "1".into(),
-        pool: "default".into(),
-        labels: Arc::default(),
-        kubelet: evenkeel_core::version::Observed::from_report("v1.37.1"),
-        evidence: evenkeel_core::cluster::Evidence::Kubelet,
-        ready: true,
-        heartbeat: None,
-        unschedulable,
-        cordoned_by: None,
-        held: false,
-        control_plane: false,
-    }
-}
-
-/// A drain cordons when that is needed; `uncordon` is for what a drain of ours marked.
-fn cordon(case: &Case) -> Outcome {
-    let before = case.flag("unschedulable_before") || case.flag("current");
-    let nodes = if case.text("args").is_some_and(|args| args.contains("missing")) {
-        vec![]
-    } else {
-        vec![node(before).into()]
-    };
-    let cluster = Cluster { nodes, ..Cluster::default() };
-    if case.text("command") == Some("uncordon") || case.id == "upd-3" {
-        return Outcome::NotOurs("uncordon is for nodes that a drain of ours cordoned");
-    }
-    let decision = drained(&cluster, None, |_| {});
-    let patched = decision.actions.iter().any(|action| matches!(action, Action::Cordon(_)));
-    if case.expects("update_required") {
-        return Outcome::of(&json!({"update_required": patched}), &case.expected);
-    }
-    let failed = decision.states.values().any(|state| matches!(state, State::Failed { .. }));
-    let got = json!({
-        "unschedulable_after": before || patched, "command_fails": failed, "patch_sent": patched,
-    });
-    Outcome::of(&got, &case.expected)
-}
-
-/// What happens when the time of a drain is over, and when it is over too soon.
-fn timed(case: &Case) -> Outcome {
-    let left = || Pod { owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
-    let blocked = Cluster {
-        nodes: vec![node(true).into()],
-        pods: vec![left()],
-        budgets: vec![budget(0, 2, 2)],
-        ..Cluster::default()
-    };
-    let in_time = SignedDuration::from_secs(3);
-    let right = match case.id.as_str() {
-        "wait-3-timeout" => {
-            let leaving = Cluster { pods: vec![Pod { deleting: Some(ago(0)), ..left() }], ..blocked };
-            let decision = drained(&leaving, Some(4), |request| request.timeout = Some(in_time));
-            decision
-                .states
-                .values()
-                .all(|state| matches!(state, State::Failed { why } if why.contains("within 3 s")))
-        }
-        "karp-tgp" => {
-            let decision = drained(&blocked, Some(4), |request| {
-                (request.timeout, request.on_timeout) = (Some(in_time), OnTimeout::Force);
-            });
-            matches!(decision.actions.as_slice(), [Action::Delete(_)])
-        }
-        "karp-tgp-tier" => {
-            let traits = evenkeel_core::cluster::Traits { critical: true, ..Default::default() };
-            let critical =
-                Pod { special: Some(Arc::new(traits)), name: "q".into(), uid: "q".into(), ..left() };
-            let both = Cluster { pods: vec![critical, left()], ..blocked }.sorted();
-            let decision = drained(&both, Some(4), |request| {
-                (request.timeout, request.on_timeout) = (Some(in_time), OnTimeout::Force);
-                request.rules.critical_last = true;
-            });
-            decision.actions.iter().filter(|action| matches!(action, Action::Delete(_))).count() == 2
-        }
-        "karp-mindrain" => {
-            let empty = Cluster { nodes: vec![node(true).into()], ..Cluster::default() };
-            let confirms = |seconds| !drained(&empty, Some(seconds), |_| {}).actions.is_empty();
-            !confirms(4) && confirms(5)
         }
         _ => return Outcome::Fail("not understood".to_owned()),
     };

@@ -235,7 +235,11 @@ impl<'a> Budgets<'a> {
 fn allows(budget: &Budget, pod: &Pod, busy: Option<&Busy>, now: Timestamp) -> Result<(), Refusal> {
     let key = name(budget);
     if budget.observed_generation < budget.generation {
-        return Err(Refusal::Stale { budget: key });
+        // A controller that cannot compute a budget observes no generation of it; what it says then is in the condition.
+        return Err(match &budget.sync_failed {
+            Some(message) => Refusal::SyncFailed { budget: key, message: Arc::clone(message) },
+            None => Refusal::Stale { budget: key },
+        });
     }
     if budget.disruptions_allowed < 0 || budget.disrupted.len() > MAX_DISRUPTED {
         let (allowed, disrupted) = (budget.disruptions_allowed, budget.disrupted.len());
@@ -324,6 +328,11 @@ mod tests {
                 Err(Refusal::Stale { .. })
             ),
             "numbers of an older spec permit nothing"
+        );
+        let failed = |b: &mut Budget| (b.generation, b.sync_failed) = (2, Some("no scale".into()));
+        assert!(
+            matches!(take(&with(failed), &running), Err(Refusal::SyncFailed { .. })),
+            "a controller that fails observes no generation: its condition says more than that"
         );
         let two = [budget("cart", 1, 3, 2), Budget { name: "all".into(), ..budget("cart", 1, 3, 2) }];
         assert!(matches!(take(&two, &running), Err(Refusal::Overlapping { .. })));

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use super::answer::{Answer, ok};
 use super::request::Request;
 use super::status::{self, Failure, Outcome};
@@ -11,26 +13,25 @@ use super::{State, Subject, eviction, read};
 /// How the options of a deletion are named in errors.
 const OPTIONS: status::Named<'_> = status::Named { group: "meta.k8s.io", kind: "DeleteOptions", name: "" };
 
+/// `DeleteOptions` in a query.
+fn asked(request: &Request) -> Value {
+    let grace = request.param("gracePeriodSeconds").and_then(|seconds| seconds.parse::<i64>().ok());
+    let orphans = request.param("orphanDependents").map(|word| !matches!(word, "" | "0" | "false"));
+    json!({"gracePeriodSeconds": grace, "propagationPolicy": request.param("propagationPolicy"), "orphanDependents": orphans})
+}
+
 impl State {
     pub(super) fn how(request: &Request) -> Outcome<Deletion> {
-        let mut how = Deletion::default();
-        if !request.body.is_empty() {
-            let options = request.object()?;
-            if let (Some(policy), true) =
-                (options["propagationPolicy"].as_str(), options["orphanDependents"].is_boolean())
-            {
-                let why = "orphanDependents and deletionPropagation cannot be both set";
-                let cause = status::Cause::invalid("propagationPolicy", &policy.into(), why);
-                return Err(Failure::invalid(OPTIONS, &[cause]));
-            }
-            how = eviction::deletion(&options);
+        // The query counts only where there is no body.
+        let options = if request.body.is_empty() { asked(request) } else { request.object()? };
+        if let (Some(policy), true) =
+            (options["propagationPolicy"].as_str(), options["orphanDependents"].is_boolean())
+        {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            let cause = status::Cause::invalid("propagationPolicy", &policy.into(), why);
+            return Err(Failure::invalid(OPTIONS, &[cause]));
         }
-        if let Some(grace) = request.param("gracePeriodSeconds") {
-            how.grace = grace.parse().ok();
-        }
-        if let Some(policy) = request.param("propagationPolicy") {
-            how.propagation = Some(policy.to_owned());
-        }
+        let mut how = eviction::deletion(&options);
         if let Some(policy) = how
             .propagation
             .as_deref()

@@ -5,9 +5,10 @@ use std::convert::Infallible;
 use std::sync::Mutex;
 
 use axum::body::{Body, Bytes};
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
 use super::super::lean::Lease;
 use super::*;

@@ -1,0 +1,116 @@
+//! What becomes of the events of one watch.
+//!
+//! Which fault an event meets, the script says; never here: what the events are. Invariant: what is delayed comes in its
+//! order, after what was told before.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{Faults, WatchFault};
+
+/// What a watch says at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Everything,
+    Bookmarks,
+    Silence,
+}
+
+/// What has become of the events of one watch.
+pub(crate) struct Stream {
+    pub(super) faults: Faults,
+    pub(super) resource: String,
+    pub(super) agent: String,
+    pub(super) mode: Mode,
+    pub(super) late: VecDeque<(Instant, String)>,
+    pub(super) delay: Duration,
+    /// An event that waits for the next to go first.
+    pub(super) swapped: Option<String>,
+    pub(super) cuts: watch::Receiver<u64>,
+}
+
+/// How a watch ends because of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Quiet,
+    Broken,
+}
+
+impl Stream {
+    /// Takes an event that is to be delivered; says if the watch ends with it.
+    pub(crate) fn deliver(&mut self, line: String, lines: &mut VecDeque<String>) -> Option<Ending> {
+        if self.mode != Mode::Everything {
+            return None;
+        }
+        match self.faults.event_fault(&self.resource, &self.agent) {
+            Some(WatchFault::Drop) => return None,
+            Some(WatchFault::Duplicate) => self.push(line.clone(), lines),
+            Some(WatchFault::Delay(time)) => self.delay = time,
+            Some(WatchFault::Swap) if self.swapped.is_none() => {
+                self.swapped = Some(line);
+                return None;
+            }
+            Some(WatchFault::Swap) | None => {}
+            Some(WatchFault::Gone) => {
+                let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
+                lines.push_back(gone.to_owned());
+                return Some(Ending::Quiet);
+            }
+            Some(WatchFault::End) => return Some(Ending::Quiet),
+            Some(WatchFault::Reset) => return Some(Ending::Broken),
+            Some(WatchFault::Garbage) => {
+                lines.push_back("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":7".to_owned());
+                return Some(Ending::Quiet);
+            }
+        }
+        self.push(line, lines);
+        if let Some(before) = self.swapped.take() {
+            self.push(before, lines);
+        }
+        None
+    }
+
+    /// Are bookmarks sent, and does the watch end when its time is over?
+    pub(crate) fn speaks(&self) -> bool {
+        self.mode != Mode::Silence
+    }
+
+    fn push(&mut self, line: String, lines: &mut VecDeque<String>) {
+        if self.delay.is_zero() {
+            lines.push_back(line);
+        } else {
+            self.late.push_back((Instant::now() + self.delay, line));
+        }
+    }
+
+    /// Until something that was delayed is due, or a blackout begins.
+    pub(crate) async fn wait(&mut self) {
+        let due = async {
+            match self.late.front() {
+                Some((due, _)) => tokio::time::sleep_until(*due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            // The sender lives as long as `faults`.
+            _ = self.cuts.changed() => {}
+            () = due => {}
+        }
+    }
+
+    /// Did a blackout break it?
+    pub(crate) fn is_cut(&self) -> bool {
+        self.faults.lock().is_dark(&self.agent)
+    }
+
+    /// What was delayed until now.
+    pub(crate) fn due(&mut self) -> Vec<String> {
+        let now = Instant::now();
+        let count = self.late.iter().take_while(|(due, _)| *due <= now).count();
+        self.late.drain(..count).map(|(_, line)| line).collect()
+    }
+}
