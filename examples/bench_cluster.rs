@@ -386,7 +386,7 @@ impl<'a> Bench<'a> {
             "audit log; delivery of the event, the look, the request",
         );
         for (size, what) in FLOORS {
-            let mut floor = self.floor(nodes, changes / 2, size).await?;
+            let mut floor = self.floor(nodes, changes.min(50), size).await?;
             line(
                 &format!("  the same round without a reporter, {what}"),
                 &told(&mut floor, "ms"),
