@@ -132,7 +132,7 @@ async fn refused(scene: &Scene) -> TestResult {
 async fn another_cordon_than_ours(scene: &Scene) -> TestResult {
     scene.kubectl(&["uncordon", "w-3"]).await?;
     scene.kubectl(&["cordon", "w-3"]).await?;
-    let ran = uncordon(scene).await?;
+    let ran = scene.run(&["uncordon", "w-3"]).await?;
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.out.contains("node/w-3: cordoned by somebody else"), "{ran:?}");
     let ran = scene.run(&["drain", "w-3", "--settle", "0"]).await?;
@@ -142,7 +142,7 @@ async fn another_cordon_than_ours(scene: &Scene) -> TestResult {
     scene.kubectl(&["uncordon", "w-3"]).await?;
     let ran = scene.run(&["drain", "w-3", "--settle", "0"]).await?;
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let ran = uncordon(scene).await?;
+    let ran = scene.run(&["uncordon", "w-3"]).await?;
     println!("{}", ran.out);
     assert_eq!((ran.code, scene.cordons().await?.contains("w-3")), (Some(0), false), "{ran:?}");
 
@@ -150,22 +150,10 @@ async fn another_cordon_than_ours(scene: &Scene) -> TestResult {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     scene.kubectl(&["uncordon", "w-3"]).await?;
     for line in ["is schedulable already; what our drain had left", "is schedulable already"] {
-        let ran = uncordon(scene).await?;
+        let ran = scene.run(&["uncordon", "w-3"]).await?;
         assert_eq!((ran.code, ran.out.contains(line)), (Some(0), true), "{ran:?}");
     }
     Ok(())
-}
-
-/// `evenkeel uncordon`, again where the node was being changed by a controller just then, as it says.
-async fn uncordon(scene: &Scene) -> Result<super::Ran, Failure> {
-    for _ in 0..9 {
-        let ran = scene.run(&["uncordon", "w-3"]).await?;
-        if !ran.out.contains("run this again") {
-            return Ok(ran);
-        }
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    }
-    scene.run(&["uncordon", "w-3"]).await
 }
 
 /// The other numbers of such a budget are stale; its condition says so, and it is believed.

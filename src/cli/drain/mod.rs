@@ -14,7 +14,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use evenkeel_core::cluster::Selector;
+use evenkeel_core::cluster::{Node, Selector};
 use evenkeel_core::disruption::{Mark, Rules};
 use evenkeel_core::drain::{OnTimeout, Request};
 use evenkeel_core::rollout::NodeRef;
@@ -35,6 +35,9 @@ use tell::{Event, Teller, Told};
 
 /// How many pods a page of the last look at a node has.
 const PAGE: u32 = 500;
+
+/// How often a Node is uncordoned that changes meanwhile.
+const UNCORDON_TRIES: usize = 5;
 
 /// Interrupted, as a shell says it of SIGINT.
 pub(super) const EXIT_INTERRUPTED: u8 = 130;
@@ -253,7 +256,7 @@ async fn nodes(
 async fn listed(
     client: &Client,
     selector: Option<&Selector>,
-) -> Result<BTreeMap<Arc<str>, Arc<evenkeel_core::cluster::Node>>, String> {
+) -> Result<BTreeMap<Arc<str>, Arc<Node>>, String> {
     let api: Api<lean::Node> = Api::all(client.clone());
     let mut names = Interner::default();
     let list = api.list(&ListParams::default()).await;
@@ -261,6 +264,31 @@ async fn listed(
     let nodes = list.items.into_iter().map(|node| node.keep(&mut names).node.clone());
     let selected = nodes.filter(|node| selector.is_none_or(|selector| selector.matches(&node.labels)));
     Ok(selected.map(|node| (node.name.clone(), node)).collect())
+}
+
+/// Takes our cordon and its mark off `node`. A controller may write to it just then, the taint of its cordon for one: it
+/// is looked at again, as long as it is the same Node with the same mark.
+async fn taken_off(read: &Client, effects: &Client, node: &Node) -> kube::Result<()> {
+    let api: Api<lean::Node> = Api::all(read.clone());
+    let mut at = NodeRef {
+        name: node.name.clone(),
+        uid: node.uid.clone(),
+        resource_version: node.resource_version.clone(),
+    };
+    let mut tries = 1;
+    loop {
+        match node::uncordon(effects, &at, false).await {
+            Err(kube::Error::Api(status)) if status.code == 409 && tries < UNCORDON_TRIES => {
+                let now = api.get(&node.name).await?.keep(&mut Interner::default()).node.clone();
+                if (&now.uid, &now.cordoned_by) != (&node.uid, &node.cordoned_by) {
+                    return Err(kube::Error::Api(status));
+                }
+                at.resource_version = now.resource_version.clone();
+                tries += 1;
+            }
+            sent => return sent.map(drop),
+        }
+    }
 }
 
 /// Makes nodes schedulable again that a drain of ours cordoned, and no other.
@@ -283,40 +311,30 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
         let Some(node) = found.get(&name) else { return Err(format!("there is no node {}", escape(&name))) };
         let say = |what: &'static str, line: String| Event::of_node(&name, what, line);
         let event = match node.cordoned_by.as_deref().and_then(Mark::read) {
-            Some(Mark::Drain { since, by }) => {
-                let at = NodeRef {
-                    name: node.name.clone(),
-                    uid: node.uid.clone(),
-                    resource_version: node.resource_version.clone(),
-                };
-                match node::uncordon(&effects, &at, false).await {
-                    Ok(_) if args.node_conditions => {
-                        let cleared = [("DrainInProgress", false), ("Drained", false)];
-                        match node::conditions(&effects, &node.name, &node.uid, &cleared).await {
-                            Ok(()) => say("uncordoned", "uncordoned, and its conditions cleared".to_owned()),
-                            Err(error) => {
-                                left += 1;
-                                let line = one_line(&error);
-                                say(
-                                    "uncordoned",
-                                    format!("uncordoned; its conditions are not cleared: {line}"),
-                                )
-                            }
+            Some(Mark::Drain { since, by }) => match taken_off(&read, &effects, node).await {
+                Ok(()) if args.node_conditions => {
+                    let cleared = [("DrainInProgress", false), ("Drained", false)];
+                    match node::conditions(&effects, &node.name, &node.uid, &cleared).await {
+                        Ok(()) => say("uncordoned", "uncordoned, and its conditions cleared".to_owned()),
+                        Err(error) => {
+                            left += 1;
+                            let line = one_line(&error);
+                            say("uncordoned", format!("uncordoned; its conditions are not cleared: {line}"))
                         }
                     }
-                    Ok(_) if !node.unschedulable => say(
-                        "schedulable",
-                        "is schedulable already; what our drain had left on it is taken away".to_owned(),
-                    ),
-                    Ok(_) => {
-                        say("uncordoned", format!("uncordoned; {} had drained it since {since}", escape(by)))
-                    }
-                    Err(error) => {
-                        left += 1;
-                        say("failed", format!("not uncordoned: {}; run this again", one_line(&error)))
-                    }
                 }
-            }
+                Ok(()) if !node.unschedulable => say(
+                    "schedulable",
+                    "is schedulable already; what our drain had left on it is taken away".to_owned(),
+                ),
+                Ok(()) => {
+                    say("uncordoned", format!("uncordoned; {} had drained it since {since}", escape(by)))
+                }
+                Err(error) => {
+                    left += 1;
+                    say("failed", format!("not uncordoned: {}; run this again", one_line(&error)))
+                }
+            },
             Some(Mark::Upgrade { claim, .. }) => {
                 left += 1;
                 let claim = escape(claim);
