@@ -184,7 +184,7 @@ impl Cluster {
         let state = self.shared.lock();
         let mut shelves: Vec<_> = state.store.shelves().collect();
         shelves.sort_by_key(|(name, _)| &***name != "customresourcedefinitions.apiextensions.k8s.io");
-        shelves.into_iter().flat_map(|(_, shelf)| shelf.live.values()).map(|record| record.value()).collect()
+        shelves.into_iter().flat_map(|(_, shelf)| shelf.live.values()).map(|record| record.copy()).collect()
     }
 
     /// Puts objects into the cluster as they are, such as those of a snapshot: UIDs, status and all. What owns what stays
@@ -213,7 +213,7 @@ impl Cluster {
             if kind.kind == "Pod" {
                 self.control.adopt(&object, &state.random.uid());
             }
-            state.put(&kind, &key, &mut object);
+            state.put(&kind, &key, object);
             count += 1;
         }
         count

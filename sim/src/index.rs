@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::record::{Labels, Record};
+use crate::labels::{LabelSelector, Labels};
+use crate::record::Record;
 
 /// By their keys.
 type Pods = BTreeMap<Arc<str>, Arc<Record>>;
@@ -22,7 +23,64 @@ pub(crate) struct PodIndex {
     /// By namespace: those that nobody controls.
     loose: HashMap<Box<str>, Pods>,
     /// By namespace and labels: far fewer than pods.
-    alike: HashMap<Box<str>, BTreeMap<Arc<Labels>, Pods>>,
+    alike: HashMap<Box<str>, Alike>,
+}
+
+/// The pods of a namespace by their labels. Whoever goes through them puts what is found in order.
+#[derive(Debug, Default)]
+struct Alike {
+    pods: HashMap<Arc<Labels>, Pods>,
+    /// Which labels there are with this key and value.
+    with: HashMap<String, HashMap<String, Vec<Arc<Labels>>>>,
+}
+
+impl Alike {
+    fn add(&mut self, pod: &Arc<Record>) {
+        if let Some(pods) = self.pods.get_mut(&pod.labels) {
+            pods.insert(pod.key.clone(), pod.clone());
+            return;
+        }
+        for (key, value) in &*pod.labels {
+            let values = self.with.entry(key.clone()).or_default();
+            values.entry(value.clone()).or_default().push(pod.labels.clone());
+        }
+        self.pods.insert(pod.labels.clone(), [(pod.key.clone(), pod.clone())].into());
+    }
+
+    fn take(&mut self, pod: &Record) {
+        let Some(pods) = self.pods.get_mut(&pod.labels) else { return };
+        pods.remove(&pod.key);
+        if !pods.is_empty() {
+            return;
+        }
+        self.pods.remove(&pod.labels);
+        for (key, value) in &*pod.labels {
+            let Some(values) = self.with.get_mut(key) else { continue };
+            if let Some(all) = values.get_mut(value) {
+                all.retain(|labels| *labels != pod.labels);
+                if all.is_empty() {
+                    values.remove(value);
+                }
+            }
+            if values.is_empty() {
+                self.with.remove(key);
+            }
+        }
+    }
+
+    fn such(&self, selector: &LabelSelector) -> Vec<Arc<Record>> {
+        let matches = |labels: &&Arc<Labels>| selector.matches(labels);
+        let mut found: Vec<Arc<Record>> = if let Some((key, value)) = selector.pair() {
+            let all = self.with.get(key).and_then(|values| values.get(value)).into_iter().flatten();
+            let pods = all.filter(matches).filter_map(|labels| self.pods.get(labels));
+            pods.flat_map(|pods| pods.values().cloned()).collect()
+        } else {
+            let all = self.pods.iter().filter(|(labels, _)| matches(labels));
+            all.flat_map(|(_, pods)| pods.values().cloned()).collect()
+        };
+        found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        found
+    }
 }
 
 fn add<K: Eq + Hash + Borrow<str> + for<'a> From<&'a str>>(
@@ -64,12 +122,9 @@ impl PodIndex {
             }
             take(&mut self.loose, pod.namespace(), &pod.key);
             if let Some(alike) = self.alike.get_mut(pod.namespace()) {
-                let last = alike.get_mut(&pod.labels).is_some_and(|pods| {
-                    pods.remove(&pod.key);
-                    pods.is_empty()
-                });
-                if last {
-                    alike.remove(&pod.labels);
+                alike.take(pod);
+                if alike.pods.is_empty() {
+                    self.alike.remove(pod.namespace());
                 }
             }
         }
@@ -83,8 +138,10 @@ impl PodIndex {
             if pod.controller.is_none() {
                 add(&mut self.loose, pod.namespace(), pod);
             }
-            let alike = self.alike.entry(pod.namespace().into()).or_default();
-            alike.entry(pod.labels.clone()).or_default().insert(pod.key.clone(), pod.clone());
+            match self.alike.get_mut(pod.namespace()) {
+                Some(alike) => alike.add(pod),
+                None => self.alike.entry(pod.namespace().into()).or_default().add(pod),
+            }
         }
     }
 
@@ -104,12 +161,8 @@ impl PodIndex {
     }
 
     /// Those of a namespace whose labels are such, in order.
-    pub(crate) fn labeled(&self, namespace: &str, such: impl Fn(&Labels) -> bool) -> Vec<Arc<Record>> {
-        let alike = self.alike.get(namespace).into_iter().flatten();
-        let mut found: Vec<Arc<Record>> =
-            alike.filter(|(labels, _)| such(labels)).flat_map(|(_, pods)| pods.values().cloned()).collect();
-        found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        found
+    pub(crate) fn labeled(&self, namespace: &str, such: &LabelSelector) -> Vec<Arc<Record>> {
+        self.alike.get(namespace).map(|alike| alike.such(such)).unwrap_or_default()
     }
 }
 
@@ -123,7 +176,8 @@ mod tests {
         let owners: Vec<_> = owner.iter().map(|uid| json!({"uid": uid, "controller": true})).collect();
         let labels = Labels::from([("app".to_owned(), app.to_owned())]);
         let object = json!({"metadata": {"ownerReferences": owners}});
-        Arc::new(Record::new(key, 1, &object, Arc::new(labels), node.map(Into::into)))
+        let text = object.to_string().into();
+        Arc::new(Record::new(key, 1, &object.into(), text, Arc::new(labels), node.map(Into::into)))
     }
 
     fn names(pods: impl IntoIterator<Item = impl Borrow<Arc<Record>>>) -> Vec<String> {
@@ -138,9 +192,12 @@ mod tests {
         for pod in [&b, &a, &other] {
             index.written(None, Some(pod));
         }
-        let web = |labels: &Labels| labels.get("app").is_some_and(|app| app == "web");
+        let web = &LabelSelector::map(&json!({"app": "web"}));
         assert_eq!(names(index.owned_by("one")), ["shop/a", "shop/b"], "in order");
         assert_eq!(names(index.labeled("shop", web)), ["shop/a", "shop/b"]);
+        let any =
+            LabelSelector::object(Some(&json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]})));
+        assert_eq!(names(index.labeled("shop", &any.unwrap())), ["shop/a", "shop/b"], "by no value");
         assert_eq!(
             (names(index.loose("shop")), names(index.loose("other"))),
             (vec![], vec!["other/c".to_owned()])
@@ -163,6 +220,6 @@ mod tests {
             index.written(Some(pod), None);
         }
         assert!(index.node.is_empty() && index.owner.is_empty() && index.loose.is_empty(), "{index:?}");
-        assert!(index.alike.values().all(BTreeMap::is_empty), "{index:?}");
+        assert!(index.alike.is_empty(), "{index:?}");
     }
 }

@@ -2,19 +2,16 @@
 //! read 150,000 texts for them.
 //!
 //! Never here: where it is kept, or what follows from a fact. Invariants: a record never changes; every fact is what the
-//! text says.
+//! text says, and so is the value, whether it is still at hand or read anew.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::beat::Template;
-
-/// Labels, shared by all objects that have the same.
-pub(crate) type Labels = BTreeMap<String, String>;
+use crate::labels::{LabelSelector, Labels};
 
 /// One version of one object.
 #[derive(Debug)]
@@ -22,7 +19,8 @@ pub(crate) struct Record {
     pub(crate) revision: u64,
     facts: Arc<Facts>,
     text: Text,
-    parsed: OnceLock<Box<Value>>,
+    /// The object, as long as somebody has it at hand.
+    value: Mutex<Weak<Value>>,
 }
 
 /// The whole object as JSON, resourceVersion included.
@@ -38,6 +36,8 @@ enum Text {
 pub(crate) struct Facts {
     /// `namespace/name`, or `name`.
     pub(crate) key: Arc<str>,
+    /// How much of the key is the namespace.
+    namespace: usize,
     pub(crate) uid: Box<str>,
     pub(crate) labels: Arc<Labels>,
     /// `spec.nodeName`, because the pods of a node are asked for all the time.
@@ -52,6 +52,14 @@ pub(crate) struct Facts {
     pub(crate) phase: Phase,
     /// Its Ready condition is true.
     pub(crate) ready: bool,
+    /// It waits for what it owns to go, or to be nobody's.
+    pub(crate) finalizes: bool,
+    /// `spec.selector`, if it selects anything.
+    pub(crate) selector: Option<Box<LabelSelector>>,
+    /// `spec.replicas`.
+    pub(crate) replicas: Option<i64>,
+    /// `spec.restartPolicy` is `Always`.
+    pub(crate) restarts: bool,
 }
 
 impl Deref for Record {
@@ -96,12 +104,24 @@ pub(crate) fn ready(object: &Value) -> bool {
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
+/// What an object selects; `None` if nothing.
+fn selector(object: &Value) -> Option<Box<LabelSelector>> {
+    let selector = object["spec"].get("selector").filter(|selector| selector.is_object())?;
+    let selector = if object["kind"] == "Service" {
+        LabelSelector::map(selector)
+    } else {
+        LabelSelector::object(Some(selector))?
+    };
+    Some(Box::new(selector))
+}
+
 impl Record {
-    /// Of an object that carries its resourceVersion already.
+    /// Of an object that carries its resourceVersion already, and whose text is this.
     pub(crate) fn new(
         key: &str,
         revision: u64,
-        object: &Value,
+        object: &Arc<Value>,
+        text: Arc<str>,
         labels: Arc<Labels>,
         node: Option<Arc<str>>,
     ) -> Self {
@@ -118,6 +138,7 @@ impl Record {
         });
         let facts = Facts {
             key: key.into(),
+            namespace: key.find('/').unwrap_or(0),
             uid: metadata["uid"].as_str().unwrap_or_default().into(),
             labels,
             node,
@@ -132,9 +153,15 @@ impl Record {
                 _ => Phase::Other,
             },
             ready: ready(object),
+            finalizes: metadata["finalizers"].as_array().is_some_and(|all| {
+                all.iter().any(|finalizer| finalizer == "foregroundDeletion" || finalizer == "orphan")
+            }),
+            selector: selector(object),
+            replicas: object["spec"]["replicas"].as_i64(),
+            restarts: object["spec"]["restartPolicy"] == "Always",
         };
-        let text = Text::Written(object.to_string().into(), OnceLock::new());
-        Self { revision, facts: Arc::new(facts), text, parsed: OnceLock::new() }
+        let text = Text::Written(text, OnceLock::new());
+        Self { revision, facts: Arc::new(facts), text, value: Mutex::new(Arc::downgrade(object)) }
     }
 
     /// The next version of the same object, which is a heartbeat at `time`: nothing of the facts is different. `None` if
@@ -147,7 +174,7 @@ impl Record {
             }
         };
         let text = Text::Beat(template.clone(), time, OnceLock::new());
-        Some(Self { revision, facts: self.facts.clone(), text, parsed: OnceLock::new() })
+        Some(Self { revision, facts: self.facts.clone(), text, value: Mutex::default() })
     }
 
     /// The whole object as JSON, resourceVersion included.
@@ -161,22 +188,28 @@ impl Record {
     }
 
     /// The object.
-    pub(crate) fn value(&self) -> Value {
-        // The text was written from a `Value`.
-        serde_json::from_str(self.text()).unwrap_or_default()
+    pub(crate) fn value(&self) -> Arc<Value> {
+        let mut kept = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.upgrade().unwrap_or_else(|| {
+            // The text was written from a `Value`.
+            let read = Arc::new(serde_json::from_str(self.text()).unwrap_or_default());
+            *kept = Arc::downgrade(&read);
+            read
+        })
     }
 
-    /// The object, kept from the first time on: for the few that are looked at again and again. Of pods there are too many.
-    pub(crate) fn parsed(&self) -> &Value {
-        self.parsed.get_or_init(|| Box::new(self.value()))
+    /// The object, for whoever changes it.
+    pub(crate) fn copy(&self) -> Value {
+        Arc::unwrap_or_clone(self.value())
     }
 
     pub(crate) fn namespace(&self) -> &str {
-        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+        self.key.get(..self.facts.namespace).unwrap_or_default()
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.key.split_once('/').map_or(&*self.key, |(_, name)| name)
+        let slash = usize::from(self.facts.namespace > 0);
+        self.key.get(self.facts.namespace + slash..).unwrap_or_default()
     }
 }
 
@@ -194,16 +227,24 @@ mod tests {
                 {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "b", "controller": true}]},
             "status": {"phase": "Failed", "conditions": [{"type": "Ready", "status": "True"}]},
         });
-        let record = Record::new("shop/web", 7, &pod, Arc::default(), None);
+        let of = |key: &str, object: &Value| {
+            let object = Arc::new(object.clone());
+            (Record::new(key, 7, &object, object.to_string().into(), Arc::default(), None), object)
+        };
+        let (record, at_hand) = of("shop/web", &pod);
         assert_eq!((record.namespace(), record.name(), &*record.uid), ("shop", "web", "u"));
         assert!(record.leaving && record.ready && record.phase.finished());
         let owner = record.controller.as_ref().map(|of| (&*of.api_version, &*of.kind, &*of.name, &*of.uid));
         assert_eq!(owner, Some(("apps/v1", "ReplicaSet", "r", "b")));
         assert_eq!(record.owners.iter().map(|uid| &**uid).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(record.value(), pod);
+        assert!(Arc::ptr_eq(&record.value(), &at_hand));
+        drop(at_hand);
+        let read = record.value();
+        assert_eq!(*read, pod, "read anew");
+        assert!(Arc::ptr_eq(&record.value(), &read), "and at hand again");
 
         let bare = json!({"metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-        let record = Record::new("node", 8, &bare, Arc::default(), None);
+        let (record, _) = of("node", &bare);
         assert!(
             !record.leaving && !record.ready && record.phase == Phase::Other && record.controller.is_none()
         );

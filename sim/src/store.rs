@@ -4,9 +4,7 @@
 //! Never here: what an object means. Invariants: every write takes the next revision; the log of a kind is in the order
 //! of revisions and has no gap after the compacted one; a record that was handed out never changes.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,9 +12,15 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::index::PodIndex;
-use crate::record::{Labels, Record};
+use crate::journal::Journal;
+pub(crate) use crate::journal::Observer;
+use crate::labels::{LabelSelector, Labels};
+use crate::live::Live;
+use crate::record::Record;
 
 const PODS: &str = "pods";
+/// So many of the objects that were written last are kept as such, not only as text, which is a tenth of their size.
+const WARM: usize = 32;
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -34,24 +38,15 @@ pub(crate) struct Change {
 /// The objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    resource: Arc<str>,
-    pub(crate) live: BTreeMap<Arc<str>, Arc<Record>>,
+    pub(crate) resource: Arc<str>,
+    pub(crate) live: Live,
     pub(crate) log: VecDeque<Change>,
-    wake: watch::Sender<u64>,
+    pub(crate) wake: watch::Sender<u64>,
 }
 
 impl Shelf {
     fn new(resource: Arc<str>) -> Self {
-        Self { resource, live: BTreeMap::new(), log: VecDeque::new(), wake: watch::Sender::new(0) }
-    }
-}
-
-/// Who is told of every write.
-pub(crate) struct Observer(pub(crate) Box<dyn FnMut(&str, &Change, &str) + Send>);
-
-impl std::fmt::Debug for Observer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Observer")
+        Self { resource, live: Live::default(), log: VecDeque::new(), wake: watch::Sender::new(0) }
     }
 }
 
@@ -64,13 +59,11 @@ pub(crate) struct Store {
     labels: BTreeMap<Labels, Arc<Labels>>,
     nodes: BTreeMap<Box<str>, Arc<str>>,
     pods: PodIndex,
-    hash: Option<u64>,
-    /// What was written since the models were last told.
-    news: Vec<(Arc<str>, Change)>,
-    any: watch::Sender<u64>,
-    /// Who writes now.
-    author: Cow<'static, str>,
-    observers: Vec<Observer>,
+    journal: Journal,
+    /// The objects that were written last, the latest at the end: they are at hand for whoever looks at their records.
+    warm: VecDeque<Arc<Value>>,
+    /// Room for a text that is being written.
+    scratch: Vec<u8>,
 }
 
 impl Store {
@@ -83,24 +76,20 @@ impl Store {
             labels: BTreeMap::new(),
             nodes: BTreeMap::new(),
             pods: PodIndex::default(),
-            hash: hashed.then_some(0x9e37_79b9_7f4a_7c15),
-            news: Vec::new(),
-            any: watch::Sender::new(1),
-            author: Cow::Borrowed(""),
-            observers: Vec::new(),
+            journal: Journal::new(hashed),
+            warm: VecDeque::new(),
+            scratch: Vec::new(),
         }
     }
 
     /// What is written from now on is this program's work.
     pub(crate) fn authored_by(&mut self, author: &str) {
-        if self.author != author {
-            self.author = Cow::Owned(author.to_owned());
-        }
+        self.journal.authored_by(author);
     }
 
     /// Tells every write from now on.
     pub(crate) fn observe(&mut self, observer: Observer) {
-        self.observers.push(observer);
+        self.journal.observe(observer);
     }
 
     /// The last revision.
@@ -115,12 +104,12 @@ impl Store {
 
     /// The hash of everything that was ever written, in order.
     pub(crate) fn hash(&self) -> Option<u64> {
-        self.hash
+        self.journal.hash()
     }
 
     /// Told whenever anything is written.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.any.subscribe()
+        self.journal.changes()
     }
 
     pub(crate) fn shelf(&self, resource: &str) -> Option<&Shelf> {
@@ -133,14 +122,7 @@ impl Store {
 
     /// Told whenever something of that kind is written.
     pub(crate) fn subscribe(&mut self, resource: &str) -> watch::Receiver<u64> {
-        self.shelf_mut(resource).wake.subscribe()
-    }
-
-    fn shelf_mut(&mut self, resource: &str) -> &mut Shelf {
-        // The map's own entry would need the name as it is kept, a new one at each write.
-        let resource: Arc<str> =
-            self.shelves.get(resource).map_or_else(|| resource.into(), |shelf| shelf.resource.clone());
-        self.shelves.entry(resource).or_insert_with_key(|resource| Shelf::new(resource.clone()))
+        shelf_of(&mut self.shelves, resource).wake.subscribe()
     }
 
     pub(crate) fn get(&self, resource: &str, key: &str) -> Option<&Arc<Record>> {
@@ -148,17 +130,14 @@ impl Store {
     }
 
     /// All objects of a kind in a namespace; with an empty namespace, all there are.
-    pub(crate) fn within(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
+    pub(crate) fn within<'a>(
+        &'a self,
+        resource: &str,
+        namespace: &str,
+    ) -> impl Iterator<Item = &'a Arc<Record>> + use<'a> {
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-        let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
-        let shelf = self.shelf(resource).into_iter();
-        shelf
-            .flat_map(move |shelf| {
-                let from = (from.0.as_ref().map(String::as_str), from.1.as_ref().map(String::as_str));
-                shelf.live.range::<str, _>(from)
-            })
-            .take_while(move |(key, _)| key.starts_with(&prefix))
-            .map(|(_, record)| record)
+        let all = self.shelf(resource).map(|shelf| shelf.live.from(&prefix));
+        all.into_iter().flatten().take_while(move |record| record.key.starts_with(&prefix))
     }
 
     /// The pods of a node, without looking at those of any other.
@@ -177,41 +156,41 @@ impl Store {
     }
 
     /// The pods of a namespace whose labels are such, without looking at each.
-    pub(crate) fn labeled_pods(&self, namespace: &str, such: impl Fn(&Labels) -> bool) -> Vec<Arc<Record>> {
+    pub(crate) fn labeled_pods(&self, namespace: &str, such: &LabelSelector) -> Vec<Arc<Record>> {
         self.pods.labeled(namespace, such)
     }
 
-    /// Writes an object under its key and gives it the next revision, which `object` then carries.
-    pub(crate) fn put(&mut self, resource: &str, key: &str, object: &mut Value, quiet: bool) -> Arc<Record> {
+    /// Writes an object under its key and gives it the next revision.
+    pub(crate) fn put(&mut self, resource: &str, key: &str, object: Value, quiet: bool) -> Arc<Record> {
         self.revision += 1;
         let known = self.get(resource, key).map(|before| before.labels.clone());
         let record = self.record(key, object, known);
-        let shelf = self.shelf_mut(resource);
-        let before = shelf.live.insert(record.key.clone(), record.clone());
+        let shelf = shelf_of(&mut self.shelves, resource);
+        let before = shelf.live.insert(record.clone());
         if resource == PODS {
             self.pods.written(before.as_deref(), Some(&record));
         }
-        self.log(
-            resource,
-            Change { revision: record.revision, before, record: record.clone(), deleted: false, quiet },
-        );
+        let revision = record.revision;
+        self.journal.log(shelf, Change { revision, before, record: record.clone(), deleted: false, quiet });
         record
     }
 
     /// What was written since the last call, in order; `news` is empty, and its room is used from now on.
     pub(crate) fn news(&mut self, news: &mut Vec<(Arc<str>, Change)>) {
-        std::mem::swap(&mut self.news, news);
+        self.journal.news(news);
     }
 
     /// Writes a heartbeat of an object: thousands of them a second are most of what happens in a big cluster at rest. `None`,
     /// and nothing written, if there is no such object or it has none.
     pub(crate) fn beat(&mut self, resource: &str, key: &str, time: Timestamp) -> Option<()> {
         let revision = self.revision + 1;
-        let live = self.shelves.get_mut(resource)?.live.get_mut(key)?;
+        let shelf = self.shelves.get_mut(resource)?;
+        let live = shelf.live.get_mut(key)?;
         let record = Arc::new(live.beat(revision, time)?);
         let before = std::mem::replace(live, record.clone());
         self.revision = revision;
-        self.log(resource, Change { revision, before: Some(before), record, deleted: false, quiet: true });
+        let change = Change { revision, before: Some(before), record, deleted: false, quiet: true };
+        self.journal.log(shelf, change);
         Some(())
     }
 
@@ -222,8 +201,7 @@ impl Store {
             self.pods.written(Some(&before), None);
         }
         self.revision += 1;
-        let mut object = before.value();
-        let record = self.record(key, &mut object, Some(before.labels.clone()));
+        let record = self.record(key, before.copy(), Some(before.labels.clone()));
         let change = Change {
             revision: record.revision,
             before: Some(before),
@@ -231,14 +209,14 @@ impl Store {
             deleted: true,
             quiet: false,
         };
-        self.log(resource, change);
+        self.journal.log(shelf_of(&mut self.shelves, resource), change);
         Some(record)
     }
 
     /// `known` are the labels that it had, which it mostly still has.
-    fn record(&mut self, key: &str, object: &mut Value, known: Option<Arc<Labels>>) -> Arc<Record> {
+    fn record(&mut self, key: &str, mut object: Value, known: Option<Arc<Labels>>) -> Arc<Record> {
         let revision = self.revision;
-        let node = object.pointer("/spec/nodeName").and_then(Value::as_str).map(|name| {
+        let node = object["spec"]["nodeName"].as_str().map(|name| {
             if let Some(shared) = self.nodes.get(name) {
                 return shared.clone();
             }
@@ -258,32 +236,17 @@ impl Store {
             let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
             shared(&mut self.labels, labels)
         });
-        Arc::new(Record::new(key, revision, object, labels, node))
-    }
-
-    fn log(&mut self, resource: &str, change: Change) {
-        if let Some(hash) = &mut self.hash {
-            for chunk in [resource.as_bytes(), change.record.key.as_bytes(), &[u8::from(change.deleted)]] {
-                mix(hash, chunk);
-            }
-            mix(hash, change.record.text().as_bytes());
+        self.scratch.clear();
+        // What is written into memory is written.
+        let _ = serde_json::to_writer(&mut self.scratch, &object);
+        let text = String::from_utf8_lossy(&self.scratch).as_ref().into();
+        let object = Arc::new(object);
+        let record = Record::new(key, revision, &object, text, labels, node);
+        self.warm.push_back(object);
+        if self.warm.len() > WARM {
+            self.warm.pop_front();
         }
-        let revision = change.revision;
-        for observer in &mut self.observers {
-            (observer.0)(resource, &change, &self.author);
-        }
-        let shelf = self.shelf_mut(resource);
-        let name = shelf.resource.clone();
-        shelf.log.push_back(change.clone());
-        if shelf.wake.receiver_count() > 0 {
-            shelf.wake.send_replace(revision);
-        }
-        let quiet = change.quiet;
-        self.news.push((name, change));
-        // Models alone write heartbeats, and whoever drives them looks for news after each step.
-        if !quiet {
-            self.any.send_replace(revision);
-        }
+        Arc::new(record)
     }
 
     /// Forgets what was before a revision: nobody can list or watch from there any more.
@@ -308,17 +271,24 @@ impl Store {
     }
 
     /// The objects of a kind as they were at a revision that is not compacted, in the order of their keys.
-    pub(crate) fn at(&self, resource: &str, revision: u64) -> BTreeMap<Arc<str>, Arc<Record>> {
-        let Some(shelf) = self.shelves.get(resource) else { return BTreeMap::new() };
+    pub(crate) fn at(&self, resource: &str, revision: u64) -> Live {
+        let Some(shelf) = self.shelves.get(resource) else { return Live::default() };
         let mut then = shelf.live.clone();
         for change in shelf.log.iter().rev().take_while(|change| change.revision > revision) {
             match &change.before {
-                Some(before) => then.insert(before.key.clone(), before.clone()),
+                Some(before) => then.insert(before.clone()),
                 None => then.remove(&change.record.key),
             };
         }
         then
     }
+}
+
+fn shelf_of<'a>(shelves: &'a mut BTreeMap<Arc<str>, Shelf>, resource: &str) -> &'a mut Shelf {
+    // The map's own entry would need the name as it is kept, a new one at each write.
+    let resource: Arc<str> =
+        shelves.get(resource).map_or_else(|| resource.into(), |shelf| shelf.resource.clone());
+    shelves.entry(resource).or_insert_with_key(|resource| Shelf::new(resource.clone()))
 }
 
 /// The one copy of such labels.
@@ -329,18 +299,6 @@ fn shared(all: &mut BTreeMap<Labels, Arc<Labels>>, labels: Labels) -> Arc<Labels
     let shared = Arc::new(labels.clone());
     all.insert(labels, shared.clone());
     shared
-}
-
-/// Eight bytes at a time, multiplied and rotated: made to notice a difference, not to resist an attacker.
-fn mix(hash: &mut u64, bytes: &[u8]) {
-    for chunk in bytes.chunks(8) {
-        let mut word = [0; 8];
-        for (to, from) in word.iter_mut().zip(chunk) {
-            *to = *from;
-        }
-        *hash = (*hash ^ u64::from_le_bytes(word)).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
-    }
-    *hash = hash.wrapping_add(bytes.len() as u64).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
 }
 
 #[cfg(test)]
@@ -354,18 +312,18 @@ mod tests {
         let mut store = Store::new(false);
         let mut lease =
             json!({"metadata": {"name": "n"}, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}});
-        store.put("leases", "n", &mut lease, false);
+        store.put("leases", "n", lease.clone(), false);
         let time = "2026-01-01T00:00:10Z".parse().unwrap();
         store.beat("leases", "n", time).unwrap();
         let revision = store.revision();
         lease["metadata"]["resourceVersion"] = revision.to_string().into();
         lease["spec"]["renewTime"] = "2026-01-01T00:00:10.000000Z".into();
-        assert_eq!(store.get("leases", "n").unwrap().value(), lease);
+        assert_eq!(*store.get("leases", "n").unwrap().value(), lease);
         let first = store.at("leases", revision - 1).remove("n").unwrap();
         assert_eq!(first.value()["spec"]["renewTime"], "2026-01-01T00:00:00.000000Z", "the version before");
         assert!(store.shelf("leases").unwrap().log.back().unwrap().quiet);
 
-        store.put("configmaps", "c", &mut json!({"metadata": {"name": "c"}}), false);
+        store.put("configmaps", "c", json!({"metadata": {"name": "c"}}), false);
         for (resource, key) in [("configmaps", "c"), ("leases", "another"), ("pods", "n")] {
             assert!(store.beat(resource, key, time).is_none());
         }

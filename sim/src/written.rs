@@ -54,11 +54,11 @@ impl<'a> Write<'a> {
 
     /// What was there before.
     pub fn before(&self) -> Option<Value> {
-        self.change.before.as_ref().map(|record| record.value())
+        self.change.before.as_ref().map(|record| record.copy())
     }
 
     /// What is there now.
     pub fn after(&self) -> Option<Value> {
-        (!self.change.deleted).then(|| self.change.record.value())
+        (!self.change.deleted).then(|| self.change.record.copy())
     }
 }

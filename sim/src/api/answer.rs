@@ -1,6 +1,7 @@
 //! What is answered, and how it is put into HTTP.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::Stream;
@@ -16,7 +17,7 @@ use super::status::{Failure, Outcome};
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 pub(super) enum Answer {
-    Value(u16, Value, Vec<String>),
+    Value(u16, Arc<Value>, Vec<String>),
     Text(u16, String),
     Plain(u16, String),
     /// A form of JSON that says by its media type what it is.
@@ -26,13 +27,13 @@ pub(super) enum Answer {
 
 impl From<Failure> for Answer {
     fn from(failure: Failure) -> Self {
-        Self::Value(failure.code, *failure.body, Vec::new())
+        Self::Value(failure.code, Arc::new(*failure.body), Vec::new())
     }
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what every handler returns")]
-pub(super) fn ok(value: Value) -> Outcome<Answer> {
-    Ok(Answer::Value(200, value, Vec::new()))
+pub(super) fn ok(value: impl Into<Arc<Value>>) -> Outcome<Answer> {
+    Ok(Answer::Value(200, value.into(), Vec::new()))
 }
 
 /// Why a request got no answer.

@@ -24,7 +24,7 @@ impl State {
         self.assign(&subject.kind, &key, &node)?;
         let done =
             json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-        Ok(Answer::Value(201, done, Vec::new()))
+        Ok(Answer::Value(201, done.into(), Vec::new()))
     }
 
     /// A pod carries the labels that say where its node is.
@@ -45,7 +45,7 @@ impl State {
         let before = self.store.get(&kind.resource, key).cloned();
         let name = key.rsplit('/').next().unwrap_or(key).to_owned();
         let before = before.ok_or_else(|| Failure::not_found(kind.named(&name)))?;
-        let mut pod = before.value();
+        let mut pod = before.copy();
         let binding = status::Named { group: "", kind: "pods/binding", name: &name };
         if pod["metadata"].get("deletionTimestamp").is_some() {
             return Err(Failure::conflict(
@@ -64,7 +64,7 @@ impl State {
         let now = self.now();
         let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null});
         crate::models::condition(&mut pod["status"], &condition, &now);
-        self.put(kind, key, &mut pod);
+        self.put(kind, key, pod);
         Ok(())
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn answer(state: &State, request: &Request) -> Option<Answer> {
     if request.method != Method::GET {
         return None;
     }
-    Some(Answer::Value(200, value, Vec::new()))
+    Some(Answer::Value(200, value.into(), Vec::new()))
 }
 
 fn groups(state: &State) -> BTreeMap<String, Vec<String>> {

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::request::Request;
-use super::selector::LabelSelector;
 use super::status::{Cause, Failure, Named, Outcome};
 use super::write::{Deletion, Options};
 use super::{Server, State, Subject};
@@ -104,7 +103,7 @@ pub(crate) async fn evict(
         }
         let budget = budgets.pop();
         if let Some(budget) = &budget {
-            let budget = budget.parsed();
+            let budget = budget.value();
             let ready = pod.ready;
             let count = |name: &str| budget["status"][name].as_i64().unwrap_or(0);
             let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
@@ -194,23 +193,16 @@ impl State {
 
     /// The budgets of a namespace that select a pod.
     fn budgets(&self, namespace: &str, pod: &Record) -> Vec<Arc<Record>> {
-        let prefix = format!("{namespace}/");
-        let Some(shelf) = self.store.shelf("poddisruptionbudgets.policy") else { return Vec::new() };
-        shelf
-            .live
-            .range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(&prefix))
-            .filter(|(_, budget)| {
-                LabelSelector::object(budget.parsed()["spec"].get("selector"))
-                    .is_some_and(|selector| selector.matches(&pod.labels))
-            })
-            .map(|(_, budget)| budget.clone())
-            .collect()
+        let budgets = self.store.within("poddisruptionbudgets.policy", namespace);
+        let selects = |budget: &&Arc<Record>| {
+            budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+        };
+        budgets.filter(selects).cloned().collect()
     }
 
     /// Takes one disruption from a budget as it was seen.
     fn take(&mut self, seen: &Record, pod: &str, dry_run: bool) -> Outcome<()> {
-        let mut budget = seen.parsed().clone();
+        let mut budget = seen.copy();
         let name = seen.name();
         let named = Named { group: "policy", kind: "poddisruptionbudget", name };
         let status = &budget["status"];
@@ -307,7 +299,7 @@ impl State {
                     ),
                 ));
             }
-            let mut pod = before.value();
+            let mut pod = before.copy();
             let now = self.now();
             let changed = crate::models::condition(
                 &mut pod["status"],
@@ -317,7 +309,7 @@ impl State {
             );
             // The server writes its own object: nobody's fields change hands, and the spec is not looked at again.
             if changed {
-                self.put(kind, key, &mut pod);
+                let pod = self.put(kind, key, pod);
                 if how.revision.is_some() {
                     how.revision = pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);
                 }

@@ -18,7 +18,7 @@ mod release;
 mod request;
 mod route;
 mod scale;
-pub(crate) mod selector;
+mod selector;
 mod sent;
 mod server;
 mod services;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::request::Request;
 use super::status::{self, Failure, Outcome};
-use super::{State, Subject, patch, read};
+use super::{State, Subject, patch};
 
 impl State {
     pub(super) fn patch(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
@@ -49,7 +49,8 @@ impl State {
         let key = kind.key(subject.namespace.as_deref(), name);
         let before = self.store.get(&kind.resource, &key).cloned();
         let before = before.ok_or_else(|| Failure::not_found(kind.named(name)))?;
-        let mut object: Value = serde_json::from_str(&read::shown(&kind, &before)).unwrap_or_default();
+        let old = kind.seen(&before);
+        let mut object = Value::clone(&old);
         match strategic {
             None => patch::json(&mut object, &request.body)?,
             Some(strategic) => {
@@ -80,7 +81,7 @@ impl State {
                 Failure::invalid(status::Named { group: "", kind: "", name: "" }, &[cause])
             },
         )?;
-        let written = self.replace(&kind, &key, &before, object, &options)?;
+        let written = self.replace_seen(&kind, &key, &before, &old, object, &options)?;
         let warnings = Self::validated(request, &kind, written.warnings)?;
         Ok(Answer::Value(200, written.object, warnings))
     }

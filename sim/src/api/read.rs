@@ -1,6 +1,6 @@
 //! Get and list: from now, from a revision, and page by page.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::request::Request;
-use super::selector::{FieldSelector, LabelSelector};
+use super::selector::FieldSelector;
 use super::status::{Cause, Failure, Named, Outcome};
 use super::table::{self, Style};
 use super::{State, Subject};
+use crate::labels::LabelSelector;
+use crate::live::Live;
 use crate::record::Record;
 
 /// What a list or watch is narrowed to.
@@ -75,13 +77,13 @@ pub(crate) fn shown(kind: &Kind, record: &Record) -> String {
 }
 
 /// One object, in the form that was asked for.
-pub(crate) fn one(state: &State, kind: &Kind, object: Value, request: &Request) -> Outcome<Value> {
+pub(crate) fn one(state: &State, kind: &Kind, object: Arc<Value>, request: &Request) -> Outcome<Arc<Value>> {
     Ok(match Form::of(request) {
         Form::Whole => object,
-        Form::Metadata => metadata(&object),
+        Form::Metadata => metadata(&object).into(),
         Form::Table => {
             let revision = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-            table::of(kind, &[object], Style::of(request)?, state.clock.now(), &revision, true)
+            table::of(kind, [&*object], Style::of(request)?, state.clock.now(), &revision, true).into()
         }
     })
 }
@@ -163,11 +165,11 @@ pub(crate) fn check_match(request: &Request, watch: bool) -> Outcome<()> {
 }
 
 impl State {
-    pub(crate) fn get(&self, subject: &Subject, name: &str) -> Outcome<Value> {
+    pub(crate) fn get(&self, subject: &Subject, name: &str) -> Outcome<Arc<Value>> {
         let key = subject.kind.key(subject.namespace.as_deref(), name);
         let record = self.store.get(&subject.kind.resource, &key);
         let record = record.ok_or_else(|| Failure::not_found(subject.named(name)))?;
-        Ok(serde_json::from_str(&shown(&subject.kind, record)).unwrap_or_default())
+        Ok(subject.kind.seen(record))
     }
 
     /// A list as JSON text: the texts of its objects are put together as they are.
@@ -206,19 +208,18 @@ impl State {
             (if exact { asked } else { current }, None)
         };
         // The pods of a node are listed all the time, and are few of many.
-        let placed: Option<BTreeMap<_, _>> = filter
+        let placed: Option<Live> = filter
             .fields
             .node()
             .filter(|_| resource.as_ref() == "pods" && at == current)
-            .map(|node| self.store.pods_of(node).into_iter().map(|pod| (pod.key.clone(), pod)).collect());
+            .map(|node| self.store.pods_of(node).into_iter().collect());
         let then = placed.or_else(|| (at < current).then(|| self.store.at(resource, at)));
-        let empty = BTreeMap::new();
+        let empty = Live::default();
         let live =
             then.as_ref().or_else(|| self.store.shelf(resource).map(|shelf| &shelf.live)).unwrap_or(&empty);
         let from = start.clone().or_else(|| filter.prefix.clone()).unwrap_or_default();
         let mut records = live
-            .range::<str, _>((std::ops::Bound::Included(from.as_str()), std::ops::Bound::Unbounded))
-            .map(|(_, record)| record)
+            .from(&from)
             .take_while(|record| {
                 filter.prefix.as_ref().is_none_or(|prefix| record.key.starts_with(prefix.as_str()))
             })
@@ -253,16 +254,14 @@ impl State {
         &self,
         request: &Request,
         kind: &Kind,
-        found: &[&std::sync::Arc<Record>],
+        found: &[&Arc<Record>],
         metadata: &Value,
     ) -> Outcome<String> {
         let form = Form::of(request);
         if form == Form::Table {
-            let objects: Vec<Value> = found
-                .iter()
-                .map(|record| serde_json::from_str(&shown(kind, record)).unwrap_or_default())
-                .collect();
-            let table = table::of(kind, &objects, Style::of(request)?, self.clock.now(), metadata, true);
+            let objects: Vec<Arc<Value>> = found.iter().map(|record| kind.seen(record)).collect();
+            let objects = objects.iter().map(|object| &**object);
+            let table = table::of(kind, objects, Style::of(request)?, self.clock.now(), metadata, true);
             return Ok(table.to_string());
         }
         let (api_version, list) = match form {
@@ -286,7 +285,7 @@ impl State {
                 text.push('{');
                 text.push_str(rest);
             } else {
-                let mut object = kind.seen(record);
+                let mut object = Arc::unwrap_or_clone(kind.seen(record));
                 for field in ["apiVersion", "kind"] {
                     drop(object.as_object_mut().and_then(|fields| fields.remove(field)));
                 }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, ok};
 use super::request::Request;
-use super::selector::LabelSelector;
 use super::status::{Failure, Named, Outcome};
 use super::{State, Subject, patch};
+use crate::labels::LabelSelector;
 use crate::schema::builtin;
 
 /// Where a kind keeps its number of replicas.
@@ -89,7 +89,7 @@ impl State {
         let key = kind.key(subject.namespace.as_deref(), name);
         let before = self.store.get(&kind.resource, &key).cloned();
         let before = before.ok_or_else(|| Failure::not_found(kind.named(name)))?;
-        let mut object = before.value();
+        let mut object = before.copy();
         let (spec, ..) = paths(subject);
         let field = spec.trim_start_matches("/spec/").to_owned();
         object["spec"][field] = replicas.into();

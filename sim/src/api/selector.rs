@@ -1,26 +1,12 @@
-//! Label and field selectors.
+//! Label and field selectors, as a request writes them.
+
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::status::{Failure, Outcome};
-use crate::record::{Labels, Record};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
-    In(Vec<String>),
-    NotIn(Vec<String>),
-    Exists,
-    Missing,
-    Greater(i64),
-    Less(i64),
-}
-
-/// Which labels an object must have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LabelSelector {
-    tests: Vec<(String, Test)>,
-    nothing: bool,
-}
+use crate::labels::{LabelSelector, Test};
+use crate::record::Record;
 
 impl LabelSelector {
     /// As in `?labelSelector=`: `a=b,c!=d,e in (f,g),!h`.
@@ -77,82 +63,7 @@ impl LabelSelector {
             }
             tests.push((key.to_owned(), test));
         }
-        Ok(Self { tests, nothing: false })
-    }
-
-    /// As in an object's `selector`: nothing without one, everything with an empty one. `None` if it makes no sense.
-    pub(crate) fn object(selector: Option<&Value>) -> Option<Self> {
-        let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
-            return Some(Self { tests: Vec::new(), nothing: true });
-        };
-        let mut tests: Vec<(String, Test)> = Vec::new();
-        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-            tests.push((key.clone(), Test::In(vec![value.as_str()?.to_owned()])));
-        }
-        for test in selector["matchExpressions"].as_array().into_iter().flatten() {
-            let values: Vec<String> = test["values"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|value| Some(value.as_str()?.to_owned()))
-                .collect();
-            let test_of = match (test["operator"].as_str()?, values.is_empty()) {
-                ("In", false) => Test::In(values),
-                ("NotIn", false) => Test::NotIn(values),
-                ("Exists", true) => Test::Exists,
-                ("DoesNotExist", true) => Test::Missing,
-                _ => return None,
-            };
-            tests.push((test["key"].as_str()?.to_owned(), test_of));
-        }
-        Some(Self { tests, nothing: false })
-    }
-
-    /// Every label of a map, as a Service or a nodeSelector has it.
-    pub(crate) fn map(labels: &Value) -> Self {
-        let tests = labels.as_object().into_iter().flatten();
-        let tests =
-            tests.filter_map(|(key, value)| Some((key.clone(), Test::In(vec![value.as_str()?.to_owned()]))));
-        Self { tests: tests.collect(), nothing: false }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tests.is_empty() && !self.nothing
-    }
-
-    pub(crate) fn matches(&self, labels: &Labels) -> bool {
-        !self.nothing
-            && self.tests.iter().all(|(key, test)| {
-                let value = labels.get(key);
-                let number = || value.and_then(|value| value.parse::<i64>().ok());
-                match test {
-                    Test::In(values) => value.is_some_and(|value| values.contains(value)),
-                    Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-                    Test::Exists => value.is_some(),
-                    Test::Missing => value.is_none(),
-                    Test::Greater(than) => number().is_some_and(|number| number > *than),
-                    Test::Less(than) => number().is_some_and(|number| number < *than),
-                }
-            })
-    }
-
-    /// As a scale subresource shows it.
-    pub(crate) fn shown(&self) -> String {
-        let mut parts: Vec<String> = self
-            .tests
-            .iter()
-            .map(|(key, test)| match test {
-                Test::In(values) if values.len() == 1 => format!("{key}={}", values.join(",")),
-                Test::In(values) => format!("{key} in ({})", sorted(values)),
-                Test::NotIn(values) => format!("{key} notin ({})", sorted(values)),
-                Test::Exists => key.clone(),
-                Test::Missing => format!("!{key}"),
-                Test::Greater(than) => format!("{key}>{than}"),
-                Test::Less(than) => format!("{key}<{than}"),
-            })
-            .collect();
-        parts.sort();
-        parts.join(",")
+        Ok(Self::all(tests))
     }
 }
 
@@ -222,7 +133,7 @@ impl FieldSelector {
     }
 
     pub(crate) fn matches(&self, record: &Record) -> bool {
-        let mut object = None;
+        let mut object: Option<Arc<Value>> = None;
         self.0.iter().all(|(field, value, equal)| {
             let same = match field.as_str() {
                 "metadata.name" => record.name() == value,
@@ -247,10 +158,4 @@ impl FieldSelector {
             same == *equal
         })
     }
-}
-
-fn sorted(values: &[String]) -> String {
-    let mut values = values.to_vec();
-    values.sort_unstable();
-    values.join(",")
 }

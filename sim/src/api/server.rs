@@ -160,7 +160,7 @@ impl Server {
                 (subject.subresource.as_deref(), &subject.name, subject.kind.kind.as_str())
         {
             let done = eviction::evict(self, request, &subject, name).await?;
-            return Ok(Answer::Value(201, done, Vec::new()));
+            return Ok(Answer::Value(201, done.into(), Vec::new()));
         }
         if request.method == Method::GET && subject.subresource.is_none() && request.flag("watch") {
             let faults = self.faults.stream(&subject.kind.resource, &request.agent, mode);

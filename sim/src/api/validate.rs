@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::selector::LabelSelector;
 use super::status::Cause;
-use crate::record::Labels;
+use crate::labels::LabelSelector;
+use crate::labels::Labels;
 use crate::schema::Violation;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -329,7 +329,7 @@ pub(crate) fn update(
             immutable("spec.selector", &mut causes);
             immutable("spec.completionMode", &mut causes);
         }
-        "Pod" if subresource.is_none() => {
+        "Pod" if subresource.is_none() && old["spec"] != new["spec"] => {
             let plain = |object: &Value| {
                 let mut spec = object["spec"].clone();
                 for list in ["containers", "initContainers"] {

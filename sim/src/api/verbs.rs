@@ -114,7 +114,7 @@ impl State {
         let sent = request.object()?;
         let before = self.store.get(&kind.resource, name).cloned();
         let before = before.ok_or_else(|| Failure::not_found(kind.named(name)))?;
-        let mut object = before.value();
+        let mut object = before.copy();
         object["spec"] = sent["spec"].clone();
         let options = Self::options(request, subject)?;
         let written = self.replace(kind, name, &before, object, &options)?;

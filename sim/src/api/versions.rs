@@ -4,6 +4,8 @@
 //! their name, as with a real server without a conversion webhook. An Event of `events.k8s.io/v1` is one of `v1` with other
 //! names for some fields (pkg/apis/events/v1/conversion.go). Invariant: there and back is the same object.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::kinds::Kind;
@@ -31,15 +33,16 @@ impl Kind {
     }
 
     /// What is kept, as this version shows it.
-    pub(crate) fn seen(&self, record: &Record) -> Value {
-        let mut object = record.value();
-        if self.converts() {
-            object["apiVersion"] = self.api_version().into();
+    pub(crate) fn seen(&self, record: &Record) -> Arc<Value> {
+        if !self.converts() {
+            return record.value();
         }
+        let mut object = record.copy();
+        object["apiVersion"] = self.api_version().into();
         if self.is_event() {
             rename(&mut object, EVENT.map(|(new, old)| (old, new)));
         }
-        object
+        Arc::new(object)
     }
 
     /// An object of this version as it is kept in version `kept`.

@@ -19,6 +19,7 @@ use super::table::{self, Style};
 use super::{Shared, Subject};
 use crate::clock::Clock;
 use crate::faults::{Ending, Stream as Faults};
+use crate::live::Live;
 use crate::record::Record;
 use crate::store::Change;
 
@@ -112,7 +113,7 @@ pub(crate) fn start(
             state.store.at(&watch.kind.resource, watch.at)
         });
         let live = then.as_ref().or_else(|| state.store.shelf(&watch.kind.resource).map(|shelf| &shelf.live));
-        for record in live.into_iter().flat_map(std::collections::BTreeMap::values) {
+        for record in live.into_iter().flat_map(Live::values) {
             if watch.filter.within(record) && watch.filter.matches(record) {
                 let line = watch.event("ADDED", record);
                 watch.lines.push_back(line);
@@ -227,7 +228,7 @@ impl Watch {
             (true, true) => Some(self.event("MODIFIED", &change.record)),
             (true, false) if change.deleted => Some(self.event("DELETED", &change.record)),
             (true, false) => {
-                let mut object = change.before.as_ref()?.value();
+                let mut object = change.before.as_ref()?.copy();
                 object["metadata"]["resourceVersion"] = change.revision.to_string().into();
                 Some(self.line("DELETED", &object))
             }
@@ -254,7 +255,7 @@ impl Watch {
     fn table(&mut self, object: &Value) -> Value {
         let headers = std::mem::take(&mut self.headers);
         let revision = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-        table::of(&self.kind, std::slice::from_ref(object), self.style, self.clock.now(), &revision, headers)
+        table::of(&self.kind, [object], self.style, self.clock.now(), &revision, headers)
     }
 
     fn bookmark(&mut self, revision: u64, initial: bool) -> String {

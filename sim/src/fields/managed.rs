@@ -26,6 +26,15 @@ impl Writer {
             && (self.applies || self.api_version == other.api_version)
     }
 
+    /// Is this its entry?
+    fn wrote(&self, entry: &Value) -> bool {
+        let word = |name: &str| entry[name].as_str().unwrap_or_default();
+        self.manager == word("manager")
+            && self.applies == (entry["operation"] == "Apply")
+            && self.subresource.as_deref() == entry["subresource"].as_str()
+            && (self.applies || self.api_version == word("apiVersion"))
+    }
+
     fn shown(&self) -> String {
         let mut shown = format!("{:?}", self.manager);
         if let Some(subresource) = &self.subresource {
@@ -140,12 +149,7 @@ impl Managed {
         now: &str,
         status: bool,
     ) {
-        let mut difference = Difference::between(shape, before, after);
-        for set in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
-            reset(set, writer, status);
-        }
-        let Difference { added: mut own, modified, removed } = difference;
-        own.add(&modified);
+        let (mut own, removed) = changes(shape, before, after, writer, status);
         for entry in &mut self.0 {
             entry.set.take(&own);
             entry.set.take(&removed);
@@ -163,6 +167,66 @@ impl Managed {
         }
         self.0.retain(|entry| !entry.set.is_empty());
         self.cap();
+    }
+
+    /// The same in the object itself, without taking its owners apart, as long as they are still what they were before.
+    /// `false`, and nothing done, if they are not, or so many that some have to be put together.
+    pub(crate) fn update_written(
+        shape: &Shape,
+        before: &Value,
+        after: &mut Value,
+        writer: &Writer,
+        now: &str,
+        status: bool,
+    ) -> bool {
+        let known = &before["metadata"]["managedFields"];
+        let plain = known.as_array().is_some_and(|known| {
+            (1..MOST_UPDATERS).contains(&known.len())
+                && known.iter().all(|entry| entry["fieldsV1"].is_object())
+        });
+        if !plain || after["metadata"]["managedFields"] != *known {
+            return false;
+        }
+        let (mut own, removed) = changes(shape, before, after, writer, status);
+        let Some(entries) = after.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) else {
+            return false;
+        };
+        let fields = |entry: &mut Value| entry.get_mut("fieldsV1").map(Value::take);
+        for entry in entries.iter_mut() {
+            if let Some(Value::Object(mut fields)) = fields(entry) {
+                own.take_from(&mut fields);
+                removed.take_from(&mut fields);
+                entry["fieldsV1"] = fields.into();
+            }
+        }
+        strip(&mut own);
+        if !own.is_empty() {
+            if let Some(entry) = entries.iter_mut().find(|entry| writer.wrote(entry)) {
+                if let Some(Value::Object(mut fields)) = fields(entry) {
+                    own.add_to(&mut fields);
+                    entry["fieldsV1"] = fields.into();
+                }
+                entry["time"] = now.into();
+            } else {
+                let (writer, time) = (writer.clone(), Some(now.to_owned()));
+                entries.push(Entry { writer, time, set: own }.write());
+            }
+        }
+        entries.retain(|entry| entry["fieldsV1"].as_object().is_some_and(|fields| !fields.is_empty()));
+        entries.sort_by(|a, b| {
+            fn key(entry: &Value) -> impl Ord {
+                let text = |name: &str| entry[name].as_str();
+                let word = |name: &str| text(name).unwrap_or_default();
+                let applies = entry["operation"] == "Apply";
+                (!applies, text("time"), word("manager"), word("apiVersion"), text("subresource"))
+            }
+            key(a).cmp(&key(b))
+        });
+        let none = entries.is_empty();
+        if let Some(metadata) = after["metadata"].as_object_mut().filter(|_| none) {
+            metadata.remove("managedFields");
+        }
+        true
     }
 
     fn cap(&mut self) {
@@ -254,6 +318,17 @@ fn bare(object: &Value) -> Value {
     object
 }
 
+/// What a writer set, and what it took away.
+fn changes(shape: &Shape, before: &Value, after: &Value, writer: &Writer, status: bool) -> (Set, Set) {
+    let mut difference = Difference::between(shape, before, after);
+    for set in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
+        reset(set, writer, status);
+    }
+    let Difference { added: mut own, modified, removed } = difference;
+    own.add(&modified);
+    (own, removed)
+}
+
 /// What a writer cannot change is not its own.
 fn reset(set: &mut Set, writer: &Writer, status: bool) {
     match writer.subresource.as_deref() {
@@ -272,4 +347,119 @@ fn strip(set: &mut Set) {
         Set::read(&json!({"f:apiVersion": none, "f:kind": none, "f:metadata": meta}))
     });
     set.take(&NOBODYS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::builtin;
+
+    fn writer(manager: &str, subresource: Option<&str>) -> Writer {
+        Writer {
+            manager: manager.into(),
+            applies: false,
+            api_version: "v1".into(),
+            subresource: subresource.map(str::to_owned),
+        }
+    }
+
+    /// One change after the other, by several writers: in the object itself, and with its owners taken apart.
+    #[test]
+    fn owners_are_the_same_either_way() {
+        let shape = builtin("core.Pod");
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+        let container = |name: &str, image: &str| json!({"name": name, "image": image});
+        let versions = [
+            (
+                "kubectl",
+                None,
+                json!({"metadata": {"name": "p", "labels": {"a": "1", "b": "2"}},
+                "spec": {"containers": [container("c", "one"), container("d", "two")], "nodeSelector": {"x": "y"}}}),
+            ),
+            // Other values of the same fields, by another.
+            (
+                "editor",
+                None,
+                json!({"metadata": {"name": "p", "labels": {"a": "2", "b": "2"}, "finalizers": ["one/x", "two/x"]},
+                "spec": {"containers": [container("c", "one"), container("d", "three")], "nodeSelector": {"x": "y"}}}),
+            ),
+            // What is below goes, what is above stays, and the other way round.
+            (
+                "kubelet",
+                Some("status"),
+                json!({"metadata": {"name": "p", "labels": {"a": "2", "b": "2"}, "finalizers": ["one/x", "two/x"]},
+                "spec": {"containers": [container("c", "one"), container("d", "three")], "nodeSelector": {"x": "y"}},
+                "status": {"phase": "Running", "conditions": [condition("Ready", "False"), condition("Initialized", "True")], "podIPs": [{"ip": "10.0.0.1"}]}}),
+            ),
+            (
+                "kubelet",
+                Some("status"),
+                json!({"metadata": {"name": "p", "labels": {"a": "2", "b": "2"}, "finalizers": ["one/x", "two/x"]},
+                "spec": {"containers": [container("c", "one"), container("d", "three")], "nodeSelector": {"x": "y"}},
+                "status": {"phase": "Running", "conditions": [condition("Ready", "True")], "podIPs": []}}),
+            ),
+            (
+                "editor",
+                None,
+                json!({"metadata": {"name": "p", "labels": {}, "finalizers": ["two/x"]},
+                "spec": {"containers": [container("d", "three")], "nodeSelector": {}},
+                "status": {"phase": "Running", "conditions": [condition("Ready", "True")], "podIPs": []}}),
+            ),
+            (
+                "lifecycle",
+                Some("status"),
+                json!({"metadata": {"name": "p", "finalizers": ["two/x"]},
+                "spec": {"containers": [container("d", "three")]},
+                "status": {"phase": "Failed", "conditions": [condition("Ready", "False"), condition("Other", "True")]}}),
+            ),
+            (
+                "editor",
+                None,
+                json!({"metadata": {"name": "p"}, "spec": {"containers": [container("e", "four")]},
+                "status": {"phase": "Failed", "conditions": [condition("Ready", "False"), condition("Other", "True")]}}),
+            ),
+            // Nothing is left of what the first one wrote.
+            (
+                "editor",
+                None,
+                json!({"metadata": {"name": "p"},
+                "status": {"phase": "Failed", "conditions": [condition("Ready", "False"), condition("Other", "True")]}}),
+            ),
+        ];
+        let mut before = json!({});
+        for (at, (manager, subresource, object)) in versions.into_iter().enumerate() {
+            let (writer, now) = (writer(manager, subresource), format!("2026-01-01T00:00:0{at}Z"));
+            let mut managed = Managed::read(&before);
+            managed.update(&shape, &before, &object, &writer, &now, true);
+            let mut wanted = object.clone();
+            managed.write(&mut wanted);
+
+            let mut written = object;
+            if let Some(owners) = before["metadata"].get("managedFields") {
+                written["metadata"]["managedFields"] = owners.clone();
+                assert!(Managed::update_written(&shape, &before, &mut written, &writer, &now, true));
+                assert_eq!(written, wanted, "change {at}");
+            }
+            before = wanted;
+        }
+        let left = before["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let left: Vec<&str> = left.filter_map(|entry| entry["manager"].as_str()).collect();
+        assert_eq!(left, ["kubelet", "lifecycle", "editor"], "of what kubectl wrote nothing is left");
+    }
+
+    #[test]
+    fn what_was_sent_otherwise_is_taken_apart() {
+        let shape = builtin("core.Pod");
+        let entry = json!({"manager": "a", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:spec": {"f:nodeName": {}}}});
+        let of = |owners: Vec<Value>| json!({"metadata": {"managedFields": owners}});
+        let tried = |before: &Value, after: &Value| {
+            Managed::update_written(&shape, before, &mut after.clone(), &writer("b", None), "now", true)
+        };
+        let (none, one, many) =
+            (json!({"metadata": {}}), of(vec![entry.clone()]), of(vec![entry; MOST_UPDATERS]));
+        assert!(tried(&one, &one));
+        for (before, after) in [(&none, &none), (&one, &none), (&none, &one), (&many, &many)] {
+            assert!(!tried(before, after));
+        }
+    }
 }

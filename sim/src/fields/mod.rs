@@ -23,6 +23,35 @@ struct Node {
     below: Set,
 }
 
+impl Node {
+    /// As `fieldsV1` has it; `None` if there is nothing.
+    fn write(&self) -> Option<Value> {
+        if self.below.is_empty() {
+            return self.member.then(|| Value::Object(Map::new()));
+        }
+        let mut below = self.below.write();
+        if self.member {
+            below["."] = Value::Object(Map::new());
+        }
+        Some(below)
+    }
+}
+
+/// Is a place in written fields a member itself?
+fn is_member(fields: &Map<String, Value>) -> bool {
+    fields.is_empty() || fields.contains_key(".")
+}
+
+/// Says of a place in written fields whether it is a member. What has nothing below it needs no mark.
+fn mark(fields: &mut Map<String, Value>, member: bool) {
+    let below = fields.len() > usize::from(fields.contains_key("."));
+    if member && below {
+        fields.entry(".").or_insert_with(|| Value::Object(Map::new()));
+    } else {
+        fields.remove(".");
+    }
+}
+
 impl Set {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.values().all(|node| !node.member && node.below.is_empty())
@@ -76,6 +105,32 @@ impl Set {
         }
     }
 
+    /// Puts this into fields as they are written.
+    fn add_to(&self, fields: &mut Map<String, Value>) {
+        for (step, node) in &self.0 {
+            let Some(Value::Object(mine)) = fields.get_mut(step) else {
+                fields.extend(node.write().map(|written| (step.clone(), written)));
+                continue;
+            };
+            let member = node.member || is_member(mine);
+            node.below.add_to(mine);
+            mark(mine, member);
+        }
+    }
+
+    /// Takes this out of fields as they are written.
+    fn take_from(&self, fields: &mut Map<String, Value>) {
+        for (step, node) in &self.0 {
+            let Some(Value::Object(mine)) = fields.get_mut(step) else { continue };
+            let member = is_member(mine) && !node.member;
+            node.below.take_from(mine);
+            mark(mine, member);
+            if mine.is_empty() && !member {
+                fields.remove(step);
+            }
+        }
+    }
+
     pub(crate) fn without(&self, other: &Self) -> Self {
         self.both(other, |mine, theirs| mine && !theirs)
     }
@@ -120,7 +175,7 @@ impl Set {
         let mut set = Self::default();
         for (step, value) in fields.as_object().into_iter().flatten().filter(|(step, _)| *step != ".") {
             let below = Self::read(value);
-            let own = value.as_object().is_some_and(|value| value.is_empty() || value.contains_key("."));
+            let own = value.as_object().is_some_and(is_member);
             set.0.insert(step.clone(), Node { member: own, below });
         }
         set
@@ -129,17 +184,7 @@ impl Set {
     pub(crate) fn write(&self) -> Value {
         let mut fields = Map::new();
         for (step, node) in &self.0 {
-            if node.below.is_empty() {
-                if node.member {
-                    fields.insert(step.clone(), Value::Object(Map::new()));
-                }
-                continue;
-            }
-            let mut below = node.below.write();
-            if node.member {
-                below["."] = Value::Object(Map::new());
-            }
-            fields.insert(step.clone(), below);
+            fields.extend(node.write().map(|written| (step.clone(), written)));
         }
         Value::Object(fields)
     }

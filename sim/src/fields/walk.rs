@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::Set;
+use super::{Node, Set};
 use crate::schema::{Listed, Shape};
 
 /// What differs between two versions of an object.
@@ -78,41 +78,79 @@ fn items<'a>(
     (order, found)
 }
 
+/// What differs at one place and below it.
+#[derive(Default)]
+struct Place {
+    added: Node,
+    modified: Node,
+    removed: Node,
+}
+
+/// How far from the top of an object a place is, as far as it matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Object,
+    Metadata,
+    Below,
+}
+
 impl Difference {
     pub(super) fn between(shape: &Shape, left: &Value, right: &Value) -> Self {
-        let mut difference = Self::default();
-        difference.walk(shape, Some(left), Some(right), &mut Vec::new());
-        difference
+        let mut top = Place::default();
+        top.walk(shape, Some(left), Some(right), Depth::Object);
+        Self { added: top.added.below, modified: top.modified.below, removed: top.removed.below }
     }
+}
 
-    fn leaf(&mut self, left: Option<&Value>, right: Option<&Value>, path: &[String]) {
+impl Place {
+    fn leaf(&mut self, left: Option<&Value>, right: Option<&Value>) {
         match (left, right) {
-            (None, _) => self.added.insert(path),
-            (_, None) => self.removed.insert(path),
-            (Some(left), Some(right)) if left != right => self.modified.insert(path),
-            _ => {}
+            (None, _) => self.added.member = true,
+            (_, None) => self.removed.member = true,
+            (Some(left), Some(right)) => self.modified.member |= left != right,
         }
     }
 
-    fn walk(&mut self, shape: &Shape, left: Option<&Value>, right: Option<&Value>, path: &mut Vec<String>) {
+    /// What differs one step further, where anything does.
+    fn put(&mut self, step: impl Fn() -> String, below: Self) {
+        let parts = [
+            (&mut self.added, below.added),
+            (&mut self.modified, below.modified),
+            (&mut self.removed, below.removed),
+        ];
+        for (part, node) in parts {
+            if node.member || !node.below.0.is_empty() {
+                part.below.0.insert(step(), node);
+            }
+        }
+    }
+
+    fn walk(&mut self, shape: &Shape, left: Option<&Value>, right: Option<&Value>, depth: Depth) {
         // Nearly everything of an object stays as it was.
         if left.is_some() && left == right {
             return;
         }
         match form(shape, left, right) {
-            Form::Leaf => return self.leaf(left, right, path),
-            _ if empty(left) && empty(right) => return self.leaf(left, right, path),
+            Form::Leaf => return self.leaf(left, right),
+            _ if empty(left) && empty(right) => return self.leaf(left, right),
             Form::Fields => {
                 let (left, right) = (left.and_then(Value::as_object), right.and_then(Value::as_object));
                 let names: BTreeSet<&String> =
                     left.into_iter().chain(right).flat_map(|fields| fields.keys()).collect();
-                let owners = path.len() == 1 && path.iter().any(|step| step == "f:metadata");
                 // The owners own no part of themselves.
-                for name in names.into_iter().filter(|name| !owners || *name != "managedFields") {
+                let but = if depth == Depth::Metadata { "managedFields" } else { "" };
+                for name in names.into_iter().filter(|name| *name != but) {
                     let (l, r) = (left.and_then(|l| l.get(name)), right.and_then(|r| r.get(name)));
-                    path.push(format!("f:{name}"));
-                    self.walk(shape.child(name), l, r, path);
-                    path.pop();
+                    if l.is_some() && l == r {
+                        continue;
+                    }
+                    let depth = match depth {
+                        Depth::Object if name == "metadata" => Depth::Metadata,
+                        _ => Depth::Below,
+                    };
+                    let mut below = Self::default();
+                    below.walk(shape.child(name), l, r, depth);
+                    self.put(|| format!("f:{name}"), below);
                 }
             }
             Form::Items(listed) => {
@@ -120,33 +158,34 @@ impl Difference {
                 let (more, after) = items(listed, right);
                 order.extend(more.into_iter().filter(|step| !before.contains_key(step)));
                 for step in order {
-                    path.push(step.clone());
+                    let mut below = Self::default();
                     match (before.get(&step), after.get(&step)) {
                         (Some(None), Some(None)) => {}
                         (Some(None), now) => {
                             if let Some(Some(now)) = now {
-                                self.walk(shape.item(), None, Some(now), path);
+                                below.walk(shape.item(), None, Some(now), Depth::Below);
                             }
-                            self.removed.insert(path);
+                            below.removed.member = true;
                         }
                         (was, Some(None)) => {
                             if let Some(Some(was)) = was {
-                                self.walk(shape.item(), Some(was), None, path);
+                                below.walk(shape.item(), Some(was), None, Depth::Below);
                             }
-                            self.added.insert(path);
+                            below.added.member = true;
                         }
                         (was, now) => {
-                            self.walk(shape.item(), was.copied().flatten(), now.copied().flatten(), path);
+                            let (was, now) = (was.copied().flatten(), now.copied().flatten());
+                            below.walk(shape.item(), was, now, Depth::Below);
                         }
                     }
-                    path.pop();
+                    self.put(|| step.clone(), below);
                 }
             }
         }
         if left.is_none() {
-            self.added.insert(path);
+            self.added.member = true;
         } else if right.is_none() {
-            self.removed.insert(path);
+            self.removed.member = true;
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{World, leaving, owned_by};
 use crate::api::State;
-use crate::api::selector::LabelSelector;
+use crate::labels::{LabelSelector, Labels};
 use crate::record::Record;
 use crate::store::Change;
 
@@ -22,9 +22,19 @@ pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: i
     if leaving(owner) || selector.is_empty() {
         return;
     }
+    // Most have the very labels of the one before.
+    let mut last: Option<(Arc<Labels>, bool)> = None;
+    let mut selects = |labels: &Arc<Labels>| match &last {
+        Some((known, selected)) if Arc::ptr_eq(known, labels) => *selected,
+        _ => {
+            let selected = selector.matches(labels);
+            last = Some((labels.clone(), selected));
+            selected
+        }
+    };
     let wrong = |record: &&Arc<Record>| match &record.controller {
-        None => !record.leaving && selector.matches(&record.labels) && may(record),
-        Some(of) => &*of.uid == uid && !selector.matches(&record.labels),
+        None => !record.leaving && selects(&record.labels) && may(record),
+        Some(of) => &*of.uid == uid && !selects(&record.labels),
     };
     let mut found: Vec<Arc<Record>> = if resource == "pods" {
         let pods = &world.state.store;
@@ -67,8 +77,8 @@ pub(super) fn keys(change: &Change, kind: &str, sets: &str, state: &State) -> Ve
     keys.dedup();
     if change.record.controller.is_none() && !change.deleted {
         let selects = |set: &Arc<Record>| {
-            LabelSelector::object(set.value()["spec"].get("selector"))
-                .is_some_and(|selector| !selector.is_empty() && selector.matches(&change.record.labels))
+            let selector = set.selector.as_ref();
+            selector.is_some_and(|selector| !selector.is_empty() && selector.matches(&change.record.labels))
         };
         let here = state.store.within(sets, namespace).filter(|set| selects(set));
         keys.extend(here.map(|set| set.key.to_string()));

@@ -95,13 +95,13 @@ impl ControlPlane {
         });
         let kind = state.kinds.stored("nodes").cloned();
         if let (Some(kind), Some(record)) = (kind, state.store.get("nodes", node).cloned()) {
-            let mut object = record.value();
+            let mut object = record.copy();
             object["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "".into();
             object["spec"]["taints"] =
                 json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]);
             object["status"]["addresses"] =
                 json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": node}]);
-            state.put(&kind, node, &mut object);
+            state.put(&kind, node, object);
         }
         for component in COMPONENTS {
             self.set(state, node, component, version, true);
@@ -176,9 +176,9 @@ impl ControlPlane {
             && before.text().contains(&format!("{image:?}"))
         {
             // The same manifest: its container started or ended.
-            let mut pod = before.value();
+            let mut pod = before.copy();
             status(&mut pod, component, &image, &address, &instance, &state.now());
-            state.put(&kind, &key, &mut pod);
+            state.put(&kind, &key, pod);
             return;
         }
         state.remove(&kind, &key);
@@ -204,9 +204,9 @@ impl ControlPlane {
         if state.create(&kind, Some("kube-system"), pod, &options).is_ok()
             && let Some(made) = state.store.get("pods", &key).cloned()
         {
-            let mut pod = made.value();
+            let mut pod = made.copy();
             status(&mut pod, component, &image, &address, &instance, &state.now());
-            state.put(&kind, &key, &mut pod);
+            state.put(&kind, &key, pod);
         }
     }
 
@@ -223,10 +223,10 @@ impl ControlPlane {
         let Some(kind) = state.kinds.stored(SLICES).cloned() else { return };
         let key = "default/kubernetes";
         if let Some(before) = state.store.get(SLICES, key).cloned() {
-            let mut slice = before.value();
+            let mut slice = before.copy();
             if slice["endpoints"] != json!(running) {
                 slice["endpoints"] = running.into();
-                state.put(&kind, key, &mut slice);
+                state.put(&kind, key, slice);
             }
             return;
         }

@@ -9,7 +9,7 @@ use super::pods::{self, Pod, hash};
 use super::scheduler::{affine, tolerates};
 use super::{Model, World, claim, leaving};
 use crate::api::State;
-use crate::api::selector::LabelSelector;
+use crate::labels::LabelSelector;
 use crate::record::Record;
 use crate::store::Change;
 
@@ -39,8 +39,8 @@ impl Model for DaemonSets {
                     .store
                     .shelf(SETS)
                     .into_iter()
-                    .flat_map(|shelf| shelf.live.keys())
-                    .map(ToString::to_string)
+                    .flat_map(|shelf| shelf.live.values())
+                    .map(|set| set.key.to_string())
                     .collect()
             }
             _ => Vec::new(),

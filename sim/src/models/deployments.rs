@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::pods::{hash, scaled};
@@ -37,7 +39,7 @@ impl Model for Deployments {
         let namespace = key.split('/').next().unwrap_or_default();
         let uid = deployment["metadata"]["uid"].as_str().unwrap_or_default();
         claim::claim(world, SETS, &deployment, |_| true);
-        let sets: Vec<Value> = world
+        let sets: Vec<Arc<Value>> = world
             .list(SETS, namespace)
             .into_iter()
             .filter(|record| record.owners.iter().any(|owner| &**owner == uid))
@@ -68,7 +70,7 @@ fn surge(deployment: &Value) -> (i64, i64) {
     (surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable })
 }
 
-fn new_set(world: &mut World<'_>, deployment: &Value, namespace: &str, digest: &str, sets: &[Value]) {
+fn new_set(world: &mut World<'_>, deployment: &Value, namespace: &str, digest: &str, sets: &[Arc<Value>]) {
     let wanted = count(deployment, "/spec/replicas");
     let (surge, _) = surge(deployment);
     let have: i64 = sets.iter().map(|set| count(set, "/spec/replicas")).sum();
@@ -79,7 +81,8 @@ fn new_set(world: &mut World<'_>, deployment: &Value, namespace: &str, digest: &
     let mut selector = deployment["spec"]["selector"].clone();
     selector["matchLabels"]["pod-template-hash"] = digest.into();
     let annotation = "deployment.kubernetes.io/revision";
-    let revision = |set: &Value| set["metadata"]["annotations"][annotation].as_str()?.parse::<i64>().ok();
+    let revision =
+        |set: &Arc<Value>| set["metadata"]["annotations"][annotation].as_str()?.parse::<i64>().ok();
     let revision = (sets.iter().filter_map(revision).max().unwrap_or(0) + 1).to_string();
     let set = json!({
         "metadata": {
@@ -112,11 +115,14 @@ fn set_replicas(world: &mut World<'_>, namespace: &str, set: &Value, replicas: i
     let _ = world.change(SETS, &key, false, |set| set["spec"]["replicas"] = replicas.into());
 }
 
-fn roll(world: &mut World<'_>, deployment: &Value, namespace: &str, current: &Value, sets: &[Value]) {
+fn roll(world: &mut World<'_>, deployment: &Value, namespace: &str, current: &Value, sets: &[Arc<Value>]) {
     let wanted = count(deployment, "/spec/replicas");
     let (surge, unavailable) = surge(deployment);
-    let mut old: Vec<&Value> =
-        sets.iter().filter(|set| set["metadata"]["uid"] != current["metadata"]["uid"]).collect();
+    let mut old: Vec<&Value> = sets
+        .iter()
+        .filter(|set| set["metadata"]["uid"] != current["metadata"]["uid"])
+        .map(|set| &**set)
+        .collect();
     old.sort_by_key(|set| set["metadata"]["creationTimestamp"].to_string());
     let mine = count(current, "/spec/replicas");
     let others: i64 = old.iter().map(|set| count(set, "/spec/replicas")).sum();
@@ -168,7 +174,7 @@ fn roll(world: &mut World<'_>, deployment: &Value, namespace: &str, current: &Va
     }
 }
 
-fn status(world: &mut World<'_>, deployment: &Value, key: &str, digest: &str, sets: &[Value]) {
+fn status(world: &mut World<'_>, deployment: &Value, key: &str, digest: &str, sets: &[Arc<Value>]) {
     let sum = |path: &str| sets.iter().map(|set| count(set, path)).sum::<i64>();
     let current = sets.iter().find(|set| set["metadata"]["labels"]["pod-template-hash"] == digest);
     let wanted = count(deployment, "/spec/replicas");

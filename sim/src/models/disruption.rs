@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::pods::scaled;
 use super::{Model, World, condition};
 use crate::api::State;
-use crate::api::selector::LabelSelector;
 use crate::clock;
-use crate::record::{Labels, Owner, Record};
+use crate::labels::Labels;
+use crate::record::{Owner, Record};
 use crate::store::Change;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -49,9 +49,8 @@ impl Model for Disruption {
     fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
             BUDGETS => {
-                let spec = |record: &Record| record.parsed()["spec"].clone();
                 let before = change.before.as_ref().filter(|_| !change.deleted);
-                if before.is_none_or(|before| spec(before) != spec(&change.record)) {
+                if before.is_none_or(|before| before.selector != change.record.selector) {
                     self.chosen.clear();
                 }
                 if change.deleted { Vec::new() } else { vec![change.record.key.to_string()] }
@@ -63,8 +62,7 @@ impl Model for Disruption {
             }
             _ if SCALED.iter().any(|(_, _, scaled)| *scaled == resource) => {
                 // The pods of a controller whose size changed.
-                let size = |record: &Record| record.parsed()["spec"]["replicas"].clone();
-                if change.before.as_ref().is_some_and(|before| size(before) == size(&change.record)) {
+                if change.before.as_ref().is_some_and(|before| before.replicas == change.record.replicas) {
                     return Vec::new();
                 }
                 let budgets = state.store.within(BUDGETS, change.record.namespace());
@@ -75,10 +73,12 @@ impl Model for Disruption {
     }
 
     fn step(&mut self, key: &str, world: &mut World<'_>) {
-        let Some(budget) = world.get(BUDGETS, key) else { return };
-        let namespace = key.split('/').next().unwrap_or_default();
-        let selector = LabelSelector::object(budget["spec"].get("selector")).unwrap_or_default();
-        let pods = world.state.store.labeled_pods(namespace, |labels| selector.matches(labels));
+        let Some(record) = world.record(BUDGETS, key) else { return };
+        let (budget, namespace) = (record.value(), record.namespace());
+        let pods = record
+            .selector
+            .as_ref()
+            .map_or_else(Vec::new, |selector| world.state.store.labeled_pods(namespace, selector));
         let now = world.state.clock.now();
         let (disrupted, recheck) = disrupted(&budget, &pods, now);
         match expected(world, &budget, &pods, namespace) {
@@ -106,8 +106,7 @@ impl Disruption {
     /// The first budget that selects a pod; a pod of several wakes only that one.
     fn budget_of(&mut self, state: &State, pod: &Record) -> Option<String> {
         let selects = |budget: &&Arc<Record>| {
-            LabelSelector::object(budget.parsed()["spec"].get("selector"))
-                .is_some_and(|selector| selector.matches(&pod.labels))
+            budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
         };
         // At the next budget that is another all of it is forgotten; pods with new labels come all the time.
         if self.chosen.len() > 65_536 {
@@ -175,8 +174,7 @@ fn size(world: &World<'_>, owner: &Owner, namespace: &str) -> Result<Option<(Box
             // Whose Deployment is gone belongs to nobody.
             return if &*above.kind == "Deployment" { size(world, above, namespace) } else { Ok(None) };
         }
-        let replicas = object.value()["spec"]["replicas"].as_i64().unwrap_or(0);
-        return Ok(Some((uid.clone(), replicas)));
+        return Ok(Some((uid.clone(), object.replicas.unwrap_or(0))));
     }
     let Some(found) = world.state.kinds.by_kind(api_version, kind) else {
         return Err(format!("no matches for kind {kind:?} in version {api_version:?}"));

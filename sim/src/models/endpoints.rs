@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Model, World, leaving, owned_by};
 use crate::api::State;
-use crate::api::selector::LabelSelector;
+use crate::labels::LabelSelector;
 use crate::store::Change;
 
 /// The EndpointSlice controller; one slice for each Service.
@@ -24,8 +24,8 @@ impl Model for Endpoints {
                 let services = state.store.within("services", change.record.namespace());
                 services
                     .filter(|service| {
-                        LabelSelector::map(&service.parsed()["spec"]["selector"])
-                            .matches(&change.record.labels)
+                        let selector = service.selector.as_ref();
+                        selector.is_some_and(|selector| selector.matches(&change.record.labels))
                     })
                     .map(|service| service.key.to_string())
                     .collect()
@@ -42,7 +42,7 @@ impl Model for Endpoints {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let selector = LabelSelector::map(&service["spec"]["selector"]);
         let mut endpoints = Vec::new();
-        for record in world.state.store.labeled_pods(namespace, |labels| selector.matches(labels)) {
+        for record in world.state.store.labeled_pods(namespace, &selector) {
             let pod = record.value();
             let Some(address) = pod["status"]["podIP"].as_str() else { continue };
             if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {

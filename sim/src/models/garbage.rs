@@ -1,6 +1,6 @@
 //! The garbage collector: what is owned goes when its last owner is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use super::{Model, World, leaving};
@@ -10,8 +10,9 @@ use crate::store::Change;
 /// Who owns what, as its watches told it.
 #[derive(Default)]
 pub(super) struct Garbage {
-    dependents: BTreeMap<Box<str>, BTreeSet<String>>,
-    alive: BTreeSet<Box<str>>,
+    /// Never gone through, as little as those who live.
+    dependents: HashMap<Box<str>, BTreeSet<String>>,
+    alive: HashSet<Box<str>>,
     /// Owners that go when their dependents are gone.
     waiting: BTreeSet<Box<str>>,
 }
@@ -26,9 +27,13 @@ impl Model for Garbage {
         if matches!(resource, "events") {
             return Vec::new();
         }
-        let key = format!("{resource}|{}", change.record.key);
         let mut look = Vec::new();
         let uid = &change.record.uid;
+        let same = change.before.as_ref().is_some_and(|before| before.owners == change.record.owners);
+        if !change.deleted && same && !change.record.finalizes {
+            return look;
+        }
+        let key = format!("{resource}|{}", change.record.key);
         if change.deleted {
             self.alive.remove(uid);
             self.waiting.remove(uid);
@@ -49,7 +54,6 @@ impl Model for Garbage {
         if change.before.is_none() {
             self.alive.insert(uid.clone());
         }
-        let same = change.before.as_ref().is_some_and(|before| before.owners == change.record.owners);
         if !same {
             for owner in &change.record.owners {
                 self.dependents.entry(owner.clone()).or_default().insert(key.clone());
@@ -58,9 +62,7 @@ impl Model for Garbage {
                 look.push(key.clone());
             }
         }
-        if change.record.text().contains("\"foregroundDeletion\"")
-            || change.record.text().contains("\"orphan\"")
-        {
+        if change.record.finalizes {
             self.waiting.insert(uid.clone());
             look.push(key);
         }
@@ -75,10 +77,7 @@ impl Model for Garbage {
         let Some((resource, name)) = key.split_once('|') else { return };
         if resource == "owner" {
             let found = world.state.store.shelves().find_map(|(resource, shelf)| {
-                let record = shelf
-                    .live
-                    .values()
-                    .find(|record| &*record.uid == name && record.text().contains("foregroundDeletion"))?;
+                let record = shelf.live.values().find(|record| &*record.uid == name && record.finalizes)?;
                 Some((resource.to_string(), record.key.to_string()))
             });
             if let Some((resource, key)) = found {

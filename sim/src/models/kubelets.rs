@@ -6,7 +6,7 @@
 
 mod beats;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ struct Inner {
     program: Option<Program>,
     /// Images that no registry has.
     missing: BTreeSet<String>,
-    nodes: BTreeMap<Arc<str>, Kubelet>,
+    /// Never gone through, so its order is nobody's business.
+    nodes: HashMap<Arc<str>, Kubelet>,
     addresses: u32,
     pods: u32,
 }
@@ -156,7 +157,7 @@ pub(super) struct Model {
     kubelets: Kubelets,
     control: ControlPlane,
     /// Pods whose next step has its time already.
-    timed: BTreeMap<String, &'static str>,
+    timed: HashMap<String, &'static str>,
     /// Nodes by the timer that their next heartbeats have in common, each with its kubelet's number.
     beats: HashMap<u64, Vec<(Arc<str>, u32)>>,
     /// The timer for heartbeats that are due then.
@@ -171,7 +172,7 @@ impl Model {
         Self {
             kubelets,
             control,
-            timed: BTreeMap::new(),
+            timed: HashMap::new(),
             beats: HashMap::new(),
             next_beats: (Duration::ZERO, 0),
         }
@@ -225,12 +226,14 @@ impl super::Model for Model {
             let mut due: Vec<(Arc<str>, u32)> = due.unwrap_or_default();
             // What is next to each other is also found next to each other.
             due.sort_unstable();
-            due.retain(|(node, kubelet)| self.beat(node, *kubelet, world));
+            let now = world.state.clock.now();
+            due.retain(|(node, kubelet)| self.beat(node, *kubelet, now, world));
             self.again(due, world);
         } else if let Some(node) = key.strip_prefix("first|") {
             let kubelet = self.kubelets.with(|inner| inner.nodes.get(node).map(|kubelet| kubelet.address));
             let due = kubelet.map(|kubelet| (Arc::from(node), kubelet));
-            let due = due.filter(|(node, kubelet)| self.beat(node, *kubelet, world));
+            let now = world.state.clock.now();
+            let due = due.filter(|(node, kubelet)| self.beat(node, *kubelet, now, world));
             self.again(due.into_iter().collect(), world);
         } else if let Some((node, version)) = key.strip_prefix("back|").and_then(|rest| rest.split_once('|'))
         {
@@ -244,13 +247,13 @@ impl super::Model for Model {
 pub(crate) fn returned(state: &mut State, node: &str, version: &str) -> bool {
     let Some(kind) = state.kinds.stored("nodes").cloned() else { return false };
     let Some(before) = state.store.get("nodes", node).cloned() else { return false };
-    let mut object = before.value();
+    let mut object = before.copy();
     object["status"]["nodeInfo"]["kubeletVersion"] = version.into();
     let now = clock::seconds(state.clock.now());
     for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
         condition["lastHeartbeatTime"] = now.clone().into();
     }
-    state.put(&kind, node, &mut object);
+    state.put(&kind, node, object);
     true
 }
 
@@ -264,19 +267,21 @@ impl Model {
     fn pod(&mut self, key: &str, due: bool, world: &mut World<'_>) {
         let Some(record) = world.record("pods", key) else { return };
         let Some(node) = record.node.clone() else { return };
+        let (finished, ready) = (record.phase.finished(), record.ready);
+        // What runs and is to go on is left alone.
+        if !record.leaving && ready && record.phase == Phase::Running && record.restarts {
+            return;
+        }
         if !world.state.store.get("nodes", &node).is_some_and(|_| self.kubelets.runs(&node)) {
             self.timed.remove(key);
             return;
         }
-        let (finished, ready) = (record.phase.finished(), record.ready);
-        // What runs and is to go on need not be read.
-        let forever = record.text().contains("\"restartPolicy\":\"Always\"");
-        if !record.leaving && (finished || ready && record.phase == Phase::Running && forever) {
+        if !record.leaving && finished {
             return;
         }
         let pod = record.value();
         // A mirror pod is what its manifest says; nobody here starts or ends it.
-        let once = pod["spec"]["restartPolicy"] != "Always";
+        let once = !record.restarts;
         let times = self.kubelets.with(|inner| inner.times.clone());
         let (next, time) = if record.leaving {
             let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);

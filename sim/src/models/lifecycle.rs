@@ -4,7 +4,7 @@
 //! their pods are tainted one after the other, zone by zone, slower the more of a zone is gone, and not at all when
 //! every zone is. Pods are then deleted without asking any budget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,10 @@ const CORDONED: &str = "node.kubernetes.io/unschedulable";
 /// The controller, with what it saw last of each node.
 #[derive(Default)]
 pub(super) struct Lifecycle {
-    nodes: BTreeMap<Arc<str>, Seen>,
+    /// Whatever is written because of them is written in the order of their names.
+    nodes: HashMap<Arc<str>, Seen>,
+    /// The names of zones, each once.
+    names: BTreeSet<Arc<str>>,
     /// When each zone may lose its next node.
     zones: BTreeMap<Arc<str>, Duration>,
     disrupted: bool,
@@ -62,12 +65,13 @@ impl Model for Lifecycle {
     }
 
     fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
-        let now = state.clock.elapsed();
         match resource {
-            "leases.coordination.k8s.io"
-                if change.record.namespace() == "kube-node-lease" && !change.deleted =>
-            {
-                self.lives(change.record.name(), now);
+            "leases.coordination.k8s.io" => {
+                if let Some(node) =
+                    change.record.key.strip_prefix("kube-node-lease/").filter(|_| !change.deleted)
+                {
+                    self.lives(node, state.clock.elapsed());
+                }
                 Vec::new()
             }
             "nodes" if change.deleted => {
@@ -75,7 +79,7 @@ impl Model for Lifecycle {
                 vec![format!("gone|{}", change.record.key)]
             }
             "nodes" if change.quiet => {
-                self.lives(&change.record.key, now);
+                self.lives(&change.record.key, state.clock.elapsed());
                 Vec::new()
             }
             "nodes" => {
@@ -86,8 +90,11 @@ impl Model for Lifecycle {
                 let was = self.nodes.get(&change.record.key).map(|seen| seen.sign);
                 let same =
                     change.before.as_ref().is_some_and(|before| beat(&before.value()) == beat(&object));
-                let sign = was.filter(|_| same).unwrap_or(now);
-                let seen = Seen { zone: zone(&object).into(), ready: Ready::of(&object), sign };
+                let sign = was.filter(|_| same).unwrap_or_else(|| state.clock.elapsed());
+                let zone: Arc<str> = zone(&object).into();
+                self.names.insert(zone.clone());
+                let zone = self.names.get(&zone).cloned().unwrap_or(zone);
+                let seen = Seen { zone, ready: Ready::of(&object), sign };
                 self.nodes.insert(change.record.key.clone(), seen);
                 vec![format!("taint|{}", change.record.key)]
             }
@@ -152,10 +159,26 @@ impl Lifecycle {
     fn monitor(&mut self, world: &mut World<'_>) {
         let now = world.state.clock.elapsed();
         let text = world.now();
-        let mut zones: BTreeMap<&Arc<str>, (usize, usize)> = BTreeMap::new();
+        let mut zones: BTreeMap<Arc<str>, (usize, usize)> = BTreeMap::new();
         let mut sick: Vec<(Arc<str>, Arc<str>, &'static str)> = Vec::new();
-        for (name, Seen { zone, ready, sign }) in &self.nodes {
-            let silent = now.saturating_sub(*sign) > GRACE;
+        let mut well: Vec<(&Arc<str>, usize)> = self.names.iter().map(|zone| (zone, 0)).collect();
+        let mut rest: Vec<(&Arc<str>, &Seen, bool)> = Vec::new();
+        for (name, seen) in &self.nodes {
+            let silent = now.saturating_sub(seen.sign) > GRACE;
+            if seen.ready == Ready::True && !silent {
+                let count = well.iter_mut().find(|(zone, _)| Arc::ptr_eq(zone, &seen.zone));
+                if let Some((_, count)) = count {
+                    *count += 1;
+                }
+            } else {
+                rest.push((name, seen, silent));
+            }
+        }
+        for (zone, count) in well.into_iter().filter(|(_, count)| *count > 0) {
+            zones.insert(zone.clone(), (count, 0));
+        }
+        rest.sort_unstable_by_key(|(name, ..)| *name);
+        for (name, Seen { zone, ready, .. }, silent) in rest {
             if silent && *ready != Ready::Unknown {
                 let _ = world.change("nodes", name, true, |node| {
                     for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
@@ -169,21 +192,10 @@ impl Lifecycle {
                 });
                 unready(name, world);
             }
-            let status = if silent { Ready::Unknown } else { *ready };
-            let count = zones.entry(zone).or_default();
-            if status == Ready::True {
-                count.0 += 1;
-            } else {
-                count.1 += 1;
-                sick.push((
-                    zone.clone(),
-                    name.clone(),
-                    if status == Ready::False { NOT_READY } else { UNREACHABLE },
-                ));
-            }
+            zones.entry(zone.clone()).or_default().1 += 1;
+            let taint = if !silent && *ready == Ready::False { NOT_READY } else { UNREACHABLE };
+            sick.push((zone.clone(), name.clone(), taint));
         }
-        let zones: BTreeMap<Arc<str>, (usize, usize)> =
-            zones.into_iter().map(|(zone, counts)| (zone.clone(), counts)).collect();
         let full = |&(ready, sick): &(usize, usize)| ready == 0 && sick > 0;
         let all = !zones.is_empty() && zones.values().all(full);
         if all != self.disrupted {

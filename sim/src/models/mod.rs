@@ -122,7 +122,7 @@ impl World<'_> {
         self.state.kinds.stored(resource).cloned()
     }
 
-    pub(crate) fn get(&self, resource: &str, key: &str) -> Option<Value> {
+    pub(crate) fn get(&self, resource: &str, key: &str) -> Option<Arc<Value>> {
         self.state.store.get(resource, key).map(|record| record.value())
     }
 
@@ -146,9 +146,9 @@ impl World<'_> {
         resource: &str,
         namespace: Option<&str>,
         object: Value,
-    ) -> Outcome<Value> {
+    ) -> Outcome<Arc<Value>> {
         let options = Options { manager: self.manager.to_owned(), tracked: true, ..Options::default() };
-        let Some(kind) = self.kind(resource) else { return Ok(Value::Null) };
+        let Some(kind) = self.kind(resource) else { return Ok(Arc::default()) };
         self.state.create(&kind, namespace, object, &options).map(|written| written.object)
     }
 
@@ -163,10 +163,10 @@ impl World<'_> {
         let (Some(kind), Some(before)) = (self.kind(resource), self.record(resource, key)) else {
             return Ok(());
         };
-        let mut object = before.value();
-        let old = object.clone();
+        let old = before.value();
+        let mut object = Value::clone(&old);
         change(&mut object);
-        if object == old {
+        if object == *old {
             return Ok(());
         }
         let options = Options {
@@ -180,8 +180,8 @@ impl World<'_> {
 
     /// Changes the object as it is, without the rules for requests: for high rates and for what only a kubelet does.
     /// `quiet`: it is only a heartbeat.
-    pub(crate) fn put(&mut self, resource: &str, key: &str, mut object: Value, quiet: bool) {
-        self.state.store.put(resource, key, &mut object, quiet);
+    pub(crate) fn put(&mut self, resource: &str, key: &str, object: Value, quiet: bool) {
+        self.state.store.put(resource, key, object, quiet);
     }
 
     pub(crate) fn delete(&mut self, resource: &str, key: &str, how: &Deletion) -> Outcome<()> {

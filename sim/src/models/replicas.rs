@@ -57,7 +57,7 @@ impl Model for ReplicaSets {
         if available < ready {
             world.after(Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1)), key);
         }
-        let labels = crate::api::selector::LabelSelector::map(&set["spec"]["template"]["metadata"]["labels"]);
+        let labels = crate::labels::LabelSelector::map(&set["spec"]["template"]["metadata"]["labels"]);
         let labeled = active.iter().filter(|pod| labels.matches(&pod.0.labels)).count();
         let terminating = all.iter().filter(|pod| pod.leaving()).count();
         let generation = set["metadata"]["generation"].clone();

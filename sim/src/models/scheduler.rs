@@ -3,7 +3,7 @@
 //! Filters decide what is feasible, scores choose among it, chance decides between equals. It keeps what each node has
 //! left from its watches, so that a pod is placed without looking at every other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,20 +11,26 @@ use serde_json::{Value, json};
 
 use super::{Model, World, condition, leaving};
 use crate::api::State;
-use crate::api::selector::LabelSelector;
-use crate::record::Labels;
+use crate::labels::LabelSelector;
+use crate::labels::Labels;
 use crate::schema::milli;
 use crate::store::Change;
 
 /// What a pod takes of a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
-    cpu: i128,
-    memory: i128,
-    pods: i128,
+    /// In thousandths.
+    cpu: i64,
+    /// In bytes.
+    memory: i64,
+    pods: i64,
 }
 
+/// What is more than any machine has counts as this, so that a hundred times as much is still a number.
+const MOST: i64 = i64::MAX / 512;
+
 struct Node {
+    name: Arc<str>,
     labels: Arc<Labels>,
     taints: Value,
     unschedulable: bool,
@@ -44,17 +50,17 @@ struct Placed {
 /// The scheduler, with what it knows.
 #[derive(Default)]
 pub(super) struct Scheduler {
-    nodes: BTreeMap<Arc<str>, Node>,
-    placed: BTreeMap<Arc<str>, Placed>,
+    /// In the order of their names, in which they are looked at one after the other.
+    nodes: Vec<Node>,
+    /// In no order that anything depends on.
+    placed: HashMap<Arc<str>, Placed>,
     waiting: BTreeSet<Arc<str>>,
     /// Those of `placed` that keep others away: few, and asked for with every node.
     alone: BTreeSet<Arc<str>>,
-    /// The nodes in the order in which they are looked at; empty when there are others than before.
-    order: Vec<Arc<str>>,
     /// Where the last look ended, which did not see all of many nodes.
     start: usize,
     /// How many pods of a namespace with the same labels each node has.
-    alike: BTreeMap<(Box<str>, Arc<Labels>), BTreeMap<Arc<str>, i128>>,
+    alike: HashMap<Box<str>, HashMap<Arc<Labels>, BTreeMap<Arc<str>, i64>>>,
 }
 
 /// A pod that looks for a node, with what is the same for every node.
@@ -69,29 +75,43 @@ struct Wanted<'a> {
     /// It has affinity to pods or against them.
     social: bool,
     spreads: bool,
-    volumes: bool,
-    alike: Option<&'a BTreeMap<Arc<str>, i128>>,
+    /// It has volumes that may be bound to some nodes.
+    claims: bool,
+    /// How many pods like it are where, by the place among all nodes.
+    alike: BTreeMap<usize, i64>,
+}
+
+/// A quantity in thousandths, or in so many of them.
+fn amount(quantity: &Value, of: i128) -> i64 {
+    let exact = quantity.as_str().and_then(milli).unwrap_or(0) / of;
+    i64::try_from(exact).unwrap_or(MOST).min(MOST)
 }
 
 fn load(spec: &Value) -> Load {
     let mut load = Load { pods: 1, ..Load::default() };
-    let amount = |container: &Value, name: &str| {
-        container["resources"]["requests"][name].as_str().and_then(milli).unwrap_or(0)
-    };
     for container in spec["containers"].as_array().into_iter().flatten() {
-        load.cpu += amount(container, "cpu");
-        load.memory += amount(container, "memory");
+        let requests = &container["resources"]["requests"];
+        load.cpu = load.cpu.saturating_add(amount(&requests["cpu"], 1));
+        load.memory = load.memory.saturating_add(amount(&requests["memory"], 1000));
     }
     load
 }
 
 impl Load {
     fn plus(self, other: Self) -> Self {
-        Self { cpu: self.cpu + other.cpu, memory: self.memory + other.memory, pods: self.pods + other.pods }
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            memory: self.memory.saturating_add(other.memory),
+            pods: self.pods + other.pods,
+        }
     }
 
     fn minus(self, other: Self) -> Self {
-        Self { cpu: self.cpu - other.cpu, memory: self.memory - other.memory, pods: self.pods - other.pods }
+        Self {
+            cpu: self.cpu.saturating_sub(other.cpu),
+            memory: self.memory.saturating_sub(other.memory),
+            pods: self.pods - other.pods,
+        }
     }
 }
 
@@ -112,11 +132,12 @@ impl Model for Scheduler {
         match resource {
             "nodes" => {
                 // A heartbeat changes nothing here.
-                let parts = |text: &Value| (text["spec"].clone(), text["status"]["allocatable"].clone());
                 let quiet = !change.deleted
                     && change.before.as_ref().is_some_and(|before| {
+                        let (was, is) = (before.value(), change.record.value());
                         Arc::ptr_eq(&before.labels, &change.record.labels)
-                            && parts(&before.value()) == parts(&change.record.value())
+                            && was["spec"] == is["spec"]
+                            && was["status"]["allocatable"] == is["status"]["allocatable"]
                     });
                 if quiet {
                     return Vec::new();
@@ -136,23 +157,21 @@ impl Model for Scheduler {
             self.waiting.remove(key);
             return;
         }
-        if self.order.is_empty() {
-            self.order = self.nodes.keys().cloned().collect();
-        }
         let wanted = self.wanted(&pod, &record);
-        let (mut scores, mut looked) = (Vec::<(i128, &Arc<str>)>::new(), 0);
-        let enough = enough(self.order.len());
-        let (before, from) = self.order.split_at(self.start.min(self.order.len()));
-        for name in from.iter().chain(before) {
+        let (mut scores, mut looked) = (Vec::<(i64, &Arc<str>)>::new(), 0);
+        let enough = enough(self.nodes.len());
+        let start = self.start.min(self.nodes.len());
+        let from = self.nodes.iter().enumerate().skip(start);
+        for (at, node) in from.chain(self.nodes.iter().enumerate().take(start)) {
             if scores.len() == enough {
                 break;
             }
             looked += 1;
-            if let Some(node) = self.nodes.get(name).filter(|node| self.fits(world, &wanted, name, node)) {
-                scores.push((wanted.score(name, node), name));
+            if self.fits(world, &wanted, node) {
+                scores.push((wanted.score(at, node), &node.name));
             }
         }
-        let next = (self.start + looked).checked_rem(self.order.len()).unwrap_or(0);
+        let next = (self.start + looked).checked_rem(self.nodes.len()).unwrap_or(0);
         let most = scores.iter().map(|(score, _)| *score).max();
         let best: Vec<Arc<str>> = scores
             .into_iter()
@@ -187,35 +206,49 @@ impl Model for Scheduler {
 
 impl Scheduler {
     fn node(&mut self, change: &Change) {
-        let name = &change.record.key;
+        let place = self.find(&change.record.key);
         if change.deleted {
-            self.nodes.remove(name);
-            self.order.clear();
+            drop(place.map(|at| self.nodes.remove(at)));
             return;
         }
         let object = change.record.value();
-        let amount = |name: &str| object["status"]["allocatable"][name].as_str().and_then(milli);
+        let all = &object["status"]["allocatable"];
         let room = Load {
-            cpu: amount("cpu").unwrap_or(0),
-            memory: amount("memory").unwrap_or(0),
-            pods: amount("pods").unwrap_or(0) / 1000,
+            cpu: amount(&all["cpu"], 1),
+            memory: amount(&all["memory"], 1000),
+            pods: amount(&all["pods"], 1000),
         };
-        let known = self.nodes.remove(name);
-        if known.is_none() {
-            self.order.clear();
+        let mut node = Node {
+            name: change.record.key.clone(),
+            labels: change.record.labels.clone(),
+            taints: object["spec"]["taints"].clone(),
+            unschedulable: object["spec"]["unschedulable"] == true,
+            room,
+            used: Load::default(),
+            pods: BTreeSet::new(),
+        };
+        match place {
+            Ok(at) => {
+                let Some(known) = self.nodes.get_mut(at) else { return };
+                (node.used, node.pods) = (known.used, std::mem::take(&mut known.pods));
+                *known = node;
+            }
+            Err(at) => self.nodes.insert(at, node),
         }
-        let (used, pods) = known.map(|node| (node.used, node.pods)).unwrap_or_default();
-        self.nodes.insert(
-            name.clone(),
-            Node {
-                labels: change.record.labels.clone(),
-                taints: object["spec"]["taints"].clone(),
-                unschedulable: object["spec"]["unschedulable"] == true,
-                room,
-                used,
-                pods,
-            },
-        );
+    }
+
+    /// Where a node is, or belongs.
+    fn find(&self, name: &str) -> Result<usize, usize> {
+        self.nodes.binary_search_by(|node| (*node.name).cmp(name))
+    }
+
+    fn get(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(self.find(name).ok()?)
+    }
+
+    fn get_mut(&mut self, name: &str) -> Option<&mut Node> {
+        let at = self.find(name).ok()?;
+        self.nodes.get_mut(at)
     }
 
     fn pod(&mut self, change: &Change) -> Vec<String> {
@@ -239,7 +272,7 @@ impl Scheduler {
 
     fn place(&mut self, key: &Arc<str>, name: Arc<str>, pod: &Value, labels: Arc<Labels>) {
         let load = load(&pod["spec"]);
-        if let Some(node) = self.nodes.get_mut(&name) {
+        if let Some(node) = self.get_mut(&name) {
             node.used = node.used.plus(load);
             node.pods.insert(key.clone());
         }
@@ -250,8 +283,12 @@ impl Scheduler {
             self.alone.insert(key.clone());
         }
         let namespace = key.split('/').next().unwrap_or_default();
-        let alike = self.alike.entry((namespace.into(), labels.clone())).or_default();
-        *alike.entry(name.clone()).or_default() += 1;
+        if !self.alike.contains_key(namespace) {
+            self.alike.insert(namespace.into(), HashMap::new());
+        }
+        if let Some(groups) = self.alike.get_mut(namespace) {
+            *groups.entry(labels.clone()).or_default().entry(name.clone()).or_default() += 1;
+        }
         self.placed.insert(key.clone(), Placed { node: name, load, labels, alone });
     }
 
@@ -259,17 +296,18 @@ impl Scheduler {
     fn displace(&mut self, key: &Arc<str>, namespace: &str) {
         let Some(placed) = self.placed.remove(key) else { return };
         self.alone.remove(key);
-        let group = (namespace.into(), placed.labels);
-        if let Some(alike) = self.alike.get_mut(&group) {
+        if let Some(groups) = self.alike.get_mut(namespace)
+            && let Some(alike) = groups.get_mut(&placed.labels)
+        {
             if let Some(count) = alike.get_mut(&placed.node) {
                 *count -= 1;
             }
             alike.retain(|_, count| *count > 0);
             if alike.is_empty() {
-                self.alike.remove(&group);
+                groups.remove(&placed.labels);
             }
         }
-        if let Some(node) = self.nodes.get_mut(&placed.node) {
+        if let Some(node) = self.get_mut(&placed.node) {
             node.used = node.used.minus(placed.load);
             node.pods.remove(key);
         }
@@ -279,6 +317,9 @@ impl Scheduler {
         let spec = &pod["spec"];
         let affinity = &spec["affinity"];
         let has = |value: &Value| value.as_array().is_some_and(|all| !all.is_empty());
+        let mut volumes = spec["volumes"].as_array().into_iter().flatten();
+        let groups = self.alike.get(record.namespace());
+        let alike = groups.and_then(|groups| groups.get(&record.labels));
         Wanted {
             pod,
             labels: &record.labels,
@@ -288,22 +329,26 @@ impl Scheduler {
             preferred: &affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
             social: !affinity["podAffinity"].is_null() || !affinity["podAntiAffinity"].is_null(),
             spreads: has(&spec["topologySpreadConstraints"]),
-            volumes: has(&spec["volumes"]),
-            alike: self.alike.get(&(record.namespace().into(), record.labels.clone())),
+            claims: volumes.any(|volume| !volume["persistentVolumeClaim"].is_null()),
+            alike: alike
+                .into_iter()
+                .flatten()
+                .filter_map(|(node, count)| Some((self.find(node).ok()?, *count)))
+                .collect(),
         }
     }
 
-    fn fits(&self, world: &World<'_>, wanted: &Wanted<'_>, name: &str, node: &Node) -> bool {
+    fn fits(&self, world: &World<'_>, wanted: &Wanted<'_>, node: &Node) -> bool {
         let wants = wanted.load.plus(node.used);
         wants.pods <= node.room.pods
             && (wants.cpu <= node.room.cpu || wanted.load.cpu == 0)
             && (wants.memory <= node.room.memory || wanted.load.memory == 0)
             && tolerated(&wanted.pod["spec"], node)
             && wanted.selector.matches(&node.labels)
-            && (wanted.required.is_null() || affine(wanted.required, &node.labels, name))
+            && (wanted.required.is_null() || affine(wanted.required, &node.labels, &node.name))
             && (!wanted.social && self.alone.is_empty() || self.together(wanted.pod, wanted.labels, node))
             && (!wanted.spreads || self.spread(wanted.pod, node))
-            && (!wanted.volumes || bound(world, wanted.pod, node, name))
+            && (!wanted.claims || bound(world, wanted.pod, node))
     }
 
     /// Required affinity and anti-affinity between pods, both ways.
@@ -317,7 +362,7 @@ impl Scheduler {
                 && self.placed.iter().any(|(key, placed)| {
                     key.starts_with(&format!("{namespace}/"))
                         && selector.matches(&placed.labels)
-                        && self.nodes.get(&placed.node).and_then(|node| node.labels.get(topology)) == here
+                        && self.get(&placed.node).and_then(|node| node.labels.get(topology)) == here
                 })
         };
         let required = |kind: &str| {
@@ -337,7 +382,7 @@ impl Scheduler {
             && !self.alone.iter().filter_map(|key| self.placed.get_key_value(key)).any(|(key, placed)| {
                 placed.alone.as_array().into_iter().flatten().any(|term| {
                     let topology = term["topologyKey"].as_str().unwrap_or_default();
-                    let there = self.nodes.get(&placed.node).and_then(|node| node.labels.get(topology));
+                    let there = self.get(&placed.node).and_then(|node| node.labels.get(topology));
                     key.starts_with(&format!("{namespace}/"))
                         && there.is_some()
                         && there == node.labels.get(topology)
@@ -363,9 +408,9 @@ impl Scheduler {
             let Some(here) = node.labels.get(topology) else { return false };
             let selector = LabelSelector::object(one.get("labelSelector")).unwrap_or_default();
             let mut domains: BTreeMap<&String, i64> = BTreeMap::new();
-            for (name, other) in &self.nodes {
+            for other in &self.nodes {
                 let chosen = LabelSelector::map(&pod["spec"]["nodeSelector"]).matches(&other.labels)
-                    && affine(&pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"], &other.labels, name);
+                    && affine(&pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"], &other.labels, &other.name);
                 if let Some(domain) = other.labels.get(topology).filter(|_| chosen) {
                     let count = other.pods.iter().filter(|key| {
                         key.starts_with(&format!("{namespace}/")) && self.placed.get(*key).is_some_and(|placed| selector.matches(&placed.labels))
@@ -381,21 +426,21 @@ impl Scheduler {
 
 impl Wanted<'_> {
     /// How good a node is: room that is left, preferred affinity, few pods of the same owner's labels, taints avoided.
-    fn score(&self, name: &str, node: &Node) -> i128 {
+    fn score(&self, at: usize, node: &Node) -> i64 {
         let used = node.used.plus(self.load);
-        let free = |used: i128, room: i128| if room > 0 { ((room - used).max(0) * 100) / room } else { 0 };
-        let mut score = i128::midpoint(free(used.cpu, node.room.cpu), free(used.memory, node.room.memory));
-        score -= 50 * self.alike.and_then(|alike| alike.get(name)).copied().unwrap_or(0);
+        let free = |used: i64, room: i64| if room > 0 { ((room - used).max(0) * 100) / room } else { 0 };
+        let mut score = i64::midpoint(free(used.cpu, node.room.cpu), free(used.memory, node.room.memory));
+        score -= 50 * self.alike.get(&at).copied().unwrap_or(0);
         for term in self.preferred.as_array().into_iter().flatten() {
-            if terms(&term["preference"], &node.labels, name) {
-                score += 2 * i128::from(term["weight"].as_i64().unwrap_or(0));
+            if terms(&term["preference"], &node.labels, &node.name) {
+                score += 2 * term["weight"].as_i64().unwrap_or(0);
             }
         }
         let avoided = node.taints.as_array().into_iter().flatten();
         let avoided = avoided
             .filter(|taint| taint["effect"] == "PreferNoSchedule" && !tolerates(&self.pod["spec"], taint))
             .count();
-        score - 300 * i128::try_from(avoided).unwrap_or(0)
+        score - 300 * i64::try_from(avoided).unwrap_or(0)
     }
 }
 
@@ -444,7 +489,7 @@ fn terms(term: &Value, labels: &Labels, name: &str) -> bool {
 }
 
 /// Volumes that are bound to some nodes only.
-fn bound(world: &World<'_>, pod: &Value, node: &Node, name: &str) -> bool {
+fn bound(world: &World<'_>, pod: &Value, node: &Node) -> bool {
     let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
     pod["spec"]["volumes"].as_array().into_iter().flatten().all(|volume| {
         let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() else { return true };
@@ -456,7 +501,7 @@ fn bound(world: &World<'_>, pod: &Value, node: &Node, name: &str) -> bool {
         else {
             return true;
         };
-        affine(&volume["spec"]["nodeAffinity"]["required"], &node.labels, name)
+        affine(&volume["spec"]["nodeAffinity"]["required"], &node.labels, &node.name)
     })
 }
 

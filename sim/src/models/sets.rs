@@ -83,7 +83,7 @@ fn version<'a>(
     let kept =
         current.and_then(|name| Some((world.record(REVISIONS, &format!("{namespace}/{name}"))?, name)));
     match kept {
-        Some((kept, name)) => (kept.value()["data"]["spec"]["template"].take(), name),
+        Some((kept, name)) => (kept.value()["data"]["spec"]["template"].clone(), name),
         None => (set["spec"]["template"].clone(), revision),
     }
 }

@@ -6,6 +6,25 @@ use serde_json::{Map, Value};
 use super::{Scalar, Shape, Struct, Zero, quantity};
 use crate::clock;
 
+/// Where a value is, from the top of its object: put into words only where something is wrong.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Top,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Top => Ok(()),
+            Self::Field(Path::Top, name) => f.write_str(name),
+            Self::Field(above, name) => write!(f, "{above}.{name}"),
+            Self::Item(list, at) => write!(f, "{list}[{at}]"),
+        }
+    }
+}
+
 /// What reading an object brought to light.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
@@ -14,31 +33,44 @@ pub(crate) struct Decoded {
 }
 
 impl Shape {
-    /// Brings a value into the form in which the server keeps it.
+    /// Brings a value into the form in which the server keeps it. What is as in `kept` is in that form already.
     ///
     /// The error is the message of Go's decoder.
-    pub(crate) fn decode(&self, value: &mut Value, decoded: &mut Decoded) -> Result<(), String> {
+    pub(crate) fn decode(
+        &self,
+        value: &mut Value,
+        kept: Option<&Value>,
+        decoded: &mut Decoded,
+    ) -> Result<(), String> {
         let name = match self {
             Self::Struct(of) => &of.name,
             _ => "",
         };
-        self.read(value, name, "", decoded)
+        self.read(value, kept, name, &Path::Top, decoded)
     }
 
-    fn read(&self, value: &mut Value, owner: &str, path: &str, decoded: &mut Decoded) -> Result<(), String> {
+    fn read(
+        &self,
+        value: &mut Value,
+        kept: Option<&Value>,
+        owner: &str,
+        path: &Path<'_>,
+        decoded: &mut Decoded,
+    ) -> Result<(), String> {
         match self {
             Self::Any => Ok(()),
             Self::Scalar(scalar) => scalar.read(value, owner, path),
-            Self::Struct(of) => of.read(value, owner, path, decoded),
+            Self::Struct(of) => of.read(value, kept, owner, path, decoded),
             Self::Map { of, .. } => {
                 let Value::Object(entries) = value else {
                     return Err(mismatch(value, owner, path, &format!("map[string]{}", of.go())));
                 };
-                for value in entries.values_mut() {
+                for (name, value) in entries {
+                    let kept = kept.and_then(|kept| kept.get(name));
                     if value.is_null() {
                         *value = of.zero();
-                    } else {
-                        of.read(value, owner, path, decoded)?;
+                    } else if kept != Some(value) {
+                        of.read(value, kept, owner, path, decoded)?;
                     }
                 }
                 Ok(())
@@ -48,11 +80,15 @@ impl Shape {
                     return Err(mismatch(value, owner, path, &format!("[]{}", of.go())));
                 };
                 for (at, item) in items.iter_mut().enumerate() {
+                    let kept = kept.and_then(|kept| kept.get(at));
+                    if kept == Some(item) {
+                        continue;
+                    }
                     if item.is_null() {
                         *item = of.zero();
                     }
                     if !item.is_null() {
-                        of.read(item, owner, &format!("{path}[{at}]"), decoded)?;
+                        of.read(item, kept, owner, &Path::Item(path, at), decoded)?;
                     }
                 }
                 Ok(())
@@ -100,7 +136,14 @@ impl Shape {
 }
 
 impl Struct {
-    fn read(&self, value: &mut Value, owner: &str, path: &str, decoded: &mut Decoded) -> Result<(), String> {
+    fn read(
+        &self,
+        value: &mut Value,
+        kept: Option<&Value>,
+        owner: &str,
+        path: &Path<'_>,
+        decoded: &mut Decoded,
+    ) -> Result<(), String> {
         let Value::Object(fields) = value else {
             return Err(mismatch(value, owner, path, &self.name));
         };
@@ -108,20 +151,24 @@ impl Struct {
             fields.retain(|name, _| {
                 let known = self.fields.contains_key(name.as_str());
                 if !known {
-                    decoded.unknown.push(join(path, name));
+                    decoded.unknown.push(Path::Field(path, name).to_string());
                 }
                 known
             });
         }
         for (name, field) in &self.fields {
             let Some(sent) = fields.get_mut(&**name) else { continue };
+            let kept = kept.and_then(|kept| kept.get(&**name));
+            if kept == Some(sent) {
+                continue;
+            }
             if sent.is_null() {
                 if field.zero != Zero::Keep || !self.name.is_empty() {
                     fields.remove(&**name);
                 }
                 continue;
             }
-            field.shape.read(sent, &self.name, &join(path, name), decoded)?;
+            field.shape.read(sent, kept, &self.name, &Path::Field(path, name), decoded)?;
             if field.zero == Zero::Omit && field.shape.is_zero(sent) {
                 fields.remove(&**name);
             }
@@ -155,7 +202,7 @@ impl Scalar {
         }
     }
 
-    fn read(self, value: &mut Value, owner: &str, path: &str) -> Result<(), String> {
+    fn read(self, value: &mut Value, owner: &str, path: &Path<'_>) -> Result<(), String> {
         let fits = match (self, &*value) {
             (Self::String | Self::Bytes | Self::IntOrString, Value::String(_))
             | (Self::Bool, Value::Bool(_)) => true,
@@ -196,11 +243,7 @@ impl Scalar {
     }
 }
 
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
-
-fn mismatch(value: &Value, owner: &str, path: &str, wanted: &str) -> String {
+fn mismatch(value: &Value, owner: &str, path: &Path<'_>, wanted: &str) -> String {
     let sent = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),
@@ -214,7 +257,7 @@ fn mismatch(value: &Value, owner: &str, path: &str, wanted: &str) -> String {
     // Go leaves list positions out of the path.
     let mut plain = String::new();
     let mut inside = false;
-    for c in path.chars() {
+    for c in path.to_string().chars() {
         match c {
             '[' => inside = true,
             ']' => inside = false,

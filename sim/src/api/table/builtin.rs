@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Column, age, count, items, or, pod, text};
-use crate::api::selector::LabelSelector;
+use crate::labels::LabelSelector;
 
 /// The columns of each kind. `#` is an integer, `?` a boolean, `@` a date; `+` is for wide output alone.
 const COLUMNS: &[(&str, &str)] = &[

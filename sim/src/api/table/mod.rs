@@ -65,9 +65,9 @@ impl Column {
 }
 
 /// Objects as a table, with or without its columns' names: the later rows of a watch come without.
-pub(crate) fn of(
+pub(crate) fn of<'a>(
     kind: &Kind,
-    objects: &[Value],
+    objects: impl IntoIterator<Item = &'a Value>,
     style: Style,
     now: Timestamp,
     metadata: &Value,
@@ -97,7 +97,7 @@ pub(crate) fn of(
         }
         row
     };
-    let rows: Vec<Value> = objects.iter().map(row).collect();
+    let rows: Vec<Value> = objects.into_iter().map(row).collect();
     let definitions: Vec<Value> = columns.iter().filter(|_| headers).map(Column::definition).collect();
     let definitions = if headers { definitions.into() } else { Value::Null };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": definitions,

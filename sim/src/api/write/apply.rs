@@ -1,6 +1,7 @@
 //! `apply`: what one manager wants, merged with what the others own.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -36,7 +37,7 @@ impl State {
         }
         self.check_names(kind, subject.namespace.as_deref(), &mut applied, Some(name))?;
         let writer = kind.writer(options, true);
-        let old = before.as_ref().map_or_else(|| kind.blank(), |before| kind.seen(before));
+        let old = before.as_ref().map_or_else(|| Arc::new(kind.blank()), |before| kind.seen(before));
         let mut managed = Managed::read(&old);
         if before.is_some() && managed.is_empty() {
             let first = Writer { manager: "before-first-apply".into(), applies: false, ..writer.clone() };
@@ -86,7 +87,7 @@ impl State {
             custom.default(&mut object);
         }
         defaults::fill(kind, &mut object, self.release.minor);
-        if kind.counted(&old) != kind.counted(&object) && kind.generation {
+        if kind.generation && kind.counts(&old, &object) {
             object["metadata"]["generation"] =
                 (old["metadata"]["generation"].as_i64().unwrap_or(0) + 1).into();
         }

@@ -85,16 +85,15 @@ impl State {
         let key = kind.key(namespace, &name);
         if let Some(found) = self.store.get(&kind.resource, &key) {
             let mut failure = Failure::exists(kind.named(&name));
-            if found.text().contains("\"deletionTimestamp\"") {
+            if found.leaving {
                 let said = failure.body["message"].as_str().unwrap_or_default();
                 failure.body["message"] = format!("object is being deleted: {said}").into();
             }
             return Err(failure);
         }
         if options.dry_run {
-            return Ok(Written { object, warnings });
+            return Ok(Written { object: Arc::new(object), warnings });
         }
-        self.put(kind, &key, &mut object);
-        Ok(Written { object, warnings })
+        Ok(Written { object: self.put(kind, &key, object), warnings })
     }
 }

@@ -14,7 +14,7 @@ use crate::record::Record;
 
 impl State {
     /// Deletes an object, at once or when its grace and finalizers allow.
-    pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &str, how: &Deletion) -> Outcome<Value> {
+    pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &str, how: &Deletion) -> Outcome<Arc<Value>> {
         let name = key.rsplit('/').next().unwrap_or(key).to_owned();
         let named = kind.named(&name);
         let before = self.store.get(&kind.resource, key).cloned().ok_or_else(|| Failure::not_found(named))?;
@@ -35,7 +35,8 @@ impl State {
             );
             return Err(Failure::conflict(kind.typed(&name), why));
         }
-        let mut object = kind.seen(&before);
+        let old = kind.seen(&before);
+        let mut object = Value::clone(&old);
         let pod = kind.kind == "Pod";
         let grace = if pod {
             let unborn = object["spec"]["nodeName"].is_null()
@@ -59,7 +60,7 @@ impl State {
             // A second deletion can only make it sooner.
             if how.grace.is_none_or(|grace| grace >= left) && grace > 0 && left > 0 || left == 0 && grace > 0
             {
-                return Ok(object);
+                return Ok(old);
             }
         }
         let mut finalizers: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
@@ -79,7 +80,6 @@ impl State {
             return Ok(self.gone(kind, object, &before));
         }
         if waits || grace > 0 {
-            let old = object.clone();
             let metadata = &mut object["metadata"];
             if finalizers.is_empty() {
                 drop(metadata.as_object_mut().map(|metadata| metadata.remove("finalizers")));
@@ -100,10 +100,7 @@ impl State {
             if kind.kind == "Namespace" {
                 object["status"]["phase"] = "Terminating".into();
             }
-            if !same(&old, &object) {
-                self.put(kind, key, &mut object);
-            }
-            return Ok(object);
+            return Ok(if same(&old, &object) { old } else { self.put(kind, key, object) });
         }
         if pod {
             let now = self.now();
@@ -120,7 +117,7 @@ impl State {
         Ok(self.gone(kind, object, &before))
     }
 
-    fn gone(&self, kind: &Kind, object: Value, before: &Record) -> Value {
-        if kind.shows_deleted { object } else { success(kind.named(before.name()), &before.uid) }
+    fn gone(&self, kind: &Kind, object: Value, before: &Record) -> Arc<Value> {
+        Arc::new(if kind.shows_deleted { object } else { success(kind.named(before.name()), &before.uid) })
     }
 }

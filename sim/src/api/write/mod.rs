@@ -39,12 +39,13 @@ pub(crate) struct Deletion {
 /// What a write came to.
 #[derive(Debug)]
 pub(crate) struct Written {
-    pub(crate) object: Value,
+    pub(crate) object: Arc<Value>,
     pub(crate) warnings: Vec<String>,
 }
 
 fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
-    object.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty())
+    let found = path.split('/').skip(1).try_fold(object, |at, name| at.get(name));
+    found.and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
 fn drop_field(object: &mut Value, name: &str) {
@@ -63,7 +64,7 @@ impl State {
         let Some(namespace) = namespace.filter(|_| kind.namespaced) else { return Ok(()) };
         let missing = Named { group: "", kind: "namespaces", name: namespace };
         let record = self.store.get("namespaces", namespace).ok_or_else(|| Failure::not_found(missing))?;
-        if record.text().contains("\"deletionTimestamp\"") {
+        if record.leaving {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );
@@ -109,22 +110,21 @@ impl State {
         Ok(())
     }
 
-    /// Stores, and takes note of kinds that come.
-    pub(crate) fn put(&mut self, kind: &Arc<Kind>, key: &str, object: &mut Value) {
-        self.put_quietly(kind, key, object);
+    /// Stores, and takes note of kinds that come; the object with its revision.
+    pub(crate) fn put(&mut self, kind: &Arc<Kind>, key: &str, mut object: Value) -> Arc<Value> {
+        if kind.converts()
+            && let Some(kept) = self.kinds.stored(&kind.resource)
+        {
+            let kept = kind.keep_as(kept, &object);
+            let revision = self.store.put(&kind.resource, key, kept, false).revision;
+            object["metadata"]["resourceVersion"] = revision.to_string().into();
+            return Arc::new(object);
+        }
+        let object = self.store.put(&kind.resource, key, object, false).value();
         if kind.kind == "CustomResourceDefinition" {
-            custom::serve(&mut self.kinds, object);
+            custom::serve(&mut self.kinds, &object);
         }
-    }
-
-    fn put_quietly(&mut self, kind: &Arc<Kind>, key: &str, object: &mut Value) {
-        let kept = self.kinds.stored(&kind.resource).filter(|_| kind.converts());
-        if let Some(mut kept) = kept.map(|kept| kind.keep_as(kept, object)) {
-            self.store.put(&kind.resource, key, &mut kept, false);
-            object["metadata"]["resourceVersion"] = kept["metadata"]["resourceVersion"].take();
-        } else {
-            self.store.put(&kind.resource, key, object, false);
-        }
+        object
     }
 
     /// Takes an object out of the store, and with a CustomResourceDefinition its kind; what it was at its end.

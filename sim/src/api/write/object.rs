@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::Subject;
 use super::super::kinds::{Kind, Kinds};
 use super::super::status::{Failure, Named, Outcome};
-use super::{Options, text};
+use super::{Options, alike, text};
 use crate::fields::Writer;
 use crate::schema::Decoded;
 
@@ -29,6 +29,11 @@ impl Kind {
 
     /// Brings what was sent into the form that is kept; the paths of unknown fields.
     pub(crate) fn decode(&self, object: &mut Value) -> Outcome<Vec<String>> {
+        self.decode_beside(object, None)
+    }
+
+    /// The same for a change of an object that was as `old`. The form of custom ones changes with their definition.
+    pub(crate) fn decode_beside(&self, object: &mut Value, old: Option<&Value>) -> Outcome<Vec<String>> {
         let (api_version, kind) = (self.api_version(), self.kind.clone());
         if !object.is_object() {
             return Err(Failure::bad_request(format!(
@@ -44,7 +49,8 @@ impl Kind {
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.clone().into();
         let mut decoded = Decoded::default();
-        self.shape.decode(object, &mut decoded).map_err(|error| {
+        let kept = old.filter(|_| self.custom.is_none());
+        self.shape.decode(object, kept, &mut decoded).map_err(|error| {
             Failure::bad_request(format!(
                 "{kind} in version {:?} cannot be handled as a {kind}: {error}",
                 self.version
@@ -88,7 +94,7 @@ impl Kind {
     /// An object of this kind about which nothing is said.
     pub(crate) fn blank(&self) -> Value {
         let mut blank = json!({"apiVersion": self.api_version(), "kind": self.kind});
-        let _ = self.shape.decode(&mut blank, &mut Decoded::default());
+        let _ = self.shape.decode(&mut blank, None, &mut Decoded::default());
         blank
     }
 
@@ -105,21 +111,15 @@ impl Kind {
         }
     }
 
-    /// What a change of the spec is, for the count of generations.
-    pub(super) fn counted(&self, object: &Value) -> Value {
-        let mut counted = object.clone();
-        if let Some(fields) = counted.as_object_mut() {
-            for name in ["metadata", "apiVersion", "kind"] {
-                fields.remove(name);
-            }
-            if self.status {
-                fields.remove("status");
-            }
-        }
-        if self.kind == "Deployment" {
-            counted["annotations"] = object["metadata"]["annotations"].clone();
-        }
-        counted
+    /// Is it a change of the spec, for the count of generations?
+    pub(super) fn counts(&self, old: &Value, new: &Value) -> bool {
+        let but = ["metadata", "apiVersion", "kind", "status"];
+        let but = if self.status { &but[..] } else { &but[..3] };
+        let same = match (old, new) {
+            (Value::Object(old), Value::Object(new)) => alike(old, new, but),
+            _ => old == new,
+        };
+        !same || self.kind == "Deployment" && old["metadata"]["annotations"] != new["metadata"]["annotations"]
     }
 }
 

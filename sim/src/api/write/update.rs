@@ -30,12 +30,12 @@ impl State {
         kind: &Arc<Kind>,
         key: &str,
         before: &Record,
-        old: &Value,
+        old: &Arc<Value>,
         mut object: Value,
         options: &Options,
     ) -> Outcome<Written> {
         let (namespace, name) = (Some(before.namespace()), before.name());
-        let unknown = kind.decode(&mut object)?;
+        let unknown = kind.decode_beside(&mut object, Some(old))?;
         self.check_names(kind, namespace, &mut object, Some(name))?;
         match text(&object, "/metadata/uid") {
             Some(uid) if uid != &*before.uid => {
@@ -73,7 +73,7 @@ impl State {
         defaults::fill(kind, &mut object, self.release.minor);
         let warnings = warnings(unknown);
         let counts = kind.generation && options.subresource.as_deref() != Some("status");
-        if counts && kind.counted(old) != kind.counted(&object) {
+        if counts && kind.counts(old, &object) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object["metadata"]["generation"] = generation.into();
         }
@@ -83,25 +83,27 @@ impl State {
                 matches!(sent.as_slice(), [] | [Value::Object(_)])
                     && sent.iter().all(|entry| entry == &json!({}))
             });
-            let mut managed = if reset { Managed::default() } else { Managed::read(&object) };
-            if !reset && (managed.is_empty() || options.subresource.is_some()) {
-                managed = Managed::read(old);
+            let (writer, now) = (kind.writer(options, false), self.now());
+            let scaled = options.subresource.as_deref() == Some("scale");
+            if reset
+                || scaled
+                || !Managed::update_written(&kind.shape, old, &mut object, &writer, &now, kind.status)
+            {
+                // Through a subresource nobody changes the owners themselves.
+                let said = if options.subresource.is_some() { old } else { &object };
+                let mut managed = if reset { Managed::default() } else { Managed::read(said) };
+                if !reset && managed.is_empty() {
+                    managed = Managed::read(old);
+                }
+                if !managed.is_empty() {
+                    managed.update(&kind.shape, old, &object, &writer, &now, kind.status);
+                }
+                // A scale of zero replicas does not name them, so nobody owns them through it.
+                if scaled && object["spec"]["replicas"] == 0 {
+                    managed.forget(&writer);
+                }
+                managed.write(&mut object);
             }
-            if !managed.is_empty() {
-                managed.update(
-                    &kind.shape,
-                    old,
-                    &object,
-                    &kind.writer(options, false),
-                    &self.now(),
-                    kind.status,
-                );
-            }
-            // A scale of zero replicas does not name them, so nobody owns them through it.
-            if options.subresource.as_deref() == Some("scale") && object["spec"]["replicas"] == 0 {
-                managed.forget(&kind.writer(options, false));
-            }
-            managed.write(&mut object);
         } else if let Some(fields) = old["metadata"].get("managedFields") {
             object["metadata"]["managedFields"] = fields.clone();
         }
@@ -115,7 +117,7 @@ impl State {
         kind: &Arc<Kind>,
         key: &str,
         before: &Record,
-        old: &Value,
+        old: &Arc<Value>,
         mut object: Value,
         warnings: Vec<String>,
         options: &Options,
@@ -136,7 +138,7 @@ impl State {
             return Ok(Written { object: old.clone(), warnings });
         }
         if options.dry_run {
-            return Ok(Written { object, warnings });
+            return Ok(Written { object: Arc::new(object), warnings });
         }
         let leaving = object["metadata"].get("deletionTimestamp").is_some();
         let free = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
@@ -146,10 +148,9 @@ impl State {
                 .is_none_or(|left| kind.kind != "Namespace" || left.is_empty());
         if leaving && free {
             self.remove(kind, key);
-            return Ok(Written { object, warnings });
+            return Ok(Written { object: Arc::new(object), warnings });
         }
-        self.put(kind, key, &mut object);
-        Ok(Written { object, warnings })
+        Ok(Written { object: self.put(kind, key, object), warnings })
     }
 
     /// What this write may not touch stays as it was.
@@ -164,29 +165,30 @@ impl State {
             "generateName",
         ] {
             match old["metadata"].get(name) {
+                Some(value) if metadata.get(name) == Some(value) => {}
                 Some(value) => metadata[name] = value.clone(),
                 None => drop(metadata.as_object_mut().map(|metadata| metadata.remove(name))),
             }
         }
-        let was = |name: &str| old.get(name).cloned();
-        let set = |object: &mut Value, name: &str, value: Option<Value>| match value {
-            Some(value) => object[name] = value,
+        let set = |object: &mut Value, name: &str, value: Option<&Value>| match value {
+            Some(value) if object.get(name) == Some(value) => {}
+            Some(value) => object[name] = value.clone(),
             None => drop(object.as_object_mut().map(|object| object.remove(name))),
         };
         match options.subresource.as_deref() {
             Some("status") => {
                 if kind.custom.is_some() {
-                    let (metadata, status) = (object["metadata"].take(), was("status"));
-                    let new = object.get("status").cloned().or(status.filter(|_| false));
+                    let metadata = object["metadata"].take();
+                    let new = object.get("status").cloned();
                     *object = old.clone();
-                    set(object, "status", new);
+                    set(object, "status", new.as_ref());
                     for name in ["managedFields", "resourceVersion"] {
                         if let Some(value) = metadata.get(name) {
                             object["metadata"][name] = value.clone();
                         }
                     }
                 } else {
-                    set(object, "spec", was("spec"));
+                    set(object, "spec", old.get("spec"));
                     let kept: &[&str] = match kind.kind.as_str() {
                         "Pod" => &["ownerReferences"],
                         "Deployment" => &["labels"],
@@ -200,7 +202,7 @@ impl State {
                     }
                 }
             }
-            None if kind.status => set(object, "status", was("status")),
+            None if kind.status => set(object, "status", old.get("status")),
             _ => {}
         }
     }

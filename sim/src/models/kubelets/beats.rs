@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::super::{World, condition};
@@ -18,7 +19,7 @@ const STATUS: u32 = 30;
 
 impl Model {
     /// Renews the lease, and now and then the node's status; unless the node is gone, or another of its name.
-    pub(super) fn beat(&self, node: &Arc<str>, kubelet: u32, world: &mut World<'_>) -> bool {
+    pub(super) fn beat(&self, node: &Arc<str>, kubelet: u32, now: Timestamp, world: &mut World<'_>) -> bool {
         let state = self.kubelets.with(|inner| {
             let found = inner.nodes.get_mut(node).filter(|found| found.address == kubelet)?;
             let count = found.beats;
@@ -27,9 +28,9 @@ impl Model {
         });
         let Some((down, says_all, well)) = state else { return false };
         if !down {
-            self.renew(node, world);
+            self.renew(node, now, world);
             if says_all || !well {
-                self.report(node, well, world);
+                self.report(node, well, now, world);
             }
         }
         true
@@ -51,8 +52,7 @@ impl Model {
         world.after(LEASE, format!("beats|{}", timer + 1));
     }
 
-    fn renew(&self, node: &str, world: &mut World<'_>) {
-        let now = world.state.clock.now();
+    fn renew(&self, node: &str, now: Timestamp, world: &mut World<'_>) {
         let key = [NODE_LEASES, "/", node].concat();
         if world.state.store.beat("leases.coordination.k8s.io", &key, now).is_some() {
             return;
@@ -66,12 +66,11 @@ impl Model {
     }
 
     /// Says how the node is.
-    fn report(&self, node: &str, well: bool, world: &mut World<'_>) {
-        let now = world.state.clock.now();
+    fn report(&self, node: &str, well: bool, now: Timestamp, world: &mut World<'_>) {
         if well && world.state.store.beat("nodes", node, now).is_some() {
             return;
         }
-        let Some(mut object) = world.get("nodes", node) else { return };
+        let Some(mut object) = world.record("nodes", node).map(|record| record.copy()) else { return };
         let now = clock::seconds(now);
         for (kind, word, reason, message) in [
             (

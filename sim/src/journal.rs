@@ -1,0 +1,103 @@
+//! Who is told of a write: the models, whoever waits, whoever observes, and the hash of the whole history.
+//!
+//! Never here: what is written, or whether it may be. Invariant: everybody is told of every write, in order, as soon as it is
+//! done.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::store::{Change, Shelf};
+
+/// Who is told of every write.
+pub(crate) struct Observer(pub(crate) Box<dyn FnMut(&str, &Change, &str) + Send>);
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// What was written, told.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    hash: Option<u64>,
+    /// What was written since the models were last told.
+    news: Vec<(Arc<str>, Change)>,
+    any: watch::Sender<u64>,
+    /// Who writes now.
+    author: Cow<'static, str>,
+    observers: Vec<Observer>,
+}
+
+impl Journal {
+    pub(crate) fn new(hashed: bool) -> Self {
+        Self {
+            hash: hashed.then_some(0x9e37_79b9_7f4a_7c15),
+            news: Vec::new(),
+            any: watch::Sender::new(1),
+            author: Cow::Borrowed(""),
+            observers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn authored_by(&mut self, author: &str) {
+        if self.author != author {
+            self.author = Cow::Owned(author.to_owned());
+        }
+    }
+
+    pub(crate) fn observe(&mut self, observer: Observer) {
+        self.observers.push(observer);
+    }
+
+    pub(crate) fn hash(&self) -> Option<u64> {
+        self.hash
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.any.subscribe()
+    }
+
+    pub(crate) fn news(&mut self, news: &mut Vec<(Arc<str>, Change)>) {
+        std::mem::swap(&mut self.news, news);
+    }
+
+    /// Tells a change, which has just been made to this shelf.
+    pub(crate) fn log(&mut self, shelf: &mut Shelf, change: Change) {
+        if let Some(hash) = &mut self.hash {
+            for chunk in
+                [shelf.resource.as_bytes(), change.record.key.as_bytes(), &[u8::from(change.deleted)]]
+            {
+                mix(hash, chunk);
+            }
+            mix(hash, change.record.text().as_bytes());
+        }
+        for observer in &mut self.observers {
+            (observer.0)(&shelf.resource, &change, &self.author);
+        }
+        let (revision, quiet) = (change.revision, change.quiet);
+        shelf.log.push_back(change.clone());
+        if shelf.wake.receiver_count() > 0 {
+            shelf.wake.send_replace(revision);
+        }
+        self.news.push((shelf.resource.clone(), change));
+        // Models alone write heartbeats, and whoever drives them looks for news after each step.
+        if !quiet {
+            self.any.send_replace(revision);
+        }
+    }
+}
+
+/// Eight bytes at a time, multiplied and rotated: made to notice a difference, not to resist an attacker.
+fn mix(hash: &mut u64, bytes: &[u8]) {
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(chunk) {
+            *to = *from;
+        }
+        *hash = (*hash ^ u64::from_le_bytes(word)).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
+    }
+    *hash = hash.wrapping_add(bytes.len() as u64).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+}
