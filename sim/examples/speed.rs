@@ -1,6 +1,6 @@
 //! How fast virtual time goes: a big cluster at rest, one drain a minute, and fifty drains at once.
 //!
-//! `cargo run --release -p evenkeel-sim --example speed` (an argument says how many nodes; 5,000 if there is none).
+//! `MIMALLOC_PURGE_DELAY=-1 cargo run --profile dist -p evenkeel-sim --example speed` (an argument says how many nodes; 5,000 if there is none).
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails says so")]
 

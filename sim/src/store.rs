@@ -237,9 +237,10 @@ impl Store {
             shared(&mut self.labels, labels)
         });
         self.scratch.clear();
-        // What is written into memory is written.
-        let _ = serde_json::to_writer(&mut self.scratch, &object);
-        let text = String::from_utf8_lossy(&self.scratch).as_ref().into();
+        let written = serde_json::to_writer(&mut self.scratch, &object).is_ok();
+        let text = std::str::from_utf8(&self.scratch).ok().filter(|_| written);
+        // Nothing goes wrong where JSON is written into memory; if it did, this is the same at leisure.
+        let text = text.map_or_else(|| object.to_string().into(), Arc::from);
         let object = Arc::new(object);
         let record = Record::new(key, revision, &object, text, labels, node);
         self.warm.push_back(object);

@@ -1,6 +1,6 @@
 //! Walking two objects side by side along their shape.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
@@ -78,6 +78,28 @@ fn items<'a>(
     (order, found)
 }
 
+/// The items of two versions of a list, if each is where it was: so it mostly is, and then nobody needs their names.
+fn in_place<'a>(
+    listed: &Listed,
+    left: Option<&'a Value>,
+    right: Option<&'a Value>,
+) -> Option<impl Iterator<Item = (&'a Value, &'a Value)>> {
+    /// To find that no two have one name, each is compared with each.
+    const MOST: usize = 16;
+    let (left, right) = (left?.as_array()?, right?.as_array()?);
+    let Listed::Map(keys) = listed else { return None };
+    let same = |a: &Value, b: &Value| {
+        let mut keys = keys.iter();
+        keys.all(|key| a.get(&**key).is_some() && a.get(&**key) == b.get(&**key))
+    };
+    let twice = |(at, item): (usize, &Value)| left.iter().skip(at + 1).any(|other| same(item, other));
+    let fits = left.len() == right.len()
+        && left.len() <= MOST
+        && left.iter().zip(right).all(|(was, now)| same(was, now))
+        && !left.iter().enumerate().any(twice);
+    fits.then(|| left.iter().zip(right))
+}
+
 /// What differs at one place and below it.
 #[derive(Default)]
 struct Place {
@@ -135,11 +157,12 @@ impl Place {
             _ if empty(left) && empty(right) => return self.leaf(left, right),
             Form::Fields => {
                 let (left, right) = (left.and_then(Value::as_object), right.and_then(Value::as_object));
-                let names: BTreeSet<&String> =
-                    left.into_iter().chain(right).flat_map(|fields| fields.keys()).collect();
+                let before = |name: &String| left.is_some_and(|left| left.contains_key(name));
+                let new = right.into_iter().flat_map(Map::keys).filter(|name| !before(name));
+                let names = left.into_iter().flat_map(Map::keys).chain(new);
                 // The owners own no part of themselves.
                 let but = if depth == Depth::Metadata { "managedFields" } else { "" };
-                for name in names.into_iter().filter(|name| *name != but) {
+                for name in names.filter(|name| *name != but) {
                     let (l, r) = (left.and_then(|l| l.get(name)), right.and_then(|r| r.get(name)));
                     if l.is_some() && l == r {
                         continue;
@@ -151,6 +174,13 @@ impl Place {
                     let mut below = Self::default();
                     below.walk(shape.child(name), l, r, depth);
                     self.put(|| format!("f:{name}"), below);
+                }
+            }
+            Form::Items(listed) if let Some(pairs) = in_place(listed, left, right) => {
+                for (was, now) in pairs.filter(|(was, now)| was != now) {
+                    let mut below = Self::default();
+                    below.walk(shape.item(), Some(was), Some(now), Depth::Below);
+                    self.put(|| step(listed, now).unwrap_or_default(), below);
                 }
             }
             Form::Items(listed) => {

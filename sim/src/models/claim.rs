@@ -34,7 +34,7 @@ pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: i
     };
     let wrong = |record: &&Arc<Record>| match &record.controller {
         None => !record.leaving && selects(&record.labels) && may(record),
-        Some(of) => &*of.uid == uid && !selects(&record.labels),
+        Some(of) => !selects(&record.labels) && &*of.uid == uid,
     };
     let mut found: Vec<Arc<Record>> = if resource == "pods" {
         let pods = &world.state.store;

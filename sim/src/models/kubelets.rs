@@ -279,6 +279,12 @@ impl Model {
         if !record.leaving && finished {
             return;
         }
+        if record.leaving && due && self.timed.get(key) == Some(&"end") {
+            self.timed.remove(key);
+            let how = Deletion { grace: Some(0), uid: Some(record.uid.to_string()), ..Deletion::default() };
+            let _ = world.delete("pods", key, &how);
+            return;
+        }
         let pod = record.value();
         // A mirror pod is what its manifest says; nobody here starts or ends it.
         let once = !record.restarts;
@@ -320,11 +326,6 @@ impl Model {
         }
         self.timed.remove(key);
         let now = world.now();
-        if next == "end" {
-            let how = Deletion { grace: Some(0), uid: Some(record.uid.to_string()), ..Deletion::default() };
-            let _ = world.delete("pods", key, &how);
-            return;
-        }
         if next == "pull" {
             self.pull(key, &node, &pod, world);
             return;

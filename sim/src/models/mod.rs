@@ -197,6 +197,7 @@ impl World<'_> {
 /// A model at work.
 struct Worker {
     model: Box<dyn Model>,
+    hears_beats: bool,
     random: Random,
     /// When it may take its next step.
     free: Duration,
@@ -241,10 +242,11 @@ impl Driver {
         state.store.news(&mut self.news);
         let mut due = Vec::new();
         for (resource, change) in self.news.drain(..) {
-            for (at, Worker { model, random, .. }) in self.workers.iter_mut().enumerate() {
-                if change.quiet && !model.hears_beats() {
+            for (at, worker) in self.workers.iter_mut().enumerate() {
+                if change.quiet && !worker.hears_beats {
                     continue;
                 }
+                let Worker { model, random, .. } = worker;
                 for key in model.keys(&resource, &change, &state) {
                     let (least, most) = model.lag();
                     due.push((at, now + Duration::from_millis(random.between(least, most)), key));
@@ -337,6 +339,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         workers: models
             .into_iter()
             .map(|model| Worker {
+                hears_beats: model.hears_beats(),
                 model,
                 random: random.split(),
                 free: Duration::ZERO,
