@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Request, Response};
 use jiff::{SignedDuration, Timestamp};
@@ -96,7 +96,7 @@ impl Cluster {
             release,
             faults: self.faults.clone(),
             control: self.control.clone(),
-            crashed: Arc::new(AtomicBool::new(false)),
+            life: Arc::default(),
             agent: agent.into(),
             endpoint: None,
         }
@@ -283,12 +283,17 @@ impl Process {
 
     /// Did it crash?
     pub fn is_dead(&self) -> bool {
-        self.0.crashed.load(std::sync::atomic::Ordering::SeqCst)
+        self.0.life.is_over()
+    }
+
+    /// It is stopped now and goes on so much later, as with SIGSTOP and SIGCONT: see [`crate::faults::Fault::Pause`].
+    pub fn pause(&self, time: Duration) {
+        self.0.life.pause(time);
     }
 
     /// It crashes now: no request of its goes out any more, and no answer comes.
     pub fn kill(&self) {
-        self.0.crashed.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.0.life.end();
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub(crate) use self::stream::{Ending, Mode, Stream};
+use crate::life::Life;
 
 /// What a rule looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,9 +145,12 @@ pub enum Fault {
     AnswerAfter(u16),
     /// The request waits so long before it is carried out; if whoever asks gives up meanwhile, it never is.
     Delay(Duration),
-    /// The request is carried out so much later, whether or not anybody still waits for the answer: what a paused
-    /// process or a slow proxy does.
+    /// The request is carried out so much later, whether or not anybody still waits for the answer: what a slow proxy does.
     Late(Duration),
+    /// The program that asks is stopped just before the request is sent, and goes on so much later, as with SIGSTOP and
+    /// SIGCONT. Then the request is carried out, whatever has happened meanwhile; until then no other request of its goes
+    /// out, and no answer and no event comes in. Its timers do not notice: what they would do waits, too.
+    Pause(Duration),
     /// A get, a list or the beginning of a watch is answered from so many revisions ago.
     Stale(u64),
     /// Everything before now is forgotten, then the request is carried out.
@@ -366,12 +370,13 @@ impl Faults {
     }
 
     /// The faults of one watch.
-    pub(crate) fn stream(&self, resource: &str, agent: &str, mode: Mode) -> Stream {
+    pub(crate) fn stream(&self, resource: &str, agent: &str, mode: Mode, life: &Arc<Life>) -> Stream {
         Stream {
             faults: self.clone(),
             resource: resource.to_owned(),
             agent: agent.to_owned(),
             mode,
+            life: life.clone(),
             late: VecDeque::new(),
             delay: Duration::ZERO,
             swapped: None,

@@ -28,7 +28,7 @@
 //! What is served and done is held against a real control plane: the same cases are sent to both. This crate implements
 //! budgets and evictions by itself, from what Kubernetes does, so that a program under test can be checked against it.
 //!
-//! Ground floor first: `random`, `clock`, `labels`, `record`, `live`, `index`, `journal`, `store`, `written`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` ·
+//! Ground floor first: `random`, `clock`, `life`, `labels`, `record`, `live`, `index`, `journal`, `store`, `written`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` ·
 //! `serve` · `pace`.
 
 #![allow(
@@ -56,6 +56,7 @@ mod fields;
 mod index;
 mod journal;
 mod labels;
+mod life;
 mod live;
 mod models;
 mod pace;

@@ -221,6 +221,41 @@ fn what_is_late_is_carried_out_though_nobody_waits() {
     });
 }
 
+/// A program is stopped before its request, one more of its requests is on its way, and it watches: nothing of it comes or
+/// goes, and all of it goes on when it does, but for what it had given up.
+#[test]
+fn who_is_stopped_does_nothing_until_it_goes_on() {
+    run(async |cluster, client, maps| {
+        let stopped = cluster.process("stopped");
+        let its: Api<ConfigMap> = Api::default_namespaced(stopped.client());
+        let begun = tokio::time::Instant::now();
+        let mut watch = its.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+        let from_stopped = |call: &Call| creates(call) && call.agent == "stopped";
+        cluster.faults().when(from_stopped, Fault::Pause(Duration::from_secs(20)), 1);
+        let (how, its_own, another) = (PostParams::default(), named("its-own"), named("another"));
+        let given_up = tokio::time::timeout(Duration::from_secs(5), its.create(&how, &its_own));
+        assert!(given_up.await.is_err());
+        maps.create(&how, &another).await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 5, "others are not stopped");
+        assert!(!there(&maps, "its-own").await);
+
+        let mut told = Vec::new();
+        while let Ok(Some(WatchEvent::Added(map))) = watch.try_next().await {
+            told.push((map.metadata.name.unwrap(), begun.elapsed().as_secs()));
+            if told.len() == 3 {
+                break;
+            }
+        }
+        let when_it_goes_on = ["kube-root-ca.crt", "another", "its-own"].map(|name| (name.to_owned(), 20));
+        assert_eq!(told, when_it_goes_on);
+        drop(client);
+
+        stopped.pause(Duration::from_secs(7));
+        assert!(there(&its, "its-own").await);
+        assert_eq!(begun.elapsed().as_secs(), 27);
+    });
+}
+
 /// What a watch of `ConfigMaps` tells in the next 30 seconds while `work` goes on, and whether it broke.
 async fn watched(maps: &Api<ConfigMap>, from: &str, work: impl Future<Output = ()>) -> (Vec<String>, bool) {
     let how = WatchParams::default().timeout(200);

@@ -116,8 +116,18 @@ pub fn chance(seed: u64, agents: &[&str], watched: &[&str], calls: u64) -> Vec<S
     let mut pick = |count: usize| random.below(count as u64) as usize;
     let mut faults = super::script::statuses();
     faults.extend(
-        ["crash-before", "crash-after", "stale:1", "stale:7", "compact", "bookmarks", "silence", "late:3"]
-            .map(str::to_owned),
+        [
+            "crash-before",
+            "crash-after",
+            "stale:1",
+            "stale:7",
+            "compact",
+            "bookmarks",
+            "silence",
+            "late:3",
+            "pause:9",
+        ]
+        .map(str::to_owned),
     );
     let told = ["duplicate", "delay:4", "gone", "end", "reset", "garbage"];
     let count = 2 + pick(5);

@@ -309,7 +309,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
         Step::At { deed, .. } => deed.starts_with("mutate"),
         Step::Like { .. } => false,
     };
-    let late = |step: &Step| matches!(step, Step::Call { fault, .. } if fault.starts_with("late"));
+    let late = |step: &Step| matches!(step, Step::Call { fault, .. } if fault.starts_with("late") || fault.starts_with("pause"));
     let watcher = Arc::new(Mutex::new(Watcher {
         blurred: script.iter().any(loses),
         late: script.iter().any(late),

@@ -38,6 +38,7 @@ pub fn fault(name: &str) -> Option<Fault> {
         "hang-after" => Fault::HangAfter,
         "delay" => Fault::Delay(Duration::from_secs(count)),
         "late" => Fault::Late(Duration::from_secs(count)),
+        "pause" => Fault::Pause(Duration::from_secs(count)),
         "stale" => Fault::Stale(count),
         "compact" => Fault::Compact,
         "bookmarks" => Fault::Bookmarks,

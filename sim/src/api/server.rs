@@ -11,16 +11,17 @@ use super::request::{self, Request};
 use super::status::{Failure, Outcome};
 use super::{Release, Shared, Subject, discovery, eviction, watch};
 use crate::faults::{Call, Fault, Faults, Mode};
+use crate::life::Life;
 use crate::models::ControlPlane;
 
-/// A client's way to the server: it carries that client's crash.
+/// A client's way to the server: it carries that client's life.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) shared: Shared,
     /// The version that this server plays.
     pub(crate) release: Arc<Release>,
     pub(crate) faults: Faults,
-    pub(crate) crashed: Arc<std::sync::atomic::AtomicBool>,
+    pub(crate) life: Arc<Life>,
     /// The `User-Agent` of a client that says none.
     pub(crate) agent: Arc<str>,
     pub(crate) control: ControlPlane,
@@ -53,13 +54,14 @@ impl Server {
             self.release = Arc::new(Release::new(&version));
         }
         let subject = self.shared.lock().subject(&request);
-        let dead = || self.crashed.load(std::sync::atomic::Ordering::SeqCst);
-        if dead() {
+        // Who is stopped sends nothing.
+        self.life.awake().await;
+        if self.life.is_over() {
             return Err(broken());
         }
         let fault = self.faults.next(call(&request, subject.as_ref().ok()));
         let crash = || {
-            self.crashed.store(true, std::sync::atomic::Ordering::SeqCst);
+            self.life.end();
             self.faults.crash();
         };
         let answer = fault.as_ref().and_then(|fault| instead(fault, &request)).map(Answer::from);
@@ -95,7 +97,15 @@ impl Server {
                 Some(Fault::Silence) => Mode::Silence,
                 _ => Mode::Everything,
             };
-            let answered = if let Some(Fault::Late(time)) = fault {
+            let late = match fault {
+                Some(Fault::Late(time)) => Some(time),
+                Some(Fault::Pause(time)) => {
+                    self.life.pause(time);
+                    Some(time)
+                }
+                _ => None,
+            };
+            let answered = if let Some(time) = late {
                 let server = self.clone();
                 // A task of its own: it goes on when whoever asked has gone.
                 let late = tokio::spawn(async move {
@@ -118,12 +128,14 @@ impl Server {
             Some(Fault::AnswerAfter(code)) => return print(refusal(code).into()),
             _ => {}
         }
+        // And hears nothing.
+        self.life.awake().await;
         print(answer)
     }
 
     /// The same server for another client, which crashes by itself.
     pub(crate) fn afresh(&self) -> Self {
-        Self { crashed: Arc::default(), ..self.clone() }
+        Self { life: Arc::default(), ..self.clone() }
     }
 
     /// The state, as the version of this server sees it.
@@ -163,7 +175,7 @@ impl Server {
             return Ok(Answer::Value(201, done.into(), Vec::new()));
         }
         if request.method == Method::GET && subject.subresource.is_none() && request.flag("watch") {
-            let faults = self.faults.stream(&subject.kind.resource, &request.agent, mode);
+            let faults = self.faults.stream(&subject.kind.resource, &request.agent, mode, &self.life);
             return Ok(Answer::Lines(watch::start(&self.shared, request, &subject, faults, stale)?));
         }
         let mut state = self.enter_as(&request.agent);

@@ -145,6 +145,7 @@ pub(crate) fn start(
 impl Watch {
     async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
         loop {
+            self.faults.awake().await;
             if let Some(line) = self.lines.pop_front() {
                 return Some(Ok(Bytes::from(line + "\n")));
             }

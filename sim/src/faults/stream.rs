@@ -4,12 +4,14 @@
 //! order, after what was told before.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Faults, WatchFault};
+use crate::life::Life;
 
 /// What a watch says at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,7 @@ pub(crate) struct Stream {
     pub(super) resource: String,
     pub(super) agent: String,
     pub(super) mode: Mode,
+    pub(super) life: Arc<Life>,
     pub(super) late: VecDeque<(Instant, String)>,
     pub(super) delay: Duration,
     /// An event that waits for the next to go first.
@@ -84,6 +87,11 @@ impl Stream {
         } else {
             self.late.push_back((Instant::now() + self.delay, line));
         }
+    }
+
+    /// Until the program that watches goes on, if it is stopped.
+    pub(crate) async fn awake(&self) {
+        self.life.awake().await;
     }
 
     /// Until something that was delayed is due, or a blackout begins.

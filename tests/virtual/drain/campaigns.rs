@@ -107,7 +107,9 @@ fn every_fault_at_every_request() {
 fn stale_and_compacted_reads() {
     let mut scripts = Vec::new();
     for nth in 0..requests() {
-        for fault in ["stale:1", "stale:3", "stale:30", "compact", "bookmarks", "late:3", "late:30"] {
+        for fault in
+            ["stale:1", "stale:3", "stale:30", "compact", "bookmarks", "late:3", "late:30", "pause:30"]
+        {
             scripts.push((1, vec![call(nth, 1, fault)]));
         }
         scripts.push((1, vec![call(nth, 1, "crash-after"), call(nth + 1, 12, "stale:5")]));

@@ -191,7 +191,9 @@ fn nodes_that_vanish_and_return_and_clocks_that_jump() {
             scripts.push((1, vec![at(millis, format!("jump {seconds}"))]));
         }
         for seconds in [3, 12, 40] {
-            scripts.push((1, vec![call("evenkeel-a", step * 4, 1, &format!("late:{seconds}"))]));
+            for fault in ["late", "pause"] {
+                scripts.push((1, vec![call("evenkeel-a", step * 4, 1, &format!("{fault}:{seconds}"))]));
+            }
         }
     }
     campaign("report: nodes and clocks", scripts);

@@ -1,0 +1,46 @@
+//! Whether a program that uses the cluster runs: it may have died, or be stopped for a while.
+//!
+//! Never here: what becomes of its requests. Invariant: who is dead stays dead.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The life of one program.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    dead: AtomicBool,
+    /// Until when it is stopped.
+    wakes: Mutex<Option<Instant>>,
+}
+
+impl Life {
+    /// It dies.
+    pub(crate) fn end(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Stops it for so long, as SIGSTOP does and SIGCONT ends it.
+    pub(crate) fn pause(&self, time: Duration) {
+        let wakes = Instant::now() + time;
+        let mut known = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(known.map_or(wakes, |known| known.max(wakes)));
+    }
+
+    /// Resolves when it is not stopped: mostly at once.
+    pub(crate) async fn awake(&self) {
+        loop {
+            let wakes = *self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+            match wakes.filter(|wakes| *wakes > Instant::now()) {
+                Some(wakes) => tokio::time::sleep_until(wakes).await,
+                None => return,
+            }
+        }
+    }
+}
