@@ -335,9 +335,14 @@ fn the_observer_sees_what_is_wrong() -> TestResult {
         let cluster = scenario::prepared().await?;
         let observer = Observer::default();
         beside(&cluster, &observer, async || {
-            until("the observer has seen every node", Duration::from_secs(20), async || {
-                Ok(observer.seen().events > 100)
-            })
+            until(
+                "the observer has seen every node and a budget that is whole",
+                Duration::from_mins(1),
+                async || {
+                    let seen = observer.seen();
+                    Ok(seen.events > 100 && seen.is_whole("shop/ledger"))
+                },
+            )
             .await?;
             assert_eq!(observer.seen().violations, Vec::<String>::new());
             let expect = async |what: &str| {

@@ -318,6 +318,11 @@ impl Requests {
 }
 
 impl Seen {
+    /// Does a budget, `namespace/name`, need healthy pods, and has all of them?
+    pub fn is_whole(&self, budget: &str) -> bool {
+        self.whole.contains(budget) && self.budgets.get(budget).is_some_and(|budget| desired(budget) > 0)
+    }
+
     /// No budget that was whole has fewer healthy pods than it needs.
     fn check_budgets(&mut self) {
         let mut broken = Vec::new();
@@ -329,9 +334,7 @@ impl Seen {
                 pod.namespace() == namespace && labels.iter().all(|(k, v)| pod.labels().get(k) == Some(v))
             };
             let healthy = self.pods.values().filter(of_budget).filter(|pod| healthy(pod)).count();
-            let desired =
-                budget.status.as_ref().and_then(|status| status.desired_healthy).unwrap_or_default();
-            let desired = usize::try_from(desired).unwrap_or_default();
+            let desired = desired(budget);
             if healthy >= desired {
                 self.whole.insert(name.clone());
             } else if self.whole.remove(name) {
@@ -341,6 +344,12 @@ impl Seen {
         }
         self.violations.extend(broken);
     }
+}
+
+/// How many healthy pods a budget needs, as far as the disruption controller has said.
+fn desired(budget: &PodDisruptionBudget) -> usize {
+    let desired = budget.status.as_ref().and_then(|status| status.desired_healthy).unwrap_or_default();
+    usize::try_from(desired).unwrap_or_default()
 }
 
 fn key(pod: &Pod) -> String {
