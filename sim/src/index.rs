@@ -1,7 +1,7 @@
 //! The pods by what they are asked for all the time: their node, their owner, their labels.
 //!
-//! Never here: what a pod means. Invariant: every index holds the live records, each as it was written last; nothing goes
-//! through a map without an order.
+//! Never here: what a pod means. Invariant: every index holds the live records, each as it was written last; what is found is
+//! in the order of the keys, whatever map it was found in.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +26,7 @@ pub(crate) struct PodIndex {
     alike: HashMap<Box<str>, Alike>,
 }
 
-/// The pods of a namespace by their labels. Whoever goes through them puts what is found in order.
+/// The pods of a namespace by their labels.
 #[derive(Debug, Default)]
 struct Alike {
     pods: HashMap<Arc<Labels>, Pods>,
@@ -68,6 +68,7 @@ impl Alike {
         }
     }
 
+    /// Those that a selector selects, in order: where it names a value, without looking at labels that have another.
     fn such(&self, selector: &LabelSelector) -> Vec<Arc<Record>> {
         let matches = |labels: &&Arc<Labels>| selector.matches(labels);
         let mut found: Vec<Arc<Record>> = if let Some((key, value)) = selector.pair() {

@@ -49,13 +49,13 @@ impl Server {
         if request.agent.is_empty() {
             self.agent.as_ref().clone_into(&mut request.agent);
         }
+        // Who is stopped sends nothing.
+        self.life.awake().await;
         if let Some(at) = &self.endpoint {
             let Some(version) = self.control.version_at(at) else { return Err(broken()) };
             self.release = Arc::new(Release::new(&version));
         }
         let subject = self.shared.lock().subject(&request);
-        // Who is stopped sends nothing.
-        self.life.awake().await;
         if self.life.is_over() {
             return Err(broken());
         }
