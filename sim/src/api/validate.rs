@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::status::Cause;
-use crate::labels::LabelSelector;
-use crate::labels::Labels;
+use crate::labels::{LabelSelector, Labels};
 use crate::schema::Violation;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \

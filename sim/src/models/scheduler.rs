@@ -3,16 +3,20 @@
 //! Filters decide what is feasible, scores choose among it, chance decides between equals. It keeps what each node has
 //! left from its watches, so that a pod is placed without looking at every other.
 
+mod rules;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+pub(super) use rules::{affine, tolerates, toleration_fits};
+use rules::{bound, terms, tolerated};
+
 use super::{Model, World, condition, leaving};
 use crate::api::State;
-use crate::labels::LabelSelector;
-use crate::labels::Labels;
+use crate::labels::{LabelSelector, Labels};
 use crate::schema::milli;
 use crate::store::Change;
 
@@ -442,67 +446,6 @@ impl Wanted<'_> {
             .count();
         score - 300 * i64::try_from(avoided).unwrap_or(0)
     }
-}
-
-fn tolerated(spec: &Value, node: &Node) -> bool {
-    let cordon = || json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
-    (!node.unschedulable || tolerates(spec, &cordon()))
-        && node
-            .taints
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|taint| taint["effect"] != "PreferNoSchedule")
-            .all(|taint| tolerates(spec, taint))
-}
-
-/// Does one of its tolerations speak of this taint?
-pub(super) fn tolerates(spec: &Value, taint: &Value) -> bool {
-    spec["tolerations"].as_array().into_iter().flatten().any(|toleration| toleration_fits(toleration, taint))
-}
-
-pub(super) fn toleration_fits(toleration: &Value, taint: &Value) -> bool {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));
-    (effect.is_empty() || taint["effect"] == effect.as_str())
-        && (key.is_empty() && toleration["operator"] == "Exists" || taint["key"] == key.as_str())
-        && (toleration["operator"] == "Exists" || text(&toleration["value"]) == text(&taint["value"]))
-}
-
-/// Required node affinity: any of its terms, and no terms at all where none is required.
-pub(super) fn affine(required: &Value, labels: &Labels, name: &str) -> bool {
-    required["nodeSelectorTerms"]
-        .as_array()
-        .is_none_or(|all| all.iter().any(|term| terms(term, labels, name)))
-}
-
-fn terms(term: &Value, labels: &Labels, name: &str) -> bool {
-    let empty = term["matchExpressions"].as_array().is_none_or(Vec::is_empty)
-        && term["matchFields"].as_array().is_none_or(Vec::is_empty);
-    let selector =
-        |tests: &Value| LabelSelector::object(Some(&json!({"matchExpressions": tests}))).unwrap_or_default();
-    let mut fields = Labels::new();
-    fields.insert("metadata.name".into(), name.to_owned());
-    !empty
-        && selector(&term["matchExpressions"]).matches(labels)
-        && selector(&term["matchFields"]).matches(&fields)
-}
-
-/// Volumes that are bound to some nodes only.
-fn bound(world: &World<'_>, pod: &Value, node: &Node) -> bool {
-    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-    pod["spec"]["volumes"].as_array().into_iter().flatten().all(|volume| {
-        let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() else { return true };
-        let Some(claim) = world.get("persistentvolumeclaims", &format!("{namespace}/{claim}")) else {
-            return false;
-        };
-        let Some(volume) =
-            claim["spec"]["volumeName"].as_str().and_then(|name| world.get("persistentvolumes", name))
-        else {
-            return true;
-        };
-        affine(&volume["spec"]["nodeAffinity"]["required"], &node.labels, &node.name)
-    })
 }
 
 #[cfg(test)]
