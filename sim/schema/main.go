@@ -13,6 +13,7 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v1"
+	autoscaling2 "k8s.io/api/autoscaling/v2"
 	batch "k8s.io/api/batch/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
@@ -27,11 +28,11 @@ import (
 
 var roots = []any{
 	core.Pod{}, core.Node{}, core.Namespace{}, core.ConfigMap{}, core.Secret{}, core.Service{}, core.ServiceAccount{}, core.Event{},
-	core.PersistentVolume{}, core.PersistentVolumeClaim{}, core.PodTemplate{}, core.Binding{}, apps.Deployment{}, apps.ReplicaSet{},
+	core.PersistentVolume{}, core.PersistentVolumeClaim{}, core.PodTemplate{}, core.ReplicationController{}, core.ResourceQuota{}, core.Binding{}, apps.Deployment{}, apps.ReplicaSet{},
 	apps.StatefulSet{}, apps.DaemonSet{}, apps.ControllerRevision{}, batch.Job{}, policy.PodDisruptionBudget{},
 	policy.Eviction{}, coordination.Lease{}, discovery.EndpointSlice{}, events.Event{}, scheduling.PriorityClass{},
 	storage.StorageClass{}, storage.VolumeAttachment{}, admission.ValidatingWebhookConfiguration{},
-	admission.MutatingWebhookConfiguration{}, autoscaling.Scale{}, extensions.CustomResourceDefinition{},
+	admission.MutatingWebhookConfiguration{}, autoscaling.Scale{}, autoscaling2.HorizontalPodAutoscaler{}, extensions.CustomResourceDefinition{},
 	meta.DeleteOptions{},
 }
 

@@ -105,9 +105,10 @@ pub(crate) fn ready(object: &Value) -> bool {
 }
 
 /// What an object selects; `None` if nothing.
-fn selector(object: &Value) -> Option<Box<LabelSelector>> {
+pub(crate) fn selector(object: &Value) -> Option<Box<LabelSelector>> {
     let selector = object["spec"].get("selector").filter(|selector| selector.is_object())?;
-    let selector = if object["kind"] == "Service" {
+    // The oldest kinds name labels only.
+    let selector = if object["kind"] == "Service" || object["kind"] == "ReplicationController" {
         LabelSelector::map(selector)
     } else {
         LabelSelector::object(Some(selector))?

@@ -55,6 +55,20 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value, minor: u32) {
             put(spec, "replicas", 1);
             template(&mut spec["template"]);
         }
+        "ReplicationController" => {
+            let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+            if labels.is_object() {
+                for (part, field) in [("spec", "selector"), ("metadata", "labels")] {
+                    if at(object, part)[field].as_object().is_none_or(Map::is_empty) {
+                        object[part][field] = labels.clone();
+                    }
+                }
+            }
+            let spec = at(object, "spec");
+            put(spec, "replicas", 1);
+            template(&mut spec["template"]);
+        }
+        "HorizontalPodAutoscaler" => autoscaler(at(object, "spec")),
         "StatefulSet" => {
             let spec = at(object, "spec");
             put(spec, "replicas", 1);
@@ -157,6 +171,28 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value, minor: u32) {
         }
         "CustomResourceDefinition" => definition(object),
         _ => {}
+    }
+}
+
+fn autoscaler(spec: &mut Value) {
+    put(spec, "minReplicas", 1);
+    if spec["metrics"].as_array().is_none_or(Vec::is_empty) {
+        spec["metrics"] = json!([{"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": 80}}}]);
+    }
+    if spec["behavior"].is_object() {
+        let up = at(&mut spec["behavior"], "scaleUp");
+        put(up, "stabilizationWindowSeconds", 0);
+        put(up, "selectPolicy", "Max");
+        put(
+            up,
+            "policies",
+            json!([{"type": "Pods", "value": 4, "periodSeconds": 15},
+                {"type": "Percent", "value": 100, "periodSeconds": 15}]),
+        );
+        let down = at(&mut spec["behavior"], "scaleDown");
+        put(down, "selectPolicy", "Max");
+        put(down, "policies", json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]));
     }
 }
 

@@ -94,6 +94,8 @@ const BUILTIN: &[Row] = &[
     ("events", "Event", "events", "ev", "", "n", "reason type"),
     ("core", "PersistentVolume", "persistentvolumes", "pv", "", "sd", ""),
     ("core", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", "", "nsd", ""),
+    ("core", "ResourceQuota", "resourcequotas", "quota", "", "nsd", ""),
+    ("core", "ReplicationController", "replicationcontrollers", "rc", "all", "nscg", "status.replicas"),
     ("core", "PodTemplate", "podtemplates", "", "", "ndg", ""),
     ("apps", "Deployment", "deployments", "deploy", "all", "nscg", ""),
     ("apps", "ReplicaSet", "replicasets", "rs", "all", "nscg", "status.replicas"),
@@ -101,6 +103,7 @@ const BUILTIN: &[Row] = &[
     ("apps", "DaemonSet", "daemonsets", "ds", "all", "nsg", ""),
     ("apps", "ControllerRevision", "controllerrevisions", "", "", "n", ""),
     ("batch", "Job", "jobs", "", "all", "nsg", "status.successful"),
+    ("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", "all", "nsg", ""),
     ("policy", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", "", "nsg", ""),
     ("coordination", "Lease", "leases", "", "", "nr", ""),
     ("discovery", "EndpointSlice", "endpointslices", "", "", "ng", ""),
@@ -139,7 +142,7 @@ const BUILTIN: &[Row] = &[
 fn group(short: &str) -> String {
     match short {
         "core" => String::new(),
-        "apps" | "batch" | "policy" => short.to_owned(),
+        "apps" | "autoscaling" | "batch" | "policy" => short.to_owned(),
         other => format!("{other}.k8s.io"),
     }
 }
@@ -197,7 +200,7 @@ impl Default for Kinds {
                 format!("{plural}.{group}")
             };
             kinds.insert(Kind {
-                version: "v1".into(),
+                version: if *package == "autoscaling" { "v2" } else { "v1" }.into(),
                 kind: (*kind).into(),
                 plural: (*plural).into(),
                 singular: kind.to_lowercase(),

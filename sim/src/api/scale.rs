@@ -7,7 +7,7 @@ use super::answer::{Answer, ok};
 use super::request::Request;
 use super::status::{Failure, Named, Outcome};
 use super::{State, Subject, patch};
-use crate::labels::LabelSelector;
+use crate::record::selector as selects;
 use crate::schema::builtin;
 
 /// Where a kind keeps its number of replicas.
@@ -37,7 +37,7 @@ impl State {
         }
         let selector = match selector {
             Some(path) => object.pointer(&path).and_then(Value::as_str).unwrap_or_default().to_owned(),
-            None => LabelSelector::object(object["spec"].get("selector")).unwrap_or_default().shown(),
+            None => selects(&object).map(|selector| selector.shown()).unwrap_or_default(),
         };
         let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept,
             "spec": {}, "status": {"replicas": count(&status)}});

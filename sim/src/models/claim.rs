@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{World, leaving, owned_by};
 use crate::api::State;
-use crate::labels::{LabelSelector, Labels};
+use crate::labels::Labels;
 use crate::record::Record;
 use crate::store::Change;
 
@@ -18,7 +18,7 @@ use crate::store::Change;
 pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: impl Fn(&Record) -> bool) {
     let text = |name: &str| owner["metadata"][name].as_str().unwrap_or_default();
     let (namespace, uid) = (text("namespace"), text("uid"));
-    let Some(selector) = LabelSelector::object(owner["spec"].get("selector")) else { return };
+    let Some(selector) = crate::record::selector(owner) else { return };
     if leaving(owner) || selector.is_empty() {
         return;
     }

@@ -23,7 +23,8 @@ const BUDGETS: &str = "poddisruptionbudgets.policy";
 /// An eviction that was let through but never seen is counted this long.
 const EXPIRY: Duration = Duration::from_mins(2);
 /// Kinds that have a number of replicas, besides custom ones.
-const SCALED: [(&str, &str, &str); 3] = [
+const SCALED: [(&str, &str, &str); 4] = [
+    ("", "ReplicationController", "replicationcontrollers"),
     ("apps", "Deployment", "deployments.apps"),
     ("apps", "ReplicaSet", "replicasets.apps"),
     ("apps", "StatefulSet", "statefulsets.apps"),

@@ -318,7 +318,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         Box::new(namespaces::Namespaces),
         Box::new(garbage::Garbage::default()),
         Box::new(deployments::Deployments),
-        Box::new(replicas::ReplicaSets),
+        Box::new(replicas::Replicas::sets()),
         Box::new(sets::StatefulSets),
         Box::new(daemons::DaemonSets),
         Box::new(jobs::Jobs),
@@ -328,6 +328,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         Box::new(lifecycle::Lifecycle::default()),
         Box::new(kubelets::Model::new(kubelets, control.clone())),
         Box::new(control::Model::new(control)),
+        Box::new(replicas::Replicas::controllers()),
     ];
     let mut random = Random::new(seed ^ 0x6d6f_6465_6c73);
     let (mut changes, clock) = {

@@ -1,4 +1,4 @@
-//! `ReplicaSets`: as many pods as wanted.
+//! `ReplicaSets`, and `ReplicationControllers`, which they are newer ones of: as many pods as wanted.
 
 use std::time::Duration;
 
@@ -9,26 +9,37 @@ use super::{Model, World, claim, leaving};
 use crate::api::State;
 use crate::store::Change;
 
-/// The ReplicaSet controller.
-pub(super) struct ReplicaSets;
+/// The controller of either kind.
+pub(super) struct Replicas {
+    kind: &'static str,
+    sets: &'static str,
+}
 
-const SETS: &str = "replicasets.apps";
+impl Replicas {
+    pub(super) fn sets() -> Self {
+        Self { kind: "ReplicaSet", sets: "replicasets.apps" }
+    }
 
-impl Model for ReplicaSets {
+    pub(super) fn controllers() -> Self {
+        Self { kind: "ReplicationController", sets: "replicationcontrollers" }
+    }
+}
+
+impl Model for Replicas {
     fn name(&self) -> &'static str {
         "kube-controller-manager"
     }
 
     fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
-            SETS if !change.deleted => vec![change.record.key.to_string()],
-            "pods" => claim::keys(change, "ReplicaSet", SETS, state),
+            _ if resource == self.sets && !change.deleted => vec![change.record.key.to_string()],
+            "pods" => claim::keys(change, self.kind, self.sets, state),
             _ => Vec::new(),
         }
     }
 
     fn step(&mut self, key: &str, world: &mut World<'_>) {
-        let Some(set) = world.get(SETS, key) else { return };
+        let Some(set) = world.get(self.sets, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
         claim::claim(world, "pods", &set, |pod| !pod.phase.finished());
@@ -61,7 +72,10 @@ impl Model for ReplicaSets {
         let labeled = active.iter().filter(|pod| labels.matches(&pod.0.labels)).count();
         let terminating = all.iter().filter(|pod| pod.leaving()).count();
         let generation = set["metadata"]["generation"].clone();
-        let mut status = json!({"replicas": active.len(), "observedGeneration": generation, "terminatingReplicas": terminating});
+        let mut status = json!({"replicas": active.len(), "observedGeneration": generation});
+        if self.kind == "ReplicaSet" {
+            status["terminatingReplicas"] = terminating.into();
+        }
         for (name, count) in
             [("fullyLabeledReplicas", labeled), ("readyReplicas", ready), ("availableReplicas", available)]
         {
@@ -74,7 +88,7 @@ impl Model for ReplicaSets {
         }
         // Mostly nothing of it is another. A conflict means that something changed, which brings this set back.
         if status != set["status"] {
-            let _ = world.change(SETS, key, true, |set| set["status"] = status);
+            let _ = world.change(self.sets, key, true, |set| set["status"] = status);
         }
     }
 }

@@ -31,6 +31,9 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     ("Deployment", "Name,Ready,Up-to-date,Available,Age,+Containers,+Images,+Selector"),
     ("ReplicaSet", "Name,#Desired,#Current,#Ready,Age,+Containers,+Images,+Selector"),
+    ("ReplicationController", "Name,#Desired,#Current,#Ready,Age,+Containers,+Images,+Selector"),
+    ("ResourceQuota", "Name,Request,Limit,Age"),
+    ("HorizontalPodAutoscaler", "Name,Reference,Targets,MinPods,MaxPods,Replicas,Age"),
     ("StatefulSet", "Name,Ready,Age,+Containers,+Images"),
     (
         "DaemonSet",
@@ -108,6 +111,29 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
             let counts = [number(replicas), number("/status/replicas"), number(ready)];
             let [wanted, are, ready] = counts;
             vec![name(), wanted, are, ready, age(), containers, images, selector(object, "<none>")]
+        }
+        "ReplicationController" => {
+            let [containers, images] = containers(object);
+            let counts = [number(replicas), number("/status/replicas"), number(ready)];
+            let [wanted, are, ready] = counts;
+            vec![name(), wanted, are, ready, age(), containers, images, labels(&object["spec"]["selector"])]
+        }
+        "ResourceQuota" => {
+            let [requests, limits] = quota(&object["status"]);
+            vec![name(), requests, limits, age()]
+        }
+        "HorizontalPodAutoscaler" => {
+            let of = &object["spec"]["scaleTargetRef"];
+            let least = object["spec"]["minReplicas"].as_i64().map(|least| least.to_string());
+            vec![
+                name(),
+                format!("{}/{}", text(of, "/kind"), text(of, "/name")).into(),
+                metrics(object),
+                least.unwrap_or_else(|| "<unset>".into()).into(),
+                number("/spec/maxReplicas"),
+                number("/status/currentReplicas"),
+                age(),
+            ]
         }
         "StatefulSet" => {
             let [containers, images] = containers(object);
@@ -221,6 +247,61 @@ fn some(all: impl Iterator<Item = String>) -> Value {
         return format!("{first} + {} more...", all.len() - MOST).into();
     }
     or(&first, "<unset>").into()
+}
+
+/// What of a quota is used: of requests and objects, and of limits.
+fn quota(status: &Value) -> [Value; 2] {
+    let mut parts = [Vec::new(), Vec::new()];
+    let [requests, limits] = &mut parts;
+    for (resource, hard) in status["hard"].as_object().into_iter().flatten() {
+        let used = status["used"][resource].as_str().unwrap_or("0");
+        let part = format!("{resource}: {used}/{}", hard.as_str().unwrap_or("0"));
+        if resource.starts_with("limits.") { limits.push(part) } else { requests.push(part) }
+    }
+    parts.map(|parts| parts.join(", ").into())
+}
+
+/// What an autoscaler goes by: what is, of what is wanted; the first two, and how many more.
+fn metrics(object: &Value) -> Value {
+    const MOST: usize = 2;
+    let quantity = |of: &Value| of.as_str().map(str::to_owned);
+    let shown = |(at, metric): (usize, &Value)| {
+        let (field, named) = match text(metric, "/type") {
+            "External" => ("external", false),
+            "Pods" => ("pods", false),
+            "Object" => ("object", false),
+            "Resource" => ("resource", true),
+            "ContainerResource" => ("containerResource", true),
+            _ => return "<unknown type>".to_owned(),
+        };
+        let (wanted, is) = (
+            &metric[field]["target"],
+            &object["status"]["currentMetrics"].get(at).unwrap_or(&Value::Null)[field]["current"],
+        );
+        let percent = |of: &Value| of["averageUtilization"].as_i64().map(|percent| format!("{percent}%"));
+        let average = quantity(&wanted["averageValue"]);
+        let (is, wanted, note) = match (average, named) {
+            (Some(wanted), true) => (quantity(&is["averageValue"]), wanted, ""),
+            (None, true) => (percent(is), percent(wanted).unwrap_or_else(|| "<auto>".into()), ""),
+            (Some(wanted), false) => {
+                (quantity(&is["averageValue"]), wanted, if field == "pods" { "" } else { " (avg)" })
+            }
+            (None, false) => {
+                (quantity(&is["value"]), quantity(&wanted["value"]).unwrap_or_else(|| "0".into()), "")
+            }
+        };
+        let is = is.unwrap_or_else(|| "<unknown>".into());
+        let name =
+            if named { format!("{}: ", text(metric, &format!("/{field}/name"))) } else { String::new() };
+        format!("{name}{is}/{wanted}{note}")
+    };
+    let all: Vec<String> =
+        items(object, "/spec/metrics").collect::<Vec<_>>().into_iter().enumerate().map(shown).collect();
+    let first = all.get(..MOST.min(all.len())).unwrap_or_default().join(", ");
+    if all.len() > MOST {
+        return format!("{first} + {} more...", all.len() - MOST).into();
+    }
+    or(&first, "<none>").into()
 }
 
 /// `deployment.apps/name`.

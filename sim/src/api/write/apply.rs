@@ -87,7 +87,7 @@ impl State {
             custom.default(&mut object);
         }
         defaults::fill(kind, &mut object, self.release.minor);
-        if kind.generation && kind.counts(&old, &object) {
+        if kind.numbers(self.release.minor) && kind.counts(&old, &object) {
             object["metadata"]["generation"] =
                 (old["metadata"]["generation"].as_i64().unwrap_or(0) + 1).into();
         }

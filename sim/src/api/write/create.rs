@@ -40,7 +40,7 @@ impl State {
         let metadata = &mut object["metadata"];
         metadata["uid"] = self.random.uid().into();
         metadata["creationTimestamp"] = clock::seconds(self.clock.now()).into();
-        if kind.generation {
+        if kind.numbers(self.release.minor) {
             metadata["generation"] = 1.into();
         }
         if sent_name.is_empty() {

@@ -64,8 +64,10 @@ impl State {
             }
         }
         let mut finalizers: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
+        // What the oldest kind owns is left alone unless it is said otherwise.
+        let default = (kind.kind == "ReplicationController").then_some("Orphan");
         for (policy, finalizer) in [("Orphan", "orphan"), ("Foreground", "foregroundDeletion")] {
-            let wanted = how.propagation.as_deref() == Some(policy);
+            let wanted = how.propagation.as_deref().or(default) == Some(policy);
             let at = finalizers.iter().position(|found| found == finalizer);
             match at {
                 None if wanted => finalizers.push(finalizer.into()),

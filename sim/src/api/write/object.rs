@@ -111,6 +111,11 @@ impl Kind {
         }
     }
 
+    /// Does a server of this version count the changes of its spec? Autoscalers came late.
+    pub(super) fn numbers(&self, minor: u32) -> bool {
+        self.generation && (self.kind != "HorizontalPodAutoscaler" || minor >= 37)
+    }
+
     /// Is it a change of the spec, for the count of generations?
     pub(super) fn counts(&self, old: &Value, new: &Value) -> bool {
         let but = ["metadata", "apiVersion", "kind", "status"];

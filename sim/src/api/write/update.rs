@@ -72,7 +72,7 @@ impl State {
         }
         defaults::fill(kind, &mut object, self.release.minor);
         let warnings = warnings(unknown);
-        let counts = kind.generation && options.subresource.as_deref() != Some("status");
+        let counts = kind.numbers(self.release.minor) && options.subresource.as_deref() != Some("status");
         if counts && kind.counts(old, &object) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object["metadata"]["generation"] = generation.into();
