@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::{
-    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Phase, Pod, Quantity,
-    Reach, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Parts, Phase, Pod,
+    Quantity, Reach, Selector, UnhealthyPolicy,
 };
 use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade};
 use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
@@ -119,18 +119,17 @@ fn prepared(name: &str, nodes: usize) -> Box<dyn FnMut()> {
         }
         // Every node goes to another version, one after the other and in no order of their names.
         "changes, compact model" => {
-            let mut cluster = half_upgraded(nodes);
+            let cluster = half_upgraded(nodes);
             let mut census = Census::of(&cluster);
+            let mut all: Vec<Node> = cluster.nodes().iter().map(|node| node.as_ref().clone()).collect();
             let versions = [version(TARGET), version("v1.36.4")];
             let mut round = 0;
             Box::new(move || {
                 round += 1;
                 for step in 0..nodes {
                     let place = step * 7_919 % nodes;
-                    Arc::make_mut(&mut cluster.nodes[place])
-                        .kubelet
-                        .clone_from(&versions[(place + round) % 2]);
-                    census.changed(place, black_box(&cluster.nodes[place]));
+                    all[place].kubelet.clone_from(&versions[(place + round) % 2]);
+                    census.changed(place, black_box(&all[place]));
                 }
             })
         }
@@ -142,8 +141,9 @@ fn prepared(name: &str, nodes: usize) -> Box<dyn FnMut()> {
             Box::new(move || {
                 round += 1;
                 let place = round * 7_919 % nodes;
-                Arc::make_mut(&mut cluster.nodes[place]).kubelet.clone_from(&versions[round % 2]);
-                census.changed(place, black_box(&cluster.nodes[place]));
+                let name = Arc::clone(&cluster.nodes()[place].name);
+                cluster.change_node(&name, |node| node.kubelet.clone_from(&versions[round % 2]));
+                census.changed(place, black_box(&cluster.nodes()[place]));
                 drop(black_box(assess_counted(&census, &cluster, &Policy::default())));
             })
         }
@@ -196,8 +196,7 @@ fn half_upgraded(nodes: usize) -> Cluster {
             control_plane: false,
         }
     });
-    Cluster { instances: instances.collect(), nodes: nodes.map(Arc::new).collect(), ..Cluster::default() }
-        .sorted()
+    Parts { instances: instances.collect(), nodes: nodes.map(Arc::new).collect(), ..Parts::default() }.seal()
 }
 
 fn labels(pool: &str) -> [(String, String); 3] {
@@ -221,12 +220,13 @@ fn instance(component: Component, name: &str, node: &str, reported: &str) -> Ins
 
 fn with_proxies(mut cluster: Cluster) -> Cluster {
     // A DaemonSet's pods end in random letters, so by name they are in no order of their nodes.
-    let proxies = cluster.nodes.iter().enumerate().map(|(n, node)| {
+    let proxies = cluster.nodes().iter().enumerate().map(|(n, node)| {
         let letters = n.wrapping_mul(0x9e37_79b9) % 0x10_0000;
         instance(Component::KubeProxy, &format!("kube-proxy-{letters:05x}-{n}"), &node.name, "v1.36.4")
     });
-    cluster.instances.extend(proxies);
-    cluster.sorted()
+    let instances = cluster.instances().iter().cloned().chain(proxies).collect();
+    cluster.set_instances(instances);
+    cluster
 }
 
 /// Everything a decision is made from.
@@ -242,11 +242,13 @@ impl Scene {
         let mut cluster = half_upgraded(nodes);
         let target: KubeVersion = TARGET.parse().unwrap();
         let draining = nodes / 100;
-        let behind = cluster.nodes.iter_mut().filter(|node| node.kubelet.to_string() != TARGET);
-        let claims: Vec<_> = behind.take(draining).map(|node| claim(Arc::make_mut(node), &target)).collect();
-        cluster.pods = (0..nodes * PODS_PER_NODE).map(|n| pod(n, nodes)).collect();
-        cluster.budgets = (0..BUDGETS).map(budget).collect();
-        Self { upgrade: upgrade(target), cluster: cluster.sorted(), claims, memory: Memory::default() }
+        let behind = cluster.nodes().iter().filter(|node| node.kubelet.to_string() != TARGET);
+        let mut drained: Vec<Node> = behind.take(draining).map(|node| node.as_ref().clone()).collect();
+        let claims = drained.iter_mut().map(|node| claim(node, &target)).collect();
+        drained.into_iter().for_each(|node| cluster.set_node(node));
+        (0..nodes * PODS_PER_NODE).for_each(|n| cluster.set_pod(pod(n, nodes)));
+        (0..BUDGETS).for_each(|n| cluster.set_budget(budget(n)));
+        Self { upgrade: upgrade(target), cluster, claims, memory: Memory::default() }
     }
 
     fn decide(&self) -> Decision {

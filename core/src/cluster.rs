@@ -1,8 +1,9 @@
 //! The model of a cluster that everything is decided from.
 //!
 //! Plain values in a fixed order, pruned to what some decision reads. Where they come from (watches, a file, the
-//! virtual cluster) is not known here, and nothing here judges them. The invariant, kept by [`Cluster::sorted`]: two
-//! models of the same cluster are equal whatever order the objects arrived in, so a decision never depends on it.
+//! virtual cluster) is not known here, and nothing here judges them. The invariant, kept by [`Parts::seal`] and by every
+//! change of a [`Cluster`]: two models of the same cluster are equal whatever order the objects arrived in, so a decision
+//! never depends on it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +16,7 @@ use crate::version::{Effective, Observed};
 
 mod around;
 mod room;
+mod sealed;
 mod select;
 
 pub use around::{
@@ -22,6 +24,7 @@ pub use around::{
     Workload, Workloads,
 };
 pub use room::{Amounts, Lack, Room};
+pub use sealed::{Cluster, Parts};
 
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
 ///
@@ -377,60 +380,6 @@ impl Budget {
     pub fn selects(&self, pod: &Pod) -> bool {
         self.namespace == pod.namespace
             && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
-    }
-}
-
-/// Everything seen of a cluster at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cluster {
-    /// Apiservers, controllers and kube-proxies.
-    pub instances: Vec<Instance>,
-    /// Nodes and their kubelets; shared with who keeps them, so that a look copies none of thousands.
-    pub nodes: Vec<Arc<Node>>,
-    /// Pods bound to nodes. Empty where only the report is made, which needs none.
-    pub pods: Vec<Pod>,
-    /// Budgets of all namespaces.
-    pub budgets: Vec<Budget>,
-    /// Admission webhooks. Empty where none were read; they are asked only about the next minor.
-    pub webhooks: Vec<Webhook>,
-    /// What a drain's preflight reads besides.
-    pub around: Around,
-}
-
-impl Cluster {
-    /// The same cluster in the fixed order that every decision relies on.
-    #[must_use]
-    pub fn sorted(mut self) -> Self {
-        self.instances.sort_by(|a, b| (a.component, &a.name).cmp(&(b.component, &b.name)));
-        self.nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        self.pods.sort_by(|a, b| (&a.node, &a.namespace, &a.name).cmp(&(&b.node, &b.namespace, &b.name)));
-        self.webhooks.sort();
-        self.budgets.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-        self
-    }
-
-    /// The instances of `component`, by name.
-    pub fn of(&self, component: Component) -> impl Iterator<Item = &Instance> {
-        self.instances.iter().filter(move |instance| instance.component == component)
-    }
-
-    /// The Node of that name.
-    pub fn node(&self, name: &str) -> Option<&Node> {
-        let found = self.nodes.binary_search_by(|node| node.name.as_ref().cmp(name)).ok()?;
-        self.nodes.get(found).map(AsRef::as_ref)
-    }
-
-    /// The Node of that name, for whoever knows better than what was seen. Others that hold it keep what was seen.
-    pub fn node_mut(&mut self, name: &str) -> Option<&mut Node> {
-        let found = self.nodes.binary_search_by(|node| node.name.as_ref().cmp(name)).ok()?;
-        self.nodes.get_mut(found).map(Arc::make_mut)
-    }
-
-    /// The pods bound to the node of that name, by namespace and name.
-    pub fn pods_on<'a>(&'a self, node: &'a str) -> &'a [Pod] {
-        let start = self.pods.partition_point(|pod| pod.node.as_ref() < node);
-        let end = self.pods.partition_point(|pod| pod.node.as_ref() <= node);
-        self.pods.get(start..end).unwrap_or_default()
     }
 }
 

@@ -195,8 +195,8 @@ pub fn refusal(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) ->
     if let Some(Mark::Upgrade { claim, .. }) = node.cordoned_by.as_deref().and_then(Mark::read) {
         return Some(format!("is being upgraded by NodeUpgrade {claim}; suspend its ClusterUpgrade first"));
     }
-    cluster.pods_on(&node.name).iter().find_map(|pod| {
-        match handling(pod, class(pod, rules, &cluster.around, now), rules) {
+    cluster.pods_on(&node.name).find_map(|pod| {
+        match handling(pod, class(pod, rules, cluster.around(), now), rules) {
             Handling::Refuse(why) => Some(format!("pod {} {why}", pod.full_name())),
             _ => None,
         }
@@ -208,7 +208,7 @@ pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
     let mut round = Round {
         request,
         world,
-        budgets: Budgets::new(&world.cluster.budgets, world.memory.budgets.clone(), world.now),
+        budgets: Budgets::new(world.cluster, world.memory.budgets.clone(), world.now),
         decision: Decision {
             actions: Vec::new(),
             states: BTreeMap::new(),
@@ -367,7 +367,7 @@ impl Round<'_, '_> {
     ) -> State {
         let World { cluster, memory, now, .. } = self.world;
         let rules = &self.request.rules;
-        let name = self.world.cluster.nodes.iter().find(|n| n.name == node.name).map_or("", |n| &*n.name);
+        let name = self.world.cluster.node(&node.name).map_or("", |n| &*n.name);
         let Emptying { permits, left, again_at } =
             empty(cluster, name, rules, memory, &mut self.budgets, now);
         if let Some(at) = again_at {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{
-    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Phase, Pod, Quantity,
-    Reach, Selector, UnhealthyPolicy,
+    Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Parts, Phase, Pod,
+    Quantity, Reach, Selector, UnhealthyPolicy,
 };
 use crate::version::Observed;
 
@@ -104,5 +104,52 @@ pub(crate) fn cluster(servers: &[&str], controllers: &str, kubelets: &[&str]) ->
         instances.push(instance(component, "cp-1", controllers));
     }
     let nodes = kubelets.iter().enumerate().map(|(i, version)| node(&format!("n-{}", i + 1), version).into());
-    Cluster { instances, nodes: nodes.collect(), ..Cluster::default() }.sorted()
+    Parts { instances, nodes: nodes.collect(), ..Parts::default() }.seal()
+}
+
+/// Nothing but these pods and budgets.
+pub(crate) fn of(pods: &[Pod], budgets: &[Budget]) -> Cluster {
+    Parts { pods: pods.to_vec(), budgets: budgets.to_vec(), ..Parts::default() }.seal()
+}
+
+/// Changes in tests, where everything that is named exists.
+impl Cluster {
+    /// Each pod is what `change` makes of it.
+    pub(crate) fn change_pods(&mut self, change: impl FnMut(&mut Pod)) {
+        let mut pods: Vec<Pod> = self.pods().cloned().collect();
+        pods.iter_mut().for_each(change);
+        pods.into_iter().for_each(|pod| self.set_pod(pod));
+    }
+
+    /// The pods that `keep` says stay; the others are gone.
+    pub(crate) fn retain_pods(&mut self, keep: impl Fn(&Pod) -> bool) {
+        let gone: Vec<Pod> = self.pods().filter(|pod| !keep(pod)).cloned().collect();
+        gone.iter().for_each(|pod| self.remove_pod(&pod.namespace, &pod.name));
+    }
+
+    /// The pod of that UID is what `change` makes of it.
+    pub(crate) fn change_pod(&mut self, uid: &str, change: impl FnOnce(&mut Pod)) {
+        let mut pod = self.pods().find(|pod| *pod.uid == *uid).unwrap().clone();
+        change(&mut pod);
+        self.set_pod(pod);
+    }
+
+    /// The budget of that name in the namespace that all pods here are in.
+    pub(crate) fn change_budget(&mut self, name: &str, change: impl FnOnce(&mut Budget)) {
+        let mut budget = self.budget("shop", name).unwrap().clone();
+        change(&mut budget);
+        self.set_budget(budget);
+    }
+
+    /// One more instance.
+    pub(crate) fn add_instance(&mut self, instance: Instance) {
+        self.set_instances([self.instances(), &[instance]].concat());
+    }
+
+    /// Each instance is what `change` makes of it.
+    pub(crate) fn change_instances(&mut self, change: impl FnMut(&mut Instance)) {
+        let mut instances = self.instances().to_vec();
+        instances.iter_mut().for_each(change);
+        self.set_instances(instances);
+    }
 }

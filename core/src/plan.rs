@@ -164,11 +164,11 @@ pub fn progress(cluster: &Cluster, upgrade: &Upgrade) -> [StageProgress; 3] {
     let at_target = |version: Option<&KubeVersion>| version.is_some_and(|v| v.satisfies(&upgrade.version));
     Stage::ALL.map(|stage| {
         let done: Vec<bool> = if stage == Stage::Kubelets {
-            let selected = cluster.nodes.iter().filter(|n| group_of(&upgrade.groups, n).is_some());
+            let selected = cluster.nodes().iter().filter(|n| group_of(&upgrade.groups, n).is_some());
             // A node that we hold is not done: it is given back only when it was observed Ready at the target.
             selected.map(|n| at_target(n.kubelet.known()) && n.cordoned_by.is_none()).collect()
         } else {
-            let moved = cluster.instances.iter().filter(|i| Stage::of(i.component) == Some(stage));
+            let moved = cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
             moved.map(|i| at_target(i.version.known()) && i.ready).collect()
         };
         StageProgress { stage, total: done.len(), upgraded: done.iter().filter(|d| **d).count() }

@@ -62,7 +62,7 @@ pub(super) fn judged(
         subject,
         files: Vec::new(),
         missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
-        nodes: cluster.nodes.len(),
+        nodes: cluster.nodes().len(),
         seen: Some(now),
         platform: inventory.platform,
         hidden: inventory.hidden(cluster),
@@ -73,7 +73,7 @@ pub(super) fn judged(
 
 /// Why there is nothing to judge, where none of the components may be read.
 fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String> {
-    let front_door_alone = cluster.nodes.is_empty() && cluster.instances.len() <= 1;
+    let front_door_alone = cluster.nodes().is_empty() && cluster.instances().len() <= 1;
     let refused = || inventory.missing.iter().map(|missing| missing.reason.as_ref());
     (front_door_alone && inventory.reason(Source::Nodes).is_some())
         .then(|| refused().collect::<Vec<_>>().join("; "))
@@ -97,7 +97,7 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
         // Files without one may be of a cluster with many.
         budgets: (snapshot.counts().budgets > 0)
             .then(|| closed(&cluster, snapshot.taken().unwrap_or(Timestamp::MAX))),
-        nodes: cluster.nodes.len(),
+        nodes: cluster.nodes().len(),
         seen: snapshot.taken(),
         // What has ended is told as of when the files were written; without a time that is not known.
         judged: match snapshot.taken() {
@@ -188,5 +188,5 @@ fn by_the_front_door(mut cluster: Cluster, config: &Config, answer: &Answer) -> 
         let name = config.cluster_url.host().unwrap_or("apiserver");
         given::front_door(&mut cluster, name, answer);
     }
-    cluster.sorted()
+    cluster
 }

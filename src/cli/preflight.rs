@@ -198,7 +198,7 @@ pub(super) fn choose<'a>(
 ) -> Result<Vec<&'a Node>, String> {
     if names.is_empty() {
         let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
-        let nodes: Vec<_> = cluster.nodes.iter().map(AsRef::as_ref).filter(selected).collect();
+        let nodes: Vec<_> = cluster.nodes().iter().map(AsRef::as_ref).filter(selected).collect();
         return if nodes.is_empty() { Err("no node has these labels".to_owned()) } else { Ok(nodes) };
     }
     let find = |name: &String| {
@@ -214,7 +214,7 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
     let nodes = choose(&look.cluster, &args.nodes, args.selector.as_ref())?;
     let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
     let few: Vec<_> = names.iter().take(5).cloned().collect();
-    let all = look.cluster.nodes.len();
+    let all = look.cluster.nodes().len();
     let subject = vec![
         ("Nodes", format!("{} of {all}: {}", names.len(), evenkeel_core::skew::names(names.len(), &few))),
         look.subject,
@@ -260,14 +260,14 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
             explain::node(&question, node)
         }
         What::Pod(namespace, name) => {
-            let found = cluster.pods.iter().find(|pod| *pod.namespace == **namespace && *pod.name == **name);
+            let found = cluster.pod(namespace, name);
             let pod = found.ok_or_else(|| none(format!("pod {}/{}", escape(namespace), escape(name))))?;
             subject.push(("Object", format!("pod/{}/{}", pod.namespace, pod.name)));
             subject.push(("Node", pod.node.to_string()));
             explain::pod(&question, pod)
         }
         What::Budget(namespace, name) => {
-            let found = cluster.budgets.iter().find(|b| *b.namespace == **namespace && *b.name == **name);
+            let found = cluster.budget(namespace, name);
             let budget = found.ok_or_else(|| none(format!("pdb {}/{}", escape(namespace), escape(name))))?;
             subject.push(("Object", format!("pdb/{}/{}", budget.namespace, budget.name)));
             explain::budget(&question, budget)

@@ -25,7 +25,7 @@ pub struct Given {
     pub version: KubeVersion,
 }
 
-/// `cluster` with what a person said of it, sorted.
+/// `cluster` with what a person said of it.
 ///
 /// # Errors
 /// When a kubelet is named whose Node is not there, in one line.
@@ -35,21 +35,23 @@ pub fn add(mut cluster: Cluster, given: &[Given]) -> Result<Cluster, String> {
         match (said.component, &said.name) {
             (Component::Kubelet, name) => {
                 let name = name.as_deref().unwrap_or_default();
-                let Some(node) = cluster.node_mut(name) else {
+                let said = cluster.change_node(name, |node| {
+                    (node.kubelet, node.evidence) = (version, Evidence::Person);
+                });
+                if !said {
                     return Err(format!("--component kubelet={name}: there is no Node of that name"));
-                };
-                node.kubelet = version;
-                node.evidence = Evidence::Person;
+                }
             }
             (component, Some(name)) => named(&mut cluster, component, name, version),
             (component, None) => unnamed(&mut cluster, instance(component, &UNNAMED.into(), version)),
         }
     }
-    Ok(cluster.sorted())
+    Ok(cluster)
 }
 
 fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: Observed) {
-    let mut same = cluster.instances.iter_mut().filter(|instance| {
+    let mut instances = cluster.instances().to_vec();
+    let mut same = instances.iter_mut().filter(|instance| {
         instance.component == component && (instance.name == *name || instance.node.as_ref() == Some(name))
     });
     if let Some(instance) = same.next() {
@@ -57,9 +59,10 @@ fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: 
         instance.effective = None;
         instance.evidence = Evidence::Person;
     } else {
-        let node = cluster.nodes.iter().any(|node| node.name == *name).then(|| Arc::clone(name));
-        cluster.instances.push(Instance { node, ..instance(component, name, version) });
+        let node = cluster.node(name).map(|node| Arc::clone(&node.name));
+        instances.push(Instance { node, ..instance(component, name, version) });
     }
+    cluster.set_instances(instances);
 }
 
 /// What answers `/version` for all of `cluster`'s apiservers, under `name`. It stands for them where none is known; where
@@ -89,15 +92,15 @@ pub fn rolled_out(cluster: &mut Cluster, component: Component, version: &Observe
 
 /// Puts `one` in the place of every instance of its component whose version is not known.
 fn unnamed(cluster: &mut Cluster, one: Instance) {
-    cluster
-        .instances
-        .retain(|instance| instance.component != one.component || instance.version.known().is_some());
+    let mut instances = cluster.instances().to_vec();
+    instances.retain(|instance| instance.component != one.component || instance.version.known().is_some());
+    cluster.set_instances(instances);
     add_minor(cluster, one);
 }
 
 fn add_minor(cluster: &mut Cluster, one: Instance) {
     if cluster.of(one.component).all(|instance| instance.version.minor() != one.version.minor()) {
-        cluster.instances.push(one);
+        cluster.set_instances([cluster.instances(), &[one]].concat());
     }
 }
 
@@ -118,6 +121,7 @@ fn instance(component: Component, name: &Arc<str>, version: Observed) -> Instanc
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_core::cluster::Parts;
     use evenkeel_core::version::Unknown;
 
     use super::*;
@@ -140,7 +144,7 @@ mod tests {
     }
 
     fn shown(cluster: &Cluster) -> Vec<String> {
-        cluster.instances.iter().map(|instance| format!("{} {}", instance.name, instance.version)).collect()
+        cluster.instances().iter().map(|instance| format!("{} {}", instance.name, instance.version)).collect()
     }
 
     #[test]
@@ -159,7 +163,7 @@ mod tests {
             (vec![seen("a", "v1.36.4")], vec!["c=v1.35.1"], vec!["a v1.36.4", "c v1.35.1"]),
         ] {
             let given: Vec<_> = given.into_iter().map(said).collect();
-            let cluster = Cluster { instances: there, ..Cluster::default() };
+            let cluster = Parts { instances: there, ..Parts::default() }.seal();
             assert_eq!(shown(&add(cluster, &given).unwrap()), expected, "{given:?}");
         }
     }
@@ -172,7 +176,7 @@ mod tests {
             (vec![seen("a", "v1.36.4"), seen("b", "")], "v1.36.9", vec!["a v1.36.4", "b unknown"]),
             (vec![seen("a", "v1.36.4")], "v1.37.0", vec!["a v1.36.4", "door v1.37.0"]),
         ] {
-            let mut cluster = Cluster { instances: there, ..Cluster::default() };
+            let mut cluster = Parts { instances: there, ..Parts::default() }.seal();
             let answer = Answer { version: Observed::from_report(version), effective: None };
             front_door(&mut cluster, "door", &answer);
             assert_eq!(shown(&cluster), expected);

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Cluster, Component, Instance};
+use evenkeel_core::cluster::{Cluster, Component, Instance, Parts};
 use evenkeel_core::version::Effective;
 use jiff::Timestamp;
 use kube::{Api, Client};
@@ -362,7 +362,7 @@ impl Observer {
         let leases = if use_leases { self.leases.list() } else { Vec::new() };
         let leases: Vec<_> = leases.iter().collect();
         let candidates = self.candidates.list();
-        let mut cluster = Cluster::default();
+        let mut parts = Parts::default();
         let mut platform = None;
         let mut leading = Vec::new();
         self.nodes.read(|nodes| {
@@ -378,27 +378,27 @@ impl Observer {
                     asked: true,
                     now,
                 };
-                cluster.instances = components::instances(&seen);
+                parts.instances = components::instances(&seen);
                 platform = platform::recognise(&nodes, &running);
                 if self.scope == PodScope::All {
                     let bound = pods.iter().filter(|pod| !pod.pod.node.is_empty());
-                    cluster.pods = bound.map(|pod| pod.pod.clone()).collect();
+                    parts.pods = bound.map(|pod| pod.pod.clone()).collect();
                 }
             });
             // Where pods cannot be read, every controller would look hidden.
-            let unseen = leaders::add(&mut cluster.instances, &leases, &candidates, &nodes, now);
+            let unseen = leaders::add(&mut parts.instances, &leases, &candidates, &nodes, now);
             leading = if use_pods { unseen } else { Vec::new() };
-            cluster.nodes = nodes.iter().map(|seen| seen.node.clone()).collect();
+            parts.nodes = nodes.iter().map(|seen| seen.node.clone()).collect();
         });
         if use_budgets {
-            cluster.budgets =
+            parts.budgets =
                 self.budgets.read(|budgets| budgets.values().map(|budget| budget.as_ref().clone()).collect());
         }
         if use_webhooks {
             let configurations = self.validating.list().into_iter().chain(self.mutating.list());
-            cluster.webhooks = configurations.flat_map(|hooks| hooks.to_vec()).collect();
+            parts.webhooks = configurations.flat_map(|hooks| hooks.to_vec()).collect();
         }
-        Ok((cluster.sorted(), Inventory { missing: gaps.missing, platform, pods_known: use_pods, leading }))
+        Ok((parts.seal(), Inventory { missing: gaps.missing, platform, pods_known: use_pods, leading }))
     }
 }
 

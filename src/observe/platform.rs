@@ -176,7 +176,7 @@ pub fn hidden(
 /// process, and what is in it talks to its own kube-apiserver. Components of which one is seen by itself are left out.
 pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
     let servers: Vec<&Node> = cluster
-        .nodes
+        .nodes()
         .iter()
         .map(AsRef::as_ref)
         .filter(|node| {
@@ -210,12 +210,14 @@ pub fn with_same_process(mut cluster: Cluster) -> Cluster {
     if more.is_empty() {
         return cluster;
     }
-    cluster.instances.extend(more);
-    cluster.sorted()
+    let all = [cluster.instances(), &more].concat();
+    cluster.set_instances(all);
+    cluster
 }
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_core::cluster::Parts;
     use evenkeel_core::version::Observed;
     use serde_json::{Value, json};
 
@@ -289,14 +291,15 @@ mod tests {
                 if *server { json!({"node-role.kubernetes.io/control-plane": "true"}) } else { json!({}) };
             node(name, json!({ "labels": labels }), json!({"kubeletVersion": version})).node.clone()
         });
-        Cluster { nodes: nodes.collect(), ..Cluster::default() }.sorted()
+        Parts { nodes: nodes.collect(), ..Parts::default() }.seal()
     }
 
     #[test]
     fn a_k3s_server_tells_of_its_whole_control_plane() {
         let shown = |cluster: Cluster| -> Vec<String> {
-            let all = with_same_process(cluster).instances;
-            all.iter()
+            let all = with_same_process(cluster);
+            all.instances()
+                .iter()
                 .map(|i| format!("{} {} {} {}", i.component, i.name, i.version, i.evidence.name()))
                 .collect()
         };
@@ -313,7 +316,7 @@ mod tests {
         let mut seen = cluster(&nodes);
         let asked = with_same_process(cluster(&nodes)).of(Component::KubeApiserver).next().cloned().unwrap();
         let version = Observed::from_report("v1.36.9+k3s1");
-        seen.instances.push(Instance { version, evidence: Evidence::Endpoint, ..asked });
+        seen.set_instances(vec![Instance { version, evidence: Evidence::Endpoint, ..asked }]);
         assert!(shown(seen).contains(&"kube-apiserver s1 v1.36.9+k3s1 /version".to_owned()));
         // Elsewhere each component is upgraded by itself, and a kubelet tells nothing of it.
         assert_eq!(shown(cluster(&[("cp", "v1.36.4", true), ("rke", "v1.36.4+rke2r1", true)])), [""; 0]);

@@ -86,8 +86,8 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
             match observer.cluster(now) {
                 Ok((cluster, inventory))
                     if inventory.missing.len() == 1
-                        && cluster.instances.len() == 2
-                        && !cluster.webhooks.is_empty()
+                        && cluster.instances().len() == 2
+                        && !cluster.webhooks().is_empty()
                         && !inventory.leading.is_empty() =>
                 {
                     return (cluster, inventory);
@@ -104,8 +104,8 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
     let server = cluster.of(Component::KubeApiserver).next().unwrap();
     assert_eq!((server.name.as_ref(), server.version.to_string().as_str()), ("192.0.2.1:6443", "v1.36.4"));
     assert_eq!(server.node.as_deref(), Some("n1"));
-    assert!(cluster.pods.is_empty(), "a report needs no pods");
-    let webhook = &cluster.webhooks[0];
+    assert_eq!(cluster.pods().count(), 0, "a report needs no pods");
+    let webhook = &cluster.webhooks()[0];
     assert!(webhook.exact && webhook.lists_versions && webhook.fails_closed, "{webhook:?}");
     let hidden: Vec<_> = inventory.leading.iter().map(|hidden| hidden.component).collect();
     assert_eq!(hidden, [Component::KubeScheduler], "its lease says that it works");

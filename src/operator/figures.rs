@@ -136,7 +136,7 @@ fn end_of(day: Date) -> Option<Timestamp> {
 mod tests {
     use std::sync::Arc;
 
-    use evenkeel_core::cluster::{Cluster, Evidence, Instance, Node, Reach};
+    use evenkeel_core::cluster::{Cluster, Evidence, Instance, Node, Parts, Reach};
     use evenkeel_core::skew::assess;
     use evenkeel_core::version::Observed;
 
@@ -190,7 +190,7 @@ mod tests {
     /// one that says nothing.
     #[test]
     fn a_judgement_as_metrics() {
-        let cluster = Cluster {
+        let cluster = Parts {
             instances: vec![
                 instance(Component::KubeApiserver, "a", "v1.37.1"),
                 instance(Component::KubeApiserver, "b", "v1.36.4"),
@@ -199,9 +199,9 @@ mod tests {
             nodes: [node("n1", "v1.33.1"), node("n2", "v1.37.1"), node("n3", "?"), node("n4", "v1.34.9")]
                 .map(Arc::new)
                 .into(),
-            ..Cluster::default()
+            ..Parts::default()
         }
-        .sorted();
+        .seal();
         let text = text(&cluster);
         let ours = |line: &&str| {
             ["component", "violations", "kubernetes"]
@@ -250,12 +250,12 @@ mod tests {
     #[test]
     fn made_up_versions_make_no_series() {
         let nodes = (0..5000).map(|n| node(&format!("n{n:04}"), &format!("v1.36.4-x{n}")).into()).collect();
-        let cluster = Cluster {
+        let cluster = Parts {
             instances: vec![instance(Component::KubeApiserver, "a", "v1.37.1")],
             nodes,
-            ..Cluster::default()
+            ..Parts::default()
         }
-        .sorted();
+        .seal();
         let text = text(&cluster);
         let series = text.lines().filter(|line| line.starts_with("evenkeel_component_instances{")).count();
         assert!(series <= MAX_VERSIONS + 1, "{series} series");

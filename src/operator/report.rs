@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::Cluster;
+use evenkeel_core::cluster::{Cluster, Node};
 use evenkeel_core::disruption::preflight::closed;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::{Assessment, Verdict, assess};
@@ -219,8 +219,8 @@ impl Reporter<'_> {
             cluster
         } else {
             let mut all = cluster.clone();
-            all.instances.extend(more);
-            other = with_pools(all.sorted(), keys);
+            all.set_instances([cluster.instances(), &more].concat());
+            other = with_pools(all, keys);
             &other
         };
         let policy = object.spec.policy.policy();
@@ -254,7 +254,7 @@ impl Reporter<'_> {
             budgets: budgets.as_deref(),
             before: &before.conditions,
             generation: object.metadata.generation,
-            nodes: cluster.nodes.len(),
+            nodes: cluster.nodes().len(),
             now,
             live,
         };
@@ -336,10 +336,9 @@ impl Memory {
 
 /// `cluster` with the pools that the labels `keys` name.
 fn with_pools(mut cluster: Cluster, keys: &[String]) -> Cluster {
-    for node in &mut cluster.nodes {
-        if let Some(pool) = keys.iter().find_map(|key| node.labels.get(key)) {
-            let pool = pool.as_str().into();
-            Arc::make_mut(node).pool = pool;
+    for seen in cluster.nodes().to_vec() {
+        if let Some(pool) = keys.iter().find_map(|key| seen.labels.get(key)) {
+            cluster.set_node(Node { pool: pool.as_str().into(), ..seen.as_ref().clone() });
         }
     }
     cluster

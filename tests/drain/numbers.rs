@@ -124,8 +124,8 @@ fn written(budget: &Budget) -> Status {
 
 /// What the core makes of the same objects.
 fn computed(cluster: &Cluster, budget: &Budget) -> Result<Numbers, Unsynced> {
-    let pods: Vec<&Pod> = cluster.pods.iter().filter(|pod| budget.selects(pod)).collect();
-    compute(budget, &pods, &cluster.around, Timestamp::now())
+    let pods: Vec<&Pod> = cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
+    compute(budget, &pods, cluster.around(), Timestamp::now())
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn what_the_core_computes_is_what_the_controller_writes() -> TestResult {
         let survey = Survey::of_cluster(&scene.cluster.client()).await.map_err(Failure::new)?;
         let cluster = survey.cluster();
         let by_name: BTreeMap<&str, &Budget> =
-            cluster.budgets.iter().map(|budget| (budget.name.as_ref(), budget)).collect();
+            cluster.budgets().map(|budget| (budget.name.as_ref(), budget)).collect();
         let mut wrong = Vec::new();
         for (name, _, _, known) in CASES.iter().chain(&WHOLE) {
             let budget = by_name.get(name).ok_or_else(|| Failure::new(format!("no budget {name}")))?;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{
-    Around, Budget, Cluster, Demand, Disrupted, Owner, Phase, Pod, Quantity, Scale, Selector,
+    Around, Budget, Cluster, Demand, Disrupted, Owner, Parts, Phase, Pod, Quantity, Scale, Selector,
     UnhealthyPolicy, Workload,
 };
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
@@ -173,16 +173,15 @@ fn kubectl(case: &Case) -> Outcome {
         ..Rules::default()
     };
     let pods: Vec<Pod> = list.iter().map(described).collect();
-    let cluster = Cluster { pods, around: with_daemon_set(), ..Cluster::default() }.sorted();
-    let mut budgets = Budgets::new(&[], BTreeMap::new(), now());
+    let cluster = Parts { pods, around: with_daemon_set(), ..Parts::default() }.seal();
+    let mut budgets = Budgets::new(&cluster, BTreeMap::new(), now());
     let emptying = empty(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
     let fails = emptying.left.iter().any(|left| matches!(left.wait, Wait::Refused(_)));
     // kubectl touches no pod of a node of which it refuses one.
     let asked = if fails { 0 } else { emptying.permits.len() };
     let warned = cluster
-        .pods
-        .iter()
-        .flat_map(|pod| warnings(pod, class(pod, &rules, &cluster.around, now()), &cluster.around));
+        .pods()
+        .flat_map(|pod| warnings(pod, class(pod, &rules, cluster.around(), now()), cluster.around()));
     if case.expects("stderr_contains") && warned.count() == 0 {
         return Outcome::Fail("no warning".to_owned());
     }
@@ -282,8 +281,9 @@ fn handler(case: &Case) -> Outcome {
             "AlwaysAllow" => UnhealthyPolicy::AlwaysAllow,
             _ => UnhealthyPolicy::IfHealthyBudget,
         };
-        let budgets = [Budget { selector: selector.clone(), unhealthy_policy, ..base.clone() }];
-        let taken = Budgets::new(&budgets, BTreeMap::new(), now()).take(&pod);
+        let budgets = vec![Budget { selector: selector.clone(), unhealthy_policy, ..base.clone() }];
+        let cluster = Parts { budgets, ..Parts::default() }.seal();
+        let taken = Budgets::new(&cluster, BTreeMap::new(), now()).take(&pod);
         let right = match &taken {
             Err(_) => expected.starts_with("429"),
             Ok(permit) if expected.contains("without decrementing") || phase != Phase::Running => {
@@ -474,8 +474,8 @@ fn cluster_api(case: &Case) -> Outcome {
 fn karpenter(case: &Case) -> Outcome {
     let rules = Rules { critical_last: true, ..Rules::default() };
     let waits = |pods: Vec<Pod>, budget: Vec<Budget>| {
-        let cluster = Cluster { pods, budgets: budget, ..Cluster::default() }.sorted();
-        let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), now());
+        let cluster = Parts { pods, budgets: budget, ..Parts::default() }.seal();
+        let mut budgets = Budgets::new(&cluster, BTreeMap::new(), now());
         let emptying = empty(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
         (emptying.permits.len(), emptying.left.into_iter().map(|left| left.wait).collect::<Vec<_>>())
     };
@@ -497,8 +497,8 @@ fn karpenter(case: &Case) -> Outcome {
         }
         // A permit is for a UID: what was remembered of the old pod says nothing about the new one.
         "karp-new-uid" => {
-            let budgets: Vec<Budget> = Vec::new();
-            let permit = Budgets::new(&budgets, BTreeMap::new(), now()).take(&owned());
+            let cluster = Cluster::default();
+            let permit = Budgets::new(&cluster, BTreeMap::new(), now()).take(&owned());
             permit.is_ok_and(|permit| **permit.uid() == *"uid-p")
         }
         "karp-404" => answered(404, vec![], 0, "").next() == Next::Watch,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
+use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Parts, Reach};
 use evenkeel_core::skew::policy::{Judgement, Policy, Running, Servers, Subject, may_update_in_place};
 use evenkeel_core::skew::{assess, blockers_of_minor};
 use evenkeel_core::version::{Effective, Floors, KubeVersion, Minor, Observed};
@@ -49,7 +49,7 @@ fn node(number: usize, version: &str) -> Node {
 /// What a case names, as a cluster; `None` if it names something that is not understood here. What has a target
 /// (`kcmTarget`) is judged as if it were there.
 fn cluster(case: &Case) -> Option<Cluster> {
-    let mut cluster = Cluster::default();
+    let mut parts = Parts::default();
     for (key, value) in case.inputs.as_object()? {
         let texts: Vec<&str> = match value {
             Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
@@ -67,7 +67,7 @@ fn cluster(case: &Case) -> Option<Cluster> {
             "ccm" => Component::CloudControllerManager,
             "kubeProxy" => Component::KubeProxy,
             "kubelet" | "kubelets" | "kubeletSameNode" => {
-                cluster
+                parts
                     .nodes
                     .extend(texts.iter().enumerate().map(|(number, version)| node(number, version).into()));
                 continue;
@@ -77,10 +77,10 @@ fn cluster(case: &Case) -> Option<Cluster> {
             _ => return None,
         };
         let instances = texts.iter().enumerate().map(|(n, version)| instance(component, n, version));
-        cluster.instances.extend(instances);
+        parts.instances.extend(instances);
     }
     // A component that reaches one apiserver only reaches that of its own node; cases do not place theirs.
-    (case.inputs.get("reachesAnyApiserver") != Some(&Value::Bool(false))).then(|| cluster.sorted())
+    (case.inputs.get("reachesAnyApiserver") != Some(&Value::Bool(false))).then(|| parts.seal())
 }
 
 const KUBECTL: Subject = Subject::Component(Component::Kubectl);

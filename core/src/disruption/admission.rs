@@ -34,11 +34,11 @@ pub fn admit(
     rules: &Rules,
     now: Timestamp,
 ) -> Result<(), NotAdmitted> {
-    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), now);
+    let budgets = Budgets::new(cluster, BTreeMap::new(), now);
     let pinned = |node: &str| {
         let mut counts: BTreeMap<BudgetName, (&Budget, usize)> = BTreeMap::new();
         for pod in cluster.pods_on(node) {
-            if pod.phase == Phase::Running && class(pod, rules, &cluster.around, now) == Class::Pinned {
+            if pod.phase == Phase::Running && class(pod, rules, cluster.around(), now) == Class::Pinned {
                 for budget in budgets.guarding(pod) {
                     counts.entry(name(budget)).or_insert((budget, 0)).1 += 1;
                 }
@@ -69,7 +69,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::cluster::{Pod, Traits};
+    use crate::cluster::{Parts, Pod, Traits};
     use crate::fixture::{at, budget, pod};
 
     fn guard(app: &str, node: &str) -> Pod {
@@ -82,7 +82,7 @@ mod tests {
         let nodes = ["n-1", "n-2", "n-3"];
         let pods = nodes.iter().flat_map(|node| [guard("etcd", node), guard("api", node)]).collect();
         let budgets = vec![budget("etcd", 1, 3, 2), budget("api", 1, 3, 2)];
-        let cluster = Cluster { pods, budgets, ..Cluster::default() }.sorted();
+        let cluster = Parts { pods, budgets, ..Parts::default() }.seal();
         let admit = |node, open: &[&str]| admit(&cluster, node, open, &Rules::default(), at(0));
         assert!(admit("n-1", &[]).is_ok());
         let second = admit("n-2", &["n-1"]).unwrap_err();
@@ -92,12 +92,12 @@ mod tests {
     #[test]
     fn all_or_nothing_on_one_node() {
         let twice = Pod { name: "etcd-b".into(), uid: "b".into(), ..guard("etcd", "n-1") };
-        let cluster = Cluster {
+        let cluster = Parts {
             pods: vec![guard("etcd", "n-1"), twice],
             budgets: vec![budget("etcd", 1, 3, 2)],
-            ..Cluster::default()
+            ..Parts::default()
         }
-        .sorted();
+        .seal();
         let refused = admit(&cluster, "n-1", &[], &Rules::default(), at(0)).unwrap_err();
         assert!(refused.lasting, "two are pinned, and one may be away: {refused:?}");
     }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn pods_that_move_hold_up_nobody() {
         let pods = vec![pod("web", 1, "n-1"), pod("web", 2, "n-2")];
-        let cluster = Cluster { pods, budgets: vec![budget("web", 0, 2, 2)], ..Cluster::default() }.sorted();
+        let cluster = Parts { pods, budgets: vec![budget("web", 0, 2, 2)], ..Parts::default() }.seal();
         assert!(admit(&cluster, "n-2", &["n-1"], &Rules::default(), at(0)).is_ok());
     }
 }

@@ -135,8 +135,7 @@ pub fn empty<'a>(
     let mut emptying = Emptying::default();
     let classed: Vec<_> = cluster
         .pods_on(node)
-        .iter()
-        .map(|pod| (pod, class(pod, rules, &cluster.around, now)))
+        .map(|pod| (pod, class(pod, rules, cluster.around(), now)))
         .map(|(pod, class)| (pod, class, handling(pod, class, rules)))
         .filter(|(_, _, handling)| *handling != Handling::Leave)
         .collect();
@@ -214,7 +213,7 @@ fn ask(
     }
     match budgets.take(pod) {
         Ok(permit) => {
-            emptying.permits.push(permit.beside(cluster.pods_on(&pod.node).iter()));
+            emptying.permits.push(permit.beside(cluster.pods_on(&pod.node)));
             Wait::Asked
         }
         Err(refusal) => Wait::Budget(refusal),
@@ -228,15 +227,15 @@ mod tests {
 
     use super::super::memory::Origin;
     use super::*;
-    use crate::cluster::{Phase, Traits};
+    use crate::cluster::{Parts, Phase, Traits};
     use crate::fixture::{at, budget, pod};
 
     fn of(pods: Vec<Pod>) -> Cluster {
-        Cluster { pods, budgets: vec![budget("cart", 1, 3, 2)], ..Cluster::default() }.sorted()
+        Parts { pods, budgets: vec![budget("cart", 1, 3, 2)], ..Parts::default() }.seal()
     }
 
     fn waits(cluster: &Cluster, rules: &Rules, memory: &Memory) -> (usize, Vec<Wait>) {
-        let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), at(0));
+        let mut budgets = Budgets::new(cluster, BTreeMap::new(), at(0));
         let emptying = empty(cluster, "n-1", rules, memory, &mut budgets, at(0));
         (emptying.permits.len(), emptying.left.into_iter().map(|left| left.wait).collect())
     }
@@ -270,7 +269,7 @@ mod tests {
             let memory = Memory { origins, ..Memory::default() };
             let special = Some(Arc::new(Traits { tolerates_cordon, ..Traits::default() }));
             let cluster = of(vec![Pod { special, ..pod("web", number, "n-1") }]);
-            let mut budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), at(seconds));
+            let mut budgets = Budgets::new(&cluster, BTreeMap::new(), at(seconds));
             empty(&cluster, "n-1", &Rules::default(), &memory, &mut budgets, at(seconds)).left.remove(0).wait
         };
         assert_eq!(wait(1, true, true, 11), Wait::Asked, "another of the first ones");

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::answer::{Answer, Next};
 use super::permit::{BudgetName, Busy, Charge, Counted, Permit, Taken};
-use crate::cluster::{Budget, Cluster, Pod};
+use crate::cluster::Cluster;
 
 /// How long an accepted eviction may stay without a trace before it is asked for again.
 const ACCEPTED: SignedDuration = SignedDuration::from_secs(60);
@@ -159,13 +159,13 @@ impl Sent {
     pub fn memory(&mut self, cluster: &Cluster, now: Timestamp) -> Memory {
         // Whoever is on a node that takes pods again was put there.
         self.origins.retain(|(node, _), _| cluster.node(node).is_some_and(|node| node.unschedulable));
-        self.recall(&cluster.pods, &cluster.budgets, now)
+        self.recall(cluster, now)
     }
 
-    fn recall(&mut self, pods: &[Pod], budgets: &[Budget], now: Timestamp) -> Memory {
+    fn recall(&mut self, cluster: &Cluster, now: Timestamp) -> Memory {
         self.follow(now);
         let waiting: BTreeSet<&Arc<str>> =
-            pods.iter().filter(|pod| pod.deleting.is_none()).map(|pod| &pod.uid).collect();
+            cluster.pods().filter(|pod| pod.deleting.is_none()).map(|pod| &pod.uid).collect();
         self.pods
             .retain(|uid, (_, until)| *until > now && (waiting.contains(uid) || *until == Timestamp::MAX));
         self.failures.retain(|uid, _| waiting.contains(uid));
@@ -173,7 +173,7 @@ impl Sent {
         self.origins.retain(|_, origin| now.duration_since(origin.since) < RETURNED);
         self.budgets.retain(|(namespace, name), of| {
             // What was seen once is counted for good: the controller takes the name off again when it has recounted.
-            let shown = budgets.iter().find(|b| b.name == *name && b.namespace == *namespace);
+            let shown = cluster.budget(namespace, name);
             of.taken.retain(|(taken, until)| {
                 *until > now && !shown.is_some_and(|budget| taken.is_counted_by(budget))
             });
@@ -239,13 +239,13 @@ fn grown(wait: SignedDuration, failures: u32) -> SignedDuration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Node;
+    use crate::cluster::{Budget, Node, Parts, Pod};
     use crate::disruption::Budgets;
-    use crate::fixture::{at, budget, node, pod};
+    use crate::fixture::{at, budget, node, of, pod};
 
     fn answered(answer: &Answer) -> (Sent, [Budget; 1], Pod) {
         let (budgets, pod) = ([budget("cart", 1, 3, 2)], pod("cart", 1, "n-1"));
-        let permit = Budgets::new(&budgets, BTreeMap::new(), at(0)).take(&pod).unwrap();
+        let permit = Budgets::new(&of(&[], &budgets), BTreeMap::new(), at(0)).take(&pod).unwrap();
         let mut sent = Sent::default();
         sent.sends(&permit, at(0));
         sent.answered(permit.uid().clone(), permit.charge().cloned(), answer, at(0));
@@ -255,10 +255,10 @@ mod tests {
     #[test]
     fn nothing_is_asked_again_while_it_is_unanswered() {
         let (budgets, pod) = ([budget("cart", 2, 4, 2)], pod("cart", 1, "n-1"));
-        let permit = Budgets::new(&budgets, BTreeMap::new(), at(0)).take(&pod).unwrap();
+        let permit = Budgets::new(&of(&[], &budgets), BTreeMap::new(), at(0)).take(&pod).unwrap();
         let mut sent = Sent::default();
         sent.sends(&permit, at(0));
-        let memory = sent.recall(std::slice::from_ref(&pod), &budgets, at(1000));
+        let memory = sent.recall(&of(std::slice::from_ref(&pod), &budgets), at(1000));
         assert_eq!(memory.pods.get(&pod.uid), Some(&PodMemory::Sent));
         assert_eq!(memory.budgets.values().collect::<Vec<_>>(), [&Busy::Sent]);
     }
@@ -268,24 +268,24 @@ mod tests {
         let within = SignedDuration::from_secs(10);
         let (mut sent, budgets, pod) = answered(&Answer::Budget { within });
         let pods = [pod];
-        assert!(!sent.clone().recall(&pods, &budgets, at(9)).budgets.is_empty());
+        assert!(!sent.clone().recall(&of(&pods, &budgets), at(9)).budgets.is_empty());
         assert!(
-            sent.clone().recall(&pods, &budgets, at(10)).budgets.is_empty(),
+            sent.clone().recall(&of(&pods, &budgets), at(10)).budgets.is_empty(),
             "the watch may have missed it"
         );
         let changed = [Budget { resource_version: "2".into(), ..budgets[0].clone() }];
-        assert!(sent.recall(&pods, &changed, at(1)).budgets.is_empty());
+        assert!(sent.recall(&of(&pods, &changed), at(1)).budgets.is_empty());
     }
 
     #[test]
     fn an_accepted_eviction_is_counted_once_and_for_good() {
         let (mut sent, budgets, pod) = answered(&Answer::Accepted(Some("100".into())));
         let pods = [pod];
-        assert!(!sent.recall(&pods, &budgets, at(1)).budgets.is_empty());
+        assert!(!sent.recall(&of(&pods, &budgets), at(1)).budgets.is_empty());
         let named = [Budget { disrupted: [("cart-1".into(), at(0))].into(), ..budgets[0].clone() }];
-        assert!(sent.recall(&pods, &named, at(1)).budgets.is_empty());
+        assert!(sent.recall(&of(&pods, &named), at(1)).budgets.is_empty());
         assert!(
-            sent.recall(&pods, &budgets, at(1)).budgets.is_empty(),
+            sent.recall(&of(&pods, &budgets), at(1)).budgets.is_empty(),
             "an older view does not bring it back"
         );
     }
@@ -293,15 +293,15 @@ mod tests {
     #[test]
     fn a_budget_that_is_not_known_yet_is_not_asked_again_at_once() {
         let free = pod("web", 1, "n-1");
-        let permit = Budgets::new(&[], BTreeMap::new(), at(0)).take(&free).unwrap();
+        let permit = Budgets::new(&Cluster::default(), BTreeMap::new(), at(0)).take(&free).unwrap();
         let mut sent = Sent::default();
         sent.sends(&permit, at(0));
         let answer = Answer::Budget { within: SignedDuration::from_secs(10) };
         sent.answered(permit.uid().clone(), None, &answer, at(0));
         let pods = [free];
         let later = PodMemory::NotBefore(at(10), None);
-        assert_eq!(sent.recall(&pods, &[], at(9)).pods.get(&pods[0].uid), Some(&later));
-        assert!(sent.recall(&pods, &[], at(10)).pods.is_empty());
+        assert_eq!(sent.recall(&of(&pods, &[]), at(9)).pods.get(&pods[0].uid), Some(&later));
+        assert!(sent.recall(&of(&pods, &[]), at(10)).pods.is_empty());
     }
 
     #[test]
@@ -309,9 +309,10 @@ mod tests {
         let web = |number| pod("web", number, "n-1");
         let mut sent = Sent::default();
         let mut sends = |number, beside: &[Pod], seconds| {
-            let permit = Budgets::new(&[], BTreeMap::new(), at(0)).take(&web(number)).unwrap();
+            let permit =
+                Budgets::new(&Cluster::default(), BTreeMap::new(), at(0)).take(&web(number)).unwrap();
             sent.sends(&permit.beside(beside.iter()), at(seconds));
-            sent.recall(&[], &[], at(seconds)).origins.into_values().collect::<Vec<_>>()
+            sent.recall(&of(&[], &[]), at(seconds)).origins.into_values().collect::<Vec<_>>()
         };
         let origin = |numbers: &[usize], again| {
             let pods = numbers.iter().map(|number| web(*number).uid).collect();
@@ -320,11 +321,11 @@ mod tests {
         assert_eq!(sends(1, &[web(1), web(2), pod("db", 1, "n-1")], 0), origin(&[1, 2], false));
         assert_eq!(sends(2, &[web(2), web(3)], 1), origin(&[1, 2], false), "3 came later");
         assert_eq!(sends(3, &[web(3), web(4)], 2), origin(&[1, 2, 3, 4], true));
-        let left = |seconds| sent.clone().recall(&[], &[], at(seconds)).origins.len();
+        let left = |seconds| sent.clone().recall(&of(&[], &[]), at(seconds)).origins.len();
         assert_eq!((left(599), left(600)), (1, 0));
         let with = |unschedulable| {
             let node = Node { unschedulable, ..node("n-1", "v1.37.1") };
-            let cluster = Cluster { nodes: vec![node.into()], ..Cluster::default() };
+            let cluster = Parts { nodes: vec![node.into()], ..Parts::default() }.seal();
             sent.clone().memory(&cluster, at(1)).origins.len()
         };
         assert_eq!(
@@ -344,19 +345,19 @@ mod tests {
             let (pods, uid, mut now) = ([pod.clone()], pod.uid.clone(), 0);
             let mut waits = Vec::new();
             for _ in 0..7 {
-                let memory = sent.recall(&pods, &[], at(now));
+                let memory = sent.recall(&of(&pods, &[]), at(now));
                 let Some(PodMemory::NotBefore(until, _)) = memory.pods.get(&uid).cloned() else { panic!() };
                 assert_eq!(memory.throttled_until, throttles.then_some(until));
                 waits.push(until.duration_since(at(now)).as_secs());
                 now += waits[waits.len() - 1];
-                sent.recall(&pods, &[], at(now));
+                sent.recall(&of(&pods, &[]), at(now));
                 sent.answered(uid.clone(), None, &answer, at(now));
             }
             assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30], "{answer:?}");
             sent.answered(uid.clone(), None, &Answer::Budget { within: secs(1) }, at(now));
-            sent.recall(&pods, &[], at(now + 1));
+            sent.recall(&of(&pods, &[]), at(now + 1));
             sent.answered(uid.clone(), None, &answer, at(now + 40));
-            let memory = sent.recall(&pods, &[], at(now + 40));
+            let memory = sent.recall(&of(&pods, &[]), at(now + 40));
             assert_eq!(
                 memory.pods.get(&uid),
                 Some(&PodMemory::NotBefore(at(now + 41), None)),
@@ -372,7 +373,7 @@ mod tests {
             let answer = Answer::Throttled { wait: SignedDuration::from_secs(1) };
             sent.answered(name.into(), None, &answer, at(0));
         }
-        assert_eq!(sent.recall(&[pod], &[], at(0)).throttled_until, Some(at(1)));
+        assert_eq!(sent.recall(&of(&[pod], &[]), at(0)).throttled_until, Some(at(1)));
     }
 
     #[test]
@@ -385,19 +386,19 @@ mod tests {
         ] {
             let (mut sent, budgets, pod) = answered(&answer);
             let (pods, hour) = ([pod], 3600);
-            sent.recall(&pods, &budgets, at(1));
+            sent.recall(&of(&pods, &budgets), at(1));
             let waits = |memory: Memory| {
                 memory.throttled_until.is_some() || !memory.budgets.is_empty() || !memory.pods.is_empty()
             };
-            assert!(waits(sent.recall(&pods, &budgets, at(2 - hour))), "{answer:?}");
-            assert!(!waits(sent.recall(&pods, &budgets, at(5 - hour))), "{answer:?}: {:?}", sent.next());
+            assert!(waits(sent.recall(&of(&pods, &budgets), at(2 - hour))), "{answer:?}");
+            assert!(!waits(sent.recall(&of(&pods, &budgets), at(5 - hour))), "{answer:?}: {:?}", sent.next());
         }
     }
 
     #[test]
     fn a_throttled_request_quiets_everything_and_blames_no_budget() {
         let (mut sent, budgets, pod) = answered(&Answer::Throttled { wait: SignedDuration::from_secs(3) });
-        let memory = sent.recall(&[pod], &budgets, at(1));
+        let memory = sent.recall(&of(&[pod], &budgets), at(1));
         assert_eq!(memory.throttled_until, Some(at(3)));
         assert!(memory.budgets.is_empty());
     }

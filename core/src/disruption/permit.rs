@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::arithmetic::lost;
 use super::refusal::Refusal;
-use crate::cluster::{Budget, Phase, Pod, UnhealthyPolicy};
+use crate::cluster::{Budget, Cluster, Phase, Pod, UnhealthyPolicy};
 
 /// A budget's key.
 pub type BudgetName = (Arc<str>, Arc<str>);
@@ -137,7 +137,7 @@ impl Taken {
 
 /// The budgets of a cluster with what has been taken from them in this round.
 pub struct Budgets<'a> {
-    by_namespace: BTreeMap<&'a str, Vec<&'a Budget>>,
+    cluster: &'a Cluster,
     busy: BTreeMap<BudgetName, Busy>,
     now: Timestamp,
 }
@@ -153,13 +153,9 @@ enum Guard<'a> {
 }
 
 impl<'a> Budgets<'a> {
-    /// The budgets as they are at `now`, and those that are waited for.
-    pub fn new(budgets: &'a [Budget], busy: BTreeMap<BudgetName, Busy>, now: Timestamp) -> Self {
-        let mut by_namespace: BTreeMap<&str, Vec<&Budget>> = BTreeMap::new();
-        for budget in budgets {
-            by_namespace.entry(&budget.namespace).or_default().push(budget);
-        }
-        Self { by_namespace, busy, now }
+    /// The budgets of `cluster` as they are at `now`, and those that are waited for.
+    pub fn new(cluster: &'a Cluster, busy: BTreeMap<BudgetName, Busy>, now: Timestamp) -> Self {
+        Self { cluster, busy, now }
     }
 
     /// The permit to evict `pod` now, or why not.
@@ -205,8 +201,7 @@ impl<'a> Budgets<'a> {
 
     /// The budgets that select `pod`.
     pub fn guarding(&self, pod: &Pod) -> Vec<&'a Budget> {
-        let of_namespace = self.by_namespace.get(pod.namespace.as_ref());
-        of_namespace.into_iter().flatten().copied().filter(|budget| budget.selects(pod)).collect()
+        self.cluster.budgets_in(&pod.namespace).filter(|budget| budget.selects(pod)).collect()
     }
 
     fn guard(&self, pod: &Pod) -> Result<Guard<'a>, Refusal> {
@@ -283,10 +278,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fixture::{at, budget, pod};
+    use crate::fixture::{at, budget, of, pod};
 
     fn take(budgets: &[Budget], pod: &Pod) -> Result<Permit, Refusal> {
-        Budgets::new(budgets, BTreeMap::new(), at(0)).take(pod)
+        Budgets::new(&of(&[], budgets), BTreeMap::new(), at(0)).take(pod)
     }
 
     #[test]
@@ -342,15 +337,16 @@ mod tests {
     #[test]
     fn one_eviction_at_a_time_on_a_budget() {
         let budgets = [budget("cart", 2, 4, 2), budget("db", 1, 4, 3)];
-        let mut round = Budgets::new(&budgets, BTreeMap::new(), at(0));
+        let cluster = of(&[], &budgets);
+        let mut round = Budgets::new(&cluster, BTreeMap::new(), at(0));
         let charge = round.take(&pod("cart", 1, "n-1")).unwrap().charge().unwrap().clone();
         assert!(round.take(&pod("cart", 2, "n-1")).unwrap_err().is_pacing());
         assert!(round.take(&pod("db", 1, "n-1")).is_ok(), "other budgets go on");
         let refused: BTreeMap<_, _> = [(charge.budget, Busy::Until(charge.resource_version))].into();
-        let mut next = Budgets::new(&budgets, refused.clone(), at(0));
+        let mut next = Budgets::new(&cluster, refused.clone(), at(0));
         assert!(next.take(&pod("cart", 2, "n-1")).is_err(), "refused, and it has not changed since");
         let changed = [Budget { resource_version: "2".into(), ..budgets[0].clone() }];
-        assert!(Budgets::new(&changed, refused, at(0)).take(&pod("cart", 2, "n-1")).is_ok());
+        assert!(Budgets::new(&of(&[], &changed), refused, at(0)).take(&pod("cart", 2, "n-1")).is_ok());
     }
 
     #[test]
@@ -360,7 +356,8 @@ mod tests {
         let at_2 = Budget { resource_version: "2".into(), ..budget("cart", 2, 4, 2) };
         let take = |budget: &Budget, taken: &[Taken]| {
             let busy = [(name(budget), Busy::Taken(taken.to_vec()))].into();
-            Budgets::new(std::slice::from_ref(budget), busy, at(0)).take(&pod("cart", 9, "n-1")).is_ok()
+            let cluster = of(&[], std::slice::from_ref(budget));
+            Budgets::new(&cluster, busy, at(0)).take(&pod("cart", 9, "n-1")).is_ok()
         };
         assert!(take(&at_2, &[taken("cart-1", after("2"))]), "two allowed, one not counted: one is left");
         assert!(!take(&at_2, &[taken("cart-1", after("2")), taken("cart-2", after("2"))]));
@@ -389,7 +386,8 @@ mod tests {
             let budgets = [budget("cart", allowed, 9, 4)];
             let taken = (0..uncounted).map(|n| Taken { pod: format!("gone-{n}").into(), counted: Counted::After("1".into()) });
             let busy = [(name(&budgets[0]), Busy::Taken(taken.collect()))].into();
-            let mut round = Budgets::new(&budgets, busy, at(0));
+            let cluster = of(&[], &budgets);
+            let mut round = Budgets::new(&cluster, busy, at(0));
             let given = (0..pods).filter(|n| round.take(&pod("cart", *n, "n-1")).is_ok()).count();
             let room = usize::try_from(allowed).unwrap_or(0).saturating_sub(uncounted);
             prop_assert_eq!(given, room.min(1).min(pods));

@@ -152,12 +152,15 @@ mod tests {
 
     use super::super::Budgets;
     use crate::cluster::{Budget, Pod, Traits};
-    use crate::fixture::{at, budget, pod};
+    use crate::fixture::{at, budget, of, pod};
 
     #[test]
     fn refusals_name_the_budget_and_its_numbers() {
         let line = |b: Budget| {
-            Budgets::new(&[b], BTreeMap::new(), at(0)).take(&pod("cart", 1, "n-1")).unwrap_err().to_string()
+            Budgets::new(&of(&[], &[b]), BTreeMap::new(), at(0))
+                .take(&pod("cart", 1, "n-1"))
+                .unwrap_err()
+                .to_string()
         };
         assert_eq!(
             line(budget("cart", 0, 3, 3)),
@@ -171,7 +174,7 @@ mod tests {
             let traits = Traits { waiting: waiting.map(Into::into), ..Traits::default() };
             let short = Budget { expected_pods: 4, current_healthy: 2, ..budget("cart", 0, 3, 3) };
             let pod = Pod { ready: false, special: Some(Arc::new(traits)), ..pod("cart", 1, "n-1") };
-            Budgets::new(&[short], BTreeMap::new(), at(0)).take(&pod).unwrap_err().to_string()
+            Budgets::new(&of(&[], &[short]), BTreeMap::new(), at(0)).take(&pod).unwrap_err().to_string()
         };
         assert_eq!(
             crashing(Some("CrashLoopBackOff")),

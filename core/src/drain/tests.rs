@@ -1,7 +1,7 @@
 //! A drain, decision by decision.
 
 use super::*;
-use crate::cluster::{Attachment, Budget, Pod, Traits};
+use crate::cluster::{Attachment, Budget, Parts, Pod, Traits};
 use crate::disruption::Sent;
 use crate::fixture::{at, budget, node, pod};
 
@@ -23,7 +23,7 @@ impl Toy {
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
         Self {
             uids: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
-            cluster: Cluster { nodes, pods, budgets, ..Cluster::default() }.sorted(),
+            cluster: Parts { nodes, pods, budgets, ..Parts::default() }.seal(),
             request: Request {
                 nodes: names,
                 concurrency: 1,
@@ -61,7 +61,7 @@ impl Toy {
         for action in actions {
             self.apply(action, now);
         }
-        self.cluster.pods.retain(|pod| pod.deleting.is_none_or(|at| at > now));
+        self.cluster.retain_pods(|pod| pod.deleting.is_none_or(|at| at > now));
         done
     }
 
@@ -71,13 +71,15 @@ impl Toy {
             Action::Cordon(node) => {
                 self.log.push(format!("{} cordon {}", self.seconds, node.name));
                 let mark = self.request.mark.clone();
-                let node = self.cluster.node_mut(&node.name).unwrap();
-                (node.unschedulable, node.cordoned_by) = (true, Some(mark.into()));
+                self.cluster.change_node(&node.name, |node| {
+                    (node.unschedulable, node.cordoned_by) = (true, Some(mark.into()));
+                });
             }
             Action::Uncordon(node) => {
                 self.log.push(format!("{} uncordon {}", self.seconds, node.name));
-                let node = self.cluster.node_mut(&node.name).unwrap();
-                (node.unschedulable, node.cordoned_by) = (false, None);
+                self.cluster.change_node(&node.name, |node| {
+                    (node.unschedulable, node.cordoned_by) = (false, None);
+                });
             }
             Action::Evict(permit) => {
                 let cordoned = self.cluster.node(permit.node()).unwrap().unschedulable;
@@ -87,20 +89,21 @@ impl Toy {
                 let answer = crate::disruption::answer::Answer::Accepted(None);
                 self.sent.answered(permit.uid().clone(), permit.charge().cloned(), &answer, now);
                 if let Some(charge) = permit.charge() {
-                    let budget = self.cluster.budgets.iter_mut().find(|b| b.name == charge.budget.1).unwrap();
-                    assert!(budget.disruptions_allowed > 0, "PDB {} is violated", budget.name);
-                    budget.disruptions_allowed -= 1;
-                    budget.current_healthy -= 1;
-                    budget.resource_version = format!("{}1", budget.resource_version).into();
+                    self.cluster.change_budget(&charge.budget.1, |budget| {
+                        assert!(budget.disruptions_allowed > 0, "PDB {} is violated", budget.name);
+                        budget.disruptions_allowed -= 1;
+                        budget.current_healthy -= 1;
+                        budget.resource_version = format!("{}1", budget.resource_version).into();
+                    });
                 }
-                let pod = self.cluster.pods.iter_mut().find(|p| p.uid == *permit.uid()).unwrap();
-                assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
-                pod.deleting = Some(gone);
+                self.cluster.change_pod(permit.uid(), |pod| {
+                    assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
+                    pod.deleting = Some(gone);
+                });
             }
             Action::Delete(forced) => {
                 self.log.push(format!("{} delete {}", self.seconds, forced.pod()));
-                let pod = self.cluster.pods.iter_mut().find(|p| p.uid == *forced.uid()).unwrap();
-                pod.deleting = Some(gone);
+                self.cluster.change_pod(forced.uid(), |pod| pod.deleting = Some(gone));
             }
             Action::Confirm(name) => {
                 self.log.push(format!("{} confirm {name}", self.seconds));
@@ -194,7 +197,7 @@ fn a_node_that_somebody_uncordons_is_theirs() {
     );
     toy.tick();
     toy.tick();
-    toy.cluster.node_mut("n-1").unwrap().unschedulable = false;
+    toy.cluster.change_node("n-1", |node| node.unschedulable = false);
     expect_test::expect![[r#"
         1 cordon n-1
         3 uncordon n-1
@@ -262,8 +265,9 @@ fn nodes_whose_pinned_pods_share_budgets_never_deadlock() {
 #[test]
 fn a_node_that_an_upgrade_works_on_is_left_alone() {
     let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
-    let node = toy.cluster.node_mut("n-1").unwrap();
-    (node.unschedulable, node.cordoned_by) = (true, Some("up.kubelet.n-1/uid".into()));
+    toy.cluster.change_node("n-1", |node| {
+        (node.unschedulable, node.cordoned_by) = (true, Some("up.kubelet.n-1/uid".into()));
+    });
     assert_eq!(
         toy.run(),
         "n-1: is being upgraded by NodeUpgrade up.kubelet.n-1; suspend its ClusterUpgrade first"
@@ -273,8 +277,9 @@ fn a_node_that_an_upgrade_works_on_is_left_alone() {
 #[test]
 fn a_drain_that_crashed_goes_on_from_the_cordon() {
     let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
-    let node = toy.cluster.node_mut("n-1").unwrap();
-    (node.unschedulable, node.cordoned_by) = (true, Some("drain:2027-01-01T00:00:00Z/ann".into()));
+    toy.cluster.change_node("n-1", |node| {
+        (node.unschedulable, node.cordoned_by) = (true, Some("drain:2027-01-01T00:00:00Z/ann".into()));
+    });
     assert_eq!(toy.run(), "1 evict web-1\n6 confirm n-1\nn-1: drained");
 }
 
@@ -295,8 +300,9 @@ fn no_pod_leaves_while_it_could_go_to_a_node_that_is_still_to_be_cordoned() {
     for second in 1..=20 {
         toy.tick();
         // The cordon of n-2 fails each time.
-        let other = toy.cluster.node_mut("n-2").unwrap();
-        (other.unschedulable, other.cordoned_by) = (false, None);
+        toy.cluster.change_node("n-2", |node| {
+            (node.unschedulable, node.cordoned_by) = (false, None);
+        });
         if second == 11 {
             assert!(!evicted(&toy), "{:?}", toy.log);
         }
@@ -311,7 +317,7 @@ fn a_drained_node_that_somebody_uncordons_loses_its_mark() {
     while !drained(&toy) {
         assert!(!toy.tick(), "n-2 has its turn after n-1");
     }
-    toy.cluster.node_mut("n-1").unwrap().unschedulable = false;
+    toy.cluster.change_node("n-1", |node| node.unschedulable = false);
     toy.tick();
     let node = toy.cluster.node("n-1").unwrap();
     assert!(node.cordoned_by.is_none() && !node.unschedulable, "{:?}", toy.log);
@@ -337,8 +343,8 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
         )
     };
     let claim = |volume: &str, claim: &str| (volume.into(), ("shop".into(), claim.into()));
-    toy.cluster.around.claims = Some([claim("pv-1", "data"), claim("pv-2", "logs")].into());
-    toy.cluster.around.attached = attached(&["pv-1", "pv-2"]);
+    toy.cluster.around_mut().claims = Some([claim("pv-1", "data"), claim("pv-2", "logs")].into());
+    toy.cluster.around_mut().attached = attached(&["pv-1", "pv-2"]);
     toy.request.await_volumes = true;
     (0..30).for_each(|_| _ = toy.tick());
     assert!(matches!(toy.states["n-1"], State::Draining { .. }), "{:?}", toy.states);
@@ -359,11 +365,12 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     let why = "not drained within 50 s: volume pv-1 (shop/data) still attached to it".to_owned();
     assert_eq!(late.states["n-1"], State::Failed { why });
     let mut toy = Toy::new(1, vec![on("db", "data")], vec![]);
-    toy.cluster.around.attached = attached(&["pv-1"]);
+    toy.cluster.around_mut().attached = attached(&["pv-1"]);
     (0..30).for_each(|_| _ = toy.tick());
     assert!(matches!(toy.states["n-1"], State::Drained { .. }), "nobody asked for it");
     let mut toy = Toy::new(1, vec![on("db", "data")], vec![]);
-    (toy.cluster.around.attached, toy.request.await_volumes) = (attached(&[]), true);
+    toy.cluster.around_mut().attached = attached(&[]);
+    toy.request.await_volumes = true;
     (0..30).for_each(|_| _ = toy.tick());
     assert!(matches!(toy.states["n-1"], State::Drained { .. }), "{:?}", toy.states);
 }
@@ -378,10 +385,10 @@ fn a_node_whose_kubelet_is_gone_is_given_up_with_what_keeps_its_pod() {
         let stuck = Pod { deleting: Some(at(-60)), special, ..pod("db", 1, "n-1") };
         let mut toy = Toy::new(1, vec![stuck.clone()], vec![]);
         for ready in [true, false] {
-            toy.cluster.node_mut("n-1").unwrap().ready = ready;
+            toy.cluster.change_node("n-1", |node| node.ready = ready);
             for _ in 0..40 {
                 // Nobody ends it.
-                toy.cluster.pods = vec![stuck.clone()];
+                toy.cluster.set_pod(stuck.clone());
                 toy.tick();
             }
             match &toy.states["n-1"] {

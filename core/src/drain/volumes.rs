@@ -11,9 +11,9 @@ use crate::disruption::{Rules, may_stay};
 /// The volumes that are attached to `node` for pods that left, in one line. Those of pods that stay are theirs. `None` if
 /// there are none, or attachments were not read.
 pub(super) fn attached(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) -> Option<String> {
-    let around = &cluster.around;
+    let around = cluster.around();
     let stays = |claim: &Name| {
-        cluster.pods_on(&node.name).iter().any(|pod| {
+        cluster.pods_on(&node.name).any(|pod| {
             *pod.namespace == *claim.0
                 && pod.traits().claims.contains(&claim.1)
                 && may_stay(pod, rules, around, now)

@@ -28,7 +28,7 @@ pub fn decide(upgrade: &Upgrade, world: World<'_>) -> Decision {
         world,
         stage: plan::current_stage(&progress),
         may_disrupt: approved && !upgrade.suspended && upgrade.queued_behind.is_none(),
-        budgets: Budgets::new(&cluster.budgets, world.memory.budgets.clone(), world.now),
+        budgets: Budgets::new(cluster, world.memory.budgets.clone(), world.now),
         actions: Vec::new(),
         again_at: None,
         hope: false,

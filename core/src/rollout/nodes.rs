@@ -233,7 +233,7 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
 
 fn unready_daemon(cluster: &Cluster, node: &Node) -> Option<String> {
     let of_daemon_set = |pod: &&Pod| pod.owner.as_ref().is_some_and(|owner| *owner.kind == *"DaemonSet");
-    let mut daemons = cluster.pods_on(&node.name).iter().filter(of_daemon_set);
+    let mut daemons = cluster.pods_on(&node.name).filter(of_daemon_set);
     daemons
         .find(|pod| !pod.ready && pod.deleting.is_none())
         .map(|pod| format!("{}/{}", pod.namespace, pod.name))
@@ -258,7 +258,7 @@ fn hold(node: &Node, mine: &[&Claim]) -> Option<&'static str> {
 /// Selected nodes that are not at the target and are left alone, with the reason.
 pub(super) fn held(round: &Round<'_>, mine: &[&Claim]) -> Vec<(Arc<str>, &'static str)> {
     let target = &round.upgrade.version;
-    let behind = round.world.cluster.nodes.iter().filter(|node| {
+    let behind = round.world.cluster.nodes().iter().filter(|node| {
         group_of(&round.upgrade.groups, node).is_some()
             && !node.kubelet.known().is_some_and(|version| version.satisfies(target))
     });
@@ -282,7 +282,7 @@ pub(super) fn open(round: &mut Round<'_>, mine: &[&Claim]) {
         let members: Vec<&Node> = round
             .world
             .cluster
-            .nodes
+            .nodes()
             .iter()
             .map(AsRef::as_ref)
             .filter(|node| group_of(&upgrade.groups, node).is_some_and(|g| g.name == group.name))
@@ -388,7 +388,7 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node) -> Result<Action, St
         return Err(format!("{} is parked: pod {}: {}", node.name, first.pod, first.reason));
     }
     let here = |blocker: &Blocker| {
-        let pods = round.world.cluster.pods_on(&node.name).iter();
+        let pods = round.world.cluster.pods_on(&node.name);
         pods.map(|pod| format!("{}/{}", pod.namespace, pod.name)).any(|pod| pod == blocker.pod)
     };
     let lifted = |blocker: &Blocker| blocker.budget.is_some() || !here(blocker);
@@ -412,7 +412,7 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node) -> Result<Action, St
 ///
 /// The caller makes sure that the claims are complete; the uncordon itself looks the claim up once more.
 pub fn orphans(cluster: &Cluster, claims: &[Claim]) -> Vec<Action> {
-    let marked = cluster.nodes.iter().filter_map(|node| Some((node, node.cordoned_by.clone()?)));
+    let marked = cluster.nodes().iter().filter_map(|node| Some((node, node.cordoned_by.clone()?)));
     marked
         // A drain that a person began is theirs to end.
         .filter(|(_, mark)| !Mark::is_drain(mark) && claims.iter().all(|claim| claim.mark() != **mark))

@@ -86,7 +86,8 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage, mine: &[&Claim]) {
         return;
     }
     let target = &round.upgrade.version;
-    let mut of_stage = round.world.cluster.instances.iter().filter(|i| Stage::of(i.component) == Some(stage));
+    let mut of_stage =
+        round.world.cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
     let done = |i: &&Instance| i.ready && i.version.known().is_some_and(|v| v.satisfies(target));
     let Some(next) = of_stage.find(|i| !done(i)) else { return };
     if !next.ready {

@@ -70,16 +70,16 @@ impl Census {
             groups: Vec::new(),
             by_key: BTreeMap::new(),
             slots: Box::new([0; SLOTS]),
-            nodes: Vec::with_capacity(cluster.nodes.len()),
-            instances: Vec::with_capacity(cluster.instances.len()),
+            nodes: Vec::with_capacity(cluster.nodes().len()),
+            instances: Vec::with_capacity(cluster.instances().len()),
         };
         let control_plane: Arc<str> = "control-plane".into();
         let (unknown, clients): (Arc<str>, Arc<str>) = ("unknown".into(), "clients".into());
         let mut pools: HashMap<&str, &Arc<str>> = HashMap::new();
-        if cluster.instances.iter().any(|instance| instance.component == Component::KubeProxy) {
-            pools.extend(cluster.nodes.iter().map(|node| (node.name.as_ref(), &node.pool)));
+        if cluster.instances().iter().any(|instance| instance.component == Component::KubeProxy) {
+            pools.extend(cluster.nodes().iter().map(|node| (node.name.as_ref(), &node.pool)));
         }
-        for instance in &cluster.instances {
+        for instance in cluster.instances() {
             let pool = match instance.component {
                 Component::KubeProxy => {
                     instance.node.as_deref().and_then(|node| pools.get(node).copied()).unwrap_or(&unknown)
@@ -90,7 +90,7 @@ impl Census {
             let group = census.group_of_instance(cluster, instance, pool);
             census.instances.push(group);
         }
-        for node in &cluster.nodes {
+        for node in cluster.nodes() {
             let group = census.group_of_node(node);
             census.nodes.push(group);
         }
@@ -217,7 +217,7 @@ impl Census {
         let (mut newest, _) = known().max_by_key(|(version, _)| version.release())?;
         let release = newest.release();
         if known().any(|(version, _)| version.release() == release && version != newest) {
-            let mut all = cluster.nodes.iter().rev().filter_map(|node| node.kubelet.known());
+            let mut all = cluster.nodes().iter().rev().filter_map(|node| node.kubelet.known());
             newest = all.find(|version| version.release() == release).unwrap_or(newest);
         }
         Some((oldest.clone(), newest.clone()))
@@ -274,8 +274,8 @@ impl<'a> Counted<'a> {
 fn member(component: Component, cluster: &Cluster, place: u32) -> Option<(&Arc<str>, &Observed)> {
     let place = place as usize;
     match component {
-        Component::Kubelet => cluster.nodes.get(place).map(|node| (&node.name, &node.kubelet)),
-        _ => cluster.instances.get(place).map(|instance| (&instance.name, &instance.version)),
+        Component::Kubelet => cluster.nodes().get(place).map(|node| (&node.name, &node.kubelet)),
+        _ => cluster.instances().get(place).map(|instance| (&instance.name, &instance.version)),
     }
 }
 
@@ -326,11 +326,13 @@ mod tests {
             let mut cluster = cluster(&["v1.36.4", "v1.37.1"], "v1.36.4", &kubelets);
             let mut census = Census::of(&cluster);
             for (place, version, gpu) in changes {
-                let place = place % cluster.nodes.len();
-                let node = Arc::make_mut(&mut cluster.nodes[place]);
-                node.kubelet = Observed::from_report(VERSIONS[version]);
-                node.pool = if gpu { "gpu".into() } else { "default".into() };
-                census.changed(place, &cluster.nodes[place]);
+                let place = place % cluster.nodes().len();
+                let name = Arc::clone(&cluster.nodes()[place].name);
+                cluster.change_node(&name, |node| {
+                    node.kubelet = Observed::from_report(VERSIONS[version]);
+                    node.pool = if gpu { "gpu".into() } else { "default".into() };
+                });
+                census.changed(place, &cluster.nodes()[place]);
                 proptest::prop_assert_eq!(
                     assess_counted(&census, &cluster, &Policy::default()),
                     assess(&cluster, &Policy::default())

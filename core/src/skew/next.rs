@@ -120,7 +120,7 @@ fn in_the_way(policy: &Policy, row: &Row, all: Servers, target: Minor) -> Option
 /// Rule O5. A webhook that matches exactly the versions it lists is not called for an object of a new version, and one
 /// that fails closed refuses what it does not understand.
 fn webhooks(cluster: &Cluster) -> impl Iterator<Item = String> {
-    cluster.webhooks.iter().filter(|w| w.exact && w.lists_versions && w.fails_closed).map(|webhook| {
+    cluster.webhooks().iter().filter(|w| w.exact && w.lists_versions && w.fails_closed).map(|webhook| {
         format!(
             "webhook {} of {} fails closed and matches only the API versions it lists: set matchPolicy to \
              Equivalent ({})",

@@ -117,12 +117,14 @@ fn minors_must_not_be_skipped() {
 }
 
 fn emulating(mut cluster: Cluster, minor: u16) -> Cluster {
-    for server in cluster.instances.iter_mut().filter(|i| i.component == Component::KubeApiserver) {
-        let binary = server.version.minor().unwrap();
-        let emulation = Minor::new(1, minor);
-        server.effective =
-            crate::version::Effective::new(binary, emulation, None, crate::version::Floors::of(binary));
-    }
+    cluster.change_instances(|server| {
+        if server.component == Component::KubeApiserver {
+            let binary = server.version.minor().unwrap();
+            let emulation = Minor::new(1, minor);
+            let floors = crate::version::Floors::of(binary);
+            server.effective = crate::version::Effective::new(binary, emulation, None, floors);
+        }
+    });
     cluster
 }
 
@@ -148,15 +150,19 @@ fn an_emulating_apiserver_counts_as_what_it_emulates() {
 fn a_controller_of_the_binary_may_emulate_too_and_is_not_guessed_about() {
     let mut cluster = emulating(cluster(&["v1.37.1"], "v1.37.1", &["v1.36.4"]), 36);
     assert_eq!(assess(&cluster, &Policy::default()).supported, Verdict::Unknown);
-    for controller in cluster.instances.iter_mut().filter(|i| i.component.is_controller()) {
-        let binary = controller.version.minor().unwrap();
-        controller.effective =
-            Effective::new(binary, Minor::new(1, 36), None, crate::version::Floors::of(binary));
-    }
+    cluster.change_instances(|controller| {
+        if controller.component.is_controller() {
+            let binary = controller.version.minor().unwrap();
+            let floors = crate::version::Floors::of(binary);
+            controller.effective = Effective::new(binary, Minor::new(1, 36), None, floors);
+        }
+    });
     assert_eq!(assess(&cluster, &Policy::default()).supported, Verdict::True);
-    for server in cluster.instances.iter_mut().filter(|i| i.component == Component::KubeApiserver) {
-        (server.version, server.effective) = (Observed::from_report("v1.36.4"), None);
-    }
+    cluster.change_instances(|server| {
+        if server.component == Component::KubeApiserver {
+            (server.version, server.effective) = (Observed::from_report("v1.36.4"), None);
+        }
+    });
     let judged = assess(&cluster, &Policy::default());
     assert_eq!(judged.violations, 2, "an older binary cannot serve a newer one, whatever it emulates");
 }
@@ -165,14 +171,17 @@ fn a_controller_of_the_binary_may_emulate_too_and_is_not_guessed_about() {
 fn a_controller_that_reaches_only_its_own_apiserver_is_compared_with_that_one() {
     let mut cluster = cluster(&["v1.37.1", "v1.36.4"], "v1.37.1", &[]);
     assert_eq!(assess(&cluster, &Policy::default()).violations, 2, "behind a load balancer it may meet 1.36");
-    cluster.instances.iter_mut().for_each(|instance| instance.reach = Reach::Local);
+    cluster.change_instances(|instance| instance.reach = Reach::Local);
     assert_eq!(
         assess(&cluster, &Policy::default()).violations,
         0,
         "both run on cp-1, as their 1.37 server does"
     );
-    let all = cluster.instances.iter_mut().filter(|i| i.component.is_controller());
-    all.for_each(|controller| controller.node = Some("elsewhere".into()));
+    cluster.change_instances(|instance| {
+        if instance.component.is_controller() {
+            instance.node = Some("elsewhere".into());
+        }
+    });
     assert_eq!(
         assess(&cluster, &Policy::default()).violations,
         2,
@@ -200,7 +209,7 @@ fn a_webhook_that_cannot_see_new_versions_and_fails_closed_blocks_the_next_minor
         fails_closed: true,
     };
     let blocked = |webhook: &crate::cluster::Webhook, cluster: &mut Cluster| {
-        cluster.webhooks = vec![webhook.clone()];
+        cluster.set_webhooks(vec![webhook.clone()]);
         assess(cluster, &Policy::default()).next_minor.blockers
     };
     assert_eq!(
@@ -256,8 +265,8 @@ fn a_pair_that_the_apiservers_allow_is_never_broken_by_itself() {
 #[test]
 fn without_a_known_apiserver_a_proxy_and_its_kubelet_are_still_compared() {
     let mut cluster = cluster(&["?"], "v1.36.4", &["v1.36.4"]);
-    cluster.instances.push(instance(Component::KubeProxy, "kube-proxy@n-1", "v1.32.1"));
-    let judged = assess(&cluster.sorted(), &Policy::default());
+    cluster.add_instance(instance(Component::KubeProxy, "kube-proxy@n-1", "v1.32.1"));
+    let judged = assess(&cluster, &Policy::default());
     assert_eq!((judged.supported, judged.violations), (Verdict::False, 1));
     assert_eq!(judged.findings[0].rule.id, "R4");
 }
@@ -279,8 +288,8 @@ fn a_kubectl_is_judged_and_stands_in_nobodys_way() {
         ),
     ] {
         let mut cluster = cluster(&["v1.36.4"], "v1.36.4", &["v1.36.4"]);
-        cluster.instances.push(instance(Component::Kubectl, "ci", version));
-        let judged = assess(&cluster.sorted(), &Policy::default());
+        cluster.add_instance(instance(Component::Kubectl, "ci", version));
+        let judged = assess(&cluster, &Policy::default());
         let said = judged.findings.first().map_or("", |finding| finding.message.as_str());
         assert_eq!((judged.supported, said), (supported, message));
         assert_eq!(judged.next_minor.allowed, Verdict::True, "{version}");
@@ -364,11 +373,11 @@ mod properties {
             for component in Component::ALL {
                 let mut more = cluster.clone();
                 if component == Component::Kubelet {
-                    more.nodes.push(crate::fixture::node("n-9", &format!("v1.{minor}.1")).into());
+                    more.set_node(crate::fixture::node("n-9", &format!("v1.{minor}.1")));
                 } else {
-                    more.instances.push(instance(component, "cp-9", &format!("v1.{minor}.1")));
+                    more.add_instance(instance(component, "cp-9", &format!("v1.{minor}.1")));
                 }
-                let after = ids(&more.sorted());
+                let after = ids(&more);
                 for id in &before {
                     prop_assert!(after.contains(id), "{} is gone from {:?}", id, after);
                 }
@@ -408,9 +417,8 @@ mod properties {
                 let name = format!("cp-{number}");
                 let mut local = instance(Component::CloudControllerManager, &name, controllers);
                 local.reach = Reach::Local;
-                cluster.instances.push(local);
+                cluster.add_instance(local);
             }
-            let cluster = cluster.sorted();
             let judged = assess(&cluster, &Policy::strict());
             let ids: std::collections::BTreeSet<_> = judged.findings.iter().map(|finding| &finding.id).collect();
             prop_assert_eq!(ids.len(), judged.findings.len(), "an id is one finding's");
@@ -419,10 +427,14 @@ mod properties {
 
         #[test]
         fn the_order_of_what_is_seen_changes_nothing(cluster in any_cluster()) {
-            let mut other = cluster.clone();
+            let mut other = crate::cluster::Parts {
+                nodes: cluster.nodes().to_vec(),
+                instances: cluster.instances().to_vec(),
+                ..Default::default()
+            };
             other.nodes.reverse();
             other.instances.reverse();
-            prop_assert_eq!(assess(&cluster, &Policy::default()), assess(&other.sorted(), &Policy::default()));
+            prop_assert_eq!(assess(&cluster, &Policy::default()), assess(&other.seal(), &Policy::default()));
         }
     }
 }

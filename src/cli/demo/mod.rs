@@ -148,7 +148,7 @@ impl Stage {
     fn report_now(&self, style: Style) -> Result<String, String> {
         let (cluster, inventory) = self.demo.look().map_err(|not_ready| not_ready.to_string())?;
         let subject = vec![("Cluster", format!("made up, {}", self.title))];
-        let report = judged(subject, &cluster.sorted(), &inventory, &self.releases, self.demo.now());
+        let report = judged(subject, &cluster, &inventory, &self.releases, self.demo.now());
         output::render(&report, Output::Table, style)
     }
 

@@ -53,7 +53,7 @@ impl Work {
 
     /// Tells which pods are gone.
     pub(super) fn gone(&mut self, cluster: &Cluster) -> Result<(), String> {
-        let there: BTreeSet<&Arc<str>> = cluster.pods.iter().map(|pod| &pod.uid).collect();
+        let there: BTreeSet<&Arc<str>> = cluster.pods().map(|pod| &pod.uid).collect();
         let gone: Vec<Arc<str>> =
             self.kept.asked.keys().filter(|uid| !there.contains(uid)).cloned().collect();
         for uid in gone {
@@ -192,8 +192,8 @@ pub(super) fn ours(cluster: &Cluster, name: &str) -> bool {
 fn warned(cluster: &Cluster, node: &str, rules: &Rules, now: Timestamp) -> BTreeMap<String, String> {
     let mut lines: BTreeMap<String, Vec<Arc<str>>> = BTreeMap::new();
     for pod in cluster.pods_on(node) {
-        let class = class(pod, rules, &cluster.around, now);
-        for line in warnings(pod, class, &cluster.around) {
+        let class = class(pod, rules, cluster.around(), now);
+        for line in warnings(pod, class, cluster.around()) {
             lines.entry(line).or_default().push(pod.full_name().into());
         }
     }
@@ -211,11 +211,8 @@ fn queues(cluster: &Cluster, decision: &Decision<'_>) -> Vec<String> {
             *queues.entry(budget.clone()).or_default() += 1;
         }
     }
-    let of = |(namespace, name): &(Arc<str>, Arc<str>)| {
-        cluster.budgets.iter().find(|b| b.namespace == *namespace && b.name == *name)
-    };
-    let line = |(key, count): (&(Arc<str>, Arc<str>), &usize)| {
-        let budget = of(key)?;
+    let line = |((namespace, name), count): (&(Arc<str>, Arc<str>), &usize)| {
+        let budget = cluster.budget(namespace, name)?;
         Some(format!(
             "PDB {}   {count} waiting   {} allowed, {} of {} healthy, {} needed",
             budget.full_name(),

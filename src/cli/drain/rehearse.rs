@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_core::cluster::Cluster;
+use evenkeel_core::cluster::Parts;
 use evenkeel_core::disruption::answer::{Answer, Next};
 use evenkeel_core::disruption::{Budgets, Memory, Wait, empty};
 use evenkeel_core::drain::refusal;
@@ -22,6 +22,8 @@ impl Work {
     pub(super) async fn rehearse(mut self, ask: bool) -> Result<u8, String> {
         let cluster = self.cluster();
         let now = self.clock.now();
+        let (budgets, around) = (cluster.budgets().cloned().collect(), self.around.clone());
+        let without_pods = Parts { budgets, around, ..Parts::default() }.seal();
         let (mut failed, mut told) = (false, Told::default());
         for name in self.request.nodes.clone() {
             let Some(at) = cluster.node(&name) else { continue };
@@ -53,13 +55,9 @@ impl Work {
             }
             self.teller.tell(Event::of_node(&name, "cordon", line))?;
             for pod in cluster.pods_on(&name) {
-                let one = Cluster {
-                    pods: vec![pod.clone()],
-                    budgets: cluster.budgets.clone(),
-                    around: self.around.clone(),
-                    ..Cluster::default()
-                };
-                let mut budgets = Budgets::new(&one.budgets, BTreeMap::new(), now);
+                let mut one = without_pods.clone();
+                one.set_pod(pod.clone());
+                let mut budgets = Budgets::new(&one, BTreeMap::new(), now);
                 let rules = &self.request.rules;
                 let emptying = empty(&one, &name, rules, &Memory::default(), &mut budgets, now);
                 let Some(left) = emptying.left.first() else { continue };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Around, Cluster};
+use evenkeel_core::cluster::{Around, Cluster, Parts};
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Charge, Rules, Sent, may_stay};
 use evenkeel_core::drain::{Action, Decision, Request, State, World, decide};
@@ -168,7 +168,7 @@ impl Work {
             for line in survey.missing() {
                 eprintln!("warning: {line}; pods on local volumes are not told apart");
             }
-            work.around = survey.cluster().around;
+            work.around = survey.cluster().around().clone();
         }
         Ok(work)
     }
@@ -224,18 +224,18 @@ impl Work {
     }
 
     pub(super) fn cluster(&self) -> Cluster {
-        let mut cluster = Cluster { around: self.around.clone(), ..Cluster::default() };
+        let mut parts = Parts { around: self.around.clone(), ..Parts::default() };
         for (name, cache) in &self.nodes {
-            cluster.nodes.extend(cache.get("", name).map(|seen| seen.node.clone()));
+            parts.nodes.extend(cache.get("", name).map(|seen| seen.node.clone()));
         }
         for cache in self.pods.values() {
-            cache.read(|pods| cluster.pods.extend(pods.values().map(|seen| seen.pod.clone())));
+            cache.read(|pods| parts.pods.extend(pods.values().map(|seen| seen.pod.clone())));
         }
         let attached =
             |cache: &Cache<lean::VolumeAttachment>| cache.read(|all| all.values().cloned().collect());
-        cluster.around.attached = self.attachments.as_ref().map(attached);
-        self.budgets.read(|budgets| cluster.budgets.extend(budgets.values().map(|b| b.as_ref().clone())));
-        cluster.sorted()
+        parts.around.attached = self.attachments.as_ref().map(attached);
+        self.budgets.read(|budgets| parts.budgets.extend(budgets.values().map(|b| b.as_ref().clone())));
+        parts.seal()
     }
 
     /// Drains, until every node is done or somebody interrupts.

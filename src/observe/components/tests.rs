@@ -1,6 +1,6 @@
 //! Tables: what each platform shows, and which instances that means.
 
-use evenkeel_core::cluster::Cluster;
+use evenkeel_core::cluster::Parts;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -65,9 +65,9 @@ fn check(
     let (pods, leases): (Vec<_>, Vec<_>) = (pods.iter().collect(), leases.iter().collect());
     let now = NOW.parse().unwrap();
     let seen = Sources { nodes: &nodes, pods: &pods, leases: &leases, endpoints, asked: true, now };
-    let cluster = Cluster { instances: instances(&seen), ..Cluster::default() }.sorted();
+    let cluster = Parts { instances: instances(&seen), ..Parts::default() }.seal();
     let shown: Vec<_> = cluster
-        .instances
+        .instances()
         .iter()
         .map(|found| {
             let node = found.node.as_deref().unwrap_or("?");

@@ -10,7 +10,7 @@ mod objects;
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_core::cluster::{Cluster, Component, Webhook};
+use evenkeel_core::cluster::{Cluster, Component, Parts, Webhook};
 use evenkeel_core::version::Observed;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -196,20 +196,21 @@ impl Snapshot {
             asked: false,
             now: Timestamp::UNIX_EPOCH,
         };
-        let mut cluster = Cluster {
+        let mut cluster = Parts {
             instances: components::instances(&seen),
             nodes: nodes.iter().map(|seen| seen.node.clone()).collect(),
             webhooks: self.webhooks.clone(),
             budgets: self.budgets.values().map(|budget| budget.as_ref().clone()).collect(),
-            ..Cluster::default()
-        };
+            ..Parts::default()
+        }
+        .seal();
         for (file, version) in &self.servers {
             given::front_door(&mut cluster, file, version);
         }
         for (component, version) in &self.operators {
             given::rolled_out(&mut cluster, *component, version);
         }
-        with_same_process(cluster.sorted())
+        with_same_process(cluster)
     }
 
     /// Which platform it is of.
@@ -245,7 +246,8 @@ impl Snapshot {
                 "{why}; add the output of `kubectl version -o json`, or say --apiserver-version v1.36.4"
             ));
         }
-        let others = cluster.instances.iter().any(|instance| instance.component != Component::KubeApiserver);
+        let others =
+            cluster.instances().iter().any(|instance| instance.component != Component::KubeApiserver);
         let shown = |component| self.platform().is_none_or(|platform| platform.shows(component));
         if self.pods.is_empty() && !others && shown(Component::KubeProxy) {
             let controllers = if shown(Component::KubeScheduler) { "controllers and " } else { "" };

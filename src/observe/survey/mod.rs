@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Around, Autoscaler, Cluster, FullQuota, PodWebhook, Room, Workload};
+use evenkeel_core::cluster::{Around, Autoscaler, Cluster, FullQuota, Parts, PodWebhook, Room, Workload};
 use evenkeel_core::version::escape;
 use jiff::Timestamp;
 use kube::Client;
@@ -340,7 +340,7 @@ impl Survey {
             let all = self.endpoints.as_ref().zip(webhook.service.as_ref());
             webhook.endpoints = all.map(|(all, service)| all.get(service).cloned().unwrap_or_default());
         }
-        Cluster {
+        Parts {
             nodes: self.nodes.values().map(|seen| seen.node.clone()).collect(),
             pods: self.pods.values().map(|seen| seen.pod.clone()).collect(),
             budgets: self.budgets.values().map(|budget| budget.as_ref().clone()).collect(),
@@ -355,9 +355,9 @@ impl Survey {
                 attached: None,
                 room: Some(self.room.clone()).filter(|room| !room.offers.is_empty()),
             },
-            ..Cluster::default()
+            ..Parts::default()
         }
-        .sorted()
+        .seal()
     }
 
     /// What was not read, one line each.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, Node, Pod};
+use evenkeel_core::cluster::{Cluster, Node, Parts, Pod};
 use evenkeel_core::disruption::{Mark, Memory, Rules};
 use evenkeel_core::drain::{Action, Decision, OnTimeout, Request, State, World, decide};
 use jiff::SignedDuration;
@@ -68,7 +68,7 @@ pub(super) fn cordon(case: &Case) -> Outcome {
     } else {
         vec![node(before).into()]
     };
-    let cluster = Cluster { nodes, ..Cluster::default() };
+    let cluster = Parts { nodes, ..Parts::default() }.seal();
     if case.text("command") == Some("uncordon") || case.id == "upd-3" {
         return Outcome::NotOurs("uncordon is for nodes that a drain of ours cordoned");
     }
@@ -87,16 +87,17 @@ pub(super) fn cordon(case: &Case) -> Outcome {
 /// What happens when the time of a drain is over, and when it is over too soon.
 pub(super) fn timed(case: &Case) -> Outcome {
     let left = || Pod { owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
-    let blocked = Cluster {
+    let parts = |pods: Vec<Pod>| Parts {
         nodes: vec![node(true).into()],
-        pods: vec![left()],
+        pods,
         budgets: vec![budget(0, 2, 2)],
-        ..Cluster::default()
+        ..Parts::default()
     };
+    let blocked = parts(vec![left()]).seal();
     let in_time = SignedDuration::from_secs(3);
     let right = match case.id.as_str() {
         "wait-3-timeout" => {
-            let leaving = Cluster { pods: vec![Pod { deleting: Some(ago(0)), ..left() }], ..blocked };
+            let leaving = parts(vec![Pod { deleting: Some(ago(0)), ..left() }]).seal();
             let decision = drained(&leaving, Some(4), |request| request.timeout = Some(in_time));
             decision
                 .states
@@ -113,7 +114,7 @@ pub(super) fn timed(case: &Case) -> Outcome {
             let traits = evenkeel_core::cluster::Traits { critical: true, ..Default::default() };
             let critical =
                 Pod { special: Some(Arc::new(traits)), name: "q".into(), uid: "q".into(), ..left() };
-            let both = Cluster { pods: vec![critical, left()], ..blocked }.sorted();
+            let both = parts(vec![critical, left()]).seal();
             let decision = drained(&both, Some(4), |request| {
                 (request.timeout, request.on_timeout) = (Some(in_time), OnTimeout::Force);
                 request.rules.critical_last = true;
@@ -121,7 +122,7 @@ pub(super) fn timed(case: &Case) -> Outcome {
             decision.actions.iter().filter(|action| matches!(action, Action::Delete(_))).count() == 2
         }
         "karp-mindrain" => {
-            let empty = Cluster { nodes: vec![node(true).into()], ..Cluster::default() };
+            let empty = Parts { nodes: vec![node(true).into()], ..Parts::default() }.seal();
             let confirms = |seconds| !drained(&empty, Some(seconds), |_| {}).actions.is_empty();
             !confirms(4) && confirms(5)
         }

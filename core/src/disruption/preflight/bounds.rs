@@ -36,11 +36,11 @@ pub struct Bound {
 /// The bounds of every budget that guards a pod which has to leave, longest first, when a replacement takes `slot`.
 pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
     let cluster = question.cluster;
-    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), question.now);
+    let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
     let mut leaving: BTreeMap<BudgetName, (&Budget, BTreeMap<Arc<str>, usize>)> = BTreeMap::new();
     for node in &question.nodes {
         for pod in cluster.pods_on(&node.name) {
-            let class = class(pod, question.rules, &cluster.around, question.now);
+            let class = class(pod, question.rules, cluster.around(), question.now);
             let leaves =
                 pod.phase == Phase::Running && handling(pod, class, question.rules) == Handling::Evict;
             for budget in budgets.guarding(pod).into_iter().filter(|_| leaves) {
@@ -83,8 +83,8 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
 
 /// How many pods `budget` expects, and how many of them may be gone at once when all are healthy.
 fn room(question: &Question<'_>, budget: &Budget) -> (i64, i64) {
-    let pods: Vec<&Pod> = question.cluster.pods.iter().filter(|pod| budget.selects(pod)).collect();
-    match compute(budget, &pods, &question.cluster.around, question.now) {
+    let pods: Vec<&Pod> = question.cluster.pods().filter(|pod| budget.selects(pod)).collect();
+    match compute(budget, &pods, question.cluster.around(), question.now) {
         Ok(numbers) => (numbers.expected, numbers.steady()),
         Err(_) if budget.sync_failed.is_some() => (0, 0),
         Err(_) => {

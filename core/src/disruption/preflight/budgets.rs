@@ -29,7 +29,7 @@ pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Caus
     let mut several: BTreeMap<Vec<BudgetName>, Vec<&Pod>> = BTreeMap::new();
     for node in &question.nodes {
         for pod in cluster.pods_on(&node.name) {
-            let class = class(pod, question.rules, &cluster.around, question.now);
+            let class = class(pod, question.rules, cluster.around(), question.now);
             // The handler asks no budget for the others.
             if pod.phase != Phase::Running || handling(pod, class, question.rules) != Handling::Evict {
                 continue;
@@ -65,9 +65,9 @@ fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
 
 /// What keeps `budget` from allowing an eviction, never and now, and what is odd about it.
 pub fn of_budget(cluster: &Cluster, budget: &Budget, question: &Question<'_>) -> Vec<Cause> {
-    let pods: Vec<&Pod> = cluster.pods.iter().filter(|pod| budget.selects(pod)).collect();
+    let pods: Vec<&Pod> = cluster.pods().filter(|pod| budget.selects(pod)).collect();
     let guards = !pods.is_empty();
-    let numbers = compute(budget, &pods, &cluster.around, question.now);
+    let numbers = compute(budget, &pods, cluster.around(), question.now);
     let seen = Seen { cluster, budget, pods, guards, numbers, now: question.now };
     let mut causes: Vec<Cause> = Vec::new();
     causes.extend(seen.policy());
@@ -85,7 +85,7 @@ pub fn closed(cluster: &Cluster, now: Timestamp) -> Vec<Cause> {
         // Old servers do not say since when; and one whose status lags for a moment is not closed.
         None => budget.disruptions_allowed <= 0,
     };
-    let found = cluster.budgets.iter().filter_map(|budget| {
+    let found = cluster.budgets().filter_map(|budget| {
         let guards = budget.expected_pods > 0 || budget.sync_failed.is_some();
         // The controller expects no pod of a budget that asks for nothing, however many it selects.
         if !guards && (budget.demand != Demand::Nothing || budget.selector.is_none()) {
@@ -311,9 +311,9 @@ impl Seen<'_> {
         let numbers = self.numbers.as_ref().ok().filter(|numbers| numbers.steady() > 0)?;
         let mut owners = self.pods.iter().filter_map(|pod| Some((&pod.namespace, pod.owner.as_ref()?)));
         let (namespace, owner) = owners.next()?;
-        let workload = self.cluster.around.workload(namespace, owner)?;
+        let workload = self.cluster.around().workload(namespace, owner)?;
         let top = workload.owner.as_ref().unwrap_or(&workload.this);
-        let scaler = self.cluster.around.autoscalers.iter().flatten().find(|scaler| {
+        let scaler = self.cluster.around().autoscalers.iter().flatten().find(|scaler| {
             scaler.namespace == *namespace && scaler.target == (top.kind.clone(), top.name.clone())
         })?;
         let least = i64::from(scaler.min_replicas);

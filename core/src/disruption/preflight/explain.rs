@@ -29,11 +29,11 @@ fn worst(causes: &[Cause]) -> Option<&Cause> {
 pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
     let causes = causes(&Question { nodes: vec![node], ..question.clone() });
     let cluster = question.cluster;
-    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), question.now);
+    let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
     let mut details = Vec::new();
     let mut moving = 0;
     for pod in cluster.pods_on(&node.name) {
-        let class = class(pod, question.rules, &cluster.around, question.now);
+        let class = class(pod, question.rules, cluster.around(), question.now);
         let handling = handling(pod, class, question.rules);
         moving += usize::from(handling != Handling::Leave);
         details.push(format!(
@@ -57,8 +57,8 @@ pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
 /// Why `pod` does not leave.
 pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
     let cluster = question.cluster;
-    let budgets = Budgets::new(&cluster.budgets, BTreeMap::new(), question.now);
-    let class = class(pod, question.rules, &cluster.around, question.now);
+    let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
+    let class = class(pod, question.rules, cluster.around(), question.now);
     let handling = handling(pod, class, question.rules);
     let node = cluster.node(&pod.node);
     let name = pod.full_name();
@@ -78,7 +78,7 @@ pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
     if guarding.is_empty() {
         details.push("no PDB selects it".to_owned());
     }
-    details.extend(warnings(pod, class, &cluster.around));
+    details.extend(warnings(pod, class, cluster.around()));
     Explanation { line, causes, details }
 }
 
@@ -99,7 +99,7 @@ pub fn budget(question: &Question<'_>, budget: &Budget) -> Explanation {
         ),
         None => "selects no pod".to_owned(),
     };
-    let pods = question.cluster.pods.iter().filter(|pod| budget.selects(pod)).map(|pod| {
+    let pods = question.cluster.pods().filter(|pod| budget.selects(pod)).map(|pod| {
         let place = if pod.node.is_empty() { "on no node".to_owned() } else { format!("on {}", pod.node) };
         let ready = match (pod.deleting, pod.ready, &pod.traits().waiting) {
             (Some(_), ..) => "terminating",

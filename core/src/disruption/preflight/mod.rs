@@ -164,7 +164,7 @@ pub struct Question<'a> {
 
 /// Everything in the way of draining the nodes of `question`, the gravest first, then by code and object.
 pub fn causes(question: &Question<'_>) -> Vec<Cause> {
-    let budgets = Budgets::new(&question.cluster.budgets, BTreeMap::new(), question.now);
+    let budgets = Budgets::new(question.cluster, BTreeMap::new(), question.now);
     let mut causes = pods::causes(question);
     causes.extend(budgets::causes(question, &budgets));
     causes.sort_by(|a, b| (a.outlook, a.code, &a.object).cmp(&(b.outlook, b.code, &b.object)));

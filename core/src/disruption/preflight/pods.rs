@@ -114,7 +114,7 @@ impl<'a> Found<'a> {
     }
 
     fn pod(&mut self, question: &Question<'a>, pod: &'a Pod) {
-        let (around, rules) = (&question.cluster.around, question.rules);
+        let (around, rules) = (question.cluster.around(), question.rules);
         let class = class(pod, rules, around, question.now);
         let handling = handling(pod, class, rules);
         let refused = matches!(handling, Handling::Refuse(_));
@@ -213,7 +213,7 @@ impl<'a> Found<'a> {
             self.add("B19", Outlook::Caution, pod, what, "ask its owner");
         }
         let owner = pod.owner.as_ref().filter(|owner| owner.kind.as_ref() == "Job");
-        let job = owner.and_then(|owner| question.cluster.around.workload(&pod.namespace, owner));
+        let job = owner.and_then(|owner| question.cluster.around().workload(&pod.namespace, owner));
         if job.is_some_and(|job| !job.ignores_disruption) {
             let what = "its eviction counts as a failure of the Job (backoffLimit)";
             let remedy = "give the Job a podFailurePolicy that ignores DisruptionTarget";
@@ -234,7 +234,7 @@ impl<'a> Found<'a> {
         let traits = pod.traits();
         let Some(here) = cluster.node(&pod.node) else { return };
         if let Some(quota) =
-            cluster.around.full_quotas.iter().flatten().find(|quota| quota.namespace == pod.namespace)
+            cluster.around().full_quotas.iter().flatten().find(|quota| quota.namespace == pod.namespace)
         {
             let what = format!(
                 "quota {} is used up ({}), and a terminating pod still counts",
@@ -247,7 +247,7 @@ impl<'a> Found<'a> {
             let of_kind = |other: &&Pod| {
                 other.namespace == pod.namespace && other.owner == pod.owner && other.phase != Phase::Finished
             };
-            let replicas = cluster.pods.iter().filter(of_kind).count();
+            let replicas = cluster.pods().filter(of_kind).count();
             if replicas > elsewhere.len() {
                 let what = format!(
                     "no two of its {} may share a node, and {} others are schedulable",
@@ -271,7 +271,7 @@ impl<'a> Found<'a> {
         }
         if let Some(port) = traits.host_ports.first() {
             let takes = |node: &&&Node| {
-                cluster.pods_on(&node.name).iter().any(|other| other.traits().host_ports.contains(port))
+                cluster.pods_on(&node.name).any(|other| other.traits().host_ports.contains(port))
             };
             if elsewhere.iter().all(|node| takes(&node)) {
                 let what = format!("needs port {port} of its node, which is taken on every other");
@@ -287,7 +287,7 @@ impl<'a> Found<'a> {
 
     fn webhooks(&mut self, question: &Question<'_>) {
         let none: Arc<str> = "".into();
-        for webhook in question.cluster.around.pod_webhooks.iter().flatten() {
+        for webhook in question.cluster.around().pod_webhooks.iter().flatten() {
             let object = Object::new("Webhook", &none, &webhook.name);
             if webhook.evictions {
                 self.put(
@@ -323,7 +323,7 @@ pub(super) fn others<'q>(question: &Question<'q>, node: &Node) -> impl Iterator<
     let name = Arc::clone(&node.name);
     question
         .cluster
-        .nodes
+        .nodes()
         .iter()
         .map(AsRef::as_ref)
         .filter(move |other| other.name != name && other.ready && !other.unschedulable)

@@ -28,11 +28,11 @@ impl<'a> Left<'a> {
     /// `None` where it was not read what pods request.
     pub(super) fn of(question: &Question<'a>) -> Option<Self> {
         let cluster = question.cluster;
-        let room = cluster.around.room.as_ref()?;
+        let room = cluster.around().room.as_ref()?;
         let mut left = BTreeMap::new();
-        for node in &cluster.nodes {
+        for node in cluster.nodes() {
             let Some(offered) = room.offers.get(&node.name) else { continue };
-            let pods = cluster.pods_on(&node.name).iter();
+            let pods = cluster.pods_on(&node.name);
             let mut own = offered.clone();
             pods.filter(|pod| pod.phase != Phase::Finished).for_each(|pod| own.take(&room.requested(pod)));
             left.insert(&*node.name, own);
@@ -50,7 +50,7 @@ impl<'a> Left<'a> {
         }
         let mut together: BTreeMap<Option<&str>, (usize, Amounts)> = BTreeMap::new();
         for pod in question.cluster.pods_on(&node.name) {
-            let class = class(pod, question.rules, &question.cluster.around, question.now);
+            let class = class(pod, question.rules, question.cluster.around(), question.now);
             let leaves = handling(pod, class, question.rules) == Handling::Evict;
             if !leaves || class != Class::Move || pod.phase == Phase::Finished {
                 continue;

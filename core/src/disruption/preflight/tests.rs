@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::{
-    Amounts, Around, Autoscaler, Demand, FullQuota, Owner, Phase, PodWebhook, Quantity, Room, Selector,
-    Traits, UnhealthyPolicy, Workload,
+    Amounts, Around, Autoscaler, Demand, FullQuota, Owner, Parts, Phase, PodWebhook, Quantity, Room,
+    Selector, Traits, UnhealthyPolicy, Workload,
 };
-use crate::fixture::{at, budget, node, pod};
+use crate::fixture::{at, budget, node, of, pod};
 
 /// Three nodes, a ReplicaSet `cart` of three with its budget, and whatever `change` does to them.
-fn seen(change: impl FnOnce(&mut Cluster)) -> Vec<Cause> {
+fn seen(change: impl FnOnce(&mut Parts)) -> Vec<Cause> {
     asked(change, &Rules::default(), None)
 }
 
-fn asked(change: impl FnOnce(&mut Cluster), rules: &Rules, timeout: Option<SignedDuration>) -> Vec<Cause> {
+fn asked(change: impl FnOnce(&mut Parts), rules: &Rules, timeout: Option<SignedDuration>) -> Vec<Cause> {
     let cart = Workload {
         this: pod("cart", 0, "").owner.unwrap(),
         namespace: "shop".into(),
@@ -24,7 +24,7 @@ fn asked(change: impl FnOnce(&mut Cluster), rules: &Rules, timeout: Option<Signe
         owner: None,
         ignores_disruption: false,
     };
-    let mut cluster = Cluster {
+    let mut parts = Parts {
         nodes: (1..=3).map(|number| node(&format!("n-{number}"), "v1.36.4").into()).collect(),
         pods: (1..=3).map(|number| pod("cart", number, &format!("n-{number}"))).collect(),
         budgets: vec![Budget {
@@ -32,10 +32,10 @@ fn asked(change: impl FnOnce(&mut Cluster), rules: &Rules, timeout: Option<Signe
             ..budget("cart", 1, 3, 2)
         }],
         around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
-        ..Cluster::default()
+        ..Parts::default()
     };
-    change(&mut cluster);
-    let cluster = cluster.sorted();
+    change(&mut parts);
+    let cluster = parts.seal();
     let drained = cluster.node("n-1").unwrap();
     causes(&Question { cluster: &cluster, nodes: vec![drained], rules, timeout, now: at(0) })
 }
@@ -49,11 +49,11 @@ fn nothing_is_in_the_way_of_a_healthy_node() {
     assert_eq!(seen(|_| {}), []);
 }
 
-fn demand(demand: Demand) -> impl FnOnce(&mut Cluster) {
+fn demand(demand: Demand) -> impl FnOnce(&mut Parts) {
     move |cluster| cluster.budgets[0].demand = demand
 }
 
-fn replicas(cluster: &mut Cluster, replicas: i32) {
+fn replicas(cluster: &mut Parts, replicas: i32) {
     let this = pod("cart", 0, "").owner.unwrap();
     let cart = Workload {
         this,
@@ -65,7 +65,7 @@ fn replicas(cluster: &mut Cluster, replicas: i32) {
     cluster.around.workloads = Some([cart].into_iter().collect());
 }
 
-fn special(traits: Traits) -> impl FnOnce(&mut Cluster) {
+fn special(traits: Traits) -> impl FnOnce(&mut Parts) {
     move |cluster| cluster.pods[0].special = Some(Arc::new(traits))
 }
 
@@ -73,7 +73,7 @@ fn named(kind: &str, api_version: &str) -> Owner {
     Owner { api_version: api_version.into(), kind: kind.into(), name: "x".into(), uid: "uid-x".into() }
 }
 
-type Change = Box<dyn FnOnce(&mut Cluster)>;
+type Change = Box<dyn FnOnce(&mut Parts)>;
 
 #[test]
 #[allow(clippy::too_many_lines, reason = "one table")]
@@ -287,8 +287,8 @@ fn pods_and_nodes_that_keep_a_drain() {
                 c.around.workloads = Some([job].into_iter().collect());
             }),
         ),
-        ("B21 not-now Node n-1", Box::new(|c| c.node_mut("n-1").unwrap().ready = false)),
-        ("B22 caution Node n-1", Box::new(|c| c.node_mut("n-1").unwrap().unschedulable = true)),
+        ("B21 not-now Node n-1", Box::new(|c| Arc::make_mut(&mut c.nodes[0]).ready = false)),
+        ("B22 caution Node n-1", Box::new(|c| Arc::make_mut(&mut c.nodes[0]).unschedulable = true)),
         ("B23 never Node n-1", Box::new(|c| c.nodes.truncate(1))),
     ];
     for (expected, change) in cases {
@@ -303,16 +303,16 @@ fn pods_and_nodes_that_keep_a_drain() {
 #[test]
 fn several_drained_nodes_and_spread_constraints() {
     let cluster = {
-        let mut cluster = Cluster {
+        let mut parts = Parts {
             nodes: (1..=3).map(|number| node(&format!("n-{number}"), "v1.36.4").into()).collect(),
             pods: vec![pod("cart", 1, "n-1")],
-            ..Cluster::default()
+            ..Parts::default()
         };
-        special(Traits { spread_counts_cordoned: true, ..Traits::default() })(&mut cluster);
-        cluster
+        special(Traits { spread_counts_cordoned: true, ..Traits::default() })(&mut parts);
+        parts.seal()
     };
-    let of = |nodes: usize| {
-        let nodes = cluster.nodes.iter().map(AsRef::as_ref).take(nodes).collect();
+    let found = |nodes: usize| {
+        let nodes = cluster.nodes().iter().map(AsRef::as_ref).take(nodes).collect();
         codes(&causes(&Question {
             cluster: &cluster,
             nodes,
@@ -321,8 +321,8 @@ fn several_drained_nodes_and_spread_constraints() {
             now: at(0),
         }))
     };
-    assert_eq!(of(1), Vec::<String>::new());
-    assert_eq!(of(2), ["B7 caution ReplicaSet shop/cart"]);
+    assert_eq!(found(1), Vec::<String>::new());
+    assert_eq!(found(2), ["B7 caution ReplicaSet shop/cart"]);
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn the_least_time_of_a_drain() {
         owner: None,
         ignores_disruption: false,
     };
-    let cluster = Cluster {
+    let cluster = Parts {
         nodes: vec![node("n-1", "v1.36.4").into(), node("n-2", "v1.36.4").into()],
         pods: pods.collect(),
         budgets: vec![Budget {
@@ -367,9 +367,10 @@ fn the_least_time_of_a_drain() {
             ..budget("cart", 1, 40, 39)
         }],
         around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
-        ..Cluster::default()
-    };
-    let nodes = vec![cluster.nodes[0].as_ref()];
+        ..Parts::default()
+    }
+    .seal();
+    let nodes = vec![cluster.nodes()[0].as_ref()];
     let question = Question { cluster: &cluster, nodes, rules: &Rules::default(), timeout: None, now: at(0) };
     let found = bounds(&question, SignedDuration::from_secs(90));
     assert_eq!(found[0].least, Some(SignedDuration::from_mins(60)), "40 pods, 1 at a time, 90 s each");
@@ -429,7 +430,7 @@ fn what_a_budget_alone_tells() {
         let demand = Demand::MaxUnavailable(Quantity::Count(1));
         let mut one = Budget { demand, ..budget("cart", 1, 3, 2) };
         change(&mut one);
-        let cluster = Cluster { budgets: vec![one.clone()], ..Cluster::default() };
+        let cluster = of(&[], std::slice::from_ref(&one));
         assert_eq!(codes(&closed(&cluster, at(0))).join(","), expected, "{one:?}");
     }
 }
@@ -452,11 +453,11 @@ fn an_eviction_that_was_lost_is_named() {
 
 #[test]
 fn those_that_never_let_go_come_first_and_nothing_acts_on_a_terminal() {
-    let of = |name: &str, demand| Budget { demand, ..budget(name, 0, 2, 2) };
-    let mut evil = of("a", Demand::MaxUnavailable(Quantity::Count(1)));
+    let one = |name: &str, demand| Budget { demand, ..budget(name, 0, 2, 2) };
+    let mut evil = one("a", Demand::MaxUnavailable(Quantity::Count(1)));
     evil.made_by = Some("Evil \u{1b}[2J".into());
-    let never = of("z", Demand::MaxUnavailable(Quantity::Count(0)));
-    let cluster = Cluster { budgets: vec![evil, never], ..Cluster::default() };
+    let never = one("z", Demand::MaxUnavailable(Quantity::Count(0)));
+    let cluster = of(&[], &[evil, never]);
     let found = closed(&cluster, at(0));
     assert_eq!(codes(&found), ["U1 never PDB shop/z", "U15 not-now PDB shop/a"]);
     assert!(found[1].what.contains("Evil ?[2J"), "{}", found[1].what);

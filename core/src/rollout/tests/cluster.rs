@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use jiff::SignedDuration;
 
 use super::super::*;
-use crate::cluster::{Node, Phase as PodPhase, Pod, Selector};
+use crate::cluster::{Phase as PodPhase, Pod, Selector};
 use crate::disruption::Busy;
 use crate::fixture::{at, cluster, pod};
 use crate::plan::{Amount, Executor, Group, Mode, Upgrade};
@@ -78,21 +78,17 @@ impl Toy {
     /// `replicas` pods over the nodes, of which a budget wants `desired` healthy.
     pub(super) fn deploy(&mut self, app: &str, replicas: usize, desired: i32) {
         for i in 0..replicas {
-            let node = self.cluster.nodes[i % self.cluster.nodes.len()].name.clone();
-            self.cluster.pods.push(pod(app, i, &node));
+            let nodes = self.cluster.nodes();
+            let node = nodes[i % nodes.len()].name.clone();
+            self.cluster.set_pod(pod(app, i, &node));
         }
         self.desired.insert(app.to_owned(), desired);
-        self.cluster.budgets.push(crate::fixture::budget(app, 0, 0, desired));
+        self.cluster.set_budget(crate::fixture::budget(app, 0, 0, desired));
         self.settle_budgets();
-        self.cluster = std::mem::take(&mut self.cluster).sorted();
     }
 
     pub(super) fn pods_of(&self, app: &str) -> Vec<&Pod> {
-        self.cluster.pods.iter().filter(|p| p.labels.get("app").is_some_and(|a| a == app)).collect()
-    }
-
-    pub(super) fn node_mut(&mut self, name: &str) -> &mut Node {
-        self.cluster.node_mut(name).unwrap()
+        self.cluster.pods().filter(|p| p.labels.get("app").is_some_and(|a| a == app)).collect()
     }
 
     pub(super) fn world(&self) -> World<'_> {
@@ -180,7 +176,6 @@ impl Toy {
         self.executors();
         self.workloads();
         self.settle_budgets();
-        self.cluster = std::mem::take(&mut self.cluster).sorted();
         self.forget_seen();
     }
 
@@ -205,24 +200,26 @@ impl Toy {
             Action::Cordon { node, mark } => {
                 assert!(self.claims.iter().any(|c| c.mark() == mark), "the claim comes first");
                 self.log.push(format!("Cordon {}", node.name));
-                let live = self.node_mut(&node.name);
-                assert!(!live.unschedulable && live.uid == node.uid);
-                live.unschedulable = true;
-                live.cordoned_by = Some(mark.into());
+                self.cluster.change_node(&node.name, |live| {
+                    assert!(!live.unschedulable && live.uid == node.uid);
+                    live.unschedulable = true;
+                    live.cordoned_by = Some(mark.into());
+                });
             }
             Action::Uncordon { node, mark } => {
                 self.log.push(format!("Uncordon {}", node.name));
-                let live = self.node_mut(&node.name);
-                assert_eq!(live.cordoned_by.as_deref(), Some(mark.as_str()), "only what we cordoned");
-                live.unschedulable = false;
-                live.cordoned_by = None;
+                self.cluster.change_node(&node.name, |live| {
+                    assert_eq!(live.cordoned_by.as_deref(), Some(mark.as_str()), "only what we cordoned");
+                    live.unschedulable = false;
+                    live.cordoned_by = None;
+                });
             }
             Action::Evict(permit) => self.evict(&permit),
             Action::Record { claim, state, attempt, message, blockers, drained, .. } => {
                 self.log.push(format!("Record {claim} {}", state.name()));
                 if let Some(node) = drained {
-                    let left = self.cluster.pods_on(&node.name);
-                    assert!(left.is_empty(), "{} is upgraded with pods on it", node.name);
+                    let left = self.cluster.pods_on(&node.name).len();
+                    assert_eq!(left, 0, "{} is upgraded with pods on it", node.name);
                     assert!(self.cluster.node(&node.name).unwrap().unschedulable);
                 }
                 let live = self.claims.iter_mut().find(|c| c.name == claim).unwrap();
@@ -243,19 +240,22 @@ impl Toy {
         self.memory.pods.insert(permit.uid().clone(), PodMemory::Sent);
         if let Some(charge) = permit.charge() {
             self.memory.budgets.insert(charge.budget.clone(), Busy::Until(charge.resource_version.clone()));
-            let budget = self.cluster.budgets.iter_mut().find(|b| b.name == charge.budget.1).unwrap();
-            if budget.disruptions_allowed < 1 {
+            let (namespace, name) = &charge.budget;
+            if self.cluster.budget(namespace, name).unwrap().disruptions_allowed < 1 {
                 self.refused += 1;
                 return;
             }
-            budget.disruptions_allowed -= 1;
-            budget.resource_version = format!("{}+", budget.resource_version).into();
+            self.cluster.change_budget(name, |budget| {
+                budget.disruptions_allowed -= 1;
+                budget.resource_version = format!("{}+", budget.resource_version).into();
+            });
         }
         let gone_at = at(self.seconds + 2);
-        let pod = self.cluster.pods.iter_mut().find(|p| p.uid == *permit.uid()).unwrap();
-        assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
-        pod.deleting = Some(gone_at);
-        pod.ready = false;
+        self.cluster.change_pod(permit.uid(), |pod| {
+            assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
+            pod.deleting = Some(gone_at);
+            pod.ready = false;
+        });
         self.evictions += 1;
     }
 
@@ -270,17 +270,19 @@ impl Toy {
             }
             let version = crate::version::Observed::Known(claim.subject.to.clone());
             if claim.subject.component == Component::Kubelet {
-                let servers_done = self.cluster.instances.iter().all(|i| i.version == version);
+                let servers_done = self.cluster.instances().iter().all(|i| i.version == version);
                 assert!(servers_done, "kubelet work before the control plane is done");
-                let node = self.node_mut(&claim.subject.node);
-                (node.kubelet, node.ready, node.heartbeat) = (version, true, Some(now));
-            } else {
-                let instance = self.cluster.instances.iter_mut().find(|i| {
-                    i.component == claim.subject.component && i.node.as_ref() == Some(&claim.subject.node)
+                self.cluster.change_node(&claim.subject.node, |node| {
+                    (node.kubelet, node.ready, node.heartbeat) = (version, true, Some(now));
                 });
-                let instance = instance.unwrap();
-                instance.version = version;
-                instance.incarnation = format!("{}-new", claim.subject.node).into();
+            } else {
+                let of = &claim.subject;
+                self.cluster.change_instances(|instance| {
+                    if instance.component == of.component && instance.node.as_ref() == Some(&of.node) {
+                        instance.version = version.clone();
+                        instance.incarnation = format!("{}-new", of.node).into();
+                    }
+                });
             }
         }
     }
@@ -289,18 +291,20 @@ impl Toy {
     fn workloads(&mut self) {
         let now = at(self.seconds);
         let gone: Vec<Pod> =
-            self.cluster.pods.iter().filter(|p| p.deleting.is_some_and(|d| d <= now)).cloned().collect();
-        self.cluster.pods.retain(|p| p.deleting.is_none_or(|d| d > now));
-        for pod in self.cluster.pods.iter_mut().filter(|p| p.deleting.is_none()) {
-            pod.ready = true;
-            pod.phase = PodPhase::Running;
-        }
+            self.cluster.pods().filter(|p| p.deleting.is_some_and(|d| d <= now)).cloned().collect();
+        self.cluster.retain_pods(|p| p.deleting.is_none_or(|d| d > now));
+        self.cluster.change_pods(|pod| {
+            if pod.deleting.is_none() {
+                pod.ready = true;
+                pod.phase = PodPhase::Running;
+            }
+        });
         for old in gone {
-            let free: Vec<_> = self.cluster.nodes.iter().filter(|n| !n.unschedulable && n.ready).collect();
+            let free: Vec<_> = self.cluster.nodes().iter().filter(|n| !n.unschedulable && n.ready).collect();
             let Some(node) = free.get(self.made % free.len().max(1)) else { continue };
             let node = node.name.clone();
             self.made += 1;
-            self.cluster.pods.push(Pod {
+            self.cluster.set_pod(Pod {
                 name: format!("{}+{}", old.name, self.made).into(),
                 uid: format!("made-{}", self.made).into(),
                 node,
@@ -313,9 +317,9 @@ impl Toy {
     }
 
     fn settle_budgets(&mut self) {
-        for budget in &mut self.cluster.budgets {
+        for mut budget in self.cluster.budgets().cloned().collect::<Vec<_>>() {
             let of = |p: &&Pod| p.labels.get("app").is_some_and(|app| **app == *budget.name);
-            let pods: Vec<&Pod> = self.cluster.pods.iter().filter(of).collect();
+            let pods: Vec<&Pod> = self.cluster.pods().filter(of).collect();
             let healthy = i32::try_from(pods.iter().filter(|p| p.ready).count()).unwrap();
             let expected = i32::try_from(pods.iter().filter(|p| p.deleting.is_none()).count()).unwrap();
             let allowed = (healthy - budget.desired_healthy).max(0);
@@ -324,12 +328,13 @@ impl Toy {
             }
             (budget.current_healthy, budget.expected_pods, budget.disruptions_allowed) =
                 (healthy, expected, allowed);
+            self.cluster.set_budget(budget);
         }
     }
 
     fn forget_seen(&mut self) {
         let live: Vec<_> =
-            self.cluster.pods.iter().filter(|p| p.deleting.is_none()).map(|p| p.uid.clone()).collect();
+            self.cluster.pods().filter(|p| p.deleting.is_none()).map(|p| p.uid.clone()).collect();
         self.memory.pods.retain(|uid, _| live.contains(uid));
     }
 
@@ -340,9 +345,9 @@ impl Toy {
             self.claims.iter().filter(of_node).filter(|c| matches!(c.state, State::Failed { .. })).count();
         self.max_in_flight = self.max_in_flight.max(in_flight);
         assert!(in_flight <= self.limit, "{in_flight} nodes in flight of {}", self.limit);
-        let ours = self.cluster.nodes.iter().filter(|n| n.cordoned_by.is_some()).count();
+        let ours = self.cluster.nodes().iter().filter(|n| n.cordoned_by.is_some()).count();
         assert!(ours <= self.limit + failed, "{ours} nodes cordoned by us of {}", self.limit);
-        for budget in &self.cluster.budgets {
+        for budget in self.cluster.budgets() {
             let healthy = self.pods_of(&budget.name).iter().filter(|p| p.ready).count();
             let wanted = self.desired.get(&*budget.name).copied().unwrap_or(0);
             assert!(i32::try_from(healthy).unwrap() >= wanted, "PDB {} is violated", budget.name);

@@ -57,7 +57,7 @@ fn a_node_that_cannot_be_drained_is_parked_named_and_finished_when_it_can() {
     let written = toy.log.len();
     toy.run_to_the_end(900);
     assert_eq!(toy.log.len(), written, "it is not disturbed again while the budget visibly allows nothing");
-    toy.cluster.budgets.retain(|b| *b.name != *"impossible");
+    toy.cluster.remove_budget("shop", "impossible");
     toy.run_to_the_end(900);
     assert_eq!(toy.phase(), Phase::Completed);
 }
@@ -69,7 +69,7 @@ fn a_budget_that_may_recover_is_waited_for_and_not_called_stalled() {
     toy.run_to_the_end(300);
     assert_eq!(toy.phase(), Phase::NodesParked);
     // One of two replicas is not there: when it comes back, the other may go.
-    toy.cluster.budgets[0].expected_pods = 2;
+    toy.cluster.change_budget("impossible", |budget| budget.expected_pods = 2);
     assert_eq!(toy.phase(), Phase::Working(crate::plan::Stage::Kubelets));
     toy.pass(3700);
     assert_eq!(toy.phase(), Phase::NodesParked, "an hour later it is for a person to look at");
@@ -95,11 +95,11 @@ fn a_crash_after_any_write_loses_nothing() {
 #[test]
 fn a_persons_cordon_is_respected() {
     let mut toy = Toy::new(3, 2);
-    toy.node_mut("n-2").unschedulable = true;
+    toy.cluster.change_node("n-2", |node| node.unschedulable = true);
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::NodesHeld);
     assert!(toy.status().message.contains("n-2: cordoned by someone else"), "{}", toy.status().message);
-    toy.node_mut("n-2").unschedulable = false;
+    toy.cluster.change_node("n-2", |node| node.unschedulable = false);
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::Completed);
 }
@@ -111,7 +111,7 @@ fn a_person_who_uncordons_is_not_fought() {
     toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
     let node =
         toy.claims.iter().find(|c| matches!(c.state, State::Draining { .. })).unwrap().subject.node.clone();
-    toy.node_mut(&node).unschedulable = false;
+    toy.cluster.change_node(&node, |node| node.unschedulable = false);
     toy.tick();
     toy.tick();
     let claim = toy.claims.iter().find(|c| c.subject.node == node).unwrap();
@@ -122,8 +122,8 @@ fn a_person_who_uncordons_is_not_fought() {
 #[test]
 fn unhealthy_nodes_count_and_go_first() {
     let mut toy = Toy::new(4, 2);
-    toy.node_mut("n-3").ready = false;
-    toy.node_mut("n-4").ready = false;
+    toy.cluster.change_node("n-3", |node| node.ready = false);
+    toy.cluster.change_node("n-4", |node| node.ready = false);
     toy.run_until(600, |toy| toy.claims.iter().any(|c| c.subject.component == Component::Kubelet));
     let claimed: Vec<_> = toy.claims.iter().filter(|c| c.subject.component == Component::Kubelet).collect();
     let nodes: Vec<_> = claimed.iter().map(|c| c.subject.node.to_string()).collect();
@@ -134,7 +134,7 @@ fn unhealthy_nodes_count_and_go_first() {
 fn at_most_the_limit_is_in_flight_however_many_are_unhealthy() {
     let mut toy = Toy::new(5, 2);
     for node in 1..=5 {
-        toy.node_mut(&format!("n-{node}")).ready = false;
+        toy.cluster.change_node(&format!("n-{node}"), |node| node.ready = false);
     }
     toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
     toy.tick();
@@ -145,8 +145,9 @@ fn at_most_the_limit_is_in_flight_however_many_are_unhealthy() {
 fn nodes_that_are_unavailable_for_other_reasons_take_their_place_in_the_budget() {
     let mut toy = Toy::new(4, 2);
     toy.run_until(600, scheduler_upgraded);
-    let done = toy.node_mut("n-4");
-    (done.kubelet, done.ready) = (crate::version::Observed::from_report("v1.37.1"), false);
+    toy.cluster.change_node("n-4", |done| {
+        (done.kubelet, done.ready) = (crate::version::Observed::from_report("v1.37.1"), false);
+    });
     toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
     for _ in 0..3 {
         toy.tick();
@@ -158,7 +159,7 @@ fn nodes_that_are_unavailable_for_other_reasons_take_their_place_in_the_budget()
 fn a_person_who_cordons_between_claim_and_cordon_was_faster() {
     let mut toy = Toy::new(2, 1);
     toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
-    toy.node_mut("n-1").unschedulable = true;
+    toy.cluster.change_node("n-1", |node| node.unschedulable = true);
     toy.tick();
     assert_eq!(toy.kubelets_in_flight(), 0, "the claim is given up");
     let node = toy.world().cluster.node("n-1").unwrap();
@@ -178,7 +179,7 @@ fn suspend_gives_back_what_drains_and_finishes_what_is_upgrading() {
     assert_eq!(toy.kubelets("Draining"), 0, "what drains is given back at once");
     toy.run_to_the_end(120);
     assert_eq!(toy.phase(), Phase::Suspended);
-    assert!(toy.cluster.nodes.iter().all(|n| !n.unschedulable && n.cordoned_by.is_none()));
+    assert!(toy.cluster.nodes().iter().all(|n| !n.unschedulable && n.cordoned_by.is_none()));
     assert_eq!(toy.kubelets_in_flight(), 0);
     assert_eq!(toy.evictions, evictions, "no disruption any more");
     assert_eq!(toy.kubelets("Upgraded"), upgrading, "only what was upgrading was finished");
@@ -213,7 +214,11 @@ fn the_next_apiserver_waits_until_the_last_was_seen_to_restart() {
     toy.broken = Some("cp-1".to_owned());
     toy.run_until(60, |toy| toy.claims.iter().any(|c| c.state.name() == "Upgrading"));
     // It says the new version and was not replaced: whatever that is, it is no upgrade that was seen.
-    toy.cluster.instances[0].version = crate::version::Observed::from_report("v1.37.1");
+    toy.cluster.change_instances(|instance| {
+        if instance.component == Component::KubeApiserver && *instance.name == *"cp-1" {
+            instance.version = crate::version::Observed::from_report("v1.37.1");
+        }
+    });
     for _ in 0..10 {
         toy.tick();
     }
@@ -279,7 +284,7 @@ fn a_node_re_created_under_its_name_is_another_node() {
     let node =
         toy.claims.iter().find(|c| matches!(c.state, State::Draining { .. })).unwrap().subject.node.clone();
     let fresh = crate::fixture::node(&node, "v1.36.4");
-    *toy.node_mut(&node) = crate::cluster::Node { uid: "another".into(), ..fresh };
+    toy.cluster.set_node(crate::cluster::Node { uid: "another".into(), ..fresh });
     toy.tick();
     let of_old =
         |toy: &Toy| toy.claims.iter().any(|c| c.subject.node == node && *c.subject.node_uid != *"another");

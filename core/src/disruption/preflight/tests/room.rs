@@ -8,7 +8,7 @@ fn amounts(cpu: i64, gi: i64, pods: i64) -> Amounts {
 }
 
 /// Nodes of 4 CPUs and 8 GiB in two zones, and a pod on each that requests `cpu` thousandths and `gi` GiB.
-fn crowded(cpu: i64, gi: i64, change: impl FnOnce(&mut Cluster, &mut Room)) -> Vec<String> {
+fn crowded(cpu: i64, gi: i64, change: impl FnOnce(&mut Parts, &mut Room)) -> Vec<String> {
     let causes = seen(|c| {
         let mut room = Room::default();
         for (number, node) in c.nodes.iter_mut().enumerate() {
@@ -28,7 +28,7 @@ fn crowded(cpu: i64, gi: i64, change: impl FnOnce(&mut Cluster, &mut Room)) -> V
 
 #[test]
 fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
-    let claims = |c: &mut Cluster, room: &mut Room, zones: &[&str]| {
+    let claims = |c: &mut Parts, room: &mut Room, zones: &[&str]| {
         c.pods[0].special = Some(Arc::new(Traits { claims: vec!["data".into()], ..Traits::default() }));
         let zones = zones.iter().map(|zone| (*zone).into()).collect();
         room.zones.insert(("shop".into(), "data".into()), zones);
@@ -47,7 +47,7 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
             "B9 ReplicaSet shop/cart: requests 5Gi of memory, and no other schedulable node has more than 3Gi left"
         ]
     );
-    let one_of_each = |c: &mut Cluster, room: &mut Room| {
+    let one_of_each = |c: &mut Parts, room: &mut Room| {
         room.offers.insert("n-2".into(), amounts(4000, 3, 110));
         room.offers.insert("n-3".into(), amounts(3000, 8, 110));
         c.pods.truncate(1);
@@ -58,7 +58,7 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
             "B9 ReplicaSet shop/cart: requests what no other schedulable node has left at once, though each resource is there"
         ]
     );
-    let full = |c: &mut Cluster, room: &mut Room| {
+    let full = |c: &mut Parts, room: &mut Room| {
         c.pods.truncate(1);
         room.offers.values_mut().for_each(|offered| offered.set("pods".into(), 0));
     };
@@ -66,7 +66,7 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
         crowded(0, 0, full),
         ["B9 ReplicaSet shop/cart: requests 1 of pods, and no other schedulable node has more than 0 left"]
     );
-    let device = |c: &mut Cluster, room: &mut Room| {
+    let device = |c: &mut Parts, room: &mut Room| {
         let gpu = || "nvidia.com/gpu".into();
         room.requests.get_mut(&c.pods[0].uid).unwrap().set(gpu(), 1000);
         room.offers.get_mut("n-1").unwrap().set(gpu(), 8000);
@@ -79,7 +79,7 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
     );
     assert_eq!(crowded(2000, 4, |c, room| claims(c, room, &["a", "b"])), none, "two zones are no tie");
     assert_eq!(crowded(2000, 4, |c, room| claims(c, room, &["a"])), none, "n-2 is of that zone");
-    let unready = |c: &mut Cluster, room: &mut Room| {
+    let unready = |c: &mut Parts, room: &mut Room| {
         Arc::make_mut(&mut c.nodes[1]).ready = false;
         claims(c, room, &["a"]);
     };
@@ -95,7 +95,7 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
 fn pods_that_fit_one_by_one_and_not_together_are_told_with_the_sums() {
     // Five small ones leave; one would fit anywhere.
     let five = |zones: usize| {
-        move |c: &mut Cluster, room: &mut Room| {
+        move |c: &mut Parts, room: &mut Room| {
             for number in 11..=15 {
                 let claims = if number < 11 + zones { vec!["data".into()] } else { Vec::new() };
                 let special = Some(Arc::new(Traits { claims, ..Traits::default() }));

@@ -1,0 +1,273 @@
+//! Everything seen of a cluster at one moment, complete and in a fixed order.
+//!
+//! A [`Cluster`] is sealed from its [`Parts`] and then changed object by object; nobody else can reach its lists. The
+//! invariant: two clusters of the same objects are equal whatever order the objects and the changes came in, so a
+//! decision never depends on it. A change costs what is near the object, not what the cluster has.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Around, Budget, Component, Instance, Node, Pod, Webhook};
+
+/// What a [`Cluster`] is made of, in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// Apiservers, controllers and kube-proxies.
+    pub instances: Vec<Instance>,
+    /// Nodes and their kubelets.
+    pub nodes: Vec<Arc<Node>>,
+    /// Pods. Empty where only the report is made, which needs none.
+    pub pods: Vec<Pod>,
+    /// Budgets of all namespaces.
+    pub budgets: Vec<Budget>,
+    /// Admission webhooks. Empty where none were read; they are asked only about the next minor.
+    pub webhooks: Vec<Webhook>,
+    /// What a drain's preflight reads besides.
+    pub around: Around,
+}
+
+impl Parts {
+    /// The cluster that they are.
+    #[must_use]
+    pub fn seal(self) -> Cluster {
+        let Self { instances, mut nodes, pods, budgets, mut webhooks, around } = self;
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        webhooks.sort();
+        let mut budgets: Vec<Arc<Budget>> = budgets.into_iter().map(Arc::new).collect();
+        budgets.sort_by(|a, b| budget_key(a).cmp(&budget_key(b)));
+        let mut pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
+        // Two of one name on two nodes are seen where each node is watched by itself. Both stay.
+        pods.sort_by(|a, b| (pod_key(a), &a.node, &a.uid).cmp(&(pod_key(b), &b.node, &b.uid)));
+        let (mut on_node, mut in_namespace) = (ByText::new(), ByText::new());
+        for pod in pods {
+            on_node.entry(Arc::clone(&pod.node)).or_default().push(Arc::clone(&pod));
+            in_namespace.entry(Arc::clone(&pod.namespace)).or_default().push(pod);
+        }
+        let mut cluster =
+            Cluster { instances: Vec::new(), nodes, on_node, in_namespace, budgets, webhooks, around };
+        cluster.set_instances(instances);
+        cluster
+    }
+}
+
+/// Pods under the text that they have in common.
+type ByText = BTreeMap<Arc<str>, Vec<Arc<Pod>>>;
+
+/// Everything seen of a cluster at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// By component and name.
+    instances: Vec<Instance>,
+    /// By name; shared with who keeps them, so that a look copies none of thousands.
+    nodes: Vec<Arc<Node>>,
+    /// Under each node's name, by namespace and name.
+    on_node: ByText,
+    /// The same pods under each namespace, by name.
+    in_namespace: ByText,
+    /// By namespace and name.
+    budgets: Vec<Arc<Budget>>,
+    /// Sorted.
+    webhooks: Vec<Webhook>,
+    around: Around,
+}
+
+/// What is seen.
+impl Cluster {
+    /// Apiservers, controllers and kube-proxies, by component and name.
+    pub fn instances(&self) -> &[Instance] {
+        &self.instances
+    }
+
+    /// The instances of `component`, by name.
+    pub fn of(&self, component: Component) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(move |instance| instance.component == component)
+    }
+
+    /// Nodes and their kubelets, by name.
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+
+    /// The Node of that name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        let place = self.place_of_node(name).ok()?;
+        self.nodes.get(place).map(AsRef::as_ref)
+    }
+
+    /// Every pod, by node, namespace and name. Pods that are not bound are under an empty node's name; none are there where
+    /// only the report is made, which needs none.
+    pub fn pods(&self) -> impl Iterator<Item = &Pod> + Clone {
+        self.on_node.values().flatten().map(AsRef::as_ref)
+    }
+
+    /// The pods bound to the node of that name, by namespace and name.
+    pub fn pods_on<'a>(&'a self, node: &str) -> impl ExactSizeIterator<Item = &'a Pod> + Clone + use<'a> {
+        self.on_node.get(node).map_or(&[][..], Vec::as_slice).iter().map(AsRef::as_ref)
+    }
+
+    /// The pods of a namespace, by name.
+    pub fn pods_in<'a>(
+        &'a self,
+        namespace: &str,
+    ) -> impl ExactSizeIterator<Item = &'a Pod> + Clone + use<'a> {
+        self.in_namespace.get(namespace).map_or(&[][..], Vec::as_slice).iter().map(AsRef::as_ref)
+    }
+
+    /// The pod of that namespace and name.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&Pod> {
+        let pods = self.in_namespace.get(namespace)?;
+        pods.get(pods.partition_point(|pod| *pod.name < *name))
+            .map(AsRef::as_ref)
+            .filter(|pod| *pod.name == *name)
+    }
+
+    /// Budgets of all namespaces, by namespace and name.
+    pub fn budgets(&self) -> impl ExactSizeIterator<Item = &Budget> + Clone {
+        self.budgets.iter().map(AsRef::as_ref)
+    }
+
+    /// The budgets of a namespace, by name.
+    pub fn budgets_in<'a>(
+        &'a self,
+        namespace: &str,
+    ) -> impl ExactSizeIterator<Item = &'a Budget> + Clone + use<'a> {
+        let begin = self.budgets.partition_point(|budget| *budget.namespace < *namespace);
+        let end = self.budgets.partition_point(|budget| *budget.namespace <= *namespace);
+        self.budgets.get(begin..end).unwrap_or_default().iter().map(AsRef::as_ref)
+    }
+
+    /// The budget of that namespace and name.
+    pub fn budget(&self, namespace: &str, name: &str) -> Option<&Budget> {
+        let place = self.place_of_budget(namespace, name).ok()?;
+        self.budgets.get(place).map(AsRef::as_ref)
+    }
+
+    /// Admission webhooks, sorted.
+    pub fn webhooks(&self) -> &[Webhook] {
+        &self.webhooks
+    }
+
+    /// What a drain's preflight reads besides.
+    pub fn around(&self) -> &Around {
+        &self.around
+    }
+
+    fn place_of_node(&self, name: &str) -> Result<usize, usize> {
+        self.nodes.binary_search_by(|node| node.name.as_ref().cmp(name))
+    }
+
+    fn place_of_budget(&self, namespace: &str, name: &str) -> Result<usize, usize> {
+        self.budgets.binary_search_by(|budget| budget_key(budget).cmp(&(namespace, name)))
+    }
+}
+
+/// What changes.
+impl Cluster {
+    /// These are the instances now.
+    pub fn set_instances(&mut self, mut instances: Vec<Instance>) {
+        instances.sort_by(|a, b| (a.component, &a.name).cmp(&(b.component, &b.name)));
+        self.instances = instances;
+    }
+
+    /// The Node of this name is now so.
+    pub fn set_node(&mut self, node: impl Into<Arc<Node>>) {
+        let node = node.into();
+        match self.place_of_node(&node.name) {
+            Ok(place) => self.nodes.splice(place..=place, [node]).for_each(drop),
+            Err(place) => self.nodes.insert(place, node),
+        }
+    }
+
+    /// There is no Node of that name any more. Its pods stay until they are seen to be gone.
+    pub fn remove_node(&mut self, name: &str) {
+        if let Ok(place) = self.place_of_node(name) {
+            self.nodes.remove(place);
+        }
+    }
+
+    /// For whoever knows better than what was seen of the Node of that name: what `change` makes of it. Whether there is
+    /// one. Others that hold it keep what was seen.
+    pub fn change_node(&mut self, name: &str, change: impl FnOnce(&mut Node)) -> bool {
+        let Some(seen) = self.node(name) else { return false };
+        let mut node = seen.clone();
+        change(&mut node);
+        if *node.name != *name {
+            self.remove_node(name);
+        }
+        self.set_node(node);
+        true
+    }
+
+    /// The pod of this namespace and name is now so; it may be on another node than before.
+    pub fn set_pod(&mut self, pod: impl Into<Arc<Pod>>) {
+        let pod = pod.into();
+        self.remove_pod(&pod.namespace, &pod.name);
+        put(&mut self.on_node, Arc::clone(&pod.node), Arc::clone(&pod));
+        put(&mut self.in_namespace, Arc::clone(&pod.namespace), pod);
+    }
+
+    /// There is no pod of that namespace and name any more.
+    pub fn remove_pod(&mut self, namespace: &str, name: &str) {
+        for gone in take(&mut self.in_namespace, namespace, (namespace, name)) {
+            take(&mut self.on_node, &gone.node, (namespace, name));
+        }
+    }
+
+    /// The budget of this namespace and name is now so.
+    pub fn set_budget(&mut self, budget: impl Into<Arc<Budget>>) {
+        let budget = budget.into();
+        match self.place_of_budget(&budget.namespace, &budget.name) {
+            Ok(place) => self.budgets.splice(place..=place, [budget]).for_each(drop),
+            Err(place) => self.budgets.insert(place, budget),
+        }
+    }
+
+    /// There is no budget of that namespace and name any more.
+    pub fn remove_budget(&mut self, namespace: &str, name: &str) {
+        if let Ok(place) = self.place_of_budget(namespace, name) {
+            self.budgets.remove(place);
+        }
+    }
+
+    /// These are the admission webhooks now.
+    pub fn set_webhooks(&mut self, mut webhooks: Vec<Webhook>) {
+        webhooks.sort();
+        self.webhooks = webhooks;
+    }
+
+    /// What a drain's preflight reads besides, to be changed.
+    pub fn around_mut(&mut self) -> &mut Around {
+        &mut self.around
+    }
+}
+
+fn pod_key(pod: &Pod) -> (&str, &str) {
+    (&pod.namespace, &pod.name)
+}
+
+fn budget_key(budget: &Budget) -> (&str, &str) {
+    (&budget.namespace, &budget.name)
+}
+
+/// Puts `pod`, of whose name there is none, under `text`.
+fn put(all: &mut ByText, text: Arc<str>, pod: Arc<Pod>) {
+    let pods = all.entry(text).or_default();
+    let place = pods.partition_point(|other| pod_key(other) < pod_key(&pod));
+    pods.insert(place, pod);
+}
+
+/// Takes the pods of that namespace and name from under `text`.
+fn take(all: &mut ByText, text: &str, key: (&str, &str)) -> Vec<Arc<Pod>> {
+    let Some(pods) = all.get_mut(text) else { return Vec::new() };
+    let begin = pods.partition_point(|pod| pod_key(pod) < key);
+    let count = pods.iter().skip(begin).take_while(|pod| pod_key(pod) == key).count();
+    let taken = pods.drain(begin..begin + count).collect();
+    // Nothing may tell that there was something.
+    if pods.is_empty() {
+        all.remove(text);
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests;
