@@ -44,3 +44,31 @@ fn crds_are_fresh() {
         );
     }
 }
+
+/// A server warns of every format that it does not know, whenever the definitions are applied.
+#[test]
+fn no_server_warns_of_a_format() {
+    fn formats(path: &str, value: &serde_json::Value, found: &mut Vec<String>) {
+        // By k8s.io/apiextensions-apiserver, pkg/apis/apiextensions/validation, and kube-openapi's own registry.
+        const KNOWN: [&str; 7] = ["int32", "int64", "float", "double", "byte", "date", "date-time"];
+        match value {
+            serde_json::Value::Object(fields) => {
+                for (key, value) in fields {
+                    if let Some(format) =
+                        value.as_str().filter(|format| key == "format" && !KNOWN.contains(format))
+                    {
+                        found.push(format!("{path}: {format}"));
+                    }
+                    formats(&format!("{path}.{key}"), value, found);
+                }
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|value| formats(path, value, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for (file, definition) in definitions() {
+        formats(file, &serde_json::to_value(definition).unwrap(), &mut found);
+    }
+    assert_eq!(found, Vec::<String>::new());
+}

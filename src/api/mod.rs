@@ -14,7 +14,9 @@ pub use conditions::conditions;
 pub use report::{ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus};
 pub use upgrade::{ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt as _;
 
 /// The API group of everything that Evenkeel defines.
@@ -36,8 +38,41 @@ pub fn decode<K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned>
 /// The definitions as they are installed, with the name of the file each is kept in.
 pub fn definitions() -> [(&'static str, CustomResourceDefinition); 3] {
     [
-        ("evenkeel.dev_clusterskewreports.yaml", ClusterSkewReport::crd()),
-        ("evenkeel.dev_clusterupgrades.yaml", ClusterUpgrade::crd()),
-        ("evenkeel.dev_nodeupgrades.yaml", NodeUpgrade::crd()),
+        ("evenkeel.dev_clusterskewreports.yaml", with_known_formats(ClusterSkewReport::crd())),
+        ("evenkeel.dev_clusterupgrades.yaml", with_known_formats(ClusterUpgrade::crd())),
+        ("evenkeel.dev_nodeupgrades.yaml", with_known_formats(NodeUpgrade::crd())),
     ]
+}
+
+/// Rust's unsigned integers as OpenAPI names numbers: a server warns of every format that it does not know. Their least
+/// value stands beside the format.
+fn with_known_formats(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let versions = definition.spec.versions.iter_mut();
+    for schema in versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {
+        known_formats(schema);
+    }
+    definition
+}
+
+fn known_formats(schema: &mut JSONSchemaProps) {
+    let known = match schema.format.as_deref() {
+        Some("uint8" | "uint16" | "int8" | "int16") => Some("int32"),
+        Some("uint32" | "uint64" | "uint") => Some("int64"),
+        _ => None,
+    };
+    if let Some(known) = known {
+        schema.format = Some(known.to_owned());
+    }
+    schema.properties.iter_mut().flat_map(|fields| fields.values_mut()).for_each(known_formats);
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => known_formats(items),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(known_formats),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        known_formats(values);
+    }
+    for choice in [&mut schema.all_of, &mut schema.any_of, &mut schema.one_of] {
+        choice.iter_mut().flatten().for_each(known_formats);
+    }
 }
