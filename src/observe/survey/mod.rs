@@ -4,6 +4,7 @@
 //! what they mean for a drain is the core's. The invariant: what could not be read is named, and its part of the model
 //! is `None` rather than empty.
 
+mod quantity;
 mod wire;
 
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::super::lean::{NodeAffinity, meta};
 use super::Name;
-use evenkeel_sim::milli;
+use super::quantity::thousandths;
 
 #[derive(Deserialize)]
 pub(super) struct Object<Spec> {
@@ -159,12 +159,11 @@ enum Amount {
 impl Resources {
     fn amounts(&self) -> Amounts {
         let of = |(resource, amount): (&String, &Amount)| {
-            let thousandths = match amount {
-                Amount::Text(text) => milli(text),
-                Amount::Number(number) => milli(&number.to_string()),
+            let amount = match amount {
+                Amount::Text(text) => thousandths(text),
+                Amount::Number(number) => thousandths(&number.to_string()),
             };
-            let thousandths = i64::try_from(thousandths.unwrap_or(0)).unwrap_or(i64::MAX);
-            (Arc::from(resource.as_str()), thousandths)
+            (Arc::from(resource.as_str()), amount.unwrap_or(0))
         };
         self.0.iter().map(of).collect()
     }
