@@ -9,7 +9,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --locked --profile dist --bin evenkeel && \
+    cargo build --locked --profile dist --no-default-features --bin evenkeel && \
     cp target/dist/evenkeel /evenkeel
 
 # Nothing but the program. The kube-apiserver's CA comes with the pod's service account, so no certificates are needed.

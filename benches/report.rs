@@ -5,18 +5,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench may fail where it stands")]
 
-#[path = "../core/benches/spread/mod.rs"]
-mod spread;
-
 use std::fs;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use evenkeel_spread::{Spread, seconds};
 use serde::Serialize as _;
 use serde_json::{Value, json};
-use spread::{Spread, seconds};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_evenkeel");
 const NODES: usize = 5_000;

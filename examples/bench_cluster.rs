@@ -6,10 +6,6 @@
 
 #![allow(clippy::cast_precision_loss, reason = "counts and milliseconds are small")]
 
-#[path = "../tests/upgrade/scenario.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod scenario;
-
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -17,6 +13,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::{Cluster, Failure, Role, TestResult, V1_37};
+use evenkeel_testkit::scenario::{self, kubectl, root, until};
 use futures::stream::{self, Stream, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -24,7 +21,6 @@ use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
     WatchEvent, WatchParams,
 };
-use scenario::{kubectl, root, until};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};

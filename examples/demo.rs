@@ -4,18 +4,6 @@
 //! operator under its own service account, and lets the tests' stand-in change the versions. What it says about
 //! requests and budgets comes from the audit log and from the tests' observer, not from the operator.
 
-#[path = "../tests/upgrade/observer.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod observer;
-#[path = "../tests/upgrade/operator.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod operator;
-#[path = "../tests/upgrade/scenario.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod scenario;
-#[path = "../tests/upgrade/standin.rs"]
-mod standin;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,9 +13,10 @@ use evenkeel_devcluster::{Cluster, Failure, TestResult};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 
-use observer::Observer;
-use operator::Operator;
-use scenario::{kubectl, root};
+use evenkeel_testkit::observer::{self, Observer};
+use evenkeel_testkit::operator::Operator;
+use evenkeel_testkit::scenario::{self, kubectl, root};
+use evenkeel_testkit::standin;
 
 fn main() -> ExitCode {
     let binary = std::env::args_os().nth(1).map_or_else(|| root("target/debug/evenkeel"), PathBuf::from);

@@ -8,14 +8,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Uri;
+use evenkeel_core::text::harmless;
+use http::header::USER_AGENT;
 use http::uri::InvalidUri;
-use kube::client::ClientBuilder;
+use http::{HeaderValue, Uri};
+use kube::config::AuthInfo;
 use kube::{Client, Config};
-use tower::limit::ConcurrencyLimitLayer;
-
-/// How many requests of ours may be in flight at once on the effects client.
-const EFFECTS_IN_FLIGHT: usize = 8;
 
 /// Longest wait for the answer to one effect. The apiserver's own limit on a request is 60 s, but a proof of
 /// leadership lives only 10 s, and a write that was not answered in that time is decided again anyway.
@@ -75,6 +73,23 @@ impl Clients {
     }
 }
 
+/// `config` for `command`, which the server's audit log then names: `evenkeel/0.1.0 (linux/amd64) drain`.
+#[must_use]
+pub fn named(mut config: Config, command: &str) -> Config {
+    // As Go names machines, so that this reads as kubectl's does.
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let (version, system) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS);
+    if let Ok(agent) = HeaderValue::from_str(&format!("evenkeel/{version} ({system}/{machine}) {command}")) {
+        config.headers.retain(|(name, _)| name != USER_AGENT);
+        config.headers.push((USER_AGENT, agent));
+    }
+    config
+}
+
 /// The client for lists and watches: it retries throttled requests, and a watch may be silent for minutes.
 ///
 /// Must be called inside a tokio runtime.
@@ -90,7 +105,7 @@ pub fn read_client(config: &Config) -> Result<Client, ClientError> {
     Ok(Client::try_from(config)?)
 }
 
-/// The client for everything that writes: no retries, few requests in flight. Wrap each request in [`within`].
+/// The client for everything that writes: no retries. Requests are sent by an `Authority` alone (`crate::act`).
 ///
 /// Must be called inside a tokio runtime.
 ///
@@ -102,28 +117,41 @@ pub fn effects_client(config: &Config) -> Result<Client, ClientError> {
     config.read_timeout = Some(EFFECT_TIMEOUT);
     config.write_timeout = Some(EFFECT_TIMEOUT);
     config.connect_timeout = Some(EFFECT_TIMEOUT);
-    let limit = ConcurrencyLimitLayer::new(EFFECTS_IN_FLIGHT);
-    Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
+    // The time that a connection was idle is not the server's.
+    config.reset_reader_on_write = true;
+    Ok(Client::try_from(config)?)
 }
 
 /// The client for one apiserver endpoint `address` (`192.0.2.1:6443`): it dials that address and checks the
 /// certificate against the name all apiservers share.
+///
+/// Whoever may write an `EndpointSlice` chooses the address. So who asks is told only to a server whose certificate the
+/// cluster's CA has signed; any other is asked without credentials, which is enough for `/version` on most clusters.
 ///
 /// Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// When the configuration cannot be used or `address` is no `host:port`.
 pub fn probe_client(config: &Config, address: &str) -> Result<Client, ClientError> {
+    Ok(Client::try_from(probed(config, address)?)?)
+}
+
+/// What of `config` is for the endpoint at `address`.
+fn probed(config: &Config, address: &str) -> Result<Config, ClientError> {
     let uri = |source| ClientError::Address { address: address.to_owned(), source };
     let shared_name = config.cluster_url.host().unwrap_or("kubernetes.default.svc").to_owned();
-    let scheme = config.cluster_url.scheme_str().unwrap_or("https");
+    let scheme = config.cluster_url.scheme_str().unwrap_or("https").to_owned();
     let mut config = config.clone();
     config.tls_server_name = config.tls_server_name.or(Some(shared_name));
     config.cluster_url = format!("{scheme}://{address}").parse::<Uri>().map_err(uri)?;
+    if scheme != "https" || config.accept_invalid_certs {
+        config.auth_info = AuthInfo::default();
+    }
     config.read_timeout = Some(PROBE_TIMEOUT);
+    config.reset_reader_on_write = true;
     config.connect_timeout = Some(PROBE_TIMEOUT);
     config.default_retry = false;
-    Ok(Client::try_from(config)?)
+    Ok(config)
 }
 
 /// `request`, given up after `limit`.
@@ -174,12 +202,24 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
             line.push_str(&text);
         }
     }
-    line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect()
+    // Lines become one; what else would act on a terminal is shown as it is everywhere.
+    let one: String = line.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(MAX_TEXT).collect();
+    harmless(&one)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    #[test]
+    fn what_a_webhook_says_moves_no_cursor() {
+        let said = "admission webhook \"x\" denied the request: \u{1b}[2J\u{202e}drawkcab\u{2069}\nok";
+        let status = kube::core::Status::failure(said, "Forbidden").with_code(403);
+        let line = "admission webhook \"x\" denied the request: ?[2J?drawkcab? ok (HTTP 403)";
+        assert_eq!(one_line(&kube::Error::Api(status.boxed())), line);
+    }
 
     #[test]
     fn the_cause_is_told() {
@@ -192,22 +232,20 @@ mod tests {
         assert_eq!(one_line(&kube::Error::Api(status.boxed())), "nodes is forbidden (HTTP 403)");
     }
 
-    /// A server that refuses everything as a spent budget does, and counts how often it is asked.
-    #[tokio::test]
-    async fn a_refused_write_is_sent_once() {
-        use std::sync::Arc;
-        use std::sync::atomic::{AtomicUsize, Ordering};
+    /// A server that refuses everything as a spent budget does: its URL, and what it was asked.
+    async fn server() -> (Config, Arc<Mutex<Vec<String>>>) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&asked);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&asked);
         tokio::spawn(async move {
             while let Ok((mut connection, _)) = listener.accept().await {
                 let mut request = [0; 4096];
-                let _ = connection.read(&mut request).await;
-                counter.fetch_add(1, Ordering::SeqCst);
+                let length = connection.read(&mut request).await.unwrap_or(0);
+                let request = String::from_utf8_lossy(&request[..length]).to_lowercase();
+                heard.lock().unwrap().push(request);
                 let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,"reason":"TooManyRequests"}"#;
                 let head =
                     "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close";
@@ -215,10 +253,63 @@ mod tests {
                 let _ = connection.write_all(answer.as_bytes()).await;
             }
         });
-        let client = effects_client(&Config::new(url.parse().unwrap())).unwrap();
+        (Config::new(url.parse().unwrap()), asked)
+    }
+
+    #[tokio::test]
+    async fn a_refused_write_is_sent_once() {
+        let (config, asked) = server().await;
+        let client = effects_client(&config).unwrap();
         let answer = within(EFFECT_TIMEOUT, client.apiserver_version()).await;
         assert!(matches!(answer, Err(kube::Error::Api(status)) if status.code == 429));
-        assert_eq!(asked.load(Ordering::SeqCst), 1, "the client must not retry behind our back");
+        assert_eq!(asked.lock().unwrap().len(), 1, "the client must not retry behind our back");
+    }
+
+    #[tokio::test]
+    async fn the_server_is_told_which_command_asks() {
+        let (config, asked) = server().await;
+        let config = named(named(config, "report"), "drain");
+        for client in [effects_client(&config).unwrap(), probe_client(&config, &address(&config)).unwrap()] {
+            _ = client.apiserver_version().await;
+        }
+        let asked = asked.lock().unwrap().clone();
+        assert_eq!(asked.len(), 2);
+        for request in asked {
+            let agent = request.lines().find_map(|line| line.strip_prefix("user-agent: "));
+            let machine = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
+            let version = env!("CARGO_PKG_VERSION");
+            assert_eq!(
+                agent,
+                Some(format!("evenkeel/{version} (linux/{machine}) drain").as_str()),
+                "{request}"
+            );
+        }
+    }
+
+    fn address(config: &Config) -> String {
+        config.cluster_url.authority().unwrap().to_string()
+    }
+
+    /// Whoever may write an EndpointSlice chooses who is asked for its version. Without a certificate that proves that it
+    /// is a kube-apiserver of this cluster, it is asked without a word of who asks.
+    #[tokio::test]
+    async fn an_endpoint_that_proves_nothing_is_told_no_secret() {
+        let (mut config, asked) = server().await;
+        config.auth_info.token = Some("secret-token".to_owned().into());
+        config.auth_info.impersonate = Some("admin".to_owned());
+        _ = probe_client(&config, &address(&config)).unwrap().apiserver_version().await;
+        let request = asked.lock().unwrap().pop().unwrap();
+        assert!(!request.contains("secret-token") && !request.contains("impersonate"), "{request}");
+
+        let secure = |accept_invalid_certs| {
+            let mut config = config.clone();
+            config.cluster_url = "https://shared.example:6443".parse().unwrap();
+            config.accept_invalid_certs = accept_invalid_certs;
+            config
+        };
+        let token = |config: Config| probed(&config, "192.0.2.1:6443").unwrap().auth_info.token.is_some();
+        assert!(token(secure(false)), "its certificate is verified before anything is sent");
+        assert!(!token(secure(true)), "--insecure-skip-tls-verify");
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@
 //! * [`observe`]: one watch per kind folded into lean types, apiserver probing, component discovery, the model.
 //! * [`act`]: the core's actions as API writes with preconditions, and the leadership that they need.
 //! * [`operator`]: the controllers, health and metrics endpoints, logs, shutdown.
-//! * [`demo`]: a cluster that does not exist, with the operator on it.
+//! * `demo` (cargo feature `sim`): a cluster that does not exist, with the operator on it.
 //! * [`cli`]: arguments and what a person reads.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -19,6 +19,7 @@ pub mod api;
 pub mod cli;
 pub mod clients;
 pub mod clock;
+#[cfg(feature = "sim")]
 pub mod demo;
 pub mod observe;
 pub mod operator;

@@ -2,23 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "shared/binary.rs"]
-mod binary;
-#[path = "upgrade/operator.rs"]
-#[allow(dead_code, reason = "the upgrade tests use the rest")]
-mod operator;
-#[path = "upgrade/scenario.rs"]
-#[allow(dead_code, reason = "the upgrade tests use the rest")]
-mod scenario;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
-
-use binary::binary;
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, in_namespace};
-use operator::Operator;
-use scenario::{kubectl, root, until};
+use evenkeel_testkit::operator::{self, Operator};
+use evenkeel_testkit::scenario::{self, kubectl, root, until};
+
+/// The program that is tested.
+fn binary() -> PathBuf {
+    evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
+}
 
 /// Runs the binary to its end: exit code and standard error, which must be one line.
 fn fails(args: &[&str], kubeconfig: Option<&Path>) -> (Option<i32>, String) {
@@ -37,6 +33,37 @@ fn fails(args: &[&str], kubeconfig: Option<&Path>) -> (Option<i32>, String) {
     assert_eq!(errors.len(), 1, "one line, not {said}");
     assert!(output.stdout.is_empty(), "nothing on standard output");
     (output.status.code(), errors[0].to_owned())
+}
+
+/// Runs the operator until it says why it waits: alive, not ready, and the same once in its log.
+fn waits(kubeconfig: &Path, parts: &[&str]) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let listen = format!("127.0.0.1:{port}");
+    let mut command = Command::new(binary());
+    command.args(["operator", "--listen", &listen]).arg("--kubeconfig").arg(kubeconfig);
+    let mut child = command.env_remove("KUBECONFIG").stderr(Stdio::piped()).spawn().unwrap();
+    let page = |path: &str| {
+        let mut connection = std::net::TcpStream::connect(&listen)?;
+        write!(connection, "GET {path} HTTP/1.1\r\nHost: evenkeel\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).map(|_| answer)
+    };
+    let says = |answer: &str| parts.iter().all(|part| answer.contains(part));
+    let (begun, mut answer) = (Instant::now(), String::new());
+    while !says(&answer) && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(100));
+        answer = page("/readyz").unwrap_or_default();
+    }
+    let alive = page("/healthz").unwrap_or_default();
+    // Long enough to try again.
+    std::thread::sleep(Duration::from_secs(3));
+    let runs = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    let log = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
+    assert!(runs, "it waits: {log}");
+    assert!(answer.starts_with("HTTP/1.1 503") && says(&answer), "{answer}\n{log}");
+    assert!(alive.starts_with("HTTP/1.1 200"), "{alive}");
+    assert_eq!(log.lines().filter(|line| says(line)).count(), 1, "it is said once: {log}");
 }
 
 #[test]
@@ -59,8 +86,11 @@ fn without_a_cluster() {
         check(None, &["error: no cluster is configured; set KUBECONFIG or use --kubeconfig"]);
         check(Some(&dir.join("missing")), &["--kubeconfig", "No such file"]);
         check(Some(&broken), &["--kubeconfig"]);
-        check(Some(&nobody), &["Connection refused"]);
+        if command == "report" {
+            check(Some(&nobody), &["Connection refused"]);
+        }
     }
+    waits(&nobody, &["cannot list clusterskewreports", "Connection refused"]);
     let usage = Command::new(binary()).arg("rapport").output().unwrap();
     assert_eq!(usage.status.code(), Some(64));
     std::fs::remove_dir_all(dir).unwrap();
@@ -74,10 +104,11 @@ fn on_a_cluster() -> TestResult {
             .nodes(NodeGroup::workers(2).kubelet(scenario::FROM))
             .start()
             .await?;
-        let (code, line) = fails(&["operator"], Some(cluster.kubeconfig()));
-        assert_eq!(code, Some(1));
-        assert!(line.contains("clusterskewreports.evenkeel.dev is not installed"), "{line}");
-        assert!(line.contains("kubectl apply -k config/crd"), "{line}");
+        let missing = [
+            "clusterskewreports.evenkeel.dev is not installed",
+            "install it with kubectl apply -k config/crd",
+        ];
+        waits(cluster.kubeconfig(), &missing);
 
         cluster.apply(root("config/default")).await?;
         scenario::install(&cluster).await?;
@@ -85,9 +116,7 @@ fn on_a_cluster() -> TestResult {
         kubectl(&cluster, &["delete", "-f", &root("config/samples").display().to_string()]).await?;
 
         let stranger = cluster.service_account_kubeconfig("default", "default").await?;
-        let (code, line) = fails(&["operator"], Some(&stranger));
-        assert_eq!(code, Some(1));
-        assert!(line.contains("cannot list clusterskewreports") && line.contains("forbidden"), "{line}");
+        waits(&stranger, &["cannot list clusterskewreports", "forbidden"]);
         let (code, line) = fails(&["report"], Some(&stranger));
         assert_eq!(code, Some(1));
         assert!(line.contains("nodes") && line.contains("forbidden"), "{line}");
@@ -119,15 +148,11 @@ async fn create(cluster: &Cluster, name: &str, spec: &str) -> Result<String, Fai
 /// A token that has ended; and a person who may read some of the cluster, and is told what of it.
 async fn credentials_and_rights(cluster: &Cluster) -> TestResult {
     let expired = cluster.expired_kubeconfig("default", "default").await?;
-    for command in ["report", "operator"] {
-        let (code, line) = fails(&[command], Some(&expired));
-        assert_eq!(code, Some(1));
-        assert!(
-            line.contains("Unauthorized (HTTP 401)")
-                && line.contains("has the token or the certificate expired?"),
-            "{command}: {line}"
-        );
-    }
+    let says = ["Unauthorized (HTTP 401)", "has the token or the certificate expired?"];
+    let (code, line) = fails(&["report"], Some(&expired));
+    assert_eq!(code, Some(1));
+    assert!(says.iter().all(|part| line.contains(part)), "{line}");
+    waits(&expired, &says);
 
     let stranger = cluster.service_account_kubeconfig("default", "default").await?;
     let reader = ["create", "clusterrole", "reads-nodes", "--verb=list,watch", "--resource=nodes"];

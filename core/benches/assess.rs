@@ -7,8 +7,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may fail where it stands")]
 
-mod spread;
-
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::process::Command;
@@ -24,8 +22,8 @@ use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, dec
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
 use evenkeel_core::version::{KubeVersion, Observed};
+use evenkeel_spread::{Spread, seconds};
 use jiff::{SignedDuration, Timestamp};
-use spread::{Spread, seconds};
 
 const PODS_PER_NODE: usize = 30;
 /// Each guards the pods of one workload.

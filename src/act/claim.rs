@@ -4,26 +4,18 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::Around;
 use evenkeel_core::disruption::{Rules, may_stay};
-use evenkeel_core::rollout::{Blocker, NodeRef, State, Subject};
+use evenkeel_core::rollout::{NodeRef, Subject};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
+use super::hands::{Hands, claims, nodes};
+use super::outcome::{FIELD_MANAGER, Next, Outcome, Stop, stop};
 use crate::api::{ClusterUpgrade, NodeUpgrade, spec_of, status_of};
-use crate::clients::{EFFECT_TIMEOUT, within};
 use crate::observe::fold::{Interner, Watched as _};
 use crate::observe::lean;
-
-/// The state a claim goes to.
-pub(super) struct Next {
-    pub(super) state: State,
-    pub(super) attempt: u32,
-    pub(super) message: String,
-    pub(super) blockers: Vec<Blocker>,
-}
 
 impl Hands {
     /// Records the claim; fails when one of that name exists.
@@ -39,9 +31,7 @@ impl Hands {
         let body = serde_json::to_value(&claim).and_then(serde_json::from_value::<DynamicObject>);
         let body = body.map_err(|error| Stop::Failed(format!("{what}: {error}")))?;
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
-        self.leading()?;
-        let claims = self.claims();
-        let sent = within(EFFECT_TIMEOUT, claims.create(&params, &body)).await;
+        let sent = self.send(async |client| claims(client).create(&params, &body).await).await;
         sent.map(|claim| Outcome::Claim(Box::new(claim))).map_err(|error| stop(&what, &error))
     }
 
@@ -62,9 +52,8 @@ impl Hands {
         let patch =
             json!({ "metadata": { "resourceVersion": resource_version }, "status": replace(&status) });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
-        self.leading()?;
-        let claims = self.claims();
-        let sent = within(EFFECT_TIMEOUT, claims.patch_status(claim, &params, &Patch::Merge(&patch))).await;
+        let patch = Patch::Merge(&patch);
+        let sent = self.send(async |client| claims(client).patch_status(claim, &params, &patch).await).await;
         let claim = sent.map_err(|error| stop(&format!("record NodeUpgrade {claim}"), &error))?;
         self.events.claim(upgrade, &claim, &next);
         Ok(Outcome::Claim(Box::new(claim)))
@@ -74,17 +63,15 @@ impl Hands {
     async fn confirm_drained(&self, claim: &str, expected: &NodeRef) -> Result<(), Stop> {
         let name = &expected.name;
         let mut names = Interner::default();
-        let nodes = self.nodes();
-        let node = within(EFFECT_TIMEOUT, nodes.get(name)).await;
+        let node = self.send(async |client| nodes(client).get(name).await).await;
         let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.keep(&mut names);
         let node = &node.node;
         let ours = node.cordoned_by.as_deref().is_some_and(|mark| mark.split('/').next() == Some(claim));
         if node.uid != expected.uid || !node.unschedulable || !ours {
             return Err(Stop::Lost(format!("node {name} is not cordoned by {claim} any more")));
         }
-        let pods: Api<lean::Pod> = Api::all(self.client.clone());
         let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
-        let pods = within(EFFECT_TIMEOUT, pods.list(&on_node)).await;
+        let pods = self.send(async |client| Api::<lean::Pod>::all(client).list(&on_node).await).await;
         let pods = pods.map_err(|error| stop(&format!("list the pods of node {name}"), &error))?;
         let mut pods = pods.items.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
         let rules = Rules::of_upgrade(&self.executors_namespace);
@@ -109,9 +96,7 @@ impl Hands {
             }),
             ..Default::default()
         };
-        self.leading()?;
-        let claims = self.claims();
-        match within(EFFECT_TIMEOUT, claims.delete(&name, &params)).await {
+        match self.send(async |client| claims(client).delete(&name, &params).await).await {
             Ok(_) => Ok(Outcome::ClaimGone { name, uid }),
             Err(error) => Err(stop(&format!("delete NodeUpgrade {name}"), &error)),
         }

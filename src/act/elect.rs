@@ -1,8 +1,8 @@
 //! Leader election on a Lease object: the driver of [`evenkeel_core::lease`].
 //!
-//! Here belong requests and the clock; every decision is the core's. The invariant: a [`Proof`] ends
+//! Here belong requests and the clock; every decision is the core's. The invariants: a [`Proof`] ends
 //! `renew_deadline` after the renewal behind it was *sent*, so whoever checks it right before a request cannot act
-//! after another replica took over. A Lease never fences by itself: every write still carries its own precondition.
+//! after another replica took over; and a [`Term`] that was lost proves nothing any more, though we lead again. A Lease never fences by itself: every write still carries its own precondition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,16 @@ use crate::clients::{one_line, within};
 #[error("leadership was lost")]
 pub struct LeadershipLost;
 
-/// That this process leads, until [`Proof::valid_until`]. Every function that writes takes one.
+/// That this process leads, until [`Proof::valid_until`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
     valid_until: Instant,
+    /// The how manieth time without a gap that this process leads.
+    term: u64,
 }
 
 impl Proof {
-    /// The end of the proof. A renewal does not extend it: take a new one from [`Leadership::proof`].
+    /// The end of the proof. A renewal does not extend it: take a new one from [`Term::proof`].
     pub fn valid_until(&self) -> Instant {
         self.valid_until
     }
@@ -46,40 +48,87 @@ impl Proof {
     }
 }
 
-/// Whether this process leads. Cheap to clone and to ask.
+/// Whether this process leads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leadership(watch::Receiver<Option<Proof>>);
 
 impl Leadership {
-    /// A proof as of now, if we lead.
-    pub fn proof(&self) -> Option<Proof> {
-        (*self.0.borrow()).filter(|proof| proof.check().is_ok())
-    }
-
-    /// Resolves with a proof as soon as we lead; never if the election was stopped.
-    pub async fn gained(&self) -> Proof {
-        let mut receiver = self.0.clone();
-        let led = receiver.wait_for(|proof| proof.is_some_and(|proof| proof.check().is_ok())).await;
+    /// Resolves as soon as we lead, with the term that begins or goes on; never if the election was stopped.
+    pub async fn gained(&self) -> Term {
+        let mut proofs = self.0.clone();
+        let led = proofs.wait_for(|proof| proof.is_some_and(|proof| proof.check().is_ok())).await;
         match led.ok().and_then(|proof| *proof) {
-            Some(proof) => proof,
+            Some(proof) => Term { number: proof.term, proofs },
             None => std::future::pending().await,
         }
     }
+}
 
-    /// Resolves as soon as we do not lead.
+/// One time without a gap in which this process leads. When it is over it stays so, also when we lead again: what was
+/// begun in one term writes nothing in another. Cheap to clone and to ask.
+#[derive(Clone, Debug)]
+pub struct Term {
+    number: u64,
+    proofs: watch::Receiver<Option<Proof>>,
+}
+
+impl Term {
+    /// A proof as of now, if this term lasts.
+    pub fn proof(&self) -> Option<Proof> {
+        (*self.proofs.borrow()).filter(|proof| self.holds(proof))
+    }
+
+    /// Resolves as soon as this term is over.
     pub async fn lost(&self) {
-        let mut receiver = self.0.clone();
+        let mut proofs = self.proofs.clone();
         loop {
-            let proof = (*receiver.borrow_and_update()).filter(|proof| proof.check().is_ok());
+            let proof = (*proofs.borrow_and_update()).filter(|proof| self.holds(proof));
             let Some(proof) = proof else { return };
             tokio::select! {
                 () = sleep_until(proof.valid_until) => {}
-                changed = receiver.changed() => if changed.is_err() {
+                changed = proofs.changed() => if changed.is_err() {
                     // The election ended; what it proved last still ends by itself.
                     sleep_until(proof.valid_until).await;
                 }
             }
         }
+    }
+
+    fn holds(&self, proof: &Proof) -> bool {
+        proof.term == self.number && proof.check().is_ok()
+    }
+}
+
+/// What the election tells of, one proof after the other.
+#[derive(Debug)]
+pub(super) struct Lessor {
+    proofs: watch::Sender<Option<Proof>>,
+    term: u64,
+}
+
+impl Default for Lessor {
+    fn default() -> Self {
+        Self { proofs: watch::Sender::new(None), term: 0 }
+    }
+}
+
+impl Lessor {
+    /// We lead until then, or not any more; returns whether we did before.
+    fn tell(&mut self, until: Option<Instant>) -> bool {
+        // A proof that ran out ended its term, though nobody has looked.
+        let led = (*self.proofs.borrow()).is_some_and(|proof| proof.check().is_ok());
+        if until.is_some() && !led {
+            self.term += 1;
+        }
+        let proof = until.map(|valid_until| Proof { valid_until, term: self.term });
+        self.proofs.send_replace(proof).is_some()
+    }
+
+    /// Leads for so long; the term that begins or goes on with that.
+    #[cfg(test)]
+    pub(super) fn lets(&mut self, time: Duration) -> Term {
+        self.tell(Some(Instant::now() + time));
+        Term { number: self.term, proofs: self.proofs.subscribe() }
     }
 }
 
@@ -103,7 +152,8 @@ impl Candidate {
     /// `stop` must not be cancelled before everything that acts as the leader has ended. Must be called inside a
     /// tokio runtime.
     pub fn spawn(self, stop: CancellationToken) -> (Leadership, JoinHandle<()>) {
-        let (publish, receiver) = watch::channel(None);
+        let lessor = Lessor::default();
+        let leadership = Leadership(lessor.proofs.subscribe());
         let election = Election {
             leases: Api::namespaced(self.client, &self.namespace),
             name: self.name,
@@ -111,9 +161,9 @@ impl Candidate {
             timing: self.timing,
             origin: Instant::now(),
             held: None,
-            publish,
+            lessor,
         };
-        (Leadership(receiver), tokio::spawn(election.run(stop)))
+        (leadership, tokio::spawn(election.run(stop)))
     }
 }
 
@@ -125,7 +175,7 @@ struct Election {
     origin: Instant,
     /// The Lease as our last write left it. `None` when that may no longer be so: it is read again.
     held: Option<Lease>,
-    publish: watch::Sender<Option<Proof>>,
+    lessor: Lessor,
 }
 
 impl Election {
@@ -223,14 +273,13 @@ impl Election {
         }
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let now = self.now();
         let until = self.view.leads_until().filter(|until| now < *until);
-        let proof = until.map(|until| Proof { valid_until: self.origin + until });
-        let before = self.publish.send_replace(proof);
-        match (before, proof) {
-            (None, Some(_)) => tracing::info!("leading"),
-            (Some(_), None) => tracing::warn!("no longer leading"),
+        let led = self.lessor.tell(until.map(|until| self.origin + until));
+        match (led, until.is_some()) {
+            (false, true) => tracing::info!("leading"),
+            (true, false) => tracing::warn!("no longer leading"),
             _ => {}
         }
     }
@@ -345,6 +394,10 @@ mod tests {
         }
     }
 
+    fn leads(leadership: &Leadership) -> bool {
+        leadership.0.borrow().is_some_and(|proof| proof.check().is_ok())
+    }
+
     async fn soon<T>(future: impl Future<Output = T>) -> T {
         tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
     }
@@ -354,14 +407,14 @@ mod tests {
         let server = Server::default();
         let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
         let (a, a_ends) = server.candidate("a", &stop_a);
-        soon(a.gained()).await;
+        let term = soon(a.gained()).await;
         let (b, _) = server.candidate("b", &stop_b);
         sleep(Duration::from_millis(1500)).await;
-        assert!(a.proof().is_some() && b.proof().is_none(), "a leader that renews keeps the lease");
+        assert!(term.proof().is_some() && !leads(&b), "a leader that renews keeps the lease");
 
         stop_a.cancel();
         soon(a_ends).await.unwrap();
-        assert!(a.proof().is_none());
+        assert!(term.proof().is_none());
         soon(b.gained()).await;
         assert_eq!(server.holder(), "b");
         assert_eq!(server.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["leaseTransitions"], json!(1));
@@ -372,13 +425,30 @@ mod tests {
         let server = Server::default();
         let stop = CancellationToken::new();
         let (a, _) = server.candidate("a", &stop);
-        let proof = soon(a.gained()).await;
+        let term = soon(a.gained()).await;
+        let proof = term.proof().unwrap();
         let (b, _) = server.candidate("b", &stop);
         server.0.lock().unwrap().cut_off.insert("a");
-        soon(a.lost()).await;
-        assert!(proof.check().is_err() && b.proof().is_none());
+        soon(term.lost()).await;
+        assert!(proof.check().is_err() && !leads(&b));
         soon(b.gained()).await;
-        assert!(a.proof().is_none());
+        assert!(!leads(&a));
+        stop.cancel();
+    }
+
+    #[tokio::test]
+    async fn whoever_leads_again_leads_another_term() {
+        let server = Server::default();
+        let stop = CancellationToken::new();
+        let (a, _) = server.candidate("a", &stop);
+        let first = soon(a.gained()).await;
+        server.0.lock().unwrap().cut_off.insert("a");
+        soon(first.lost()).await;
+        server.0.lock().unwrap().cut_off.clear();
+        let second = soon(a.gained()).await;
+        assert!(second.proof().is_some());
+        assert!(first.proof().is_none(), "what was begun in the first term ends with it");
+        soon(first.lost()).await;
         stop.cancel();
     }
 }

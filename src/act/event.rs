@@ -2,26 +2,29 @@
 
 use evenkeel_core::rollout::State;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
 use kube::core::DynamicObject;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Resource, ResourceExt as _};
 
-use super::claim::Next;
+use super::authority::{Authority, Effects, NotDone};
+use super::outcome::Next;
 use crate::api::ClusterUpgrade;
-use crate::clients::one_line;
 
 /// Longest note the API takes, in characters.
 const MAX_NOTE: usize = 1000;
 
 /// Publishes events.
 #[derive(Clone)]
-pub struct Events(Recorder);
+pub struct Events {
+    recorder: Recorder,
+    effects: Effects,
+    authority: Authority,
+}
 
 impl Events {
-    /// Publishes with `client`.
-    pub fn new(client: Client) -> Self {
-        Self(Recorder::new(client, "evenkeel".into()))
+    /// Publishes with `effects`, as long as `authority` lasts.
+    pub fn new(effects: Effects, authority: Authority) -> Self {
+        Self { recorder: effects.recorder(), effects, authority }
     }
 
     /// What is worth telling of a claim's new state. The claim is the related object, because the recorder repeats the
@@ -72,8 +75,11 @@ impl Events {
             action: action.to_owned(),
             secondary: related,
         };
-        if let Err(error) = self.0.publish(&event, regarding).await {
-            tracing::warn!(reason, error = one_line(&error), "event not written");
+        let sent =
+            self.authority.send(&self.effects, async |_| self.recorder.publish(&event, regarding).await);
+        match sent.await {
+            Ok(()) | Err(NotDone::NotLeading(_)) => {}
+            Err(error) => tracing::warn!(reason, error = error.line(), "event not written"),
         }
     }
 }

@@ -7,11 +7,17 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions, Status};
+use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use kube::{Api, Client};
 
-use super::{Hands, Outcome, Stop};
-use crate::clients::{EFFECT_TIMEOUT, one_line, within};
+use super::authority::{Authority, Effects, NotDone};
+use super::elect::LeadershipLost;
+use super::hands::Hands;
+use super::outcome::{Outcome, Stop};
+use crate::clients::one_line;
+
+/// As if the server had not answered: the watch tells.
+pub const UNANSWERED: Answer = Answer::NoAnswer { wait: SignedDuration::from_secs(5) };
 
 /// How an eviction is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,29 +31,46 @@ pub struct Manner {
 impl Hands {
     /// Uses `permit` up.
     pub(super) async fn evict(&self, permit: Permit) -> Result<Outcome, Stop> {
-        self.leading()?;
-        let answer = evict(&self.client, &permit, Manner::default()).await;
+        let answer = evict(&self.effects, &self.authority, &permit, Manner::default()).await;
+        let answer = answer.map_err(|_| Stop::NotLeading)?;
         Ok(Outcome::Eviction { uid: permit.uid().clone(), charge: permit.charge().cloned(), answer })
     }
 }
 
-/// Sends the eviction of `permit` with `client` (an effects client), once.
+/// Sends the eviction of `permit`, once.
 ///
 /// `Api::evict` is not used because it loses the delete options, and with them the UID.
-pub async fn evict(client: &Client, permit: &Permit, manner: Manner) -> Answer {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), permit.namespace());
+///
+/// # Errors
+/// When we do not lead; nothing was sent then.
+pub async fn evict(
+    effects: &Effects,
+    authority: &Authority,
+    permit: &Permit,
+    manner: Manner,
+) -> Result<Answer, LeadershipLost> {
     let (params, body) = (PostParams::default(), body(permit.pod(), permit.uid(), manner));
-    let sent = pods.create_subresource::<_, Status>("eviction", permit.pod(), &params, &body);
-    match within(EFFECT_TIMEOUT, sent).await {
-        Ok(status) => Answer::Accepted(status.metadata.resource_version.map(String::into_boxed_str)),
-        Err(error) => failed(permit.pod(), &error),
+    let request = async |client| {
+        let pods: Api<Pod> = Api::namespaced(client, permit.namespace());
+        pods.create_subresource::<_, Status>("eviction", permit.pod(), &params, &body).await
+    };
+    match authority.send(effects, request).await {
+        Ok(status) => Ok(Answer::Accepted(status.metadata.resource_version.map(String::into_boxed_str))),
+        Err(error) => failed(permit.pod(), error),
     }
 }
 
 /// Deletes the pod that `forced` is about past its budget, once, with at least a second of grace: a pod that is killed
 /// at once may still run when its successor begins.
-pub async fn delete(client: &Client, forced: &Forced, grace: Option<i64>) -> Answer {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), forced.namespace());
+///
+/// # Errors
+/// When we do not lead; nothing was sent then.
+pub async fn delete(
+    effects: &Effects,
+    authority: &Authority,
+    forced: &Forced,
+    grace: Option<i64>,
+) -> Result<Answer, LeadershipLost> {
     let params = DeleteParams {
         preconditions: Some(kube::api::Preconditions {
             uid: Some(forced.uid().to_string()),
@@ -56,27 +79,35 @@ pub async fn delete(client: &Client, forced: &Forced, grace: Option<i64>) -> Ans
         grace_period_seconds: grace.map(|seconds| u32::try_from(seconds).unwrap_or(1).max(1)),
         ..Default::default()
     };
-    match within(EFFECT_TIMEOUT, pods.delete(forced.pod(), &params)).await {
-        Ok(_) => Answer::Accepted(None),
-        Err(error) => failed(forced.pod(), &error),
+    let request = async |client| {
+        let pods: Api<Pod> = Api::namespaced(client, forced.namespace());
+        pods.delete(forced.pod(), &params).await
+    };
+    match authority.send(effects, request).await {
+        Ok(_) => Ok(Answer::Accepted(None)),
+        Err(error) => failed(forced.pod(), error),
     }
 }
 
 /// What an error means for the pod that was asked to leave.
-fn failed(pod: &str, error: &kube::Error) -> Answer {
-    if let kube::Error::Api(status) = error {
+fn failed(pod: &str, error: NotDone) -> Result<Answer, LeadershipLost> {
+    let error = match error {
+        NotDone::NotLeading(lost) => return Err(lost),
+        NotDone::Failed(error) => error,
+    };
+    if let kube::Error::Api(status) = &error {
         let details = status.details.as_ref();
         let causes = details.iter().flat_map(|d| &d.causes).map(|cause| cause.reason.as_str());
-        return answer::read(&Raw {
+        return Ok(answer::read(&Raw {
             code: status.code,
             causes: causes.collect(),
             retry_after: details.map_or(0, |d| d.retry_after_seconds),
-            message: &one_line(error),
-        });
+            message: &one_line(&error),
+        }));
     }
     // It may have been carried out: the watch tells.
-    tracing::warn!(pod, error = one_line(error), "eviction unanswered");
-    Answer::NoAnswer { wait: SignedDuration::from_secs(5) }
+    tracing::warn!(pod, error = one_line(&error), "eviction unanswered");
+    Ok(UNANSWERED)
 }
 
 /// The eviction of the pod of that name, if it still has that UID.

@@ -7,9 +7,9 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 
-use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
+use super::hands::Hands;
+use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
 use crate::api::ClusterUpgrade;
-use crate::clients::{EFFECT_TIMEOUT, within};
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 
 /// Label that tells which attempt of its claim a Job is.
@@ -34,12 +34,12 @@ impl Hands {
         let name = job_name(uid, attempt);
         let manifest = manifest(&name, claim, uid, attempt, subject, template);
         let what = format!("create Job {}/{name} of NodeUpgrade {claim}", self.executors_namespace);
-        let request = Api::<Job>::namespaced(self.client.clone(), &self.executors_namespace);
-        self.leading()?;
-        match within(EFFECT_TIMEOUT, create(&self.client, &self.executors_namespace, &manifest)).await {
+        let namespace = &*self.executors_namespace;
+        match self.send(async |client| create(&client, namespace, &manifest).await).await {
             Ok(job) => Ok(Outcome::Job(Box::new(job))),
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                let found = within(EFFECT_TIMEOUT, request.get(&name)).await;
+            Err(error) if error.code() == Some(409) => {
+                let jobs = |client| Api::<Job>::namespaced(client, namespace);
+                let found = self.send(async |client| jobs(client).get(&name).await).await;
                 found.map(|job| Outcome::Job(Box::new(job))).map_err(|error| stop(&what, &error))
             }
             Err(error) => Err(stop(&what, &error)),

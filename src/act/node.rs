@@ -4,11 +4,11 @@ use evenkeel_core::cluster::CORDON_ANNOTATION;
 use evenkeel_core::rollout::NodeRef;
 use jiff::{Timestamp, Unit};
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{FIELD_MANAGER, Hands, Outcome, Stop, stop};
-use crate::clients::{EFFECT_TIMEOUT, within};
+use super::authority::{Authority, Effects, NotDone};
+use super::hands::{Hands, claims, nodes};
+use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
 use crate::observe::lean;
 
 impl Hands {
@@ -25,8 +25,7 @@ impl Hands {
     /// The same for a cordon whose claim is not known, after looking the claim up once more.
     pub(super) async fn uncordon_orphan(&self, node: &NodeRef, mark: &str) -> Result<Outcome, Stop> {
         let (name, uid) = mark.split_once('/').unwrap_or((mark, ""));
-        let claims = self.claims();
-        let found = within(EFFECT_TIMEOUT, claims.get_opt(name)).await;
+        let found = self.send(async |client| claims(client).get_opt(name).await).await;
         let found = found.map_err(|error| stop(&format!("look up NodeUpgrade {name}"), &error))?;
         if found.is_some_and(|claim| claim.metadata.uid.as_deref() == Some(uid)) {
             return Err(Stop::Lost(format!("node {}: its claim {name} exists", node.name)));
@@ -40,8 +39,7 @@ impl Hands {
         annotations: Value,
         unschedulable: Value,
     ) -> Result<Outcome, Stop> {
-        self.leading()?;
-        let sent = patch(&self.client, node, &annotations, &unschedulable, false).await;
+        let sent = patch(&self.effects, &self.authority, node, (&annotations, &unschedulable), false).await;
         let node = sent.map_err(|error| stop(&format!("patch node {}", node.name), &error))?;
         Ok(Outcome::Node(Box::new(node)))
     }
@@ -52,16 +50,29 @@ impl Hands {
 ///
 /// # Errors
 /// The request's own; 409 when the Node has changed.
-pub async fn cordon(client: &Client, node: &NodeRef, mark: &str, dry_run: bool) -> kube::Result<lean::Node> {
-    patch(client, node, &json!({ CORDON_ANNOTATION: mark }), &json!(true), dry_run).await
+pub async fn cordon(
+    effects: &Effects,
+    authority: &Authority,
+    node: &NodeRef,
+    mark: &str,
+    dry_run: bool,
+) -> Result<lean::Node, NotDone> {
+    let marked = (&json!({ CORDON_ANNOTATION: mark }), &json!(true));
+    patch(effects, authority, node, marked, dry_run).await
 }
 
 /// Takes cordon and mark away, in one patch that fails if the Node has changed.
 ///
 /// # Errors
 /// The request's own; 409 when the Node has changed.
-pub async fn uncordon(client: &Client, node: &NodeRef, dry_run: bool) -> kube::Result<lean::Node> {
-    patch(client, node, &json!({ CORDON_ANNOTATION: null }), &Value::Null, dry_run).await
+pub async fn uncordon(
+    effects: &Effects,
+    authority: &Authority,
+    node: &NodeRef,
+    dry_run: bool,
+) -> Result<lean::Node, NotDone> {
+    let free = (&json!({ CORDON_ANNOTATION: null }), &Value::Null);
+    patch(effects, authority, node, free, dry_run).await
 }
 
 /// Writes conditions of KEP-5683 (`DrainInProgress`, `Drained`) into the status of `node`, in one patch that fails if it
@@ -70,11 +81,12 @@ pub async fn uncordon(client: &Client, node: &NodeRef, dry_run: bool) -> kube::R
 /// # Errors
 /// The request's own.
 pub async fn conditions(
-    client: &Client,
+    effects: &Effects,
+    authority: &Authority,
     node: &str,
     uid: &str,
     conditions: &[(&str, bool)],
-) -> kube::Result<()> {
+) -> Result<(), NotDone> {
     let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
     let condition = |(name, is): &(&str, bool)| {
         json!({
@@ -89,18 +101,18 @@ pub async fn conditions(
     let conditions: Vec<Value> = conditions.iter().map(condition).collect();
     let patch = json!({ "metadata": { "uid": uid }, "status": { "conditions": conditions } });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
-    let nodes: Api<lean::Node> = Api::all(client.clone());
     let patch = Patch::Strategic(&patch);
-    within(EFFECT_TIMEOUT, nodes.patch_status(node, &params, &patch)).await.map(drop)
+    let request = async |client| nodes(client).patch_status(node, &params, &patch).await;
+    authority.send(effects, request).await.map(drop)
 }
 
 async fn patch(
-    client: &Client,
+    effects: &Effects,
+    authority: &Authority,
     node: &NodeRef,
-    annotations: &Value,
-    unschedulable: &Value,
+    (annotations, unschedulable): (&Value, &Value),
     dry_run: bool,
-) -> kube::Result<lean::Node> {
+) -> Result<lean::Node, NotDone> {
     let patch = json!({
         "metadata": {
             "uid": &*node.uid,
@@ -110,6 +122,6 @@ async fn patch(
         "spec": { "unschedulable": unschedulable },
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run, ..Default::default() };
-    let nodes: Api<lean::Node> = Api::all(client.clone());
-    within(EFFECT_TIMEOUT, nodes.patch(&node.name, &params, &Patch::Merge(&patch))).await
+    let patch = Patch::Merge(&patch);
+    authority.send(effects, async |client| nodes(client).patch(&node.name, &params, &patch).await).await
 }

@@ -8,9 +8,8 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::act::elect::Leadership;
+use super::authority::{Authority, Effects, NotDone};
 use crate::api::{ClusterSkewReport, ClusterSkewReportSpec, report};
-use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 
 /// An apply is refused as a whole where the definition lacks one of its fields; a patch loses only that field.
 const UNDECLARED: &str = "field not declared in schema";
@@ -44,8 +43,8 @@ struct Applied<'a, S> {
 /// # Errors
 /// [`NotWritten`].
 pub async fn write<K>(
-    client: &Client,
-    leadership: &Leadership,
+    effects: &Effects,
+    authority: &Authority,
     manager: &str,
     object: &K,
     status: &(impl Serialize + std::fmt::Debug),
@@ -60,14 +59,17 @@ where
         metadata: json!({ "name": name, "uid": object.uid(), "resourceVersion": object.resource_version() }),
         status,
     };
-    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
-    leadership.proof().ok_or(NotWritten::NotLeading)?;
-    let params = PatchParams::apply(manager).force();
-    let mut sent = within(EFFECT_TIMEOUT, objects.patch_status(&name, &params, &Patch::Apply(&body))).await;
-    if matches!(&sent, Err(kube::Error::Api(status)) if status.message.contains(UNDECLARED)) {
-        leadership.proof().ok_or(NotWritten::NotLeading)?;
+    let resource = ApiResource::erase::<K>(&());
+    let objects = |client| -> Api<DynamicObject> { Api::all_with(client, &resource) };
+    let (params, patch) = (PatchParams::apply(manager).force(), Patch::Apply(&body));
+    let apply = async |client| objects(client).patch_status(&name, &params, &patch).await;
+    let mut sent = authority.send(effects, apply).await;
+    if matches!(&sent, Err(NotDone::Failed(kube::Error::Api(status))) if status.message.contains(UNDECLARED))
+    {
         let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-        sent = within(EFFECT_TIMEOUT, objects.patch_status(&name, &params, &Patch::Merge(&body))).await;
+        let patch = Patch::Merge(&body);
+        let merge = async |client| objects(client).patch_status(&name, &params, &patch).await;
+        sent = authority.send(effects, merge).await;
     }
     sent.map_err(|error| not_written(&format!("status of {} {name}", K::kind(&())), &error))
 }
@@ -78,8 +80,8 @@ where
 /// # Errors
 /// [`NotWritten`].
 pub async fn repair(
-    client: &Client,
-    leadership: &Leadership,
+    effects: &Effects,
+    authority: &Authority,
     manager: &str,
     written: &DynamicObject,
     wanted: &Value,
@@ -87,11 +89,10 @@ pub async fn repair(
     let Some(patch) = excess(&written.data["status"], wanted) else { return Ok(None) };
     let name = written.name_any();
     let body = json!({ "metadata": { "resourceVersion": written.resource_version() }, "status": patch });
-    let reports: Api<DynamicObject> =
-        Api::all_with(client.clone(), &ApiResource::erase::<ClusterSkewReport>(&()));
-    leadership.proof().ok_or(NotWritten::NotLeading)?;
     let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-    let sent = within(EFFECT_TIMEOUT, reports.patch_status(&name, &params, &Patch::Merge(&body))).await;
+    let patch = Patch::Merge(&body);
+    let request = async |client| reports(client).patch_status(&name, &params, &patch).await;
+    let sent = authority.send(effects, request).await;
     sent.map(Some).map_err(|error| not_written(&format!("status of ClusterSkewReport {name}"), &error))
 }
 
@@ -138,21 +139,24 @@ fn excess(is: &Value, wanted: &Value) -> Option<Value> {
 ///
 /// # Errors
 /// [`NotWritten`].
-pub async fn create_report(client: &Client, leadership: &Leadership) -> Result<DynamicObject, NotWritten> {
+pub async fn create_report(effects: &Effects, authority: &Authority) -> Result<DynamicObject, NotWritten> {
     let report = ClusterSkewReport::new(report::NAME, ClusterSkewReportSpec::default());
     let body = serde_json::to_value(&report).and_then(serde_json::from_value::<DynamicObject>);
     let body = body.map_err(|error| NotWritten::Failed(error.to_string()))?;
-    let reports: Api<DynamicObject> =
-        Api::all_with(client.clone(), &ApiResource::erase::<ClusterSkewReport>(&()));
-    leadership.proof().ok_or(NotWritten::NotLeading)?;
-    let sent = within(EFFECT_TIMEOUT, reports.create(&PostParams::default(), &body)).await;
+    let request = async |client| reports(client).create(&PostParams::default(), &body).await;
+    let sent = authority.send(effects, request).await;
     sent.map_err(|error| not_written("create ClusterSkewReport cluster", &error))
 }
 
-fn not_written(what: &str, error: &kube::Error) -> NotWritten {
-    let line = format!("{what}: {}", one_line(error));
-    match error {
-        kube::Error::Api(status) if matches!(status.code, 404 | 409) => NotWritten::Lost(line),
+fn reports(client: Client) -> Api<DynamicObject> {
+    Api::all_with(client, &ApiResource::erase::<ClusterSkewReport>(&()))
+}
+
+fn not_written(what: &str, error: &NotDone) -> NotWritten {
+    let line = format!("{what}: {}", error.line());
+    match (error, error.code()) {
+        (NotDone::NotLeading(_), _) => NotWritten::NotLeading,
+        (_, Some(404 | 409)) => NotWritten::Lost(line),
         _ => NotWritten::Failed(line),
     }
 }

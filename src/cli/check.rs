@@ -1,12 +1,12 @@
 //! `evenkeel check`: the same judgement, with an exit code for scripts.
 
 use super::args::CheckArgs;
+use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::look::look;
 use super::output::{self, Style};
-use super::{EXIT_FINDINGS, EXIT_OK, print};
 
 pub(super) async fn run(args: CheckArgs) -> Result<u8, String> {
-    let report = look(&args.look).await?;
+    let report = look(&args.look, "check").await?;
     let failed = report.outcomes().iter().any(|outcome| outcome.level <= args.fail_on);
     if !failed && report.judged.servers.is_none() {
         return Err(report.missing.iter().find(|line| line.contains("kube-apiserver")).map_or_else(

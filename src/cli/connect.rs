@@ -4,10 +4,15 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::ClusterArgs;
-use crate::clients::one_line;
+use crate::clients::{named, one_line};
 
-/// The configuration that kubectl would use, or that of the pod's service account.
-pub(super) async fn config(args: &ClusterArgs) -> Result<Config, String> {
+/// The configuration that kubectl would use, or that of the pod's service account; `command` is what the server is told
+/// about who asks.
+pub(super) async fn config(args: &ClusterArgs, command: &str) -> Result<Config, String> {
+    Ok(named(found(args).await?, command))
+}
+
+async fn found(args: &ClusterArgs) -> Result<Config, String> {
     let options = KubeConfigOptions { context: args.context.clone(), ..Default::default() };
     if let Some(path) = &args.kubeconfig {
         let file =

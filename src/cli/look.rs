@@ -31,13 +31,13 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Sources that answer by refusing do so at once; this much longer is waited for the others.
 const LATECOMERS: Duration = Duration::from_secs(2);
 
-/// Looks, and judges what was seen.
-pub(super) async fn look(args: &LookArgs) -> Result<Report, String> {
+/// Looks for `command`, and judges what was seen.
+pub(super) async fn look(args: &LookArgs, command: &str) -> Result<Report, String> {
     let releases = releases::read(args.releases.as_deref())?;
     if !args.files.is_empty() {
         return files(&args.files, &args.given(), &releases);
     }
-    let config = connect::config(&args.cluster).await?;
+    let config = connect::config(&args.cluster, command).await?;
     let (cluster, inventory) = observe(&config).await?;
     if let Some(nothing) = nothing(&cluster, &inventory) {
         return Err(nothing);

@@ -6,10 +6,14 @@
 mod args;
 mod check;
 mod connect;
+#[cfg(feature = "sim")]
 mod demo;
 pub mod drain;
+mod exit;
 mod forms;
 mod look;
+#[cfg(not(feature = "sim"))]
+mod no_demo;
 mod output;
 mod preflight;
 mod releases;
@@ -24,22 +28,20 @@ use evenkeel_core::lease::Timing;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use self::demo::DemoArgs;
+#[cfg(feature = "sim")]
+use self::demo::{self as demonstration, DemoArgs};
+#[cfg(not(feature = "sim"))]
+use self::no_demo::{self as demonstration, DemoArgs};
 use crate::api::definitions;
 use crate::operator::{self, telemetry};
 use args::{CheckArgs, ClusterArgs, ReportArgs};
 use drain::{DrainArgs, UncordonArgs};
+use exit::{EXIT_FAILED, EXIT_OK, EXIT_USAGE, print};
 pub use forms::every_form;
 use preflight::{ExplainArgs, PreflightArgs};
 
-/// Everything is as it should be.
-const EXIT_OK: u8 = 0;
-/// Something could not be done.
-const EXIT_FAILED: u8 = 1;
-/// It was done, and what was found is not as it should be.
-const EXIT_FINDINGS: u8 = 2;
-/// The arguments were wrong; clap's own 2 would read as findings.
-const EXIT_USAGE: u8 = 64;
+/// Where kube-apiservers and controllers have theirs.
+const LEASE_NAMESPACE: &str = "kube-system";
 
 /// Makes Kubernetes version skew visible and upgrades boring.
 #[derive(Parser)]
@@ -94,13 +96,14 @@ enum Command {
     /// Three kube-apiservers, 40 nodes, the operator: in a terminal keys make things happen, and the report follows.
     /// Piped it is a short story that is the same each time. Exit code 0: it was shown; 1: it could not be; 64: wrong
     /// arguments.
-    #[command(after_help = demo::EXAMPLES)]
+    #[command(after_help = demonstration::EXAMPLES)]
     Demo(DemoArgs),
     /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.
     ///
-    /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). SIGTERM
-    /// ends it in order and hands the leadership over. Exit code 0: it was told to stop; 1: it could not begin, or it
-    /// lost the leadership.
+    /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). Whatever is
+    /// wrong with the cluster it waits for: no answer, no permission, a CustomResourceDefinition that is not installed. It
+    /// says so once in its log, and on /readyz. SIGTERM ends it in order and hands the leadership over. Exit code 0: it
+    /// was told to stop; 1: it could not begin, because of its kubeconfig or its address; 64: wrong arguments.
     Operator(OperatorArgs),
     /// Print the CustomResourceDefinitions, or write each to its own file.
     Crds {
@@ -128,9 +131,10 @@ struct OperatorArgs {
     /// Drive ClusterUpgrades: cordon, drain and hand nodes to executors. Without it the operator only reports.
     #[arg(long)]
     upgrades: bool,
-    /// Namespace of the leader election Lease.
-    #[arg(long, env = "EVENKEEL_NAMESPACE", default_value = "evenkeel-system", value_name = "NAMESPACE")]
-    namespace: String,
+    /// Namespace of the leader election Lease. It is one for the whole cluster, so that of two installations only one
+    /// leads: change it for all or for none.
+    #[arg(long, env = "EVENKEEL_LEASE_NAMESPACE", default_value = LEASE_NAMESPACE, value_name = "NAMESPACE")]
+    lease_namespace: String,
     /// Namespace in which executors' Jobs run.
     #[arg(
         long,
@@ -187,7 +191,7 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Uncordon(args) => runtime(1)?.block_on(drain::uncordon(args)),
         Command::Preflight(args) => runtime(1)?.block_on(preflight::preflight(args)),
         Command::Explain(args) => runtime(1)?.block_on(preflight::explain(args)),
-        Command::Demo(args) => demo::run(&args),
+        Command::Demo(args) => demonstration::run(&args),
         Command::Operator(args) => {
             telemetry::begin(std::env::var(telemetry::FILTER_VARIABLE).ok().as_deref())
                 .map_err(|error| error.to_string())?;
@@ -202,11 +206,11 @@ fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, String> {
 }
 
 async fn run_operator(args: OperatorArgs) -> Result<(), String> {
-    let config = connect::config(&args.cluster).await?;
+    let config = connect::config(&args.cluster, "operator").await?;
     let host = args.identity.or_else(|| std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()));
     let options = operator::Options {
         upgrades: args.upgrades,
-        namespace: args.namespace,
+        namespace: args.lease_namespace,
         // The start is part of the name: a restarted container must not take itself for its predecessor.
         identity: format!("{}_{}", host.unwrap_or_else(|| "evenkeel".to_owned()), start_id()),
         executors_namespace: args.executor_namespace,
@@ -214,7 +218,7 @@ async fn run_operator(args: OperatorArgs) -> Result<(), String> {
         listen: args.listen,
         releases: releases::read(args.releases.as_deref())?,
     };
-    operator::run(config, options).await.map_err(|ended| ended.to_string())
+    operator::run(config, options).await.map_err(|error| error.to_string())
 }
 
 /// client-go's proportions: of 15 s, 10 s to renew in and 2 s between two tries.
@@ -258,16 +262,4 @@ fn man(dir: Option<&Path>) -> Result<u8, String> {
     let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
     rendered.map_err(|error| format!("cannot write the manual page: {error}"))?;
     print(&String::from_utf8_lossy(&page)).map(|()| EXIT_OK)
-}
-
-/// Writes data to standard output; a reader that went away is no error.
-fn print(text: &str) -> Result<(), String> {
-    print_to(&mut std::io::stdout(), text)
-}
-
-fn print_to(out: &mut dyn std::io::Write, text: &str) -> Result<(), String> {
-    match out.write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
-        _ => Ok(()),
-    }
 }

@@ -14,9 +14,10 @@ use evenkeel_core::version::escape;
 use jiff::{SignedDuration, Timestamp};
 
 use super::args::{ClusterArgs, FormArgs};
+use super::connect;
+use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::output;
 use super::output::causes::{FailOn, Found, render};
-use super::{EXIT_FINDINGS, EXIT_OK, connect, print};
 use crate::clients::{one_line, read_client};
 use crate::observe::files::shown;
 use crate::observe::survey::Survey;
@@ -174,7 +175,7 @@ struct Look {
     now: Timestamp,
 }
 
-async fn look(place: &WhereArgs) -> Result<Look, String> {
+async fn look(place: &WhereArgs, command: &str) -> Result<Look, String> {
     if !place.files.is_empty() {
         let survey = Survey::of_files(&place.files)?;
         let names: Vec<_> = place.files.iter().map(|path| shown(path)).collect();
@@ -183,7 +184,7 @@ async fn look(place: &WhereArgs) -> Result<Look, String> {
         let subject = ("Files", names.join(", "));
         return Ok(Look { cluster: survey.cluster(), subject, missing: survey.missing(), now });
     }
-    let config = connect::config(&place.cluster).await?;
+    let config = connect::config(&place.cluster, command).await?;
     let client = read_client(&config).map_err(|error| one_line(&error))?;
     let survey = Survey::of_cluster(&client).await?;
     let subject = ("Cluster", config.cluster_url.to_string());
@@ -209,7 +210,7 @@ pub(super) fn choose<'a>(
 }
 
 pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
-    let look = look(&args.place).await?;
+    let look = look(&args.place, "preflight").await?;
     let rules = args.pods.rules();
     let nodes = choose(&look.cluster, &args.nodes, args.selector.as_ref())?;
     let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
@@ -243,7 +244,7 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
 }
 
 pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
-    let look = look(&args.place).await?;
+    let look = look(&args.place, "explain").await?;
     let rules = args.pods.rules();
     let cluster = &look.cluster;
     let question = Question { cluster, nodes: Vec::new(), rules: &rules, timeout: None, now: look.now };

@@ -3,12 +3,12 @@
 use evenkeel_core::skew::Verdict;
 
 use super::args::ReportArgs;
+use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::look::look;
 use super::output::{self, Level, Style};
-use super::{EXIT_FINDINGS, EXIT_OK, print};
 
 pub(super) async fn run(args: ReportArgs) -> Result<u8, String> {
-    let report = look(&args.look).await?;
+    let report = look(&args.look, "report").await?;
     let (paint, width) = (output::paint(args.form.color), output::width());
     let style = Style { check: false, fail_on: Level::Violation, paint, width };
     print(&output::render(&report, args.form.output, style)?)?;

@@ -316,7 +316,7 @@ fn options(releases: Catalogue) -> Options {
     let seconds = Duration::from_secs;
     Options {
         upgrades: false,
-        namespace: "evenkeel-system".to_owned(),
+        namespace: "kube-system".to_owned(),
         identity: "evenkeel-0".to_owned(),
         executors_namespace: "evenkeel-executors".to_owned(),
         lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },

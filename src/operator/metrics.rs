@@ -44,12 +44,8 @@ pub enum Reason {
     NotReady,
     /// A write lost a race.
     Conflict,
-    /// The server refused.
+    /// The server refused or did not answer.
     Api,
-    /// The server did not answer.
-    Connection,
-    /// An object of ours cannot be decoded or is invalid.
-    Invalid,
     /// Leadership was lost on the way.
     LeadershipLost,
 }
@@ -87,13 +83,23 @@ macro_rules! labels {
 labels!(Controller { Report => "report", Upgrade => "upgrade" });
 labels!(Outcome { Ok => "ok", Requeue => "requeue", Error => "error" });
 labels!(Reason {
-    NotReady => "not_ready", Conflict => "conflict", Api => "api", Connection => "connection", Invalid => "invalid",
-    LeadershipLost => "leadership_lost",
+    NotReady => "not_ready", Conflict => "conflict", Api => "api", LeadershipLost => "leadership_lost",
 });
 labels!(Eviction {
     Evicted => "evicted", RefusedPdb => "refused_pdb", NotFound => "not_found",
     TerminatingNamespace => "terminating_ns", WebhookDenied => "webhook_denied", Error => "error",
 });
+
+impl Controller {
+    /// Whether a reconcile of this controller can end so.
+    fn ends_with(self, outcome: Outcome) -> bool {
+        match self {
+            Self::Report => true,
+            // When it waits for a time it has nothing more to do until then.
+            Self::Upgrade => outcome != Outcome::Requeue,
+        }
+    }
+}
 
 /// What was built.
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +338,7 @@ impl Metrics {
 
     fn begin_at_zero(&self) {
         for controller in Controller::ALL {
-            for outcome in Outcome::ALL {
+            for outcome in Outcome::ALL.iter().filter(|outcome| controller.ends_with(**outcome)) {
                 let _ = self.reconcile_duration.with_label_values(&[controller.label(), outcome.label()]);
             }
             for reason in Reason::ALL {
@@ -454,6 +460,11 @@ mod tests {
             r#"evenkeel_reconcile_duration_seconds_count{controller="upgrade",result="ok"} 0"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+        for never in
+            [r#"reason="invalid""#, r#"reason="connection""#, r#"controller="upgrade",result="requeue""#]
+        {
+            assert!(!text.contains(never), "nothing ever counts {never}");
         }
     }
 

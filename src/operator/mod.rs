@@ -12,4 +12,4 @@ pub mod shutdown;
 pub mod telemetry;
 mod upgrade;
 
-pub use run::{Ended, Options, operate, run};
+pub use run::{NotBegun, Options, operate, run};

@@ -17,15 +17,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use kube::runtime::events::EventType;
-use kube::{Client, CustomResourceExt as _, Resource as _, ResourceExt as _};
+use kube::{CustomResourceExt as _, Resource as _, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::figures;
 use super::metrics::{Controller, Metrics, Outcome, Reason};
-use crate::act::Events;
-use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, create_report, dropped, repair, write};
+use crate::act::{Authority, Effects, Events};
 use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
 use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::clock::Clock;
@@ -51,8 +50,8 @@ pub(super) struct Reporter<'a> {
     pub(super) observer: &'a Observer,
     pub(super) releases: &'a Catalogue,
     pub(super) reports: Cache<DynamicObject>,
-    pub(super) client: Client,
-    pub(super) leadership: Leadership,
+    pub(super) effects: Effects,
+    pub(super) authority: Authority,
     pub(super) metrics: &'a Metrics,
     pub(super) clock: Clock,
 }
@@ -147,7 +146,7 @@ impl Reporter<'_> {
             stored
         } else {
             memory.last_write = Some(Instant::now());
-            let made = create_report(&self.client, &self.leadership).await?;
+            let made = create_report(&self.effects, &self.authority).await?;
             self.reports.apply_own(made.clone());
             Arc::new(made)
         };
@@ -268,11 +267,11 @@ impl Reporter<'_> {
         wanted: &ClusterSkewReportStatus,
     ) -> Result<(), NotWritten> {
         memory.last_write = Some(Instant::now());
-        let mut written = write(&self.client, &self.leadership, FIELD_MANAGER, object, wanted).await?;
+        let mut written = write(&self.effects, &self.authority, FIELD_MANAGER, object, wanted).await?;
         self.reports.apply_own(written.clone());
         // Fields that somebody else put there stay with an apply; they are taken out by name.
         let told = serde_json::to_value(wanted).map_err(|error| NotWritten::Failed(error.to_string()))?;
-        if let Some(mended) = repair(&self.client, &self.leadership, FIELD_MANAGER, &written, &told).await? {
+        if let Some(mended) = repair(&self.effects, &self.authority, FIELD_MANAGER, &written, &told).await? {
             tracing::warn!("somebody else wrote to the status of ClusterSkewReport cluster; it is mended");
             self.reports.apply_own(mended.clone());
             written = mended;
@@ -319,7 +318,8 @@ impl Reporter<'_> {
             (last, Verdict::False) if last != Some(Verdict::False) => (EventType::Warning, "SkewUnsupported"),
             _ => return,
         };
-        let (events, regarding) = (Events::new(self.client.clone()), object.object_ref(&()));
+        let (events, regarding) =
+            (Events::new(self.effects.clone(), self.authority.clone()), object.object_ref(&()));
         let note = wanted.reason.clone();
         // Beside the work: an apiserver that is slow to take an event must not hold up the next look.
         tokio::spawn(async move { events.publish(type_, reason, "Report", note, None, &regarding).await });

@@ -1,21 +1,25 @@
 //! The operator as a whole: what it starts, in which order, and how it ends.
+//!
+//! The invariants: once it listens it ends only when it is told to, whatever the cluster does; and nothing of one term of
+//! its leadership writes after that term.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_core::lease::Timing;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Config, CustomResourceExt, Resource};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::{Build, Metrics};
 use super::report::Reporter;
 use super::upgrade::Driver;
 use super::{serve, shutdown};
-use crate::act::Hands;
-use crate::act::elect::{Candidate, Leadership};
+use crate::act::elect::{Candidate, Term};
+use crate::act::{Authority, Effects, Hands};
 use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade};
 use crate::clients::{ClientError, Clients, one_line, within};
 use crate::clock::Clock;
@@ -29,7 +33,7 @@ use crate::observe::{Observer, PodScope};
 pub struct Options {
     /// Drive `ClusterUpgrade`s, not only report.
     pub upgrades: bool,
-    /// Namespace of the leader election Lease.
+    /// Namespace of the leader election Lease. All installations in a cluster have to share it, or each would lead.
     pub namespace: String,
     /// Our name in the election; another for each start.
     pub identity: String,
@@ -43,103 +47,118 @@ pub struct Options {
     pub releases: Catalogue,
 }
 
-/// Why the operator ended.
+/// Why the operator did not begin, in one line that says what to do. Once it has begun it ends only when it is told to.
 #[derive(Debug, thiserror::Error)]
-pub enum Ended {
-    /// It could not begin.
-    #[error("{0}")]
-    NotBegun(String),
-    /// Another replica may lead now. Whoever started us starts us again.
-    #[error("leadership was lost; exiting so that nothing is done twice")]
-    LeadershipLost,
-}
+#[error("{0}")]
+pub struct NotBegun(String);
 
-impl From<ClientError> for Ended {
+impl From<ClientError> for NotBegun {
     fn from(error: ClientError) -> Self {
-        Self::NotBegun(one_line(&error))
+        Self(one_line(&error))
     }
 }
 
-/// Runs until SIGTERM or until leadership is lost.
+impl From<std::io::Error> for NotBegun {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Runs until SIGTERM.
 ///
 /// # Errors
-/// [`Ended`], one line that says what to do.
-pub async fn run(config: Config, options: Options) -> Result<(), Ended> {
-    let stop = shutdown::on_signal().map_err(not_begun)?;
+/// [`NotBegun`].
+pub async fn run(config: Config, options: Options) -> Result<(), NotBegun> {
+    let stop = shutdown::on_signal()?;
     operate(Clients::of(&config)?, options, Clock::default(), stop).await
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn not_begun(error: std::io::Error) -> Ended {
-    Ended::NotBegun(error.to_string())
-}
-
-/// Runs with these clients by this clock, until `stop` or until leadership is lost. Whatever it started ends with it,
-/// also when it is dropped.
+/// Runs with these clients by this clock, until `stop`. Whatever it started ends with it, also when it is dropped.
+///
+/// What is wrong with the cluster does not end it: it waits, says why, and goes on when that is mended. So an apiserver
+/// that restarts finds it alive.
 ///
 /// # Errors
-/// [`Ended`], one line that says what to do.
+/// [`NotBegun`].
 pub async fn operate(
     clients: Clients,
     options: Options,
     clock: Clock,
     stop: CancellationToken,
-) -> Result<(), Ended> {
-    let effects = clients.effects.clone();
-    installed::<ClusterSkewReport>(&effects).await?;
-    if options.upgrades {
-        installed::<ClusterUpgrade>(&effects).await?;
-        installed::<NodeUpgrade>(&effects).await?;
-    }
+) -> Result<(), NotBegun> {
     let build = Build {
         version: env!("CARGO_PKG_VERSION"),
         revision: option_env!("EVENKEEL_REVISION").unwrap_or("unknown"),
         rust_version: env!("CARGO_PKG_RUST_VERSION"),
     };
-    let metrics = Arc::new(Metrics::new(&build).map_err(|error| Ended::NotBegun(error.to_string()))?);
+    let metrics = Arc::new(Metrics::new(&build).map_err(|error| NotBegun(error.to_string()))?);
 
     // The watches outlive the controllers, and the election outlives both: see `Candidate::spawn`.
     let watching = CancellationToken::new();
     let _watching = watching.clone().drop_guard();
-    let watches = Watches::start(&clients, &options, &watching);
-    let listener = serve::bind(options.listen).await.map_err(not_begun)?;
+    let listener = serve::bind(options.listen).await?;
     tracing::info!(address = %options.listen, upgrades = options.upgrades, "serving metrics and health");
-    let ready = readiness(Arc::clone(&watches.observer));
+    let scope = if options.upgrades { PodScope::All } else { PodScope::KubeSystem };
+    let connect = Arc::clone(&clients.connect);
+    let changes = Changes::default();
+    let observer = Arc::new(Observer::start(&clients.read, connect, scope, changes.clone(), &watching));
+    let needs = Arc::new(Needs::default());
+    let ready = readiness(Arc::clone(&observer), Arc::clone(&needs));
     let serving = tokio::spawn(serve::serve(listener, Arc::clone(&metrics), ready, watching.clone()));
+    let work = async {
+        let installed = needs.met(&clients.read, options.upgrades);
+        if stop.run_until_cancelled(installed).await.is_some() {
+            let watches = Watches::start(&clients, &options, Arc::clone(&observer), &changes, &watching);
+            campaign(&watches, &clients, &options, &metrics, &clock, &stop).await;
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = watch_sources(&observer, &metrics, &clock) => {}
+    }
+    watching.cancel();
+    // It ends with the watches; whether the last scrape was answered changes nothing.
+    let _ = serving.await;
+    Ok(())
+}
+
+/// Stands for election again and again, and works while it leads, until `stop`; then hands the lease over.
+async fn campaign(
+    watches: &Watches,
+    clients: &Clients,
+    options: &Options,
+    metrics: &Metrics,
+    clock: &Clock,
+    stop: &CancellationToken,
+) {
     let electing = CancellationToken::new();
     let _electing = electing.clone().drop_guard();
     let candidate = Candidate {
         client: clients.election.clone(),
         namespace: options.namespace.clone(),
-        name: "evenkeel".to_owned(),
+        name: LEASE.to_owned(),
         identity: options.identity.clone(),
         timing: options.lease,
     };
     let (leadership, election) = candidate.spawn(electing.clone());
-
-    let stopped_without_leading = async {
-        stop.cancelled().await;
-        if leadership.proof().is_some() {
-            // The controllers come to their end first.
-            std::future::pending::<()>().await;
-        }
-    };
-    let ended = tokio::select! {
-        ended = lead(&watches, &options, &effects, &leadership, &metrics, &clock, &stop) => ended,
-        () = watch_sources(&watches.observer, &metrics, &clock) => Ok(()),
-        () = stopped_without_leading => Ok(()),
-    };
-    metrics.leader(false);
+    let effects = Effects::new(clients.effects.clone());
+    while let Some(term) = stop.run_until_cancelled(leadership.gained()).await {
+        metrics.leader(true);
+        lead(watches, options, &effects, term, metrics, clock, stop).await;
+        metrics.leader(false);
+    }
     electing.cancel();
     // The lease is handed over before the process ends; if that hangs, it expires by itself.
     if tokio::time::timeout(HANDOVER, election).await.is_err() {
         tracing::warn!("the lease was not released in time; it expires");
     }
-    watching.cancel();
-    // It ends with the watches; whether the last scrape was answered changes nothing.
-    let _ = serving.await;
-    ended
 }
+
+/// The name of the Lease.
+const LEASE: &str = "evenkeel";
+
+/// Longest time between two tries to find what is needed.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Longest time that handing over the lease may take; a pod has 30 s to end.
 const HANDOVER: Duration = Duration::from_secs(8);
@@ -153,11 +172,14 @@ struct Watches {
 }
 
 impl Watches {
-    fn start(clients: &Clients, options: &Options, stop: &CancellationToken) -> Self {
-        let read = clients.read.clone();
-        let changes = Changes::default();
-        let scope = if options.upgrades { PodScope::All } else { PodScope::KubeSystem };
-        let connect = Arc::clone(&clients.connect);
+    fn start(
+        clients: &Clients,
+        options: &Options,
+        observer: Arc<Observer>,
+        changes: &Changes,
+        stop: &CancellationToken,
+    ) -> Self {
+        let read = &clients.read;
         let custom = |resource: ApiResource| {
             let api: Api<DynamicObject> = Api::all_with(read.clone(), &resource);
             Cache::spawn(api, &resource, Select::default(), changes.clone(), Pace::default(), stop.clone())
@@ -168,7 +190,7 @@ impl Watches {
             Cache::spawn(api, &(), select, changes.clone(), Pace::default(), stop.clone())
         };
         Self {
-            observer: Arc::new(Observer::start(&read, connect, scope, changes.clone(), stop)),
+            observer,
             reports: custom(ApiResource::erase::<ClusterSkewReport>(&())),
             driven: options.upgrades.then(|| {
                 let upgrades = custom(ApiResource::erase::<ClusterUpgrade>(&()));
@@ -178,57 +200,92 @@ impl Watches {
     }
 }
 
-/// Waits for the leadership, then works until `stop` or until it is lost.
+/// Works until `stop`, or until `term` is over: then the controllers are dropped where they are, and with them every
+/// request that is on its way. What is left of them cannot write, because its term is over.
 async fn lead(
     watches: &Watches,
     options: &Options,
-    effects: &Client,
-    leadership: &Leadership,
+    effects: &Effects,
+    term: Term,
     metrics: &Metrics,
     clock: &Clock,
     stop: &CancellationToken,
-) -> Result<(), Ended> {
-    leadership.gained().await;
-    metrics.leader(true);
+) {
+    let authority = Authority::Leader(term.clone());
     let reporter = Reporter {
         observer: &watches.observer,
         releases: &options.releases,
         reports: watches.reports.clone(),
-        client: effects.clone(),
-        leadership: leadership.clone(),
+        effects: effects.clone(),
+        authority: authority.clone(),
         metrics,
         clock: clock.clone(),
     };
     let drive = async {
         if let Some((upgrades, claims, jobs)) = watches.driven.clone() {
+            let namespace = &options.executors_namespace;
             let driver = Driver {
                 observer: &watches.observer,
                 upgrades,
                 claims,
                 jobs,
-                client: effects.clone(),
-                leadership: leadership.clone(),
-                hands: Hands::new(
-                    effects.clone(),
-                    leadership.clone(),
-                    &options.executors_namespace,
-                    clock.clone(),
-                ),
+                effects: effects.clone(),
+                authority: authority.clone(),
+                hands: Hands::new(effects.clone(), authority.clone(), namespace, clock.clone()),
                 clock: clock.clone(),
-                executors_namespace: &options.executors_namespace,
+                executors_namespace: namespace,
                 metrics,
             };
             driver.run(stop.child_token()).await;
         }
     };
     tokio::select! {
-        _ = async { tokio::join!(reporter.run(stop.child_token()), drive) } => Ok(()),
-        () = leadership.lost() => Err(Ended::LeadershipLost),
+        _ = async { tokio::join!(reporter.run(stop.child_token()), drive) } => {}
+        () = term.lost() => {
+            tracing::warn!("the leadership was lost; nothing is written until it is had again");
+        }
     }
 }
 
+/// What has to be in the cluster before anything can be done, and is not: for `/readyz` and, once, for the log.
+#[derive(Default)]
+struct Needs(Mutex<Option<String>>);
+
+impl Needs {
+    /// Waits until the server answers and knows our kinds.
+    async fn met(&self, client: &Client, upgrades: bool) {
+        let mut wait = Duration::from_secs(1);
+        while let Err(line) = installed_all(client, upgrades).await {
+            if self.set(Some(line.clone())).as_ref() != Some(&line) {
+                tracing::warn!(problem = line, "waits, and tries again");
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        self.set(None);
+    }
+
+    /// Returns what was there.
+    fn set(&self, line: Option<String>) -> Option<String> {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), line)
+    }
+
+    fn line(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+async fn installed_all(client: &Client, upgrades: bool) -> Result<(), String> {
+    installed::<ClusterSkewReport>(client).await?;
+    if upgrades {
+        installed::<ClusterUpgrade>(client).await?;
+        installed::<NodeUpgrade>(client).await?;
+    }
+    Ok(())
+}
+
 /// That the apiserver answers and knows the kind, or one line that says what to do.
-async fn installed<K>(client: &Client) -> Result<(), Ended>
+async fn installed<K>(client: &Client) -> Result<(), String>
 where
     K: Resource<DynamicType = ()> + CustomResourceExt,
 {
@@ -237,16 +294,19 @@ where
     let one = kube::api::ListParams::default().limit(1);
     match within(Duration::from_secs(10), objects.list(&one)).await {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Err(Ended::NotBegun(format!(
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(format!(
             "the CustomResourceDefinition {} is not installed; install it with kubectl apply -k config/crd",
             K::crd_name()
-        ))),
-        Err(error) => Err(Ended::NotBegun(format!("cannot list {}: {}", resource.plural, one_line(&error)))),
+        )),
+        Err(error) => Err(format!("cannot list {}: {}", resource.plural, one_line(&error))),
     }
 }
 
-fn readiness(observer: Arc<Observer>) -> serve::Ready {
+fn readiness(observer: Arc<Observer>, needs: Arc<Needs>) -> serve::Ready {
     Arc::new(move || {
+        if let Some(line) = needs.line() {
+            return Err(line);
+        }
         let faults = observer.standing().into_iter().filter_map(|standing| match standing.state {
             State::Synced => None,
             State::Syncing => Some(format!("{}: the first list is not complete yet", standing.source)),
@@ -275,6 +335,6 @@ async fn watch_sources(observer: &Observer, metrics: &Metrics, clock: &Clock) {
                 metrics.collected(source.source, now.as_second() as f64 - age.as_secs_f64());
             }
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(1)).await;
     }
 }

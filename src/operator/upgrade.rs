@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::Cluster;
+use evenkeel_core::cluster::{Cluster, Component};
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::plan::{Stage, Upgrade};
@@ -16,16 +16,15 @@ use evenkeel_core::rollout::{self, Action, Claim, JobState, World, decide, orpha
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use kube::{Client, ResourceExt as _};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
-use crate::act::elect::Leadership;
 use crate::act::status::{NotWritten, write};
-use crate::act::{ATTEMPT_LABEL, FIELD_MANAGER, Hands, Outcome};
+use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, decode, upgrade};
 use crate::clock::Clock;
 use crate::observe::Observer;
@@ -48,8 +47,8 @@ pub(super) struct Driver<'a> {
     pub(super) upgrades: Cache<DynamicObject>,
     pub(super) claims: Cache<DynamicObject>,
     pub(super) jobs: Cache<Job>,
-    pub(super) client: Client,
-    pub(super) leadership: Leadership,
+    pub(super) effects: Effects,
+    pub(super) authority: Authority,
     pub(super) hands: Hands,
     pub(super) executors_namespace: &'a str,
     pub(super) metrics: &'a Metrics,
@@ -77,10 +76,10 @@ impl Driver<'_> {
             changes.mark_unchanged();
             let began = Instant::now();
             kept.again = None;
-            let look_at = match self.once(&mut kept).await {
+            let (outcome, look_at) = match self.once(&mut kept).await {
                 Ok(at) => {
                     kept.complaint.clear();
-                    at
+                    (metrics::Outcome::Ok, at)
                 }
                 Err(line) => {
                     if line != kept.complaint {
@@ -88,10 +87,10 @@ impl Driver<'_> {
                         kept.complaint = line;
                     }
                     self.metrics.reconcile_failed(Controller::Upgrade, Reason::NotReady);
-                    None
+                    (metrics::Outcome::Error, None)
                 }
             };
-            self.metrics.reconciled(Controller::Upgrade, metrics::Outcome::Ok, began.elapsed());
+            self.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
             let wait = wait_until(look_at, kept.again, self.clock.now());
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -161,7 +160,7 @@ impl Driver<'_> {
                 under_way = Some(intent.name.clone());
             }
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
-            rows.push((object.name_any(), counts(&decision.status)));
+            rows.push((object.name_any(), counts(&decision.status, nodes_in_flight(&claims, &intent.name))));
             // The plan and the time of beginning are state: they stand in the status before anything happens.
             let told = self.tell(kept, &object, upgrade::status(&object, &decision.status, now)).await;
             if told {
@@ -307,7 +306,7 @@ impl Driver<'_> {
             return true;
         }
         kept.status_written.insert(name, Instant::now());
-        match write(&self.client, &self.leadership, FIELD_MANAGER, object, &status).await {
+        match write(&self.effects, &self.authority, FIELD_MANAGER, object, &status).await {
             Ok(written) => {
                 self.upgrades.apply_own(written);
                 return true;
@@ -323,14 +322,20 @@ impl Driver<'_> {
     }
 }
 
+/// Nodes whose kubelet's claim is under way; those of control-plane components are about no node.
+fn nodes_in_flight(claims: &[Claim], upgrade: &str) -> usize {
+    let of = claims.iter().filter(|claim| *claim.upgrade == *upgrade && claim.state.in_flight());
+    of.filter(|claim| claim.subject.component == Component::Kubelet).count()
+}
+
 /// Nodes of an upgrade by state.
-fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
+fn counts(status: &rollout::Status, in_flight: usize) -> Vec<(&'static str, u64)> {
     let (upgraded, total) =
         status.stages.iter().find(|s| s.stage == Stage::Kubelets).map_or((0, 0), |s| (s.upgraded, s.total));
     let out = status.parked.len();
     vec![
-        ("Pending", total.saturating_sub(upgraded + status.in_flight + out) as u64),
-        ("InFlight", status.in_flight as u64),
+        ("Pending", total.saturating_sub(upgraded + in_flight + out) as u64),
+        ("InFlight", in_flight as u64),
         ("Updated", upgraded as u64),
         ("Parked", status.blocked() as u64),
         ("Failed", status.failed() as u64),
@@ -343,6 +348,8 @@ fn label(answer: &Answer) -> metrics::Eviction {
         Answer::Accepted(_) => metrics::Eviction::Evicted,
         Answer::Gone => metrics::Eviction::NotFound,
         Answer::Budget { .. } | Answer::Stale { .. } => metrics::Eviction::RefusedPdb,
+        Answer::NamespaceTerminating { .. } => metrics::Eviction::TerminatingNamespace,
+        Answer::Denied { .. } | Answer::WebhookDown { .. } => metrics::Eviction::WebhookDenied,
         _ => metrics::Eviction::Error,
     }
 }
@@ -352,4 +359,41 @@ fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>, now: Timestamp
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
     let again = again.map(|at| at.saturating_duration_since(Instant::now()));
     look_at.map(until).into_iter().chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_core::rollout::{State, Subject};
+
+    use super::*;
+
+    #[test]
+    fn a_kube_apiserver_that_is_upgraded_is_no_node() {
+        let claim = |component: Component, upgrade: &str, state: State| Claim {
+            name: "c".into(),
+            uid: "u".into(),
+            resource_version: "1".into(),
+            upgrade: upgrade.into(),
+            subject: Subject {
+                component,
+                node: "n".into(),
+                node_uid: "u".into(),
+                from: "v1.36.4".into(),
+                to: "v1.37.1".parse().unwrap(),
+                executor: "x".into(),
+            },
+            state,
+            attempt: 1,
+            message: String::new(),
+            blockers: Vec::new(),
+        };
+        let failed = State::Failed { since: Timestamp::UNIX_EPOCH };
+        let claims = [
+            claim(Component::KubeApiserver, "up", State::Claimed),
+            claim(Component::Kubelet, "up", State::Claimed),
+            claim(Component::Kubelet, "up", failed),
+            claim(Component::Kubelet, "other", State::Claimed),
+        ];
+        assert_eq!(nodes_in_flight(&claims, "up"), 1);
+    }
 }

@@ -4,19 +4,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../shared/binary.rs"]
-mod binary;
-
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use binary::binary;
 use evenkeel_devcluster::Binary;
+
+/// The program that is tested.
+fn binary() -> PathBuf {
+    evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
+}
 
 /// Without a cluster, a terminal or a home.
 fn demo(args: &[&str]) -> Command {
-    let mut command = Command::new(binary());
+    // That of this build: the image's has no virtual cluster in it.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     command.arg("demo").args(args).env_clear().env("HOME", "/nonexistent").stdin(Stdio::null());
     command
 }
@@ -34,6 +36,16 @@ fn each_scenario_is_a_story_that_is_the_same_each_time() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/demo/stories/{scenario}.txt"));
         expect_test::expect_file![path].assert_eq(&story);
     }
+}
+
+#[test]
+fn the_program_of_the_image_says_where_the_demonstration_is() {
+    let Some(binary) = std::env::var_os("EVENKEEL_BINARY") else { return };
+    let output = Command::new(binary).args(["demo", "--seed", "2"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("error: this evenkeel was built without the virtual cluster"), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("cargo install --git"), "{said}");
 }
 
 #[test]

@@ -64,6 +64,9 @@ async fn rehearsed(scene: &Scene) -> TestResult {
         assert_eq!(line("never", "would wait: PDB asks/never can never allow an eviction"), 1, "{ran:?}");
         assert_eq!(line("denied", denied), 1, "{ran:?}");
         let requests = scene.requests()?.split_off(already);
+        let anonymous: Vec<_> =
+            requests.iter().filter(|request| !request.user_agent.ends_with(") drain")).collect();
+        assert!(!requests.is_empty() && anonymous.is_empty(), "the server knows who asks: {anonymous:?}");
         let evicted = evictions(&requests, true).len() + evictions(&requests, false).len();
         assert_eq!(evicted, asked, "what never goes is not even asked for: {requests:?}");
         assert_eq!(

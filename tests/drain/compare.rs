@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use super::watcher::Watcher;
 use super::{Scene, cases};
-use crate::binary::binary;
+use crate::binary;
 
 /// What happens beside a drain.
 #[derive(Clone, Copy)]

@@ -5,8 +5,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail where it stands")]
 
 mod asks;
-#[path = "../shared/binary.rs"]
-mod binary;
 mod cases;
 mod compare;
 mod many;
@@ -21,8 +19,12 @@ use std::time::{Duration, Instant};
 use evenkeel_devcluster::{AuditEntry, Cluster, Failure, NodeGroup, TestResult, in_namespace};
 use tokio::process::{Child, Command};
 
-use binary::binary;
 use watcher::Watcher;
+
+/// The program that is tested.
+fn binary() -> PathBuf {
+    evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
+}
 
 const USER: &str = "system:serviceaccount:ops:drainer";
 const MARK: &str = "drain:";

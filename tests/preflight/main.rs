@@ -1,17 +1,14 @@
 //! What would keep the nodes of a file from being drained, as people read it: kept in files.
 //!
-//! `UPDATE=1 cargo test --test preflight` writes them anew.
+//! `UPDATE_EXPECT=1 cargo test --test preflight` writes them anew.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
-
-#[path = "../shared/golden.rs"]
-#[allow(dead_code, reason = "others use the rest")]
-mod golden;
 
 use std::path::Path;
 use std::process::Command;
 
 use evenkeel_devcluster::TestResult;
+use evenkeel_testkit::golden;
 
 fn told(args: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));

@@ -1,19 +1,20 @@
 //! What `evenkeel report` and `evenkeel check` say about files, as a person would see it.
 //!
 //! Each folder of `cases/` holds input files and a `transcript`: lines that begin with `$` are run in that folder, and
-//! what follows is what they print and the exit code. `UPDATE=1 cargo test --test report_files` rewrites what follows.
+//! what follows is what they print and the exit code. `UPDATE_EXPECT=1 cargo test --test report_files` rewrites what follows.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../shared/binary.rs"]
-mod binary;
 mod generated;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use binary::binary;
+/// The program that is tested.
+fn binary() -> PathBuf {
+    evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
+}
 
 /// The binary in `folder`, far from any cluster and terminal.
 fn evenkeel(folder: &Path, args: &[&str], input: Stdio) -> Output {
@@ -58,7 +59,7 @@ fn every_transcript_is_what_happens() {
         let blocks: Vec<_> =
             commands.map(|command| format!("$ {command}\n{}", run(&folder, command))).collect();
         let found = blocks.join("\n");
-        if std::env::var_os("UPDATE").is_some() {
+        if evenkeel_testkit::golden::is_written_anew() {
             fs::write(&path, found).unwrap();
         } else {
             assert!(found == expected, "{} is not what happens now:\n{found}", path.display());

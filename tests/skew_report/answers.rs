@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::binary::binary;
+use crate::binary;
 
 const HTML: &str = "<!DOCTYPE html><html><body>Please log in</body></html>";
 

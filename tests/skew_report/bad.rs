@@ -6,8 +6,8 @@ use evenkeel_devcluster::{Cluster, Failure, NodeGroup, Role, TestResult, V1_36, 
 use serde_json::Value;
 
 use crate::replica::{Replica, USER};
-use crate::scenario::{kubectl, root, until};
 use crate::{SOON, report, says};
+use evenkeel_testkit::scenario::{kubectl, root, until};
 
 async fn condition(cluster: &Cluster, kind: &str, wanted: &str) -> TestResult {
     says(cluster, &format!("{{.status.conditions[?(@.type=='{kind}')]['status','reason']}}"), wanted).await

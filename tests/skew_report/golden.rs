@@ -2,8 +2,8 @@
 
 use evenkeel_devcluster::TestResult;
 
-use crate::kept::{compare, is_age};
-use crate::scenario::root;
+use evenkeel_testkit::golden::{compare, is_age};
+use evenkeel_testkit::scenario::root;
 
 /// Compares `text` with `tests/skew_report/golden/<name>.txt`. What is another one in each run is replaced by `…`: times,
 /// ages, UIDs, resource versions, and the widths of columns with them.

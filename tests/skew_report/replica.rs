@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel_devcluster::{Cluster, Failure, TestResult};
 use tokio::process::{Child, Command};
 
-use crate::binary::binary;
+use crate::binary;
 
 pub const NAMESPACE: &str = "evenkeel-system";
 pub const SERVICE_ACCOUNT: &str = "evenkeel-reporter";

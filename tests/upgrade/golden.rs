@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use evenkeel_devcluster::TestResult;
 
-use crate::kept::{compare, is_age};
-use crate::scenario::root;
+use evenkeel_testkit::golden::{compare, is_age};
+use evenkeel_testkit::scenario::root;
 
 /// Compares `text` with `tests/upgrade/golden/<name>.txt`. Ages are replaced by `…`, and with them the widths of columns.
 pub fn check(name: &str, text: &str) -> TestResult {

@@ -1,25 +1,23 @@
 //! A whole upgrade on a real control plane: seen before, brought even, and never a budget violated on the way.
 
-#[path = "../shared/binary.rs"]
-mod binary;
 mod golden;
-#[path = "../shared/golden.rs"]
-mod kept;
-mod observer;
-mod operator;
-mod scenario;
-mod standin;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, V1_37, in_namespace};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
-use binary::binary;
-use observer::Observer;
-use operator::Operator;
-use scenario::{MOVABLE, kubectl, root, until};
+use evenkeel_testkit::observer::{self, Observer};
+use evenkeel_testkit::operator::{self, Operator};
+use evenkeel_testkit::scenario::{self, MOVABLE, kubectl, root, until};
+use evenkeel_testkit::standin;
+
+/// The program that is tested.
+fn binary() -> PathBuf {
+    evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
+}
 
 /// Runs `body` with an executor and an observer beside it.
 async fn beside(
@@ -130,8 +128,7 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
 
     let ended = operator.stop().await?;
     assert!(ended.success(), "SIGTERM ended it with {ended}");
-    let holder =
-        ["-n", "evenkeel-system", "get", "lease", "evenkeel", "-o", "jsonpath={.spec.holderIdentity}"];
+    let holder = ["-n", "kube-system", "get", "lease", "evenkeel", "-o", "jsonpath={.spec.holderIdentity}"];
     assert_eq!(kubectl(cluster, &holder).await?, "", "the lease was handed over");
 
     no_violations(observer);
@@ -234,9 +231,8 @@ fn people_are_respected() -> TestResult {
         let observer = Observer::default();
         let mut operator = Operator::new(&cluster, binary(), &[]).await?;
         operator.start()?;
-        let done = operator
-            .kept_running(beside(&cluster, &observer, async || respected(&cluster, &observer).await))
-            .await;
+        let done =
+            operator.during(beside(&cluster, &observer, async || respected(&cluster, &observer).await)).await;
         if done.is_err() {
             eprintln!("{}", operator.log());
         }

@@ -5,6 +5,7 @@
 //! than said, not larger than said, and no version is reported that no kubelet has had.
 
 mod campaigns;
+mod process;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,6 +27,8 @@ use super::kube_api::{Base, Kube};
 use super::script::{self, Step};
 
 const REPORT: &str = "/apis/evenkeel.dev/v1alpha1/clusterskewreports/cluster";
+/// The election's, in kube-system.
+const LEASE: &str = "evenkeel";
 /// How long things happen, and how long it then may take until all is well.
 const LIFE: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(80);
@@ -73,7 +76,7 @@ impl Watcher {
                 versions.sort_unstable();
                 self.kubelets.insert(versions);
             }
-            "leases.coordination.k8s.io" if write.namespace() == "evenkeel-system" => {
+            "leases.coordination.k8s.io" if write.name() == LEASE => {
                 let after = write.after().unwrap_or_default();
                 after["spec"]["holderIdentity"].as_str().unwrap_or_default().clone_into(&mut self.leader);
             }
@@ -84,7 +87,7 @@ impl Watcher {
         }
         let said = match write.resource() {
             "clusterskewreports.evenkeel.dev" => self.report(write),
-            "leases.coordination.k8s.io" if write.namespace() == "evenkeel-system" => return,
+            "leases.coordination.k8s.io" if write.name() == LEASE => return,
             "events.events.k8s.io" | "events" => return,
             other => Err(format!("writes {other} {}/{}", write.namespace(), write.name())),
         };
@@ -183,7 +186,7 @@ fn options(name: &str, start: u32) -> Options {
     let seconds = Duration::from_secs;
     Options {
         upgrades: false,
-        namespace: "evenkeel-system".to_owned(),
+        namespace: "kube-system".to_owned(),
         identity: format!("{name}_{start}"),
         executors_namespace: "evenkeel-executors".to_owned(),
         lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },

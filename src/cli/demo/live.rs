@@ -17,7 +17,9 @@ use crossterm::{execute, queue};
 use evenkeel_sim::Pace;
 use tokio::sync::mpsc;
 
-use super::super::output::{Ink, Style, fitting};
+use super::super::output::Style;
+use super::super::output::paint::Ink;
+use super::super::output::table::fitting;
 use super::Stage;
 use crate::operator::shutdown::on_signal;
 

@@ -19,9 +19,11 @@ use kube::Client;
 use serde_json::Value;
 
 use super::args::Color;
+use super::exit::EXIT_OK;
 use super::look::judged;
-use super::output::{self, Cell, Level, Output, Paint, Style, table};
-use super::{EXIT_OK, releases};
+use super::output::table::{Cell, table};
+use super::output::{self, Level, Output, Paint, Style};
+use super::releases;
 use crate::clients::one_line;
 use crate::demo::{Demo, Scenario, Setting};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::super::print;
+use super::super::exit::print;
 use super::Stage;
 use crate::demo::Scenario;
 use crate::operator::shutdown::on_signal;

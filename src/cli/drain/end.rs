@@ -1,10 +1,10 @@
-//! How a drain ends: what a person is told then, and what makes it end before its time.
+//! How a drain ends: what a person is told then.
 //!
 //! It changes nothing in the cluster. The invariant: whatever this drain leaves cordoned is named.
 
 use evenkeel_core::drain::State;
 
-use super::super::{EXIT_FINDINGS, EXIT_OK};
+use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
 use super::EXIT_INTERRUPTED;
 use super::narrate::ours;
 use super::tell::{OfNode, Told};
@@ -52,16 +52,5 @@ impl Work {
         } else {
             EXIT_FINDINGS
         })
-    }
-}
-
-/// Resolves when somebody wants this command to end: Ctrl-C, or SIGTERM.
-pub(super) async fn interrupt() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        // Without a handler the signal ends the process, which is what was wanted.
-        _ = tokio::signal::ctrl_c() => {}
-        _ = ended.recv() => {}
     }
 }

@@ -4,9 +4,11 @@
 //! same without a command line.
 
 mod end;
+mod interrupt;
 mod narrate;
 mod rehearse;
 mod tell;
+mod waited;
 mod work;
 
 use std::collections::BTreeMap;
@@ -24,14 +26,15 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::args::ClusterArgs;
+use super::connect;
+use super::exit::{EXIT_FINDINGS, EXIT_OK};
 use super::preflight::{PodArgs, time};
-use super::{EXIT_FINDINGS, EXIT_OK, connect};
-use crate::act::node;
+use crate::act::{Authority, Effects, NotDone, node};
 use crate::clients::{effects_client, one_line, read_client};
 use crate::clock::Clock;
 use crate::observe::fold::{Interner, Watched as _};
 use crate::observe::lean;
-use tell::{Event, Teller, Told};
+use tell::{Event, Form, Teller, Told};
 
 /// How many pods a page of the last look at a node has.
 const PAGE: u32 = 500;
@@ -75,17 +78,6 @@ enum Order {
     Together,
     /// Pods of the priority classes system-cluster-critical and system-node-critical when the others are gone.
     CriticalLast,
-}
-
-/// The form of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Form {
-    /// A line for each event; on a terminal a live view.
-    Text,
-    /// One document at the end.
-    Json,
-    /// A JSON object for each event.
-    Jsonl,
 }
 
 #[derive(Args)]
@@ -183,9 +175,9 @@ fn who() -> String {
 }
 
 pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
-    let config = connect::config(&args.cluster).await?;
+    let config = connect::config(&args.cluster, "drain").await?;
     let read = read_client(&config).map_err(|error| one_line(&error))?;
-    let effects = effects_client(&config).map_err(|error| one_line(&error))?;
+    let effects = Effects::new(effects_client(&config).map_err(|error| one_line(&error))?);
     let clock = Clock::default();
     let names = nodes(&read, &args.nodes, args.selector.as_ref()).await?;
     let request = Request {
@@ -229,6 +221,7 @@ pub async fn run(
     notes: Box<dyn Write + Send + Sync>,
 ) -> Result<u8, String> {
     let teller = Teller::to(Form::Text, out, notes, clock.clone());
+    let effects = Effects::new(effects);
     work::Work::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
 }
 
@@ -268,7 +261,7 @@ async fn listed(
 
 /// Takes our cordon and its mark off `node`. A controller may write to it just then, the taint of its cordon for one: it
 /// is looked at again, as long as it is the same Node with the same mark.
-async fn taken_off(read: &Client, effects: &Client, node: &Node) -> kube::Result<()> {
+async fn taken_off(read: &Client, effects: &Effects, node: &Node) -> Result<(), NotDone> {
     let api: Api<lean::Node> = Api::all(read.clone());
     let mut at = NodeRef {
         name: node.name.clone(),
@@ -277,11 +270,11 @@ async fn taken_off(read: &Client, effects: &Client, node: &Node) -> kube::Result
     };
     let mut tries = 1;
     loop {
-        match node::uncordon(effects, &at, false).await {
-            Err(kube::Error::Api(status)) if status.code == 409 && tries < UNCORDON_TRIES => {
+        match node::uncordon(effects, &Authority::Person, &at, false).await {
+            Err(error) if error.code() == Some(409) && tries < UNCORDON_TRIES => {
                 let now = api.get(&node.name).await?.keep(&mut Interner::default()).node.clone();
                 if (&now.uid, &now.cordoned_by) != (&node.uid, &node.cordoned_by) {
-                    return Err(kube::Error::Api(status));
+                    return Err(error);
                 }
                 at.resource_version = now.resource_version.clone();
                 tries += 1;
@@ -293,9 +286,9 @@ async fn taken_off(read: &Client, effects: &Client, node: &Node) -> kube::Result
 
 /// Makes nodes schedulable again that a drain of ours cordoned, and no other.
 pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
-    let config = connect::config(&args.cluster).await?;
+    let config = connect::config(&args.cluster, "uncordon").await?;
     let read = read_client(&config).map_err(|error| one_line(&error))?;
-    let effects = effects_client(&config).map_err(|error| one_line(&error))?;
+    let effects = Effects::new(effects_client(&config).map_err(|error| one_line(&error))?);
     let found = listed(&read, args.selector.as_ref()).await?;
     let wanted: Vec<Arc<str>> = if args.nodes.is_empty() {
         found.keys().cloned().collect()
@@ -314,11 +307,12 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
             Some(Mark::Drain { since, by }) => match taken_off(&read, &effects, node).await {
                 Ok(()) if args.node_conditions => {
                     let cleared = [("DrainInProgress", false), ("Drained", false)];
-                    match node::conditions(&effects, &node.name, &node.uid, &cleared).await {
+                    let who = &Authority::Person;
+                    match node::conditions(&effects, who, &node.name, &node.uid, &cleared).await {
                         Ok(()) => say("uncordoned", "uncordoned, and its conditions cleared".to_owned()),
                         Err(error) => {
                             left += 1;
-                            let line = one_line(&error);
+                            let line = error.line();
                             say("uncordoned", format!("uncordoned; its conditions are not cleared: {line}"))
                         }
                     }
@@ -332,7 +326,7 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
                 }
                 Err(error) => {
                     left += 1;
-                    say("failed", format!("not uncordoned: {}; run this again", one_line(&error)))
+                    say("failed", format!("not uncordoned: {}; run this again", error.line()))
                 }
             },
             Some(Mark::Upgrade { claim, .. }) => {

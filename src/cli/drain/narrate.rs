@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::tell::{Event, View};
+use super::waited::Waited;
 use super::work::Work;
 
 /// What is waited for is told when it lasts this long, and again after the second.
@@ -20,21 +21,6 @@ const TELL_AFTER: Duration = Duration::from_secs(5);
 const TELL_AGAIN: Duration = Duration::from_mins(1);
 /// While something is asked for again it is not waited for; it counts as one wait unless it stays away for this long.
 const OVER_AFTER: Duration = Duration::from_secs(2);
-
-/// Something that is waited for.
-#[derive(Clone, Copy)]
-pub(super) struct Waited {
-    pub(super) since: Instant,
-    /// When it still held.
-    pub(super) seen: Instant,
-    pub(super) told: Option<Instant>,
-}
-
-impl Waited {
-    pub(super) fn begins(now: Instant) -> Self {
-        Self { since: now, seen: now, told: None }
-    }
-}
 
 impl Work {
     /// Warnings about the pods of nodes that begin, each once.

@@ -10,12 +10,11 @@ use evenkeel_core::disruption::{Budgets, Memory, Wait, empty};
 use evenkeel_core::drain::refusal;
 use evenkeel_core::rollout::NodeRef;
 
-use super::super::{EXIT_FINDINGS, EXIT_OK};
+use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
 use super::tell::{Event, OfNode, Told};
 use super::work::Work;
-use crate::act::evict::{self, Manner};
-use crate::act::node;
-use crate::clients::one_line;
+use crate::act::evict::{self, Manner, UNANSWERED};
+use crate::act::{Authority, node};
 
 impl Work {
     /// Says what would be done; with `ask`, what the server would answer to each request.
@@ -48,9 +47,10 @@ impl Work {
                     uid: at.uid.clone(),
                     resource_version: at.resource_version.clone(),
                 };
-                if let Err(error) = node::cordon(&self.effects, &reference, &self.request.mark, true).await {
+                let (who, mark) = (&Authority::Person, &self.request.mark);
+                if let Err(error) = node::cordon(&self.effects, who, &reference, mark, true).await {
                     failed = true;
-                    line = format!("would not be cordoned: {}", one_line(&error));
+                    line = format!("would not be cordoned: {}", error.line());
                 }
             }
             self.teller.tell(Event::of_node(&name, "cordon", line))?;
@@ -70,8 +70,9 @@ impl Work {
                     None => "would be evicted".to_owned(),
                 };
                 for permit in emptying.permits.iter().filter(|_| ask) {
-                    let answer =
-                        evict::evict(&self.effects, permit, Manner { dry_run: true, ..self.manner }).await;
+                    let manner = Manner { dry_run: true, ..self.manner };
+                    let answer = evict::evict(&self.effects, &Authority::Person, permit, manner).await;
+                    let answer = answer.unwrap_or(UNANSWERED);
                     if !matches!(answer, Answer::Accepted(_) | Answer::Gone) {
                         failed = true;
                         line = format!("the server would refuse: {}", why(&answer));

@@ -1,17 +1,29 @@
 //! What a person or a program reads of a drain: a line for each event, JSON, or a live view on a terminal.
 //!
 //! Nothing here decides. The invariants: an event is told once; what is piped never moves a cursor; and the live view
-//! says at any time what is waited for and since when.
+//! says at any time what is waited for and since when; and what others wrote (a webhook's denial) moves no cursor either.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
 
+use clap::ValueEnum;
+use evenkeel_core::text::harmless;
 use serde::Serialize;
 
-use super::super::print_to;
-use super::Form;
+use super::super::exit::print_to;
 use crate::clock::Clock;
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// A line for each event; on a terminal a live view.
+    Text,
+    /// One document at the end.
+    Json,
+    /// A JSON object for each event.
+    Jsonl,
+}
 
 /// Something that happened.
 #[derive(Clone, Debug, Serialize)]
@@ -122,6 +134,7 @@ impl Teller {
     }
 
     pub(super) fn tell(&mut self, mut event: Event) -> Result<(), String> {
+        event.message = harmless(&event.message);
         event.time = self.clock.now().round(jiff::Unit::Millisecond).unwrap_or_default().to_string();
         match self.form {
             Form::Json => {
@@ -150,7 +163,7 @@ impl Teller {
         // Standard error is not buffered: what is written later must not be wiped.
         self.out.flush().map_err(|error| format!("cannot write: {error}"))?;
         // Whether a note is read changes nothing.
-        let _ = writeln!(self.notes, "{line}");
+        let _ = writeln!(self.notes, "{}", harmless(line));
         Ok(())
     }
 
@@ -176,7 +189,7 @@ impl Teller {
         let mut text = self.wipe();
         for line in &lines {
             // A line that wraps would not be wiped.
-            let cut: String = line.chars().take(width.saturating_sub(1)).collect();
+            let cut: String = harmless(line).chars().take(width.saturating_sub(1)).collect();
             let _ = writeln!(text, "{cut}");
         }
         self.shown = lines.len();
@@ -218,4 +231,41 @@ impl Teller {
 fn terminal_width() -> usize {
     let of_terminal = terminal_size::terminal_size().map(|(width, _)| width.0.into());
     of_terminal.filter(|width| *width >= 20).unwrap_or(80)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_moves_no_cursor() {
+        for form in [Form::Text, Form::Jsonl] {
+            let (out, notes) = (Paper::default(), Paper::default());
+            let (to, beside) = (Box::new(out.clone()), Box::new(notes.clone()));
+            let mut teller = Teller::to(form, to, beside, Clock::default());
+            let denied = "denied: \u{1b}[2J\u{202e}drawkcab\u{2069}\n";
+            teller.tell(Event::of_pod(&"n-1".into(), "waiting", "shop/cart", denied)).unwrap();
+            teller.note(denied).unwrap();
+            for paper in [out, notes] {
+                let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
+                assert!(text.contains("denied: ?[2J?drawkcab??"), "{text:?}");
+            }
+        }
+    }
 }

@@ -19,11 +19,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::EXIT_INTERRUPTED;
-use super::end::interrupt;
-use super::narrate::Waited;
+use super::interrupt::interrupt;
 use super::tell::{Event, Teller};
-use crate::act::evict::{self, Manner};
-use crate::act::node;
+use super::waited::Waited;
+use crate::act::evict::{self, Manner, UNANSWERED};
+use crate::act::{Authority, Effects, NotDone, node};
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 use crate::clock::Clock;
 use crate::observe::cache::{Cache, Changes, Pace, Select};
@@ -44,8 +44,8 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// What became of a request.
 enum Done {
-    Node(Arc<str>, &'static str, Result<Box<lean::Node>, kube::Error>),
-    Conditions(Arc<str>, Result<(), kube::Error>),
+    Node(Arc<str>, &'static str, Result<Box<lean::Node>, NotDone>),
+    Conditions(Arc<str>, Result<(), NotDone>),
     Pod {
         node: Arc<str>,
         pod: String,
@@ -60,7 +60,7 @@ enum Done {
 /// One drain.
 pub(super) struct Work {
     client: Client,
-    pub(super) effects: Client,
+    pub(super) effects: Effects,
     pub(super) clock: Clock,
     pub(super) request: Request,
     pub(super) teller: Teller,
@@ -101,7 +101,7 @@ impl Work {
     /// Begins to watch, and waits until everything that is needed was seen.
     pub(super) async fn begin(
         client: &Client,
-        effects: Client,
+        effects: Effects,
         clock: Clock,
         request: Request,
         teller: Teller,
@@ -184,7 +184,7 @@ impl Work {
         let Some(uid) = self.kept.uids.get(name).filter(|_| self.conditions) else { return };
         let (effects, name, uid) = (self.effects.clone(), Arc::clone(name), Arc::clone(uid));
         self.kept.running.spawn(async move {
-            let sent = node::conditions(&effects, &name, &uid, conditions).await;
+            let sent = node::conditions(&effects, &Authority::Person, &name, &uid, conditions).await;
             Done::Conditions(name, sent)
         });
     }
@@ -327,7 +327,7 @@ impl Work {
                 }
                 let mark = self.request.mark.clone();
                 self.kept.running.spawn(async move {
-                    let sent = node::cordon(&effects, &node, &mark, false).await;
+                    let sent = node::cordon(&effects, &Authority::Person, &node, &mark, false).await;
                     Done::Node(node.name, "cordoned", sent.map(Box::new))
                 });
             }
@@ -336,7 +336,7 @@ impl Work {
                     return Ok(());
                 }
                 self.kept.running.spawn(async move {
-                    let sent = node::uncordon(&effects, &node, false).await;
+                    let sent = node::uncordon(&effects, &Authority::Person, &node, false).await;
                     Done::Node(node.name, "uncordoned", sent.map(Box::new))
                 });
             }
@@ -345,7 +345,8 @@ impl Work {
                 let (node, pod) =
                     (Arc::clone(permit.node()), format!("{}/{}", permit.namespace(), permit.pod()));
                 self.kept.running.spawn(async move {
-                    let answer = evict::evict(&effects, &permit, manner).await;
+                    let answer = evict::evict(&effects, &Authority::Person, &permit, manner).await;
+                    let answer = answer.unwrap_or(UNANSWERED);
                     let (uid, charge) = (Arc::clone(permit.uid()), permit.charge().cloned());
                     Done::Pod { node, pod, uid, charge, answer }
                 });
@@ -361,7 +362,8 @@ impl Work {
                     "deleted past its PDBs: its time is over",
                 ))?;
                 self.kept.running.spawn(async move {
-                    let answer = evict::delete(&effects, &forced, manner.grace).await;
+                    let answer = evict::delete(&effects, &Authority::Person, &forced, manner.grace).await;
+                    let answer = answer.unwrap_or(UNANSWERED);
                     Done::Pod { node, pod, uid: Arc::clone(forced.uid()), charge: None, answer }
                 });
             }
@@ -411,16 +413,16 @@ impl Work {
             Done::Conditions(_, Ok(())) => Ok(()),
             Done::Conditions(name, Err(error)) => self
                 .teller
-                .note(&format!("warning: conditions of node/{name} are not written: {}", one_line(&error))),
+                .note(&format!("warning: conditions of node/{name} are not written: {}", error.line())),
             Done::Node(name, what, Err(error)) => {
                 // The world moved on: it is decided again when the watch shows how.
-                let lost = matches!(&error, kube::Error::Api(status) if status.code == 409);
+                let lost = error.code() == Some(409);
                 let wait = if lost { Duration::from_millis(100) } else { AFTER_FAILURE };
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + wait));
                 if lost {
                     return Ok(());
                 }
-                self.wait_for(&format!("node/{name} is not {what}: {}", one_line(&error)))
+                self.wait_for(&format!("node/{name} is not {what}: {}", error.line()))
             }
             Done::Pod { node, pod, uid, charge, answer } => {
                 let now = self.clock.now();

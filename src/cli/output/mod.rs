@@ -9,9 +9,9 @@ mod document;
 mod junit;
 mod markdown;
 mod outcome;
-mod paint;
+pub(super) mod paint;
 mod sarif;
-mod table;
+pub(super) mod table;
 mod text;
 
 use clap::ValueEnum;
@@ -22,8 +22,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::observe::platform::Platform;
 
 pub(super) use outcome::{Level, Outcome};
-pub(super) use paint::{Ink, Paint, paint, width};
-pub(super) use table::{Cell, fitting, table};
+pub(super) use paint::{Paint, paint, width};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {

@@ -25,7 +25,7 @@ pub const NAMESPACE: &str = "evenkeel-system";
 pub const OPERATOR_USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-upgrader";
 
 pub fn root(path: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
 /// What each test of a whole upgrade begins with: the cluster with Evenkeel and the workloads on it.

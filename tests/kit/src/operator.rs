@@ -52,19 +52,13 @@ impl Operator {
         Ok(())
     }
 
-    /// Does `work`, and starts the operator again whenever it ends by itself, as its Deployment would: it exits when
-    /// it could not renew its lease, which it cannot while the only kube-apiserver is replaced on a slow machine.
-    pub async fn kept_running<T>(
-        &mut self,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        let mut work = std::pin::pin!(work);
-        loop {
-            let Some(child) = &mut self.child else { return Err(Failure::new("the operator does not run")) };
-            tokio::select! {
-                done = &mut work => return done,
-                _ = child.wait() => self.start()?,
-            }
+    /// Does `work`, which fails when the operator ends by itself: also while the only kube-apiserver is replaced it stays
+    /// alive.
+    pub async fn during<T>(&mut self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let Some(child) = &mut self.child else { return Err(Failure::new("the operator does not run")) };
+        tokio::select! {
+            done = work => done,
+            ended = child.wait() => Err(Failure::new(format!("the operator ended by itself: {ended:?}"))),
         }
     }
 

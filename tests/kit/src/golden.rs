@@ -1,4 +1,4 @@
-//! Texts that a person looked at, kept in files. `UPDATE=1` writes them anew.
+//! Texts that a person looked at, kept in files. `UPDATE_EXPECT=1` writes them anew.
 
 use std::path::Path;
 
@@ -7,14 +7,22 @@ use evenkeel_devcluster::{Failure, TestResult};
 /// Compares `told` with what is in the file at `path`.
 pub fn compare(path: &Path, told: &str) -> TestResult {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
-    if std::env::var_os("UPDATE").is_some() {
+    if is_written_anew() {
         return std::fs::write(path, told).map_err(failed);
     }
     let wanted = std::fs::read_to_string(path).map_err(failed)?;
     if wanted == told {
         return Ok(());
     }
-    Err(Failure::new(format!("{} is\n{wanted}\nbut was\n{told}\nset UPDATE=1 to accept it", path.display())))
+    Err(Failure::new(format!(
+        "{} is\n{wanted}\nbut was\n{told}\nset UPDATE_EXPECT=1 to accept it",
+        path.display()
+    )))
+}
+
+/// Whether texts are written anew instead of compared.
+pub fn is_written_anew() -> bool {
+    std::env::var_os("UPDATE_EXPECT").is_some()
 }
 
 /// `41s`, `2m3s`, `12d`.

@@ -1,0 +1,179 @@
+//! Who may write, and the one way in which a write is sent.
+//!
+//! Nothing here knows what is written. The invariants: the client for writes is reached only through
+//! [`Authority::send`]; a request waits for its turn first, the authority is looked at after that wait and right before
+//! the request, and its time counts from then.
+
+use std::sync::Arc;
+
+use kube::Client;
+use kube::runtime::events::Recorder;
+use tokio::sync::Semaphore;
+
+use super::elect::{LeadershipLost, Term};
+use crate::clients::{EFFECT_TIMEOUT, one_line, within};
+
+/// How many writes may be on their way at once.
+const IN_FLIGHT: usize = 8;
+
+/// On whose behalf something is written.
+#[derive(Clone, Debug)]
+pub enum Authority {
+    /// The operator leads, for as long as this term lasts.
+    Leader(Term),
+    /// Somebody at a terminal began this and watches it.
+    Person,
+}
+
+impl Authority {
+    /// Sends `request` with the client for writes, once.
+    ///
+    /// # Errors
+    /// [`NotDone`]. After an error that is no answer of the server the request may still have been carried out.
+    pub async fn send<T>(
+        &self,
+        effects: &Effects,
+        request: impl AsyncFnOnce(Client) -> kube::Result<T>,
+    ) -> Result<T, NotDone> {
+        // Nobody closes the semaphore; without a turn the request is sent all the same.
+        let _turn = effects.turns.acquire().await;
+        self.check()?;
+        Ok(within(EFFECT_TIMEOUT, request(effects.client.clone())).await?)
+    }
+
+    fn check(&self) -> Result<(), LeadershipLost> {
+        match self {
+            Self::Leader(term) => term.proof().map(drop).ok_or(LeadershipLost),
+            Self::Person => Ok(()),
+        }
+    }
+}
+
+/// Why a request brought nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum NotDone {
+    /// We do not lead any more; nothing was sent.
+    #[error(transparent)]
+    NotLeading(#[from] LeadershipLost),
+    /// The server refused, or it is not known what it did.
+    #[error(transparent)]
+    Failed(#[from] kube::Error),
+}
+
+impl NotDone {
+    /// The HTTP status of the server's refusal.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Failed(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    /// For a person, in one line.
+    pub fn line(&self) -> String {
+        match self {
+            Self::NotLeading(lost) => lost.to_string(),
+            Self::Failed(error) => one_line(error),
+        }
+    }
+}
+
+/// The client for everything that is written. It is reached with an [`Authority`] alone:
+///
+/// ```compile_fail
+/// fn around(effects: evenkeel::act::Effects) -> kube::Client {
+///     effects.client
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Effects {
+    client: Client,
+    turns: Arc<Semaphore>,
+}
+
+impl Effects {
+    /// Writes go through `client`, which must not send anything twice by itself.
+    pub fn new(client: Client) -> Self {
+        Self { client, turns: Arc::new(Semaphore::new(IN_FLIGHT)) }
+    }
+
+    /// Who publishes events, which counts those that repeat. To be used inside of [`Authority::send`].
+    pub(super) fn recorder(&self) -> Recorder {
+        Recorder::new(self.client.clone(), "evenkeel".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures::future::join_all;
+    use kube::client::Body;
+    use tokio::time::{Instant, sleep};
+
+    use super::super::elect::Lessor;
+    use super::*;
+
+    /// A server that takes `takes` for each answer, and counts how often it is asked.
+    fn slow(takes: Duration) -> (Effects, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async move {
+                sleep(takes).await;
+                Ok::<_, Infallible>(http::Response::new(Body::from(b"{}".to_vec())))
+            }
+        });
+        (Effects::new(Client::new(service, "default")), asked)
+    }
+
+    async fn write(authority: &Authority, effects: &Effects) -> Result<String, NotDone> {
+        let request = http::Request::builder().uri("/").body(Vec::new()).unwrap();
+        authority.send(effects, async |client| client.request_text(request).await).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_a_turn_is_no_part_of_a_requests_time() {
+        let (effects, asked) = slow(Duration::from_secs(7));
+        let begun = Instant::now();
+        let sent = join_all((0..IN_FLIGHT + 1).map(|_| write(&Authority::Person, &effects))).await;
+        assert_eq!(begun.elapsed().as_secs(), 14, "the last one had to wait for its turn");
+        assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+        assert_eq!(asked.load(Ordering::SeqCst), IN_FLIGHT + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_is_given_up() {
+        let (effects, _) = slow(Duration::from_hours(1));
+        let begun = Instant::now();
+        let sent = write(&Authority::Person, &effects).await;
+        assert_eq!(sent.unwrap_err().line(), "no answer in time");
+        assert_eq!(begun.elapsed(), EFFECT_TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_that_ends_while_a_write_waits_for_its_turn_sends_nothing() {
+        let (effects, asked) = slow(Duration::from_secs(7));
+        let mut lessor = Lessor::default();
+        let authority = Authority::Leader(lessor.lets(Duration::from_secs(5)));
+        let sent = join_all((0..IN_FLIGHT + 1).map(|_| write(&authority, &effects))).await;
+        assert_eq!(asked.load(Ordering::SeqCst), IN_FLIGHT);
+        assert!(matches!(sent.last(), Some(Err(NotDone::NotLeading(_)))), "{:?}", sent.last());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_an_old_term_writes_nothing_in_the_next_one() {
+        let (effects, asked) = slow(Duration::ZERO);
+        let mut lessor = Lessor::default();
+        let old = Authority::Leader(lessor.lets(Duration::from_secs(5)));
+        assert!(write(&old, &effects).await.is_ok());
+        sleep(Duration::from_secs(6)).await;
+        let new = Authority::Leader(lessor.lets(Duration::from_secs(5)));
+        assert!(matches!(write(&old, &effects).await, Err(NotDone::NotLeading(_))));
+        assert!(write(&new, &effects).await.is_ok());
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
+}

@@ -1,0 +1,78 @@
+//! The operator's hands: what a decision's actions become.
+//!
+//! Each request itself is beside, one file for each kind of object. The invariant: an action is one write, and everything
+//! is sent on the authority that the hands were made with.
+
+use std::sync::Arc;
+
+use evenkeel_core::rollout::{Action, NodeRef};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+
+use super::authority::{Authority, Effects, NotDone};
+use super::event::Events;
+use super::outcome::{Next, Outcome};
+use crate::api::{ClusterUpgrade, NodeUpgrade};
+use crate::clock::Clock;
+use crate::observe::lean;
+
+/// What writes need.
+#[derive(Clone)]
+pub struct Hands {
+    pub(super) effects: Effects,
+    pub(super) authority: Authority,
+    pub(super) executors_namespace: Arc<str>,
+    pub(super) events: Events,
+    pub(super) clock: Clock,
+}
+
+impl Hands {
+    /// Writes with `effects` by `clock`, while `authority` lasts; executors' Jobs go to `executors_namespace`.
+    pub fn new(effects: Effects, authority: Authority, executors_namespace: &str, clock: Clock) -> Self {
+        let events = Events::new(effects.clone(), authority.clone());
+        Self { effects, authority, executors_namespace: executors_namespace.into(), events, clock }
+    }
+
+    /// Carries out `action` of `upgrade`.
+    pub async fn perform(&self, upgrade: &ClusterUpgrade, action: Action) -> Outcome {
+        let done = match action {
+            Action::Claim { name, subject } => self.create_claim(upgrade, &name, &subject).await,
+            Action::Record { claim, resource_version, state, attempt, message, blockers, drained } => {
+                let next = Next { state, attempt, message, blockers };
+                self.record(upgrade, &claim, &resource_version, next, drained).await
+            }
+            Action::Release { claim, uid, resource_version } => {
+                self.delete_claim(claim, uid, &resource_version).await
+            }
+            Action::Cordon { node, mark } => self.cordon(&node, &mark).await,
+            Action::Uncordon { node, .. } => self.uncordon(&node).await,
+            Action::ReleaseOrphan { node, mark } => self.uncordon_orphan(&node, &mark).await,
+            Action::Evict(permit) => self.evict(permit).await,
+            Action::StartJob { claim, uid, attempt, subject } => {
+                self.start_job(upgrade, &claim, &uid, attempt, &subject).await
+            }
+        };
+        done.unwrap_or_else(Outcome::from)
+    }
+
+    /// Gives back a node whose claim does not exist.
+    pub async fn release_orphan(&self, node: &NodeRef, mark: &str) -> Outcome {
+        self.uncordon_orphan(node, mark).await.unwrap_or_else(Outcome::from)
+    }
+
+    /// Sends one request, if we still may.
+    pub(super) async fn send<T>(
+        &self,
+        request: impl AsyncFnOnce(Client) -> kube::Result<T>,
+    ) -> Result<T, NotDone> {
+        self.authority.send(&self.effects, request).await
+    }
+}
+
+pub(super) fn claims(client: Client) -> Api<DynamicObject> {
+    Api::all_with(client, &ApiResource::erase::<NodeUpgrade>(&()))
+}
+
+pub(super) fn nodes(client: Client) -> Api<lean::Node> {
+    Api::all(client)
+}

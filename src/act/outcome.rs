@@ -1,0 +1,85 @@
+//! What becomes of a write: what it returned, or why it did not happen.
+//!
+//! Nothing is sent from here. The invariant: a write that lost a race is told apart from one that failed.
+
+use std::sync::Arc;
+
+use evenkeel_core::disruption::{CORDON_MANAGER, Charge, answer::Answer};
+use evenkeel_core::rollout::{Blocker, State};
+use kube::core::DynamicObject;
+
+use super::authority::NotDone;
+use crate::observe::lean;
+
+/// Field manager of everything written about an upgrade.
+pub const FIELD_MANAGER: &str = CORDON_MANAGER;
+
+/// What became of an action.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The claim as the server has it now.
+    Claim(Box<DynamicObject>),
+    /// The claim is deleted.
+    ClaimGone {
+        /// Its name.
+        name: Arc<str>,
+        /// Its UID.
+        uid: Arc<str>,
+    },
+    /// The Node as the server has it now.
+    Node(Box<lean::Node>),
+    /// The executor's Job exists.
+    Job(Box<lean::Job>),
+    /// The eviction was answered.
+    Eviction {
+        /// UID of the pod.
+        uid: Arc<str>,
+        /// The budget it was charged to.
+        charge: Option<Charge>,
+        /// What the answer means.
+        answer: Answer,
+    },
+    /// The world had moved on; nothing was changed.
+    Lost(String),
+    /// The request failed, or it is not known whether it was carried out. One line.
+    Failed(String),
+    /// We do not lead any more; nothing was sent.
+    NotLeading,
+}
+
+/// The state a claim goes to.
+pub(super) struct Next {
+    pub(super) state: State,
+    pub(super) attempt: u32,
+    pub(super) message: String,
+    pub(super) blockers: Vec<Blocker>,
+}
+
+/// Why a write did not happen, before it is told as an [`Outcome`].
+#[derive(Debug)]
+pub(super) enum Stop {
+    Lost(String),
+    Failed(String),
+    NotLeading,
+}
+
+impl From<Stop> for Outcome {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Lost(why) => Self::Lost(why),
+            Stop::Failed(why) => Self::Failed(why),
+            Stop::NotLeading => Self::NotLeading,
+        }
+    }
+}
+
+/// What an error means for a write with a precondition.
+pub(super) fn stop(what: &str, error: &NotDone) -> Stop {
+    let line = format!("{what}: {}", error.line());
+    match (error, error.code()) {
+        (NotDone::NotLeading(_), _) => Stop::NotLeading,
+        // Conflict, AlreadyExists, or the object is gone: somebody was faster.
+        (_, Some(404 | 409)) => Stop::Lost(line),
+        _ => Stop::Failed(line),
+    }
+}

@@ -1,0 +1,20 @@
+//! `evenkeel demo` in a program that was built without the virtual cluster, as the image is.
+
+use clap::Args;
+
+pub(super) const EXAMPLES: &str = "";
+
+#[derive(Args)]
+pub(super) struct DemoArgs {
+    /// Whatever a program with the virtual cluster takes.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true, value_name = "ARGUMENT")]
+    _all: Vec<String>,
+}
+
+pub(super) fn run(_: &DemoArgs) -> Result<u8, String> {
+    let project = env!("CARGO_PKG_REPOSITORY");
+    Err(format!(
+        "this evenkeel was built without the virtual cluster, as the image is; \
+         cargo install --git {project} evenkeel builds one with it"
+    ))
+}

@@ -1,0 +1,16 @@
+//! What the tests and the demonstration on a real control plane share.
+//!
+//! Nothing of the product is in it: the operator is a process here, and the observer counts by itself. The invariant:
+//! what several tests need exists once.
+
+#![allow(missing_docs, reason = "each is named for what it does, and read beside the tests")]
+#![allow(clippy::missing_errors_doc, reason = "an error is a test that fails")]
+
+mod binary;
+pub mod golden;
+pub mod observer;
+pub mod operator;
+pub mod scenario;
+pub mod standin;
+
+pub use binary::binary;
