@@ -208,6 +208,21 @@ fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -
     Ok(collector)
 }
 
+fn built(build: &Build<'_>) -> prometheus::Result<IntGauge> {
+    let info = Opts::new("evenkeel_build_info", "What was built; always 1.")
+        .const_label("version", build.version)
+        .const_label("revision", build.revision)
+        .const_label("rust_version", build.rust_version);
+    IntGauge::with_opts(info)
+}
+
+fn reconcile_duration() -> prometheus::Result<HistogramVec> {
+    // A report takes milliseconds; an upgrade's step waits for the API.
+    let buckets = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
+    let duration = HistogramOpts::new("evenkeel_reconcile_duration_seconds", "How long one reconcile took.");
+    HistogramVec::new(duration.buckets(buckets), &["controller", "result"])
+}
+
 fn integer(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -240,52 +255,32 @@ impl Metrics {
         let registry = Registry::new();
         let r = &registry;
         r.register(Box::new(ProcessCollector::for_self()))?;
-        let info = Opts::new("evenkeel_build_info", "What was built; always 1.")
-            .const_label("version", build.version)
-            .const_label("revision", build.revision)
-            .const_label("rust_version", build.rust_version);
-        register(r, IntGauge::with_opts(info)?)?.set(1);
-        // A report takes milliseconds; an upgrade's step waits for the API.
-        let buckets = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
-        let duration =
-            HistogramOpts::new("evenkeel_reconcile_duration_seconds", "How long one reconcile took.");
+        register(r, built(build)?)?.set(1);
         let counter =
             |name, help, labels: &[&str]| register(r, IntCounterVec::new(Opts::new(name, help), labels)?);
+        let gauge = |name, help, label| register(r, GaugeVec::new(Opts::new(name, help), &[label])?);
         let metrics = Self {
             leader: register(r, IntGauge::new("evenkeel_leader", "1 while this process holds the Lease.")?)?,
-            reconcile_duration: register(
-                r,
-                HistogramVec::new(duration.buckets(buckets), &["controller", "result"])?,
-            )?,
+            reconcile_duration: register(r, reconcile_duration()?)?,
             reconcile_errors: counter(
                 "evenkeel_reconcile_errors_total",
                 "Reconciles that failed.",
                 &["controller", "reason"],
             )?,
-            collector_success: register(
-                r,
-                GaugeVec::new(
-                    Opts::new(
-                        "evenkeel_collector_last_success_timestamp_seconds",
-                        "When the source last told anything; 0 before it did.",
-                    ),
-                    &["source"],
-                )?,
+            collector_success: gauge(
+                "evenkeel_collector_last_success_timestamp_seconds",
+                "When the source last told anything; 0 before it did.",
+                "source",
             )?,
             collector_errors: counter(
                 "evenkeel_collector_errors_total",
                 "How often a source became unusable.",
                 &["source"],
             )?,
-            report_success: register(
-                r,
-                GaugeVec::new(
-                    Opts::new(
-                        "evenkeel_report_last_success_timestamp_seconds",
-                        "When the ClusterSkewReport was last written or found to be right; 0 before it was.",
-                    ),
-                    &["report"],
-                )?,
+            report_success: gauge(
+                "evenkeel_report_last_success_timestamp_seconds",
+                "When the ClusterSkewReport was last written or found to be right; 0 before it was.",
+                "report",
             )?,
             end_of_life: Table::new(
                 r,
