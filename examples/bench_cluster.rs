@@ -13,7 +13,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::{Cluster, Failure, Role, TestResult, V1_37};
-use evenkeel_testkit::scenario::{self, kubectl, root, until};
+use evenkeel_testkit::scenario::{kubectl, root, until};
 use futures::stream::{self, Stream, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};

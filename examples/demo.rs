@@ -13,7 +13,7 @@ use evenkeel_devcluster::{Cluster, Failure, TestResult};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 
-use evenkeel_testkit::observer::{self, Observer};
+use evenkeel_testkit::observer::Observer;
 use evenkeel_testkit::operator::Operator;
 use evenkeel_testkit::scenario::{self, kubectl, root};
 use evenkeel_testkit::standin;

@@ -139,7 +139,7 @@ mod tests {
     async fn the_wait_for_a_turn_is_no_part_of_a_requests_time() {
         let (effects, asked) = slow(Duration::from_secs(7));
         let begun = Instant::now();
-        let sent = join_all((0..IN_FLIGHT + 1).map(|_| write(&Authority::Person, &effects))).await;
+        let sent = join_all((0..=IN_FLIGHT).map(|_| write(&Authority::Person, &effects))).await;
         assert_eq!(begun.elapsed().as_secs(), 14, "the last one had to wait for its turn");
         assert!(sent.iter().all(Result::is_ok), "{sent:?}");
         assert_eq!(asked.load(Ordering::SeqCst), IN_FLIGHT + 1);
@@ -159,7 +159,7 @@ mod tests {
         let (effects, asked) = slow(Duration::from_secs(7));
         let mut lessor = Lessor::default();
         let authority = Authority::Leader(lessor.lets(Duration::from_secs(5)));
-        let sent = join_all((0..IN_FLIGHT + 1).map(|_| write(&authority, &effects))).await;
+        let sent = join_all((0..=IN_FLIGHT).map(|_| write(&authority, &effects))).await;
         assert_eq!(asked.load(Ordering::SeqCst), IN_FLIGHT);
         assert!(matches!(sent.last(), Some(Err(NotDone::NotLeading(_)))), "{:?}", sent.last());
     }

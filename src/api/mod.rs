@@ -44,7 +44,7 @@ pub fn definitions() -> [(&'static str, CustomResourceDefinition); 3] {
     ]
 }
 
-/// Rust's unsigned integers as OpenAPI names numbers: a server warns of every format that it does not know. Their least
+/// Rust's unsigned integers as `OpenAPI` names numbers: a server warns of every format that it does not know. Their least
 /// value stands beside the format.
 fn with_known_formats(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let versions = definition.spec.versions.iter_mut();

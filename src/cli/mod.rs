@@ -263,3 +263,25 @@ fn man(dir: Option<&Path>) -> Result<u8, String> {
     rendered.map_err(|error| format!("cannot write the manual page: {error}"))?;
     print(&String::from_utf8_lossy(&page)).map(|()| EXIT_OK)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two installations in two namespaces would both lead, if each had a Lease of its own.
+    #[test]
+    fn every_installation_stands_for_the_same_lease() {
+        let cli = Cli::try_parse_from(["evenkeel", "operator"]).unwrap();
+        let Command::Operator(args) = cli.command else { panic!("another command") };
+        assert_eq!(args.lease_namespace, "kube-system");
+        for file in ["config/default/deployment.yaml", "config/upgrade/deployment.yaml"] {
+            let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+            assert!(!text.contains("LEASE_NAMESPACE") && !text.contains("--lease-namespace"), "{file}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_are_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -5,6 +5,7 @@
 //! [`Pace::regular`]; and an answer of the past is never shown as one of the present.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +58,9 @@ pub struct Endpoint {
     pub confirmed: Option<Instant>,
 }
 
+/// At most so many are asked. Whoever may write an `EndpointSlice` could name thousands; no control plane has as many.
+pub const MOST: usize = 32;
+
 /// Asks the apiserver endpoints it is given, until it is dropped.
 pub struct Apiservers {
     connect: Connect,
@@ -64,6 +68,8 @@ pub struct Apiservers {
     changes: Changes,
     known: Arc<Mutex<BTreeMap<Arc<str>, Endpoint>>>,
     tasks: Mutex<BTreeMap<Arc<str>, Task>>,
+    /// How many addresses there are that are not asked.
+    left_out: AtomicUsize,
 }
 
 /// The task that asks one endpoint; it ends when this is dropped.
@@ -75,14 +81,27 @@ struct Task {
 impl Apiservers {
     /// Asks nobody until [`Apiservers::set`].
     pub fn new(connect: Connect, pace: Pace, changes: Changes) -> Self {
-        Self { connect, pace, changes, known: Arc::default(), tasks: Mutex::default() }
+        Self {
+            connect,
+            pace,
+            changes,
+            known: Arc::default(),
+            tasks: Mutex::default(),
+            left_out: AtomicUsize::new(0),
+        }
     }
 
-    /// Asks exactly the endpoints of these addresses from now on, and every one of them at once.
+    /// Asks exactly the endpoints of these addresses from now on, and every one of them at once; of more than [`MOST`]
+    /// those first that are asked already.
     ///
     /// Must be called inside a tokio runtime.
     pub fn set(&self, addresses: &BTreeSet<Arc<str>>) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, new): (Vec<_>, Vec<_>) =
+            addresses.iter().partition(|address| tasks.contains_key(address.as_ref()));
+        let left_out = addresses.len().saturating_sub(MOST);
+        self.left_out.store(left_out, Ordering::Relaxed);
+        let addresses: &BTreeSet<Arc<str>> = &known.into_iter().chain(new).take(MOST).cloned().collect();
         let before = tasks.len();
         tasks.retain(|address, _| addresses.contains(address));
         let mut changed = tasks.len() != before;
@@ -116,6 +135,17 @@ impl Apiservers {
         if changed {
             self.changes.bump();
         }
+    }
+
+    /// What is not asked, in one line, if there is anything.
+    pub fn left_out(&self) -> Option<String> {
+        let left_out = self.left_out.load(Ordering::Relaxed);
+        (left_out > 0).then(|| {
+            format!(
+                "{left_out} more addresses of kube-apiservers are not asked for their version: the EndpointSlices of \
+                 Service default/kubernetes name more than {MOST}; look who wrote them"
+            )
+        })
     }
 
     /// Every endpoint, by address.
@@ -222,7 +252,7 @@ impl Asker {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     use kube::client::Body;
 
@@ -305,6 +335,24 @@ mod tests {
 
         servers.set(&BTreeSet::new());
         assert!(servers.list().is_empty());
+    }
+
+    #[tokio::test]
+    async fn of_thousands_of_addresses_a_few_are_asked_and_the_others_are_told() {
+        let fake = Fake::default();
+        let servers = Apiservers::new(fake.connect(), Pace::default(), Changes::default());
+        let real: Arc<str> = "192.0.2.9:6443".into();
+        servers.set(&BTreeSet::from([Arc::clone(&real)]));
+        assert_eq!(servers.left_out(), None);
+        let mut all: BTreeSet<Arc<str>> = (0..5000).map(|n| format!("10.0.0.1:{n}").into()).collect();
+        all.insert(Arc::clone(&real));
+        servers.set(&all);
+        let asked = servers.list();
+        assert_eq!(asked.len(), MOST);
+        assert!(asked.iter().any(|endpoint| endpoint.address == real), "who is asked already stays");
+        assert!(servers.left_out().unwrap().starts_with("4969 more addresses"));
+        servers.set(&BTreeSet::from([real]));
+        assert_eq!((servers.list().len(), servers.left_out()), (1, None));
     }
 
     #[tokio::test]

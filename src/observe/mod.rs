@@ -354,6 +354,11 @@ impl Observer {
             return Err(NotReady(gaps.needed));
         }
 
+        gaps.missing.extend(self.apiservers.left_out().map(|line| Missing {
+            source: Source::Endpoints,
+            reason: line.into(),
+            trouble: Trouble::Failing,
+        }));
         let use_pods = gaps.may(Source::Pods, &self.pods.state());
         let use_leases = gaps.may(Source::Leases, &self.leases.state());
         let use_budgets = gaps.may(Source::Budgets, &self.budgets.state());
