@@ -82,6 +82,14 @@ fn every_request_of_act_needs_an_authority() {
     );
 }
 
+/// The operator never writes as a person would.
+#[test]
+fn only_a_command_that_somebody_runs_writes_as_a_person() {
+    let mut files = sources("src");
+    files.retain(|(name, _)| !name.starts_with("src/cli/drain/") && name != "src/act/authority.rs");
+    assert_eq!(lines(&files, &["Authority::Person"], &[]), Vec::<String>::new());
+}
+
 /// A test double that agrees with itself proves nothing.
 #[test]
 fn the_product_knows_nothing_of_the_virtual_cluster() {
@@ -101,4 +109,52 @@ fn what_tests_share_is_a_crate_and_texts_are_written_anew_in_one_way() {
     files.retain(|(name, _)| name != "tests/house.rs");
     assert_eq!(lines(&files, &["#[path"], &[]), Vec::<String>::new());
     assert_eq!(lines(&files, &["\"UPDATE"], &["\"UPDATE_EXPECT\""]), Vec::<String>::new());
+}
+
+/// A function fits on a screen: the lines of its body, without comments and empty ones.
+#[test]
+fn no_function_is_longer_than_a_screen() {
+    const MOST: usize = 80;
+    let mut long = Vec::new();
+    for (name, text) in sources("src") {
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            let before = code.split("fn ").next().unwrap_or_default();
+            let words = ["pub", "pub(super)", "pub(crate)", "pub(in", "super::super)", "const", "async"];
+            if !code.contains("fn ") || !before.split_whitespace().all(|word| words.contains(&word)) {
+                continue;
+            }
+            // It ends at the first line that is a brace below its own beginning; without a body it ends at once.
+            let brace = format!("{}}}", &line[..line.len() - code.len()]);
+            let rest = lines[at..].iter();
+            let body: Vec<_> = rest.skip_while(|line| !line.ends_with(['{', ';', '}'])).collect();
+            if !body.first().is_some_and(|line| line.ends_with('{')) {
+                continue;
+            }
+            let length = body[1..].iter().take_while(|line| ***line != brace);
+            let length =
+                length.filter(|line| !line.trim().is_empty() && !line.trim().starts_with("//")).count();
+            if length > MOST {
+                long.push(format!("{name}:{}: {length} lines", at + 1));
+            }
+        }
+    }
+    assert_eq!(long, Vec::<String>::new());
+}
+
+/// What the Dockerfile copies is a whole workspace to cargo; a package that is left out would break the image's build.
+#[test]
+fn the_image_is_built_from_a_whole_workspace() {
+    let folder = tempfile::tempdir().unwrap();
+    let ignored = fs::read_to_string(root().join(".dockerignore")).unwrap();
+    for path in ignored.lines().filter_map(|line| line.strip_prefix('!')) {
+        let at = folder.path().join(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(root().join(path), at).unwrap();
+    }
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"]);
+    let output = cargo.current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
