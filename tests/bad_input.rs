@@ -127,7 +127,10 @@ fn on_a_cluster() -> TestResult {
         schema_refuses(&cluster).await?;
         let mut operator = Operator::new(&cluster, binary(), &[]).await?;
         operator.start()?;
-        let told = told_by_the_operator(&cluster, &mut operator).await;
+        let told = match operator.during(outlives_its_apiserver(&cluster)).await {
+            Ok(()) => told_by_the_operator(&cluster, &mut operator).await,
+            failed => failed,
+        };
         if told.is_err() {
             eprintln!("{}", operator.log());
         }
@@ -215,6 +218,32 @@ async fn says(cluster: &Cluster, kind: &str, name: &str, condition: &str, line: 
     until(&format!("{condition} of {name} says {line}"), Duration::from_secs(40), async || {
         let told = kubectl(cluster, &["get", kind, name, "-o", &path]).await?;
         if told.contains(line) { Ok(true) } else { Err(Failure::new(told)) }
+    })
+    .await
+}
+
+/// The only kube-apiserver goes away for longer than a leader may be silent, and returns.
+async fn outlives_its_apiserver(cluster: &Cluster) -> TestResult {
+    let leads = async |leads: &str| {
+        let metrics = operator::page("/metrics").await?;
+        Ok(metrics.lines().any(|line| line == format!("evenkeel_leader {leads}")))
+    };
+    until("it leads", Duration::from_secs(30), async || leads("1").await).await?;
+    cluster.apiserver(0).stop().await?;
+    until("it does not lead any more", Duration::from_secs(30), async || leads("0").await).await?;
+    let alive = operator::page("/healthz").await?;
+    assert!(alive.starts_with("HTTP/1.1 200"), "{alive}");
+    until("it is not ready", Duration::from_secs(30), async || {
+        Ok(operator::page("/readyz").await?.starts_with("HTTP/1.1 503"))
+    })
+    .await?;
+    let unready = operator::page("/readyz").await?;
+    let line = unready.split("\r\n\r\n").nth(1).unwrap_or_default();
+    assert!(line.trim().lines().count() == 1 && line.contains("nodes"), "one line says why: {unready}");
+    cluster.apiserver(0).start().await?;
+    until("it leads again", Duration::from_mins(1), async || leads("1").await).await?;
+    until("it is ready again", Duration::from_mins(1), async || {
+        Ok(operator::page("/readyz").await?.starts_with("HTTP/1.1 200"))
     })
     .await
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows what is written. The invariants: the client for writes is reached only through
 //! [`Authority::send`]; a request waits for its turn first, the authority is looked at after that wait and right before
-//! the request, and its time counts from then.
+//! the request, and its time counts from then; and when a term of leadership ends, so does what is on its way.
 
 use std::sync::Arc;
 
@@ -38,7 +38,16 @@ impl Authority {
         // Nobody closes the semaphore; without a turn the request is sent all the same.
         let _turn = effects.turns.acquire().await;
         self.check()?;
-        Ok(within(EFFECT_TIMEOUT, request(effects.client.clone())).await?)
+        let answer = within(EFFECT_TIMEOUT, request(effects.client.clone()));
+        match self {
+            // What is on its way when the term ends is given up, whoever waits for it.
+            Self::Leader(term) => tokio::select! {
+                biased;
+                answer = answer => Ok(answer?),
+                () = term.lost() => Err(LeadershipLost.into()),
+            },
+            Self::Person => Ok(answer.await?),
+        }
     }
 
     fn check(&self) -> Result<(), LeadershipLost> {
@@ -52,7 +61,7 @@ impl Authority {
 /// Why a request brought nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum NotDone {
-    /// We do not lead any more; nothing was sent.
+    /// We do not lead any more; nothing was sent, or it was given up on its way.
     #[error(transparent)]
     NotLeading(#[from] LeadershipLost),
     /// The server refused, or it is not known what it did.
@@ -162,6 +171,16 @@ mod tests {
         let sent = join_all((0..=IN_FLIGHT).map(|_| write(&authority, &effects))).await;
         assert_eq!(asked.load(Ordering::SeqCst), IN_FLIGHT);
         assert!(matches!(sent.last(), Some(Err(NotDone::NotLeading(_)))), "{:?}", sent.last());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_on_its_way_when_a_term_ends_is_given_up() {
+        let (effects, asked) = slow(Duration::from_secs(7));
+        let authority = Authority::Leader(Lessor::default().lets(Duration::from_secs(5)));
+        let begun = Instant::now();
+        let sent = write(&authority, &effects).await;
+        assert!(matches!(sent, Err(NotDone::NotLeading(_))), "{sent:?}");
+        assert_eq!((begun.elapsed().as_secs(), asked.load(Ordering::SeqCst)), (5, 1));
     }
 
     #[tokio::test(start_paused = true)]

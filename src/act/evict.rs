@@ -42,7 +42,7 @@ impl Hands {
 /// `Api::evict` is not used because it loses the delete options, and with them the UID.
 ///
 /// # Errors
-/// When we do not lead; nothing was sent then.
+/// When we do not lead any more.
 pub async fn evict(
     effects: &Effects,
     authority: &Authority,
@@ -64,7 +64,7 @@ pub async fn evict(
 /// at once may still run when its successor begins.
 ///
 /// # Errors
-/// When we do not lead; nothing was sent then.
+/// When we do not lead any more.
 pub async fn delete(
     effects: &Effects,
     authority: &Authority,

@@ -43,7 +43,7 @@ pub enum Outcome {
     Lost(String),
     /// The request failed, or it is not known whether it was carried out. One line.
     Failed(String),
-    /// We do not lead any more; nothing was sent.
+    /// We do not lead any more; nothing was sent, or it was given up on its way.
     NotLeading,
 }
 
