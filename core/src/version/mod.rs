@@ -139,17 +139,10 @@ impl KubeVersion {
         (self.minor, self.patch)
     }
 
-    /// Whether something that reports `self` needs no move to reach `target`.
-    ///
-    /// True for the same minor at the target's patch or a later one. A target that names a suffix wants exactly that
-    /// build when minor and patch are equal.
+    /// Whether something that reports `self` needs no move to reach `target`: the same minor, and not below the target
+    /// by [`KubeVersion::progress`].
     pub fn satisfies(&self, target: &Self) -> bool {
-        self.minor == target.minor
-            && match self.patch.cmp(&target.patch) {
-                std::cmp::Ordering::Less => false,
-                std::cmp::Ordering::Greater => true,
-                std::cmp::Ordering::Equal => target.suffix.is_empty() || self.suffix == target.suffix,
-            }
+        self.minor == target.minor && self.progress(target).is_ge()
     }
 }
 

@@ -79,6 +79,8 @@ impl KubeVersion {
     /// Whether it is a build on the way to a release: `-alpha`, `-beta` or `-rc`, and not a vendor's suffix.
     pub fn is_pre_release(&self) -> bool {
         let word = self.suffix.strip_prefix('-').unwrap_or_default().split(['.', '+']).next();
+        // `rc1`: k3s and RKE2 write the number without a dot.
+        let word = word.map(|word| word.trim_end_matches(|c: char| c.is_ascii_digit()));
         matches!(word, Some("alpha" | "beta" | "rc"))
     }
 

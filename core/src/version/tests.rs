@@ -67,11 +67,49 @@ fn version(text: &str) -> KubeVersion {
 }
 
 #[test]
-fn a_vendor_build_is_the_release_it_builds() {
-    assert!(version("v1.33.4-eks-99d6cc0").satisfies(&version("v1.33.4")));
-    assert!(version("v1.33.5+k3s1").satisfies(&version("v1.33.4+k3s1")));
-    assert!(!version("v1.33.4+k3s1").satisfies(&version("v1.33.4+k3s2")));
-    assert!(!version("v1.33.3").satisfies(&version("v1.33.4")));
+fn how_far_a_version_is_beside_a_target() {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    for (is, target, expected) in [
+        ("v1.33.4", "v1.33.4", Equal),
+        ("v1.33.3", "v1.33.4", Less),
+        ("v1.33.10", "v1.33.9", Greater),
+        ("v1.34.0", "v1.33.4", Greater),
+        // A build on the way to a release is not that release.
+        ("v1.37.1-rc.1", "v1.37.1", Less),
+        ("v1.37.1", "v1.37.1-rc.1", Greater),
+        ("v1.37.0-rc.1", "v1.37.0-rc.0", Greater),
+        ("v1.37.0-rc.2", "v1.37.0-rc.10", Less),
+        ("v1.37.0-alpha.3", "v1.37.0-beta.0", Less),
+        ("v1.36.5-beta.0.12+abcdef", "v1.36.5", Less),
+        ("v1.36.5-beta.0.12+abcdef", "v1.36.4", Greater),
+        ("v1.33.1-rc1+k3s1", "v1.33.1+k3s1", Less),
+        ("v1.33.1-rc10+rke2r1", "v1.33.1-rc9+rke2r1", Greater),
+        // Builds of one distribution, where it numbers them.
+        ("v1.33.4+k3s3", "v1.33.4+k3s2", Greater),
+        ("v1.33.4+k3s1", "v1.33.4+k3s2", Less),
+        ("v1.33.4+k3s10", "v1.33.4+k3s9", Greater),
+        ("v1.33.5+k3s1", "v1.33.4+k3s2", Greater),
+        ("v1.33.8+rke2r1", "v1.33.8+rke2r2", Less),
+        ("v1.35.6+k0s.1", "v1.35.6+k0s.0", Greater),
+        ("v1.33.2-gke.1240000", "v1.33.2-gke.1399000", Less),
+        ("v1.31.14-gke.1020000+vendor.1", "v1.31.14-gke.1020000", Equal),
+        // A kubelet of k0s does not say which build it is.
+        ("v1.31.2+k0s", "v1.31.2+k0s.1", Equal),
+        // A vendor's build is the release it builds, and of two commits nobody knows which is newer.
+        ("v1.33.4-eks-99d6cc0", "v1.33.4", Equal),
+        ("v1.33.4", "v1.33.4-eks-99d6cc0", Equal),
+        ("v1.33.4-eks-99d6cc0", "v1.33.4-eks-7fcd7ec", Equal),
+        ("v1.29.5+29c95f3", "v1.29.5+d2965f0", Equal),
+        ("v1.33.4+k3s1", "v1.33.4+rke2r2", Equal),
+        // Which patch it is, it does not say.
+        ("v1.37", "v1.37.0", Less),
+    ] {
+        let (is, target) = (version(is), version(target));
+        assert_eq!(is.progress(&target), expected, "{is} beside {target}");
+        assert_eq!(target.progress(&is), expected.reverse(), "{target} beside {is}");
+        let satisfied = expected.is_ge() && is.minor() == target.minor();
+        assert_eq!(is.satisfies(&target), satisfied, "{is} for {target}");
+    }
     assert!(!version("v1.34.0").satisfies(&version("v1.33.4")), "another minor is another step");
 }
 
@@ -127,6 +165,7 @@ fn the_release_a_build_came_from() {
     );
     assert_eq!(released("v1.36.5-beta.0.12+abc").as_deref(), Some("v1.36.4"));
     assert!(version("v1.38.0-rc.1").is_pre_release());
+    assert!(version("v1.33.1-rc2+k3s1").is_pre_release(), "k3s and RKE2 write them without a dot");
     assert!(!version("v1.33.11-eks-7fcd7ec").is_pre_release());
     assert!(!version("v1.27.102").is_of_upstream_patch_line(), "AKS goes on where upstream has ended");
     assert!(!version("v1.25.0-vk-azure-aci-1.6.2").is_of_upstream_patch_line());
