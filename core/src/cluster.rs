@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::version::{Effective, Observed};
 
 mod around;
+mod incarnation;
 mod room;
 mod sealed;
 mod select;
@@ -23,6 +24,7 @@ pub use around::{
     Around, Attachment, Autoscaler, Demand, Disrupted, FullQuota, Name, PodWebhook, Quantity, Scale, Traits,
     Workload, Workloads,
 };
+pub use incarnation::{Mark, incarnation};
 pub use room::{Amounts, Lack, Room};
 pub use sealed::{Cluster, Parts};
 
@@ -176,9 +178,16 @@ pub struct Instance {
     pub effective: Option<Effective>,
     /// Which apiservers it talks to.
     pub reach: Reach,
-    /// Changes when the process was replaced: the pod's UID, or the identity lease's holder for an apiserver.
+    /// What is seen of this run of the process: each [`Mark`] with its value. Compare two of them with
+    /// [`Instance::replaced_since`], never for equality: a mark that is not visible at the moment is left out.
+    ///
+    /// What it promises: where `replaced_since` is true, another process runs. And after an upgrade it is true, even if
+    /// neither Node nor static pod is visible: an apiserver at its own address names its build, a container has an ID,
+    /// a lease a holder. What it does not promise: that a process which was only restarted, in the same version, is
+    /// noticed where no container and no lease of its own is visible. Nor anything for an address that stands for
+    /// several processes (a load balancer), which is never [`Evidence::Endpoint`] on a control plane of one's own.
     pub incarnation: Arc<str>,
-    /// It answers (apiserver) or its pod is Ready.
+    /// It answered `/readyz` with 200 when it was last asked (apiserver), or its pod is Ready.
     pub ready: bool,
 }
 

@@ -3,7 +3,9 @@
 //! Here belongs how its fields are read; what they mean belongs to the core. The invariant: an emulated version is
 //! never told without the version of the binary.
 
-use evenkeel_core::version::{Effective, Observed};
+use std::sync::Arc;
+
+use evenkeel_core::version::{Effective, Observed, escape};
 use k8s_openapi::apimachinery::pkg::version::Info;
 
 /// The versions in an answer.
@@ -13,6 +15,8 @@ pub struct Answer {
     pub version: Observed,
     /// What it emulates; `None` when it says nothing of that (before 1.33).
     pub effective: Option<Effective>,
+    /// The very build: `gitVersion`, commit and day, as it names them.
+    pub build: Arc<str>,
 }
 
 impl From<Info> for Answer {
@@ -25,6 +29,9 @@ impl From<Info> for Answer {
             let (emulation, min_compat) = ((&*emulation.0, &*emulation.1), (&*min_compat.0, &*min_compat.1));
             Effective::reported(binary, emulation, min_compat)
         });
-        Self { version, effective }
+        let commit: String = info.git_commit.chars().take(12).collect();
+        let build = [&info.git_version, &commit, &info.build_date];
+        let build = build.map(|part| escape(part)).join("/");
+        Self { version, effective, build: build.into() }
     }
 }

@@ -1,15 +1,18 @@
-//! Asking every kube-apiserver for its version, each by its own address.
+//! Asking every kube-apiserver for its version and whether it is ready, each by its own address.
 //!
 //! Here belongs when to ask and what came back; where the addresses come from belongs to the caller. The invariants:
-//! at most one request in flight per endpoint; an endpoint that does not answer is asked ever more rarely, up to every
-//! [`Pace::regular`]; and an answer of the past is never shown as one of the present.
+//! at most one request in flight per endpoint; an endpoint that does not answer, or is not ready, is asked ever more
+//! rarely, up to every [`Pace::regular`]; and an answer of the past is never shown as one of the present.
+//!
+//! `/version` and `/readyz` are asked one after the other. An apiserver answers `/version` from the moment at which it
+//! listens, long before it can serve anything, and until its last moment; only `/readyz` says that it serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_core::version::{Effective, Observed, Unknown};
+use evenkeel_core::version::{Effective, Observed, Unknown, escape};
 use kube::Client;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -18,6 +21,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::answer::Answer;
 use super::cache::Changes;
 use crate::clients::{Connect, PROBE_TIMEOUT, one_line, within};
+
+/// How many of the checks that failed are named.
+const FAILED_CHECKS: usize = 3;
 
 /// When endpoints are asked.
 #[derive(Clone, Copy, Debug)]
@@ -46,15 +52,19 @@ pub struct Endpoint {
     pub version: Observed,
     /// What it emulates, as it answered last; `None` when it says nothing of that (before 1.33).
     pub effective: Option<Effective>,
-    /// It answered when it was last asked.
+    /// The build that it names in `/version`: another one for each release, and for each build of one release.
+    pub build: Arc<str>,
+    /// It answered `/version` when it was last asked.
     pub reachable: bool,
+    /// It answered `/readyz` with 200 when it was last asked.
+    pub ready: bool,
     /// It was asked at least once, with whatever result.
     pub asked: bool,
-    /// Why it did not answer.
+    /// Why it did not answer, or is not ready.
     pub error: Option<Arc<str>>,
     /// Since when it has been as it is.
     pub since: Instant,
-    /// When it last answered.
+    /// When it last answered `/version`, and `/readyz` with whatever code.
     pub confirmed: Option<Instant>,
 }
 
@@ -111,16 +121,7 @@ impl Apiservers {
             for address in addresses {
                 known.entry(Arc::clone(address)).or_insert_with(|| {
                     changed = true;
-                    Endpoint {
-                        address: Arc::clone(address),
-                        version: Observed::Unknown(Unknown::NotReported),
-                        effective: None,
-                        reachable: false,
-                        asked: false,
-                        error: None,
-                        since: Instant::now(),
-                        confirmed: None,
-                    }
+                    Endpoint::unknown(address)
                 });
             }
         }
@@ -184,18 +185,14 @@ impl Asker {
         let mut client = None;
         let mut retry = self.pace.first_retry;
         loop {
-            let answer = self.ask(&mut client).await;
-            let wait = if answer.is_ok() {
+            let wait = if self.ask(&mut client).await {
                 retry = self.pace.first_retry;
                 self.pace.regular
             } else {
-                // A connection that failed may be half dead; the next question makes a new one.
-                client = None;
                 let wait = retry;
                 retry = (retry * 2).min(self.pace.regular);
                 wait
             };
-            self.record(answer);
             // However often somebody wants to know at once.
             sleep(self.pace.between).await;
             tokio::select! {
@@ -205,47 +202,132 @@ impl Asker {
         }
     }
 
-    async fn ask(&self, client: &mut Option<Client>) -> Result<(Observed, Option<Effective>), String> {
-        let client = match client {
-            Some(client) => client,
-            None => client.insert((self.connect)(&self.address).map_err(|error| one_line(&error))?),
+    /// Asks for the version and then whether it is ready, on the connection that is `kept` if there is one. Whether it
+    /// is ready.
+    async fn ask(&self, kept: &mut Option<Client>) -> bool {
+        let asked = async {
+            let client = match kept.take() {
+                Some(client) => client,
+                None => (self.connect)(&self.address).map_err(|error| one_line(&error))?,
+            };
+            let info = within(PROBE_TIMEOUT, client.apiserver_version()).await;
+            info.map(|info| (client, info)).map_err(|error| one_line(&error))
         };
-        let info =
-            within(PROBE_TIMEOUT, client.apiserver_version()).await.map_err(|error| one_line(&error))?;
-        let Answer { version, effective } = info.into();
-        Ok((version, effective))
+        // A connection that failed may be half dead: it is not kept, and the next question makes a new one.
+        let (client, info) = match asked.await {
+            Ok(answered) => answered,
+            Err(error) => {
+                self.record(|endpoint| endpoint.is_silent(error));
+                return false;
+            }
+        };
+        // A version that changed is told at once, however long the second answer takes.
+        self.record(|endpoint| endpoint.answers(info.into()));
+        let ready = within(PROBE_TIMEOUT, client.request_text(readyz())).await;
+        if let Ok(_) | Err(kube::Error::Api(_)) = ready {
+            *kept = Some(client);
+        }
+        let ready = ready.map(drop).map_err(|error| unready(&error));
+        let is_ready = ready.is_ok();
+        self.record(|endpoint| endpoint.is_ready(ready));
+        is_ready
     }
 
-    fn record(&self, answer: Result<(Observed, Option<Effective>), String>) {
+    /// Changes what is known of the endpoint, and wakes whoever waits if that is another thing now.
+    fn record(&self, change: impl FnOnce(&mut Endpoint)) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(endpoint) = known.get_mut(&self.address) else { return };
-        let now = Instant::now();
-        let (version, effective, error) = match answer {
-            Ok((version, effective)) => {
-                endpoint.confirmed = Some(now);
-                (version, effective, None)
-            }
-            Err(error) => (Observed::Unknown(Unknown::Unreachable), None, Some(error.into())),
-        };
-        let reachable = error.is_none();
-        let changed = !endpoint.asked
-            || endpoint.reachable != reachable
-            || endpoint.version != version
-            || endpoint.effective != effective;
+        let before = endpoint.clone();
+        change(endpoint);
+        // Until both questions were asked once, nobody reads it.
+        let changed = endpoint.asked && !endpoint.is_as(&before);
         if changed {
-            endpoint.since = now;
-            if let Some(error) = &error {
-                tracing::warn!(address = %self.address, %error, "kube-apiserver does not answer");
-            } else {
-                tracing::info!(address = %self.address, %version, "kube-apiserver answers");
+            endpoint.since = Instant::now();
+            let Endpoint { address, version, error, .. } = &*endpoint;
+            match error.as_deref() {
+                Some(error) if endpoint.reachable => {
+                    tracing::warn!(%address, %version, %error, "kube-apiserver is not ready");
+                }
+                Some(error) => tracing::warn!(%address, %error, "kube-apiserver does not answer"),
+                None if endpoint.ready => tracing::info!(%address, %version, "kube-apiserver is ready"),
+                None => tracing::info!(%address, %version, "kube-apiserver answers"),
             }
         }
-        (endpoint.version, endpoint.effective, endpoint.error) = (version, effective, error);
-        (endpoint.reachable, endpoint.asked) = (reachable, true);
         drop(known);
         if changed {
             self.changes.bump();
         }
+    }
+}
+
+impl Endpoint {
+    /// One that was not asked yet.
+    fn unknown(address: &Arc<str>) -> Self {
+        Self {
+            address: Arc::clone(address),
+            version: Observed::Unknown(Unknown::NotReported),
+            effective: None,
+            build: "".into(),
+            reachable: false,
+            ready: false,
+            asked: false,
+            error: None,
+            since: Instant::now(),
+            confirmed: None,
+        }
+    }
+
+    /// It answered `/version`. Of another build nothing is known yet but that.
+    fn answers(&mut self, answer: Answer) {
+        let Answer { version, effective, build } = answer;
+        if !self.reachable || self.build != build || self.version != version {
+            (self.ready, self.error) = (false, None);
+        }
+        (self.version, self.effective, self.build, self.reachable) = (version, effective, build, true);
+    }
+
+    /// It answered `/readyz`, or says why it is not ready.
+    fn is_ready(&mut self, ready: Result<(), String>) {
+        (self.ready, self.error) = (ready.is_ok(), ready.err().map(Into::into));
+        (self.asked, self.confirmed) = (true, Some(Instant::now()));
+    }
+
+    /// It did not answer, for this reason.
+    fn is_silent(&mut self, error: String) {
+        let (since, confirmed) = (self.since, self.confirmed);
+        let version = Observed::Unknown(Unknown::Unreachable);
+        let (asked, error) = (true, Some(error.into()));
+        *self = Self { version, asked, error, since, confirmed, ..Self::unknown(&self.address) };
+    }
+
+    /// Whether nothing that a decision reads is another thing than in `before`.
+    fn is_as(&self, before: &Self) -> bool {
+        (self.asked, self.reachable, self.ready) == (before.asked, before.reachable, before.ready)
+            && (&self.version, self.effective, &self.build)
+                == (&before.version, before.effective, &before.build)
+    }
+}
+
+fn readyz() -> http::Request<Vec<u8>> {
+    let mut request = http::Request::new(Vec::new());
+    *request.uri_mut() = http::Uri::from_static("/readyz");
+    request
+}
+
+/// Why `/readyz` was not answered with 200: the checks that failed, where it lists them.
+fn unready(error: &kube::Error) -> String {
+    let kube::Error::Api(status) = error else { return format!("/readyz: {}", one_line(error)) };
+    if matches!(status.code, 401 | 403) {
+        let hint = "the role system:public-info-viewer allows it to everybody";
+        return format!(
+            "whether it is ready may not be asked: grant the verb get on the URL /readyz ({hint})"
+        );
+    }
+    let failed = status.message.lines().filter_map(|line| line.strip_prefix("[-]")?.split(' ').next());
+    let failed: Vec<_> = failed.take(FAILED_CHECKS).map(escape).collect();
+    match failed.as_slice() {
+        [] => format!("/readyz: {}", one_line(error)),
+        checks => format!("/readyz says HTTP {}: {} failed", status.code, checks.join(", ")),
     }
 }
 
@@ -258,10 +340,14 @@ mod tests {
 
     use super::*;
 
-    /// An apiserver that answers `/version`, unless it is down.
+    const UNREADY: &str = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed: \
+                           reason withheld\nreadyz check failed\n";
+
+    /// An apiserver that answers `/version` and `/readyz`, unless it is down.
     #[derive(Clone, Default)]
     struct Fake {
         down: Arc<AtomicBool>,
+        unready: Arc<AtomicBool>,
         asked: Arc<AtomicUsize>,
         in_flight: Arc<AtomicUsize>,
     }
@@ -274,13 +360,17 @@ mod tests {
                 let service = tower::service_fn(move |request: http::Request<Body>| {
                     let fake = fake.clone();
                     async move {
-                        assert_eq!(request.uri().path(), "/version");
                         assert_eq!(fake.in_flight.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
-                        fake.asked.fetch_add(1, Ordering::SeqCst);
+                        let is_version = request.uri().path() == "/version";
+                        fake.asked.fetch_add(usize::from(is_version), Ordering::SeqCst);
                         sleep(Duration::from_millis(5)).await;
                         fake.in_flight.fetch_sub(1, Ordering::SeqCst);
                         let (code, body) = if fake.down.load(Ordering::SeqCst) {
                             (503, "{}".to_owned())
+                        } else if !is_version && fake.unready.load(Ordering::SeqCst) {
+                            (500, UNREADY.to_owned())
+                        } else if !is_version {
+                            (200, "ok".to_owned())
                         } else {
                             let version = serde_json::json!({
                                 "major": "1", "minor": "36", "gitVersion": "v1.36.4", "gitCommit": "", "goVersion": "",
@@ -320,7 +410,7 @@ mod tests {
         };
 
         servers.set(&all);
-        until(&|endpoint| endpoint.reachable && endpoint.version.to_string() == "v1.36.4", &mut woken).await;
+        until(&|endpoint| endpoint.ready && endpoint.version.to_string() == "v1.36.4", &mut woken).await;
         assert_eq!(fake.asked.load(Ordering::SeqCst), 1);
         let emulation = servers.list()[0].effective.map(|effective| effective.emulation().to_string());
         assert_eq!(emulation.as_deref(), Some("1.35"), "what it emulates is part of the answer");
@@ -331,7 +421,19 @@ mod tests {
         assert!(servers.list()[0].error.is_some());
 
         fake.down.store(false, Ordering::SeqCst);
-        until(&|endpoint| endpoint.reachable, &mut woken).await;
+        until(&|endpoint| endpoint.ready, &mut woken).await;
+
+        fake.unready.store(true, Ordering::SeqCst);
+        servers.set(&all);
+        until(&|endpoint| endpoint.reachable && !endpoint.ready, &mut woken).await;
+        let endpoint = servers.list().remove(0);
+        assert_eq!(endpoint.version.to_string(), "v1.36.4", "it is there, and serves nothing");
+        assert_eq!(
+            endpoint.error.as_deref(),
+            Some("/readyz says HTTP 500: etcd, poststarthook/rbac/bootstrap-roles failed")
+        );
+        fake.unready.store(false, Ordering::SeqCst);
+        until(&|endpoint| endpoint.ready && endpoint.error.is_none(), &mut woken).await;
 
         servers.set(&BTreeSet::new());
         assert!(servers.list().is_empty());

@@ -5,25 +5,25 @@
 //! version; nothing is counted twice; and no version is inferred from another component's.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Evidence, Instance, Reach};
+use evenkeel_core::cluster::{Component, Evidence, Instance, Mark, Reach, incarnation};
 use evenkeel_core::version::{Observed, Unknown};
 use jiff::Timestamp;
 
 use super::apiservers::Endpoint;
 use super::lean::{Container, LeaseSeen, NodeSeen, PodSeen, Runs};
 
-/// What the pod of `labels` and containers runs: component, version by image tag, container restarts.
+/// What the pod of `labels` and containers runs: component, version by image tag, and the status of its container.
 ///
 /// `mirror` is whether it is a static pod.
-pub(super) fn image_of(
+pub(super) fn image_of<'a>(
     labels: &BTreeMap<String, String>,
     mirror: bool,
     spec: &[Container],
-    status: &[Container],
-) -> Option<(Component, Observed, i64)> {
+    status: &'a [Container],
+) -> Option<(Component, Observed, Option<&'a Container>)> {
     let labelled = ["component", "k8s-app"]
         .iter()
         .find_map(|label| Component::from_name(labels.get(*label)?))
@@ -47,7 +47,7 @@ pub(super) fn image_of(
     let own_numbers =
         component == Component::CloudControllerManager && !mirror && runs(container) != Some(component);
     let version = if own_numbers { Observed::Unknown(Unknown::NotReported) } else { version };
-    Some((component, version, running.and_then(|running| running.restart_count).unwrap_or_default()))
+    Some((component, version, running))
 }
 
 /// Images that hold every component; which one runs, the container says.
@@ -108,7 +108,7 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             effective: None,
             // Which address a controller uses stands in a kubeconfig on its host, which nobody here reads.
             reach: Reach::Any,
-            incarnation: incarnation(pod, runs),
+            incarnation: incarnation([mark(runs)]),
             ready: pod.pod.ready,
         },
     ));
@@ -128,37 +128,72 @@ fn node_of(pod: &PodSeen) -> Option<Arc<str>> {
     Some(Arc::clone(&pod.pod.node)).filter(|node| !node.is_empty())
 }
 
-fn incarnation(pod: &PodSeen, runs: &Runs) -> Arc<str> {
-    format!("{}/{}", pod.pod.uid, runs.restarts).into()
+fn mark(runs: &Runs) -> (Mark, &str) {
+    (runs.mark.0, &runs.mark.1)
+}
+
+/// What tells of apiservers besides their endpoints.
+struct Traces<'a> {
+    /// Static pods.
+    pods: Vec<(&'a PodSeen, &'a Runs)>,
+    /// Identity leases of hosts that are Nodes, by Node. Such a lease outlives its apiserver by an hour; while its host
+    /// is there, that is one that died.
+    leases: BTreeMap<Arc<str>, &'a LeaseSeen>,
+    /// Identity leases that are renewed, of hosts that are no Nodes.
+    homeless: Vec<&'a LeaseSeen>,
+}
+
+impl<'a> Traces<'a> {
+    fn of(seen: &Sources<'a>) -> Self {
+        let pods = running(seen).filter(|(_, runs)| runs.component == Component::KubeApiserver).collect();
+        let mut traces = Self { pods, leases: BTreeMap::new(), homeless: Vec::new() };
+        for lease in seen.leases.iter().copied().filter(|lease| lease.identity) {
+            match seen.nodes.iter().find(|node| node.is_host(&lease.hostname)) {
+                Some(node) => {
+                    // A host that had another name before has two.
+                    let held = traces.leases.entry(Arc::clone(&node.node.name)).or_insert(lease);
+                    *held = if lease.renewed > held.renewed { lease } else { *held };
+                }
+                None if lease.is_fresh(seen.now) => traces.homeless.push(lease),
+                None => {}
+            }
+        }
+        traces
+    }
+
+    /// The lease of the apiserver at `endpoint`: by the address that it names (since 1.36), else by its Node.
+    fn lease_of(&self, endpoint: &Endpoint, node: Option<&Arc<str>>) -> Option<&'a LeaseSeen> {
+        let address: Option<SocketAddr> = endpoint.address.parse().ok();
+        let mut all = self.homeless.iter().chain(self.leases.values());
+        let named = all.find(|lease| address.is_some() && lease.address == address);
+        named.or_else(|| self.leases.get(node?)).copied()
+    }
+
+    /// The Node of which `lease` tells.
+    fn node_of(&self, lease: &LeaseSeen) -> Option<&Arc<str>> {
+        self.leases.iter().find(|(_, of)| of.name == lease.name).map(|(node, _)| node)
+    }
+
+    /// What is seen of the run of an apiserver.
+    fn incarnation(&self, node: Option<&str>, lease: Option<&LeaseSeen>, build: &str) -> Arc<str> {
+        let pod = self.pods.iter().find(|(pod, _)| node.is_some_and(|node| *node == *pod.pod.node));
+        let holder = lease.map(|lease| (Mark::Lease, lease.holder.as_ref()));
+        incarnation([(Mark::Build, build)].into_iter().chain(holder).chain(pod.map(|(_, runs)| mark(runs))))
+    }
 }
 
 fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
-    let pods: Vec<_> = running(seen).filter(|(_, runs)| runs.component == Component::KubeApiserver).collect();
-    let mut leases: BTreeMap<Arc<str>, &LeaseSeen> = BTreeMap::new();
-    let mut homeless = Vec::new();
-    for lease in seen.leases.iter().copied().filter(|lease| lease.identity) {
-        match seen.nodes.iter().find(|node| node.is_host(&lease.hostname)) {
-            // A lease outlives its apiserver by an hour. While its host is there, that is one that died.
-            Some(node) => _ = leases.insert(Arc::clone(&node.node.name), lease),
-            None if lease.is_fresh(seen.now) => homeless.push(lease),
-            None => {}
-        }
-    }
-    let by_ip = addresses(seen, &pods);
-    let incarnation_on = |node: &str| {
-        // A lease that is not renewed is that of the process before.
-        let lease = leases.get(node).filter(|lease| lease.is_fresh(seen.now));
-        lease.map(|lease| Arc::clone(&lease.holder)).or_else(|| {
-            pods.iter()
-                .find(|(pod, _)| pod.pod.node.as_ref() == node)
-                .map(|(pod, runs)| incarnation(pod, runs))
-        })
-    };
+    let traces = Traces::of(seen);
+    let by_ip = addresses(seen, &traces.pods);
+    let mut told = BTreeSet::new();
     let mut found: Vec<_> = seen
         .endpoints
         .iter()
         .map(|endpoint| {
-            let node = ip(&endpoint.address).and_then(|ip| by_ip.get(&ip).cloned());
+            let node = ip(&endpoint.address).and_then(|ip| by_ip.get(&ip));
+            let lease = traces.lease_of(endpoint, node);
+            let node = node.or_else(|| traces.node_of(lease?)).cloned();
+            told.extend(lease.map(|lease| Arc::clone(&lease.name)));
             Instance {
                 component: Component::KubeApiserver,
                 name: Arc::clone(&endpoint.address),
@@ -166,57 +201,72 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
                 evidence: Evidence::Endpoint,
                 effective: endpoint.effective,
                 reach: Reach::Any,
-                incarnation: node.as_deref().and_then(incarnation_on).unwrap_or_default(),
-                ready: endpoint.reachable,
+                incarnation: traces.incarnation(node.as_deref(), lease, &endpoint.build),
+                ready: endpoint.ready,
                 node,
             }
         })
         .collect();
-    // An endpoint that is on no known node may be any of the pods or leases: adding those would count it twice.
-    if found.iter().any(|instance| instance.node.is_none()) {
+    let all_told = told.len() == found.len();
+    // An endpoint of which nothing else tells may be any of the pods or leases: adding those would count it twice.
+    if found.iter().any(|instance| instance.node.is_none()) && !all_told {
         return found;
     }
+    found.extend(without_endpoint(seen, &traces, &found, all_told, &told));
+    found
+}
+
+/// Apiservers that are there and have no endpoint: they are starting, or died. `all_told` is whether each endpoint's
+/// lease is known; these are `told`.
+fn without_endpoint(
+    seen: &Sources<'_>,
+    traces: &Traces<'_>,
+    found: &[Instance],
+    all_told: bool,
+    told: &BTreeSet<Arc<str>>,
+) -> Vec<Instance> {
     let mut present: BTreeSet<_> = found.iter().filter_map(|instance| instance.node.clone()).collect();
-    let absent = |name: &Arc<str>, node: Option<Arc<str>>, incarnation: Arc<str>| Instance {
+    let absent = |name: Arc<str>, node: Option<Arc<str>>, lease: Option<&LeaseSeen>| Instance {
         component: Component::KubeApiserver,
-        name: Arc::clone(name),
-        node,
+        name,
         version: Observed::Unknown(Unknown::Unreachable),
         evidence: Evidence::Endpoint,
         effective: None,
         reach: Reach::Any,
-        incarnation,
+        incarnation: traces.incarnation(node.as_deref(), lease, ""),
         ready: false,
+        node,
     };
-    for (pod, runs) in &pods {
+    let mut more = Vec::new();
+    for (pod, runs) in &traces.pods {
         let node = node_of(pod);
         if node.as_ref().is_none_or(|node| present.insert(Arc::clone(node))) {
-            let lease = node.as_ref().and_then(|node| leases.get(node));
-            let lease = lease.filter(|lease| lease.is_fresh(seen.now));
-            let incarnation = lease.map_or_else(|| incarnation(pod, runs), |lease| Arc::clone(&lease.holder));
-            let silent = absent(&pod.pod.name, node, incarnation);
-            found.push(if seen.asked {
+            let lease = node.as_ref().and_then(|node| traces.leases.get(node)).copied();
+            let silent = absent(Arc::clone(&pod.pod.name), node, lease);
+            more.push(if seen.asked {
                 silent
             } else {
-                Instance {
-                    version: runs.version.clone(),
-                    evidence: Evidence::Image,
-                    ready: pod.pod.ready,
-                    ..silent
-                }
+                let (version, ready) = (runs.version.clone(), pod.pod.ready);
+                Instance { version, evidence: Evidence::Image, ready, ..silent }
             });
         }
     }
-    for (node, lease) in &leases {
+    for (node, lease) in &traces.leases {
         if present.insert(Arc::clone(node)) {
-            found.push(absent(&lease.name, Some(Arc::clone(node)), Arc::clone(&lease.holder)));
+            more.push(absent(Arc::clone(&lease.name), Some(Arc::clone(node)), Some(lease)));
         }
     }
-    // Leases of hosts that are no nodes tell something only where nothing else does.
-    if found.is_empty() {
-        found.extend(homeless.iter().map(|lease| absent(&lease.name, None, Arc::clone(&lease.holder))));
+    // A lease of a host that is no Node tells of one more only where each endpoint has its own, and otherwise only
+    // where nothing else tells anything.
+    let nothing_else = found.is_empty() && more.is_empty();
+    for lease in traces.homeless.iter().filter(|lease| !told.contains(&lease.name)) {
+        match lease.address {
+            Some(address) if all_told => more.push(absent(address.to_string().into(), None, Some(lease))),
+            _ if nothing_else => more.push(absent(Arc::clone(&lease.name), None, Some(lease))),
+            _ => {}
+        }
     }
-    found
+    more
 }
 
 /// The node of each address an endpoint has: by `InternalIP`, else by the host address of an apiserver's static pod.

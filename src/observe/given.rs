@@ -68,7 +68,7 @@ fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: 
 /// What answers `/version` for all of `cluster`'s apiservers, under `name`. It stands for them where none is known; where
 /// some are, it adds only a minor that none of them shows.
 pub fn front_door(cluster: &mut Cluster, name: &str, answer: &Answer) {
-    let Answer { version, effective } = answer.clone();
+    let Answer { version, effective, .. } = answer.clone();
     let door = Instance {
         evidence: Evidence::FrontDoor,
         effective,
@@ -177,7 +177,8 @@ mod tests {
             (vec![seen("a", "v1.36.4")], "v1.37.0", vec!["a v1.36.4", "door v1.37.0"]),
         ] {
             let mut cluster = Parts { instances: there, ..Parts::default() }.seal();
-            let answer = Answer { version: Observed::from_report(version), effective: None };
+            let answer =
+                Answer { version: Observed::from_report(version), effective: None, build: "".into() };
             front_door(&mut cluster, "door", &answer);
             assert_eq!(shown(&cluster), expected);
         }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Evidence, Instance, Reach};
+use evenkeel_core::cluster::{Component, Evidence, Instance, Mark, Reach, incarnation};
 use evenkeel_core::version::escape;
 use jiff::Timestamp;
 
@@ -67,7 +67,10 @@ pub fn add(
                 evidence: Evidence::Candidate,
                 effective: candidate.effective,
                 reach: Reach::Any,
-                incarnation: Arc::clone(&lease.holder),
+                incarnation: incarnation([
+                    (Mark::Lease, lease.holder.as_ref()),
+                    (Mark::Build, candidate.version.to_string().as_str()),
+                ]),
                 ready: true,
             }),
             // One that is seen may be this one: a host is not always called like its node.

@@ -286,7 +286,7 @@ impl Observer {
         &self.changes
     }
 
-    /// Each apiserver of `cluster` by itself, and why it does not answer if it does not.
+    /// Each apiserver of `cluster` by itself, and why it does not answer or is not ready, if so.
     pub fn servers(&self, cluster: &Cluster) -> Vec<Server> {
         let asked = self.apiservers.list();
         let server = |instance: &Instance| {
@@ -300,6 +300,7 @@ impl Observer {
                 node: instance.node.clone(),
                 version: instance.version.clone(),
                 emulation: instance.effective.map(Effective::emulation),
+                reachable: endpoint.is_some_and(|endpoint| endpoint.reachable),
                 error: (!instance.ready).then(silent),
             }
         };

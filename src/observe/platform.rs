@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
+use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Mark, Node, Reach, incarnation};
 use evenkeel_core::version::escape;
 
 use super::leaders::Leading;
@@ -195,7 +195,7 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
                 evidence: Evidence::SameProcess,
                 effective: None,
                 reach: Reach::Local,
-                incarnation: Arc::clone(&node.uid),
+                incarnation: incarnation([(Mark::Build, node.kubelet.to_string().as_str())]),
                 ready: node.ready,
             }));
         }

@@ -52,6 +52,8 @@ fn client() -> Client {
             version["major"] = json!("1");
             version["minor"] = json!("36");
             (200, Body::from(version.to_string()))
+        } else if path == "/readyz" {
+            (200, Body::from(b"ok".to_vec()))
         } else if let (Some(objects), false) = (objects(path), is_watch) {
             (200, Body::from(json!({"metadata": {"resourceVersion": "9"}, "items": objects}).to_string()))
         } else if let Some(objects) = objects(path) {

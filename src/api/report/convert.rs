@@ -81,7 +81,9 @@ pub struct Server {
     pub version: Observed,
     /// What it emulates, where it says so.
     pub emulation: Option<Minor>,
-    /// Why it does not answer; `None` when it does.
+    /// It answers `/version`.
+    pub reachable: bool,
+    /// Why it does not answer, or is not ready; `None` when it is.
     pub error: Option<Arc<str>>,
 }
 
@@ -240,7 +242,7 @@ fn other_minor(server: &Server) -> Option<Minor> {
     server.emulation.filter(|emulated| server.version.minor() != Some(*emulated))
 }
 
-/// Those that do not answer first. One that stays as it was keeps the time since when, also under another name on the
+/// Those that do not answer first, then those that are not ready. One that stays as it was keeps the time since when, also under another name on the
 /// same Node: an apiserver that died loses its address after a while.
 fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
     let since = |server: &Server| {
@@ -248,7 +250,7 @@ fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
             (Some(node), Some(before)) => **node == **before,
             _ => *server.name == before.name,
         };
-        let before = live.before.iter().find(same).filter(|b| b.reachable == server.error.is_none());
+        let before = live.before.iter().find(same).filter(|b| b.reachable == server.reachable);
         before.map_or(Time(now), |before| before.since.clone())
     };
     let mut all: Vec<_> = live
@@ -259,12 +261,13 @@ fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
             node: server.node.as_deref().map(str::to_owned),
             version: server.version.to_string(),
             emulated: other_minor(server).map(|minor| minor.to_string()),
-            reachable: server.error.is_none(),
+            reachable: server.reachable,
             since: since(server),
             message: server.error.as_deref().unwrap_or_default().chars().take(MAX_MESSAGE).collect(),
         })
         .collect();
-    all.sort_by(|a, b| (a.reachable, &a.name).cmp(&(b.reachable, &b.name)));
+    let key = |server: &Apiserver| (server.reachable, server.message.is_empty());
+    all.sort_by(|a, b| (key(a), &a.name).cmp(&(key(b), &b.name)));
     all
 }
 

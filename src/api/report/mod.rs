@@ -248,11 +248,11 @@ pub struct Apiserver {
     /// The minor it emulates, where that is not its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
-    /// Whether it answered when it was last asked.
+    /// Whether it answered when it was last asked for its version.
     pub reachable: bool,
     /// Since when it has been reachable, or not, as far as this report goes back.
     pub since: Time,
-    /// Why it is not reachable.
+    /// Why it is not reachable, or not ready by its `/readyz`.
     #[serde(default)]
     pub message: String,
 }

@@ -45,7 +45,9 @@ fn endpoint(address: &str, version: Option<&str>) -> Endpoint {
         address: address.into(),
         version: version.map_or(Observed::Unknown(Unknown::Unreachable), Observed::from_report),
         effective: None,
+        build: version.unwrap_or_default().into(),
         reachable: version.is_some(),
+        ready: version.is_some(),
         asked: true,
         error: None,
         since: Instant::now(),
@@ -93,8 +95,8 @@ fn kubeadm_with_one_apiserver_restarting() {
         &[lease("cp-1", FRESH), lease("cp-2", STALE)],
         &[endpoint("192.0.2.1:6443", Some("v1.36.4"))],
         &[
-            "192.0.2.1:6443@cp-1 v1.36.4 holder-cp-1",
-            "kube-apiserver-cp-2@cp-2 unknown uid-kube-apiserver-cp-2/0!",
+            "192.0.2.1:6443@cp-1 v1.36.4 build=v1.36.4 lease=holder-cp-1 pod=uid-kube-apiserver-cp-1/0",
+            "kube-apiserver-cp-2@cp-2 unknown lease=holder-cp-2 pod=uid-kube-apiserver-cp-2/0!",
         ],
     );
 }
@@ -110,14 +112,20 @@ fn k3s_shows_leases_only() {
         &[],
         &leases,
         &both,
-        &["192.0.2.1:6443@s1 v1.36.4+k3s1 holder-s1.host", "[2001:db8::2]:6443@s2 unknown holder-s2!"],
+        &[
+            "192.0.2.1:6443@s1 v1.36.4+k3s1 build=v1.36.4+k3s1 lease=holder-s1.host",
+            "[2001:db8::2]:6443@s2 unknown lease=holder-s2!",
+        ],
     );
     check(
         &nodes,
         &[],
         &leases,
         &[one],
-        &["192.0.2.1:6443@s1 v1.36.4+k3s1 holder-s1.host", "apiserver-s2@s2 unknown holder-s2!"],
+        &[
+            "192.0.2.1:6443@s1 v1.36.4+k3s1 build=v1.36.4+k3s1 lease=holder-s1.host",
+            "apiserver-s2@s2 unknown lease=holder-s2!",
+        ],
     );
 }
 
@@ -131,7 +139,10 @@ fn a_dead_apiserver_is_not_dropped() {
         &[],
         &leases,
         &[endpoint("192.0.2.1:6443", Some("v1.36.4"))],
-        &["192.0.2.1:6443@s1 v1.36.4 holder-s1", "apiserver-s2@s2 unknown holder-s2!"],
+        &[
+            "192.0.2.1:6443@s1 v1.36.4 build=v1.36.4 lease=holder-s1",
+            "apiserver-s2@s2 unknown lease=holder-s2!",
+        ],
     );
 }
 
@@ -145,7 +156,10 @@ fn a_managed_control_plane_is_not_counted_twice() {
             endpoint("198.51.100.1:443", Some("v1.36.4-eks-1")),
             endpoint("198.51.100.2:443", Some("v1.36.4-eks-1")),
         ],
-        &["198.51.100.1:443@? v1.36.4-eks-1 ", "198.51.100.2:443@? v1.36.4-eks-1 "],
+        &[
+            "198.51.100.1:443@? v1.36.4-eks-1 build=v1.36.4-eks-1",
+            "198.51.100.2:443@? v1.36.4-eks-1 build=v1.36.4-eks-1",
+        ],
     );
 }
 
@@ -156,16 +170,129 @@ fn an_apiserver_that_advertises_another_address_is_not_counted_twice() {
         &[],
         &[lease("s1", FRESH)],
         &[endpoint("198.51.100.1:6443", Some("v1.36.4"))],
-        &["198.51.100.1:6443@? v1.36.4 "],
+        &["198.51.100.1:6443@? v1.36.4 build=v1.36.4"],
     );
 }
 
 #[test]
 fn leases_of_no_node_count_only_where_nothing_else_does() {
     let leases = [lease("controller", FRESH)];
-    check(&[], &[], &leases, &[], &["apiserver-controller@? unknown holder-controller!"]);
+    check(&[], &[], &leases, &[], &["apiserver-controller@? unknown lease=holder-controller!"]);
     let mapped = [endpoint("192.0.2.1:6443", Some("v1.36.4"))];
-    check(&[node("n", "192.0.2.1")], &[], &leases, &mapped, &["192.0.2.1:6443@n v1.36.4 "]);
+    check(&[node("n", "192.0.2.1")], &[], &leases, &mapped, &["192.0.2.1:6443@n v1.36.4 build=v1.36.4"]);
+}
+
+/// Since 1.36 an identity lease names the address of its apiserver.
+fn lease_of(hostname: &str, address: &str, holder: &str, renewed: &str) -> LeaseSeen {
+    LeaseSeen { address: address.parse().ok(), holder: holder.into(), ..lease(hostname, renewed) }
+}
+
+#[test]
+fn apiservers_that_are_processes_of_hosts_are_told_by_their_leases() {
+    let (one, two) =
+        (endpoint("192.0.2.1:6443", Some("v1.36.4")), endpoint("192.0.2.2:6443", Some("v1.36.4")));
+    let leases = [
+        lease_of("host-1", "192.0.2.1:6443", "one_a", FRESH),
+        lease_of("host-2", "192.0.2.2:6443", "two_a", FRESH),
+    ];
+    let workers = [node("worker", "192.0.2.9")];
+    check(
+        &workers,
+        &[],
+        &leases,
+        &[one.clone(), two],
+        &[
+            "192.0.2.1:6443@? v1.36.4 build=v1.36.4 lease=one_a",
+            "192.0.2.2:6443@? v1.36.4 build=v1.36.4 lease=two_a",
+        ],
+    );
+    // One that has just ended is still there, under its own name.
+    check(
+        &workers,
+        &[],
+        &leases,
+        &[one.clone()],
+        &["192.0.2.1:6443@? v1.36.4 build=v1.36.4 lease=one_a", "192.0.2.2:6443@? unknown lease=two_a!"],
+    );
+    // Of an endpoint nothing is known but itself: the lease may be its own.
+    let unnamed = [lease("host-1", FRESH), lease_of("host-2", "192.0.2.2:6443", "two_a", FRESH)];
+    check(&workers, &[], &unnamed, &[one], &["192.0.2.1:6443@? v1.36.4 build=v1.36.4"]);
+}
+
+#[test]
+fn a_lease_that_names_another_address_than_the_nodes_leads_to_the_node() {
+    check(
+        &[node("s1", "192.0.2.1")],
+        &[],
+        &[lease_of("s1", "198.51.100.1:6443", "one_a", FRESH)],
+        &[endpoint("198.51.100.1:6443", Some("v1.36.4"))],
+        &["198.51.100.1:6443@s1 v1.36.4 build=v1.36.4 lease=one_a"],
+    );
+}
+
+/// Whatever is visible of it: a Node and a lease, a lease alone, or nothing but its endpoint.
+#[test]
+fn an_upgraded_apiserver_is_seen_to_be_another_process() {
+    let (before, after) = (Some("v1.36.4"), Some("v1.37.1"));
+    let address = "192.0.2.1:6443";
+    let (own, others) = (vec![node("s1", "192.0.2.1")], vec![node("worker", "192.0.2.9")]);
+    for (nodes, leases, next, replaced) in [
+        (&own, vec![lease_of("s1", "", "one_b", FRESH)], after, true),
+        // The lease is the last to change.
+        (&own, vec![lease_of("s1", "", "one_a", FRESH)], after, true),
+        (&own, vec![], after, true),
+        (&others, vec![], after, true),
+        (&others, vec![lease_of("host", address, "one_b", FRESH)], after, true),
+        // A restart in the same version shows in the lease alone.
+        (&own, vec![lease_of("s1", "", "one_b", FRESH)], before, true),
+        (&others, vec![lease_of("host", address, "one_b", FRESH)], before, true),
+        // It does not answer for a moment, or cannot renew its lease.
+        (&own, vec![lease_of("s1", "", "one_a", STALE)], None, false),
+        (&own, vec![], before, false),
+        (&others, vec![], None, false),
+    ] {
+        let server = |leases: &[LeaseSeen], version: Option<&str>| {
+            let nodes: Vec<_> = nodes.iter().map(AsRef::as_ref).collect();
+            let (leases, endpoints) = (leases.iter().collect::<Vec<_>>(), [endpoint(address, version)]);
+            let now = NOW.parse().unwrap();
+            let seen = Sources {
+                nodes: &nodes,
+                pods: &[],
+                leases: &leases,
+                endpoints: &endpoints,
+                asked: true,
+                now,
+            };
+            instances(&seen).remove(0)
+        };
+        let first = if std::ptr::eq(nodes, &raw const own) {
+            lease_of("s1", "", "one_a", FRESH)
+        } else {
+            lease_of("host", address, "one_a", FRESH)
+        };
+        let first = if leases.is_empty() { vec![] } else { vec![first] };
+        let first = server(&first, before);
+        let told = format!("{} then {}", first.incarnation, server(&leases, next).incarnation);
+        assert_eq!(server(&leases, next).replaced_since(&first.incarnation), replaced, "{told}");
+    }
+}
+
+#[test]
+fn a_container_tells_its_run_and_a_copy_in_the_api_does_not() {
+    let mark = |component: &str, uid: &str, status: Value| {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "kube-system", "uid": uid, "labels": {"component": component}},
+            "spec": {"nodeName": "n", "containers": [{"name": "main", "image": format!("{component}:v1.36.4")}]},
+            "status": {"containerStatuses": [status]},
+        });
+        let (mark, value) = keep::<Pod>(pod).runs.unwrap().mark;
+        incarnation([(mark, value.as_ref())]).to_string()
+    };
+    let runs = json!({"name": "main", "restartCount": 1, "containerID": format!("containerd://{}", "ab".repeat(32))});
+    assert_eq!(mark("kube-scheduler", "u1", runs.clone()), "container=abababababab");
+    assert_eq!(mark("kube-scheduler", "u2", runs.clone()), "container=abababababab");
+    assert_eq!(mark("kube-scheduler", "u1", json!({"name": "main", "restartCount": 1})), "pod=u1/1");
+    assert_eq!(mark("kube-proxy", "u1", runs), "pod=u1/1", "there are too many to keep what nobody asks");
 }
 
 /// Images that hold every component say nothing; the command does, or the container's name.
@@ -210,7 +337,10 @@ fn pods_are_recognised_by_label_or_image() {
             "spec": {"nodeName": "n", "containers": [{"name": "main", "image": image}]},
             "status": {"containerStatuses": [{"name": "main", "image": running, "restartCount": 2}]},
         });
-        keep::<Pod>(pod).runs.map(|runs| format!("{} {} {}", runs.component, runs.version, runs.restarts))
+        keep::<Pod>(pod).runs.map(|runs| {
+            let restarts = runs.mark.1.rsplit('/').next().unwrap_or_default().to_owned();
+            format!("{} {} {restarts}", runs.component, runs.version)
+        })
     };
     for (labels, image, running, expected) in [
         (json!({"k8s-app": "kube-proxy"}), "r:5000/kube-proxy:v1.36.4", "", Some("kube-proxy v1.36.4 2")),

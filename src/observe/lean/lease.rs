@@ -1,5 +1,6 @@
 //! Leases of kube-system, and the candidates for those that are elected in a coordinated way.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use evenkeel_core::version::{Effective, Floors, Observed};
@@ -8,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::super::fold::{Interner, Watched};
-use super::{HOSTNAME_LABEL, meta, text, time};
+use super::{HOSTNAME_LABEL, PEER_ADDRESS, meta, text, time};
 
 /// On the identity lease of a kube-apiserver: since 1.27, and in 1.26.
 const IDENTITY_LABELS: [&str; 2] = ["apiserver.kubernetes.io/identity", "k8s.io/component"];
@@ -30,6 +31,7 @@ pub struct Lease {
 #[serde(rename_all = "camelCase", default)]
 struct LeaseSpec {
     holder_identity: Option<String>,
+    acquire_time: Option<String>,
     renew_time: Option<String>,
 }
 
@@ -44,8 +46,12 @@ pub struct LeaseSeen {
     pub hostname: Arc<str>,
     /// `spec.holderIdentity`: another one for each start of the process.
     pub holder: Arc<str>,
+    /// `spec.acquireTime`: since when it has been its holder's.
+    pub acquired: Option<Timestamp>,
     /// `spec.renewTime`.
     pub renewed: Option<Timestamp>,
+    /// The address that an apiserver tells its peers, where it does (since 1.36); that of its endpoint by default.
+    pub address: Option<SocketAddr>,
 }
 
 impl LeaseSeen {
@@ -61,13 +67,16 @@ impl Watched for Lease {
     fn keep(self, _: &mut Interner) -> Self::Kept {
         let spec = self.spec.unwrap_or_default();
         let labels = self.metadata.labels.unwrap_or_default();
+        let annotations = self.metadata.annotations.unwrap_or_default();
         let identity = |label: &str| labels.get(label).is_some_and(|value| value == "kube-apiserver");
         LeaseSeen {
             name: text(self.metadata.name.as_deref()),
             identity: IDENTITY_LABELS.iter().any(|label| identity(label)),
             hostname: text(labels.get(HOSTNAME_LABEL).map(String::as_str)),
             holder: text(spec.holder_identity.as_deref()),
+            acquired: spec.acquire_time.as_deref().and_then(time),
             renewed: spec.renew_time.as_deref().and_then(time),
+            address: annotations.get(PEER_ADDRESS).and_then(|address| address.parse().ok()),
         }
     }
 
@@ -77,7 +86,8 @@ impl Watched for Lease {
             (Some(before), Some(after)) => after.duration_since(before) > LEASE_FRESH,
             (before, after) => before.is_some() != after.is_some(),
         };
-        (&before.hostname, &before.holder) != (&after.hostname, &after.holder) || back
+        (&before.hostname, &before.holder, before.address) != (&after.hostname, &after.holder, after.address)
+            || back
     }
 }
 

@@ -37,6 +37,8 @@ const OPT_OUTS: [&str; 3] = [
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "descheduler.alpha.kubernetes.io/prefer-no-eviction",
 ];
+/// Annotation on the identity lease of a kube-apiserver: `192.0.2.1:6443`, by which its peers find it.
+const PEER_ADDRESS: &str = "kubernetes.io/peer-advertise-address";
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// `metadata`, without what no decision reads.
@@ -73,6 +75,8 @@ where
         hold: Option<String>,
         #[serde(rename = "kubernetes.io/config.mirror")]
         mirror: Option<String>,
+        #[serde(rename = "kubernetes.io/peer-advertise-address")]
+        peer_address: Option<String>,
         #[serde(rename = "kubeadm.alpha.kubernetes.io/cri-socket")]
         kubeadm_node: Option<IgnoredAny>,
         #[serde(rename = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint")]
@@ -90,6 +94,7 @@ where
             (CORDON_ANNOTATION, found.cordoned_by),
             (HOLD_ANNOTATION, found.hold),
             (MIRROR_ANNOTATION, found.mirror),
+            (PEER_ADDRESS, found.peer_address),
             (KUBEADM, found.kubeadm_node.or(found.kubeadm_server).map(|_| String::new())),
             (OPT_OUTS[0], found.do_not_disrupt),
             (OPT_OUTS[1], found.safe_to_evict),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{self, Component, Owner, Phase};
+use evenkeel_core::cluster::{self, Component, Mark, Owner, Phase};
 use evenkeel_core::version::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -62,6 +62,9 @@ pub(in super::super) struct Container {
     pub(in super::super) image: Option<String>,
     /// The server takes any number here, a negative one too.
     pub(in super::super) restart_count: Option<i64>,
+    /// In a status: `containerd://` and 64 digits, another one for each run.
+    #[serde(rename = "containerID")]
+    pub(in super::super) id: Option<String>,
     pub(in super::super) command: Option<Vec<String>>,
     pub(super) ports: Option<Vec<ContainerPort>>,
     pub(super) state: Option<ContainerState>,
@@ -93,12 +96,27 @@ pub struct Runs {
     pub component: Component,
     /// By the tag of its image.
     pub version: Observed,
-    /// How often the kubelet restarted its container.
-    pub restarts: i64,
+    /// What tells this run of it from others.
+    pub mark: (Mark, Box<str>),
     /// `status.hostIP`.
     pub host_ip: Option<IpAddr>,
     /// It is a static pod that kubeadm made.
     pub kubeadm: bool,
+}
+
+/// What tells this run of `component` from others: its container, or its pod where a container has no ID. Nobody
+/// waits for a kube-proxy to be replaced, and there are as many of those as nodes.
+fn mark_of(component: Component, pod: Option<&str>, container: Option<&Container>) -> (Mark, Box<str>) {
+    /// As many digits of a container's ID as tools show.
+    const SHOWN: usize = 12;
+    let id = container.and_then(|container| container.id.as_deref()).and_then(|id| id.split("://").last());
+    match id.filter(|id| !id.is_empty() && component != Component::KubeProxy) {
+        Some(id) => (Mark::Container, id.chars().take(SHOWN).collect()),
+        None => {
+            let restarts = container.and_then(|container| container.restart_count).unwrap_or_default();
+            (Mark::Pod, format!("{}/{restarts}", pod.unwrap_or_default()).into())
+        }
+    }
 }
 
 impl Watched for Pod {
@@ -112,21 +130,15 @@ impl Watched for Pod {
         let annotations = self.metadata.annotations.unwrap_or_default();
         let mirror = annotations.contains_key(MIRROR_ANNOTATION);
         let namespace = names.text(self.metadata.namespace.as_deref().unwrap_or_default());
+        let statuses = status.container_statuses.unwrap_or_default();
         let runs = (namespace.as_ref() == "kube-system")
-            .then(|| {
-                image_of(
-                    &labels,
-                    mirror,
-                    &spec.containers.unwrap_or_default(),
-                    &status.container_statuses.unwrap_or_default(),
-                )
-            })
+            .then(|| image_of(&labels, mirror, &spec.containers.unwrap_or_default(), &statuses))
             .flatten()
-            .map(|(component, version, restarts)| {
+            .map(|(component, version, container)| {
                 Box::new(Runs {
                     component,
                     version,
-                    restarts,
+                    mark: mark_of(component, self.metadata.uid.as_deref(), container),
                     host_ip: status.host_ip.and_then(|ip| ip.parse().ok()),
                     kubeadm: annotations.contains_key(KUBEADM),
                 })
