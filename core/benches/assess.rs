@@ -213,6 +213,7 @@ fn instance(component: Component, name: &str, node: &str, reported: &str) -> Ins
         reach: Reach::Any,
         incarnation: "1".into(),
         ready: true,
+        probed: None,
     }
 }
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::version::{Effective, Observed};
 
 mod around;
+mod control;
 mod incarnation;
 mod room;
 mod sealed;
@@ -24,6 +25,7 @@ pub use around::{
     Around, Attachment, Autoscaler, Demand, Disrupted, FullQuota, Name, PodWebhook, Quantity, Scale, Traits,
     Workload, Workloads,
 };
+pub use control::{ControlPlane, EtcdMember, Leader};
 pub use incarnation::{Mark, incarnation};
 pub use room::{Amounts, Lack, Room};
 pub use sealed::{Cluster, Parts};
@@ -189,6 +191,9 @@ pub struct Instance {
     pub incarnation: Arc<str>,
     /// It answered `/readyz` with 200 when it was last asked (apiserver), or its pod is Ready.
     pub ready: bool,
+    /// When an apiserver last answered that question at its own address, with whatever code. It is asked twice a minute
+    /// while it is ready, so `ready` may be that old. `None` where nobody asks.
+    pub probed: Option<Timestamp>,
 }
 
 /// A Node and its kubelet.

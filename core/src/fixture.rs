@@ -25,6 +25,7 @@ pub(crate) fn instance(component: Component, name: &str, version: &str) -> Insta
         reach: Reach::Any,
         incarnation: format!("{name}-1").into(),
         ready: true,
+        probed: None,
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_core::version::{Effective, Observed, Unknown, escape};
+use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -149,6 +150,12 @@ impl Apiservers {
         })
     }
 
+    /// Asks every endpoint again, now rather than when it is due.
+    pub fn ask_now(&self) {
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.values().for_each(|task| task.ask_now.notify_one());
+    }
+
     /// Every endpoint, by address.
     pub fn list(&self) -> Vec<Endpoint> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
@@ -275,6 +282,11 @@ impl Endpoint {
             since: Instant::now(),
             confirmed: None,
         }
+    }
+
+    /// When it last answered, if it is `now`.
+    pub fn probed(&self, now: Timestamp) -> Option<Timestamp> {
+        now.checked_sub(self.confirmed?.elapsed()).ok()
     }
 
     /// It answered `/version`. Of another build nothing is known yet but that.

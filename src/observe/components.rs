@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Evidence, Instance, Mark, Reach, incarnation};
+use evenkeel_core::cluster::{Component, EtcdMember, Evidence, Instance, Mark, Phase, Reach, incarnation};
 use evenkeel_core::version::{Observed, Unknown};
 use jiff::Timestamp;
 
@@ -42,12 +42,23 @@ pub(super) fn image_of<'a>(
         Some(version @ Observed::Known(_)) => version,
         _ => image(container),
     };
-    // Cloud providers number their images as they like (hcloud v1.8.1, alicloud v0.1.0); only images that carry the
-    // component's own name, and those of a distribution's static pods, follow Kubernetes' versions.
-    let own_numbers =
-        component == Component::CloudControllerManager && !mirror && runs(container) != Some(component);
-    let version = if own_numbers { Observed::Unknown(Unknown::NotReported) } else { version };
+    let version = match component {
+        Component::CloudControllerManager => of_cloud(version, mirror || runs(container) == Some(component)),
+        _ => version,
+    };
     Some((component, version, running))
+}
+
+/// Cloud providers number their images as they like (hcloud v1.8.1, alicloud v0.1.0). Only images that carry the
+/// component's own name, and those of a distribution's static pods, are `named` like Kubernetes' versions, and of those
+/// not all (RKE2's v0.0.3).
+fn of_cloud(version: Observed, named: bool) -> Observed {
+    let own = |text: &str| Observed::Unknown(Unknown::OwnNumber(text.into()));
+    match version {
+        Observed::Known(known) if !named || known.minor().major() == 0 => own(&known.to_string()),
+        Observed::Unknown(Unknown::Unreadable(text)) if !named || text.starts_with("v0.") => own(&text),
+        version => version,
+    }
 }
 
 /// Images that hold every component; which one runs, the container says.
@@ -98,9 +109,9 @@ pub struct Sources<'a> {
 /// Every instance of every component but the kubelets, in no particular order.
 pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
     let mut found = apiservers(seen);
-    found.extend(running(seen).filter(|(_, runs)| runs.component != Component::KubeApiserver).map(
-        |(pod, runs)| Instance {
-            component: runs.component,
+    found.extend(running(seen).filter(|(.., component)| *component != Component::KubeApiserver).map(
+        |(pod, runs, component)| Instance {
+            component,
             name: Arc::clone(&pod.pod.name),
             node: node_of(pod),
             version: runs.version.clone(),
@@ -110,18 +121,31 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             reach: Reach::Any,
             incarnation: incarnation([mark(runs)]),
             ready: pod.pod.ready,
+            probed: None,
         },
     ));
     found
 }
 
 /// The pods that run a component and have not ended.
-fn running<'a>(seen: &Sources<'a>) -> impl Iterator<Item = (&'a PodSeen, &'a Runs)> {
-    let ended = evenkeel_core::cluster::Phase::Finished;
-    seen.pods
-        .iter()
-        .filter(move |pod| pod.pod.phase != ended)
-        .filter_map(|pod| Some((*pod, pod.runs.as_deref()?)))
+fn running<'a>(seen: &Sources<'a>) -> impl Iterator<Item = (&'a PodSeen, &'a Runs, Component)> {
+    let alive = seen.pods.iter().filter(|pod| pod.pod.phase != Phase::Finished);
+    alive.filter_map(|pod| {
+        let runs = pod.runs.as_deref()?;
+        Some((*pod, runs, runs.component?))
+    })
+}
+
+/// Etcd's members, in no particular order.
+pub fn etcd(pods: &[&PodSeen]) -> Vec<EtcdMember> {
+    let is_etcd = |pod: &&&PodSeen| pod.runs.as_deref().is_some_and(|runs| runs.component.is_none());
+    let alive = pods.iter().filter(|pod| pod.pod.phase != Phase::Finished).filter(is_etcd);
+    let member = |pod: &&PodSeen| EtcdMember {
+        node: Arc::clone(&pod.pod.node),
+        name: Arc::clone(&pod.pod.name),
+        ready: pod.pod.ready && pod.pod.deleting.is_none(),
+    };
+    alive.map(member).collect()
 }
 
 fn node_of(pod: &PodSeen) -> Option<Arc<str>> {
@@ -145,7 +169,8 @@ struct Traces<'a> {
 
 impl<'a> Traces<'a> {
     fn of(seen: &Sources<'a>) -> Self {
-        let pods = running(seen).filter(|(_, runs)| runs.component == Component::KubeApiserver).collect();
+        let servers = running(seen).filter(|(.., component)| *component == Component::KubeApiserver);
+        let pods = servers.map(|(pod, runs, _)| (pod, runs)).collect();
         let mut traces = Self { pods, leases: BTreeMap::new(), homeless: Vec::new() };
         for lease in seen.leases.iter().copied().filter(|lease| lease.identity) {
             match seen.nodes.iter().find(|node| node.is_host(&lease.hostname)) {
@@ -203,6 +228,7 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
                 reach: Reach::Any,
                 incarnation: traces.incarnation(node.as_deref(), lease, &endpoint.build),
                 ready: endpoint.ready,
+                probed: None,
                 node,
             }
         })
@@ -235,6 +261,7 @@ fn without_endpoint(
         reach: Reach::Any,
         incarnation: traces.incarnation(node.as_deref(), lease, ""),
         ready: false,
+        probed: None,
         node,
     };
     let mut more = Vec::new();

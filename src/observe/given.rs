@@ -116,6 +116,7 @@ fn instance(component: Component, name: &Arc<str>, version: Observed) -> Instanc
         reach: Reach::Any,
         incarnation: "".into(),
         ready: true,
+        probed: None,
     }
 }
 

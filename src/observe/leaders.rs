@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Evidence, Instance, Mark, Reach, incarnation};
+use evenkeel_core::cluster::{Component, Evidence, Instance, Leader, Mark, Reach, incarnation};
 use evenkeel_core::version::escape;
 use jiff::Timestamp;
 
@@ -28,6 +28,38 @@ impl fmt::Display for Leading {
     }
 }
 
+/// Who leads each controller whose lease somebody holds, also where the lease is not renewed any more.
+pub fn leaders(leases: &[&LeaseSeen], nodes: &[&NodeSeen]) -> Vec<Leader> {
+    let controllers = Component::ALL.into_iter().filter(|component| component.is_controller());
+    controllers
+        .filter_map(|component| {
+            let lease = lease_of(leases, component)?;
+            Some(Leader {
+                component,
+                holder: Arc::clone(&lease.holder),
+                node: node_of(lease, nodes).cloned(),
+                acquired: lease.acquired,
+                renewed: lease.renewed?,
+            })
+        })
+        .collect()
+}
+
+/// The lease of `component`, if somebody holds it.
+fn lease_of<'a>(leases: &[&'a LeaseSeen], component: Component) -> Option<&'a LeaseSeen> {
+    let mut leases = leases.iter().copied();
+    leases.find(|lease| !lease.identity && *lease.name == *component.name() && !lease.holder.is_empty())
+}
+
+/// The host that the holder of `lease` names: `<host name>_<UUID of the process>`, by client-go's convention.
+fn host(lease: &LeaseSeen) -> &str {
+    lease.holder.rsplit_once('_').map_or(lease.holder.as_ref(), |(host, _)| host)
+}
+
+fn node_of<'a>(lease: &LeaseSeen, nodes: &[&'a NodeSeen]) -> Option<&'a Arc<str>> {
+    nodes.iter().find(|node| node.is_host(host(lease))).map(|node| &node.node.name)
+}
+
 /// Adds to `instances` what the leases tell, and returns the controllers that stay hidden.
 pub fn add(
     instances: &mut Vec<Instance>,
@@ -39,13 +71,10 @@ pub fn add(
     let controllers = Component::ALL.into_iter().filter(|component| component.is_controller());
     let mut hidden = Vec::new();
     for component in controllers {
-        let lease = leases.iter().find(|lease| !lease.identity && lease.name.as_ref() == component.name());
-        let Some(lease) = lease.filter(|lease| lease.is_fresh(now) && !lease.holder.is_empty()) else {
+        let Some(lease) = lease_of(leases, component).filter(|lease| lease.is_fresh(now)) else {
             continue;
         };
-        // `<host name>_<UUID of the process>`, by client-go's convention.
-        let host = lease.holder.rsplit_once('_').map_or(lease.holder.as_ref(), |(host, _)| host);
-        let node = nodes.iter().find(|node| node.is_host(host)).map(|node| &node.node.name);
+        let node = node_of(lease, nodes);
         let candidate = candidates
             .iter()
             .find(|candidate| candidate.name == lease.holder && candidate.lease == lease.name)
@@ -61,7 +90,7 @@ pub fn add(
             (Some(_), _) => {}
             (None, Some(candidate)) => instances.push(Instance {
                 component,
-                name: host.into(),
+                name: host(lease).into(),
                 node: node.cloned(),
                 version: candidate.version.clone(),
                 evidence: Evidence::Candidate,
@@ -72,6 +101,7 @@ pub fn add(
                     (Mark::Build, candidate.version.to_string().as_str()),
                 ]),
                 ready: true,
+                probed: None,
             }),
             // One that is seen may be this one: a host is not always called like its node.
             (None, None) if seen => {}
@@ -127,6 +157,41 @@ mod tests {
             format!("{} {} {} {emulates}", i.name, i.node.as_deref().unwrap_or("-"), i.version)
         });
         (shown.collect(), hidden.iter().map(|h| format!("{} {}", h.component, h.holder)).collect())
+    }
+
+    #[test]
+    fn who_leads_and_when_it_last_said_so() {
+        let node = keep::<Node>(json!({"metadata": {"name": "cp-1"}}));
+        let lease = |name: &str, holder: &str, renewed: &str| {
+            keep::<Lease>(json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": {
+                "holderIdentity": holder, "acquireTime": "2026-11-20T10:00:00Z", "renewTime": renewed}}))
+        };
+        let leases = [
+            lease("kube-scheduler", "ip-10-0-0-1_b", "2026-11-20T08:00:00.000000Z"),
+            lease("kube-controller-manager", "cp-1_a", "2026-11-20T11:59:58.500000Z"),
+            // Nobody leads; an election of something else; one that was never renewed.
+            lease("cloud-controller-manager", "", "2026-11-20T11:59:58.000000Z"),
+            lease("csi-attacher", "cp-1_c", "2026-11-20T11:59:58.000000Z"),
+        ];
+        let found = leaders(&leases.iter().collect::<Vec<_>>(), &[&node]);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|l| {
+                let (node, since) = (l.node.as_deref().unwrap_or("-"), l.acquired.unwrap());
+                format!("{} {} on {node} since {since}, renewed {}", l.component, l.holder, l.renewed)
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "kube-controller-manager cp-1_a on cp-1 since 2026-11-20T10:00:00Z, renewed 2026-11-20T11:59:58.5Z",
+                "kube-scheduler ip-10-0-0-1_b on - since 2026-11-20T10:00:00Z, renewed 2026-11-20T08:00:00Z",
+            ]
+        );
+        let renewed = LeaseSeen { renewed: "2026-11-20T12:00:00Z".parse().ok(), ..leases[1].clone() };
+        assert!(!Lease::wakes(&leases[1], &renewed), "each second another time");
+        let taken = LeaseSeen { holder: "cp-2_d".into(), ..leases[1].clone() };
+        assert!(Lease::wakes(&leases[1], &taken));
     }
 
     #[test]

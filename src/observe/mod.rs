@@ -281,6 +281,12 @@ impl Observer {
         tokio::spawn(async move { stop.run_until_cancelled(keep).await });
     }
 
+    /// Asks every apiserver again, now rather than when it is due: for whoever waits for a fresh answer. More often than
+    /// once a second none is asked.
+    pub fn ask_apiservers_now(&self) {
+        self.apiservers.ask_now();
+    }
+
     /// What wakes the controllers.
     pub fn changes(&self) -> &Changes {
         &self.changes
@@ -385,6 +391,11 @@ impl Observer {
                     now,
                 };
                 parts.instances = components::instances(&seen);
+                for instance in &mut parts.instances {
+                    let endpoint = endpoints.iter().find(|endpoint| endpoint.address == instance.name);
+                    instance.probed = endpoint.and_then(|endpoint| endpoint.probed(now));
+                }
+                parts.control_plane.etcd = components::etcd(&running);
                 platform = platform::recognise(&nodes, &running);
                 if self.scope == PodScope::All {
                     let bound = pods.iter().filter(|pod| !pod.pod.node.is_empty());
@@ -394,6 +405,7 @@ impl Observer {
             // Where pods cannot be read, every controller would look hidden.
             let unseen = leaders::add(&mut parts.instances, &leases, &candidates, &nodes, now);
             leading = if use_pods { unseen } else { Vec::new() };
+            parts.control_plane.leaders = leaders::leaders(&leases, &nodes);
             parts.nodes = nodes.iter().map(|seen| seen.node.clone()).collect();
         });
         if use_budgets {

@@ -154,6 +154,7 @@ mod tests {
             reach: Reach::Any,
             incarnation: "".into(),
             ready: true,
+            probed: None,
         }
     }
 

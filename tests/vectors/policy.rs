@@ -25,6 +25,7 @@ fn instance(component: Component, number: usize, version: &str) -> Instance {
         reach: Reach::Any,
         incarnation: "1".into(),
         ready: true,
+        probed: None,
     }
 }
 

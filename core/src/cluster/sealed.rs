@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Around, Budget, Component, Instance, Node, Pod, Webhook};
+use super::{Around, Budget, Component, ControlPlane, EtcdMember, Instance, Leader, Node, Pod, Webhook};
 
 /// What a [`Cluster`] is made of, in any order.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,8 @@ pub struct Parts {
     pub budgets: Vec<Budget>,
     /// Admission webhooks. Empty where none were read; they are asked only about the next minor.
     pub webhooks: Vec<Webhook>,
+    /// Etcd's members, and who leads.
+    pub control_plane: ControlPlane,
     /// What a drain's preflight reads besides.
     pub around: Around,
 }
@@ -30,7 +32,7 @@ impl Parts {
     /// The cluster that they are.
     #[must_use]
     pub fn seal(self) -> Cluster {
-        let Self { instances, mut nodes, pods, budgets, mut webhooks, around } = self;
+        let Self { instances, mut nodes, pods, budgets, mut webhooks, control_plane, around } = self;
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         webhooks.sort();
         let mut budgets: Vec<Arc<Budget>> = budgets.into_iter().map(Arc::new).collect();
@@ -43,8 +45,17 @@ impl Parts {
             on_node.entry(Arc::clone(&pod.node)).or_default().push(Arc::clone(&pod));
             in_namespace.entry(Arc::clone(&pod.namespace)).or_default().push(pod);
         }
-        let mut cluster =
-            Cluster { instances: Vec::new(), nodes, on_node, in_namespace, budgets, webhooks, around };
+        let control_plane = control_plane.sorted();
+        let mut cluster = Cluster {
+            instances: Vec::new(),
+            nodes,
+            on_node,
+            in_namespace,
+            budgets,
+            webhooks,
+            control_plane,
+            around,
+        };
         cluster.set_instances(instances);
         cluster
     }
@@ -68,6 +79,7 @@ pub struct Cluster {
     budgets: Vec<Arc<Budget>>,
     /// Sorted.
     webhooks: Vec<Webhook>,
+    control_plane: ControlPlane,
     around: Around,
 }
 
@@ -145,6 +157,16 @@ impl Cluster {
     /// Admission webhooks, sorted.
     pub fn webhooks(&self) -> &[Webhook] {
         &self.webhooks
+    }
+
+    /// Etcd's members, by node; none where they cannot be seen.
+    pub fn etcd(&self) -> &[EtcdMember] {
+        &self.control_plane.etcd
+    }
+
+    /// Who leads each controller whose lease somebody holds, in the order of [`Component`].
+    pub fn leaders(&self) -> &[Leader] {
+        &self.control_plane.leaders
     }
 
     /// What a drain's preflight reads besides.
@@ -233,6 +255,11 @@ impl Cluster {
     pub fn set_webhooks(&mut self, mut webhooks: Vec<Webhook>) {
         webhooks.sort();
         self.webhooks = webhooks;
+    }
+
+    /// These are etcd's members and the leaders now.
+    pub fn set_control_plane(&mut self, control_plane: ControlPlane) {
+        self.control_plane = control_plane.sorted();
     }
 
     /// What a drain's preflight reads besides, to be changed.

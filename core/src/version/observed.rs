@@ -16,6 +16,8 @@ pub enum Unknown {
     Unreadable(Box<str>),
     /// What runs there only plays the component (`kwok-v0.8.0`), and its own version says nothing about Kubernetes'.
     Simulated(Box<str>),
+    /// The makers of the component number it as they like (`v0.1.44`), and that says nothing about Kubernetes' version.
+    OwnNumber(Box<str>),
     /// A container image named by digest or without a tag.
     NoTag,
     /// The endpoint did not answer.
@@ -28,6 +30,7 @@ impl fmt::Display for Unknown {
             Self::NotReported => f.write_str("not reported"),
             Self::Unreadable(text) => write!(f, "unreadable: {text}"),
             Self::Simulated(text) => write!(f, "simulated: {text}"),
+            Self::OwnNumber(text) => write!(f, "numbered by its makers: {text}"),
             Self::NoTag => f.write_str("image has no version tag"),
             Self::Unreachable => f.write_str("does not answer"),
         }

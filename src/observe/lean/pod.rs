@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, Component, Mark, Owner, Phase};
-use evenkeel_core::version::Observed;
+use evenkeel_core::version::{Observed, Unknown};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -85,15 +85,15 @@ pub(super) struct PodStatus {
 pub struct PodSeen {
     /// The pod as decisions read it; its node is empty while it is not bound.
     pub pod: cluster::Pod,
-    /// What it runs, if it is a pod of kube-system that runs a component of the skew policy.
+    /// What it runs, if it is a pod of kube-system that runs a component of the skew policy, or etcd.
     pub runs: Option<Box<Runs>>,
 }
 
 /// A component in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// Which component.
-    pub component: Component,
+    /// Which component; none for etcd, of which the skew policy says nothing.
+    pub component: Option<Component>,
     /// By the tag of its image.
     pub version: Observed,
     /// What tells this run of it from others.
@@ -106,11 +106,15 @@ pub struct Runs {
 
 /// What tells this run of `component` from others: its container, or its pod where a container has no ID. Nobody
 /// waits for a kube-proxy to be replaced, and there are as many of those as nodes.
-fn mark_of(component: Component, pod: Option<&str>, container: Option<&Container>) -> (Mark, Box<str>) {
+fn mark_of(
+    component: Option<Component>,
+    pod: Option<&str>,
+    container: Option<&Container>,
+) -> (Mark, Box<str>) {
     /// As many digits of a container's ID as tools show.
     const SHOWN: usize = 12;
     let id = container.and_then(|container| container.id.as_deref()).and_then(|id| id.split("://").last());
-    match id.filter(|id| !id.is_empty() && component != Component::KubeProxy) {
+    match id.filter(|id| !id.is_empty() && component != Some(Component::KubeProxy)) {
         Some(id) => (Mark::Container, id.chars().take(SHOWN).collect()),
         None => {
             let restarts = container.and_then(|container| container.restart_count).unwrap_or_default();
@@ -131,18 +135,23 @@ impl Watched for Pod {
         let mirror = annotations.contains_key(MIRROR_ANNOTATION);
         let namespace = names.text(self.metadata.namespace.as_deref().unwrap_or_default());
         let statuses = status.container_statuses.unwrap_or_default();
-        let runs = (namespace.as_ref() == "kube-system")
-            .then(|| image_of(&labels, mirror, &spec.containers.unwrap_or_default(), &statuses))
-            .flatten()
-            .map(|(component, version, container)| {
-                Box::new(Runs {
-                    component,
-                    version,
-                    mark: mark_of(component, self.metadata.uid.as_deref(), container),
-                    host_ip: status.host_ip.and_then(|ip| ip.parse().ok()),
-                    kubeadm: annotations.contains_key(KUBEADM),
-                })
-            });
+        let what = || {
+            let found = image_of(&labels, mirror, &spec.containers.unwrap_or_default(), &statuses);
+            let etcd = mirror && labels.get("component").is_some_and(|component| component == "etcd");
+            let found = found.map(|(component, version, container)| (Some(component), version, container));
+            found
+                .or_else(|| etcd.then_some((None, Observed::Unknown(Unknown::NotReported), statuses.first())))
+        };
+        let runs = (namespace.as_ref() == "kube-system").then(what).flatten();
+        let runs = runs.map(|(component, version, container)| {
+            Box::new(Runs {
+                component,
+                version,
+                mark: mark_of(component, self.metadata.uid.as_deref(), container),
+                host_ip: status.host_ip.and_then(|ip| ip.parse().ok()),
+                kubeadm: annotations.contains_key(KUBEADM),
+            })
+        });
         let owner = self
             .metadata
             .owner_references
