@@ -7,9 +7,11 @@ use std::time::Duration;
 use evenkeel_core::cluster::{Cluster, Component};
 use evenkeel_core::disruption::preflight::closed;
 use evenkeel_core::skew::assess;
-use evenkeel_core::skew::lifecycle::Catalogue;
+use evenkeel_core::skew::lifecycle::{self, Catalogue};
 use evenkeel_core::skew::policy::Policy;
 use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::civil::Date;
+use k8s_openapi::jiff::tz::TimeZone;
 use kube::Config;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +25,7 @@ use crate::observe::answer::Answer;
 use crate::observe::cache::Changes;
 use crate::observe::files::{Snapshot, shown};
 use crate::observe::given::Given;
-use crate::observe::platform::with_same_process;
+use crate::observe::platform::{advise, with_same_process};
 use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, given};
 
 /// How long the cluster may take to tell everything.
@@ -67,7 +69,7 @@ pub(super) fn judged(
         platform: inventory.platform,
         hidden: inventory.hidden(cluster),
         budgets: inventory.reason(Source::Budgets).is_none().then(|| closed(cluster, now)),
-        judged: with_gaps(judged, unseen, inventory.reason(Source::Webhooks)),
+        judged: with_gaps(advise(judged, inventory.platform), unseen, inventory.reason(Source::Webhooks)),
     }
 }
 
@@ -85,26 +87,49 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
     let cluster = given::add(snapshot.cluster(), given)?;
     let names: Vec<_> = files.iter().map(|path| shown(path)).collect();
     let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
-    if let Some(taken) = snapshot.taken() {
-        subject.push(("As of", format!("{taken} (newest heartbeat of a node)")));
+    let (told, today) = as_of(&snapshot, releases);
+    subject.push(("As of", told));
+    let platform = snapshot.platform();
+    let mut judged = advise(assess(&cluster, &Policy::default()), platform);
+    if let Some(today) = today {
+        judged = judged.clone().with(lifecycle::findings(&judged, releases, today));
     }
+    let missing = snapshot.missing(&cluster);
+    // What is not in the files may be in the way.
+    let judged = with_gaps(judged, None, missing.first().map(String::as_str));
     Ok(Report {
         subject,
         files: names,
-        missing: snapshot.missing(&cluster),
-        platform: snapshot.platform(),
+        missing,
+        platform,
         hidden: snapshot.hidden(&cluster),
         // Files without one may be of a cluster with many.
         budgets: (snapshot.counts().budgets > 0)
             .then(|| closed(&cluster, snapshot.taken().unwrap_or(Timestamp::MAX))),
         nodes: cluster.nodes().len(),
         seen: snapshot.taken(),
-        // What has ended is told as of when the files were written; without a time that is not known.
-        judged: match snapshot.taken() {
-            Some(taken) => with_lifecycle(assess(&cluster, &Policy::default()), releases, taken),
-            None => assess(&cluster, &Policy::default()),
-        },
+        judged,
     })
+}
+
+/// When the files were written, in words, and the day for which is told what has ended. Where they do not say, it is
+/// that of the release data: what had ended by then has ended now.
+fn as_of(snapshot: &Snapshot, releases: &Catalogue) -> (String, Option<Date>) {
+    match (snapshot.taken(), releases.as_of()) {
+        (Some(taken), _) => {
+            let today = taken.to_zoned(TimeZone::UTC).date();
+            (format!("{taken} (newest heartbeat of a node)"), Some(today))
+        }
+        (None, Some(known)) => (
+            format!(
+                "not known, for no node has a heartbeat; what has ended is told for {known}, the day of the release data"
+            ),
+            Some(known),
+        ),
+        (None, None) => {
+            ("not known, for no node has a heartbeat; so what has ended is not told".to_owned(), None)
+        }
+    }
 }
 
 /// `4 nodes, 12 pods of kube-system, 1 version in 3 files; passed over: 31 other objects`.

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Mark, Node, Reach, incarnation};
+use evenkeel_core::skew::{Assessment, Finding, lifecycle};
 use evenkeel_core::version::escape;
 
 use super::leaders::Leading;
@@ -97,9 +98,32 @@ impl Platform {
             (Self::K3s, Component::KubeProxy) => {
                 Some("it is part of the k3s process on each node, and as old as the kubelet")
             }
+            (Self::OpenShift, Component::KubeProxy) => Some(
+                "the network operator runs it, or a network plugin that needs none, and moves it with the cluster",
+            ),
             (Self::OpenShift, Component::KubeControllerManager | Component::KubeScheduler) => {
                 Some("its images are named by digest; give the output of `oc get clusteroperators -o yaml`")
             }
+            _ => None,
+        }
+    }
+
+    /// How a node component comes to another version on it, where that is not what upstream's instructions say.
+    const fn moves(self, component: Component) -> Option<&'static str> {
+        match (self, component) {
+            (Self::OpenShift, Component::KubeProxy) => {
+                Some("upgrade OpenShift: its network operator moves kube-proxy with the cluster")
+            }
+            (Self::Rke2, Component::KubeProxy) => {
+                Some("upgrade RKE2 on the node: its kube-proxy is a static pod that comes with it")
+            }
+            (Self::Eks, Component::KubeProxy) => {
+                Some("update the kube-proxy add-on of EKS, or what else installed kube-proxy")
+            }
+            (Self::Gke, Component::KubeProxy) => {
+                Some("upgrade the node pool: GKE moves kube-proxy with its node")
+            }
+            (Self::Aks, Component::KubeProxy) => Some("upgrade AKS: it moves kube-proxy with the cluster"),
             _ => None,
         }
     }
@@ -133,6 +157,18 @@ pub fn recognise(nodes: &[&NodeSeen], pods: &[&PodSeen]) -> Option<Platform> {
         .map(|(platform, _)| platform)
         .or_else(|| marked().then_some(Platform::Kubeadm))
         .or_else(|| all().map(|(platform, _)| platform))
+}
+
+/// `judged` with remedies as they are on `platform`. Nothing else of it changes.
+#[must_use]
+pub fn advise(mut judged: Assessment, platform: Option<Platform>) -> Assessment {
+    let is_wrong = |finding: &&mut Finding| !lifecycle::is_about(finding);
+    for finding in judged.findings.iter_mut().filter(is_wrong) {
+        if let Some(remedy) = platform.and_then(|platform| platform.moves(finding.component)) {
+            remedy.clone_into(&mut finding.remedy);
+        }
+    }
+    judged
 }
 
 /// The components that `cluster` shows nothing of, and why, one line each. A cloud-controller-manager is named only
@@ -197,6 +233,7 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
                 reach: Reach::Local,
                 incarnation: incarnation([(Mark::Build, node.kubelet.to_string().as_str())]),
                 ready: node.ready,
+                probed: None,
             }));
         }
     }
@@ -320,6 +357,28 @@ mod tests {
         assert!(shown(seen).contains(&"kube-apiserver s1 v1.36.9+k3s1 /version".to_owned()));
         // Elsewhere each component is upgraded by itself, and a kubelet tells nothing of it.
         assert_eq!(shown(cluster(&[("cp", "v1.36.4", true), ("rke", "v1.36.4+rke2r1", true)])), [""; 0]);
+    }
+
+    #[test]
+    fn what_to_do_about_a_kube_proxy_is_said_as_it_is_on_the_platform() {
+        use evenkeel_core::skew::{assess, policy::Policy};
+
+        let server = with_same_process(cluster(&[("s", "v1.36.4+k3s1", true)]));
+        let server = server.of(Component::KubeApiserver).next().cloned().unwrap();
+        let proxy = Instance {
+            component: Component::KubeProxy,
+            version: Observed::from_report("v1.32.1"),
+            ..server.clone()
+        };
+        let cluster = Parts { instances: vec![server, proxy], ..Parts::default() }.seal();
+        let remedy = |platform| {
+            let judged = advise(assess(&cluster, &Policy::default()), platform);
+            let finding = judged.findings.iter().find(|f| f.component == Component::KubeProxy);
+            finding.unwrap().remedy.clone()
+        };
+        assert!(remedy(None).starts_with("set the image of the kube-proxy DaemonSet"), "{}", remedy(None));
+        assert_eq!(remedy(Some(Platform::Kubeadm)), remedy(None));
+        assert!(remedy(Some(Platform::OpenShift)).starts_with("upgrade OpenShift"));
     }
 
     #[test]

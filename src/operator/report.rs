@@ -30,7 +30,7 @@ use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::State;
-use crate::observe::platform::{Platform, same_process};
+use crate::observe::platform::{Platform, advise, same_process};
 use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 
 /// Field manager of the report's status.
@@ -223,7 +223,8 @@ impl Reporter<'_> {
             &other
         };
         let policy = object.spec.policy.policy();
-        let judged = report::with_lifecycle(assess(cluster, &policy), self.releases, now);
+        let judged = advise(assess(cluster, &policy), inventory.platform);
+        let judged = report::with_lifecycle(judged, self.releases, now);
         let unseen = inventory.unseen();
         let judged = report::with_gaps(
             judged,

@@ -37,6 +37,7 @@ pub struct Life {
 /// What is known of every minor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
+    as_of: Option<Date>,
     minors: BTreeMap<Minor, Life>,
 }
 
@@ -52,7 +53,9 @@ pub enum CatalogueError {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Text {
+    as_of: Option<Date>,
     minors: Vec<Entry>,
 }
 
@@ -73,8 +76,8 @@ impl Catalogue {
         Self::read(SHIPPED)
     }
 
-    /// Reads `{"minors": [{"minor": "1.37", "endOfLife": "2027-10-28", "latestPatchSeen": "1.37.1"}]}`, and passes over
-    /// whatever else is in it.
+    /// Reads `{"asOf": "2026-11-20", "minors": [{"minor": "1.37", "endOfLife": "2027-10-28", "latestPatchSeen":
+    /// "1.37.1"}]}`, of which `asOf` may be missing, and passes over whatever else is in it.
     ///
     /// # Errors
     /// [`CatalogueError`].
@@ -86,7 +89,13 @@ impl Catalogue {
             let minor = minor.ok_or(CatalogueError::Minor(entry.minor))?;
             Ok((minor, Life { end_of_life: entry.end_of_life, latest: entry.latest_patch_seen }))
         };
-        Ok(Self { minors: text.minors.into_iter().map(entry).collect::<Result<_, _>>()? })
+        let minors = text.minors.into_iter().map(entry).collect::<Result<_, _>>()?;
+        Ok(Self { as_of: text.as_of, minors })
+    }
+
+    /// The day on which the data was so, if it says.
+    pub fn as_of(&self) -> Option<Date> {
+        self.as_of
     }
 
     /// The life of that minor, if it is known.
@@ -117,11 +126,19 @@ pub fn is_about(finding: &Finding) -> bool {
 }
 
 fn end(minor: Minor, rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<Finding> {
-    let end = catalogue.life(minor)?.end_of_life;
-    let message = match (end - today).get_days() {
-        ..0 => format!("{minor} has had no upstream maintenance since {end}"),
-        0..=NOTICE => format!("upstream maintenance of {minor} ends on {end}"),
-        _ => return None,
+    let message = match catalogue.life(minor).map(|life| life.end_of_life) {
+        Some(end) if end < today => format!("{minor} has had no upstream maintenance since {end}"),
+        Some(end) if (end - today).get_days() <= NOTICE => {
+            format!("upstream maintenance of {minor} ends on {end}")
+        }
+        Some(_) => return None,
+        // Minors end in their order, so one from before the data ended before everything that is in it.
+        None => {
+            let (oldest, life) = catalogue.minors.first_key_value()?;
+            let ended = minor < *oldest && life.end_of_life < today;
+            let end = ended.then_some(life.end_of_life)?;
+            format!("{minor} has had no upstream maintenance since {end} at the latest")
+        }
     };
     finding(rows, &END_OF_LIFE, &minor.to_string(), &message, "upgrade to a maintained minor".to_owned())
 }
@@ -139,7 +156,11 @@ fn patch(rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<Finding> {
     if base.release() >= latest.release() {
         return None;
     }
-    let message = format!("{version} is behind the latest patch, {latest}");
+    // The data may be younger than what is judged: a dump of a year ago could not know the patches since.
+    let message = match catalogue.as_of.filter(|known| today < *known) {
+        Some(known) => format!("{version} is behind {latest}, the latest patch on {known}"),
+        None => format!("{version} is behind the latest patch, {latest}"),
+    };
     finding(rows, &LATEST_PATCH, &version.to_string(), &message, format!("upgrade to {latest} or later"))
 }
 

@@ -17,7 +17,7 @@ pub mod tools;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, Component, Evidence, Instance, Reach};
-use crate::version::{Effective, KubeVersion, Observed};
+use crate::version::{Effective, KubeVersion, Minor, Observed, Unknown};
 pub use census::Census;
 use census::{Counted, Met};
 pub use findings::{Finding, Severity};
@@ -96,6 +96,11 @@ impl Row {
         self.judged.and_then(|judged| judged.rule)
     }
 
+    /// Whether its version is numbered by its makers and says nothing of Kubernetes: no rule can be applied to it.
+    pub fn has_own_numbers(&self) -> bool {
+        matches!(self.version, Observed::Unknown(Unknown::OwnNumber(_)))
+    }
+
     /// Minors ahead of what the oldest apiserver that it meets behaves as, where both are known; never below 0.
     pub fn ahead(&self) -> Option<i32> {
         self.judged.map(|judged| (-judged.running.binary.behind(judged.servers.emulated)).max(0))
@@ -126,7 +131,8 @@ pub struct Assessment {
     pub supported: Verdict,
     /// How many components are outside the policy.
     pub violations: usize,
-    /// How many components run an unknown version.
+    /// How many components run an unknown version. Those that their makers number as they like are not among them: it
+    /// is not visible, and never will be, and the policy cannot be about it.
     pub unknown: usize,
     /// Everything seen, grouped, worst first.
     pub rows: Vec<Row>,
@@ -172,7 +178,8 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
             r.standing = Standing::Unsupported;
         });
     }
-    let unknown = rows.iter().filter(|r| r.standing == Standing::Unknown).map(|r| r.count).sum();
+    let unknown = rows.iter().filter(|r| r.standing == Standing::Unknown && !r.has_own_numbers());
+    let unknown = unknown.map(|r| r.count).sum();
     let violations = || findings.iter().filter(|finding| finding.severity == Severity::Unsupported);
     let supported = match (violations().next(), unknown, servers) {
         (Some(_), _, _) => Verdict::False,
@@ -195,6 +202,15 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
         rows,
         findings,
     }
+}
+
+/// The newest minor that a kubelet may be, wherever it is registered: what the oldest kube-apiserver that it may meet
+/// behaves as, which is what that emulates, where it emulates (KEP-4330, "Skew"). `None` while some kube-apiserver's
+/// version is not known, or all are: that one may be older.
+pub fn kubelets_ceiling(cluster: &Cluster) -> Option<Minor> {
+    let known = |server: &Instance| effective(server).map(|effective| effective.emulation());
+    let all: Option<Vec<Minor>> = cluster.of(Component::KubeApiserver).map(known).collect();
+    all?.into_iter().min()
 }
 
 /// The apiservers whose version is known.

@@ -31,8 +31,7 @@ pub(super) fn minor(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: O
         return NextMinor { minor: None, allowed: Verdict::Unknown, blockers: no_server() };
     };
     let minor = servers.newest.next();
-    let unknown_server =
-        rows.iter().any(|r| r.component == Component::KubeApiserver && r.version.known().is_none());
+    let unknown = unknown(rows);
     let mut lines = if servers.oldest == servers.newest {
         blockers(cluster, policy, rows, Some(servers), minor)
     } else {
@@ -41,15 +40,32 @@ pub(super) fn minor(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: O
             servers.oldest, servers.newest
         )]
     };
-    let allowed = match (lines.is_empty(), unknown_server) {
-        (true, false) => Verdict::True,
-        (true, true) => Verdict::Unknown,
+    let allowed = match (lines.is_empty(), unknown.is_empty()) {
+        (true, true) => Verdict::True,
+        (true, false) => Verdict::Unknown,
         (false, _) => Verdict::False,
     };
-    if unknown_server {
+    lines.extend(unknown);
+    NextMinor { minor: Some(minor), allowed, blockers: lines }
+}
+
+/// Whose version would have to be known to say that nothing is in the way, one line each. Controllers are not among
+/// them: one of unknown version is itself in the way.
+fn unknown(rows: &[Row]) -> Vec<String> {
+    let unknown = |component| {
+        rows.iter().filter(move |row| row.component == component && row.version.known().is_none())
+    };
+    let mut lines = Vec::new();
+    if unknown(Component::KubeApiserver).next().is_some() {
         lines.push("a kube-apiserver does not say its version".to_owned());
     }
-    NextMinor { minor: Some(minor), allowed, blockers: lines }
+    for component in [Component::Kubelet, Component::KubeProxy] {
+        lines.extend(unknown(component).map(|row| {
+            let (count, names) = (row.count, names(row.count, &row.samples));
+            format!("{count} {component} in pool {}: version not known ({names})", row.pool)
+        }));
+    }
+    lines
 }
 
 fn no_server() -> Vec<String> {
@@ -94,12 +110,16 @@ fn in_the_way(policy: &Policy, row: &Row, all: Servers, target: Minor) -> Option
         // A node that says nothing certain about itself must not stop the control plane of everyone else; it is
         // listed as unknown in the report and left alone by the rollout.
         let node = row.component == Component::Kubelet || row.component == Component::KubeProxy;
-        return (!node).then(|| format!("{who}: version unknown, must be {} first", all.oldest));
+        let never = node || row.has_own_numbers();
+        return (!never).then(|| format!("{who}: version unknown, must be {} first", all.oldest));
     };
     let during = judged.servers.during(target);
     match policy.judge(Subject::Component(row.component), judged.running, during).1 {
         Judgement::TooOld { floor } => {
             Some(format!("{who} would be too old: must be {floor} or newer first"))
+        }
+        Judgement::TooNew { ceiling } if judged.running.binary <= judged.servers.oldest => {
+            Some(format!("{who} is newer than what a kube-apiserver emulates ({ceiling})"))
         }
         Judgement::TooNew { ceiling } => {
             Some(format!("{who} is newer than the oldest kube-apiserver ({ceiling})"))

@@ -176,11 +176,25 @@ impl Policy {
                 Judgement::TooNew { ceiling: effective_ceiling }
             }
         } else if effective < floor {
-            Judgement::TooOld { floor }
+            Judgement::TooOld { floor: self.least(subject, servers) }
         } else {
             Judgement::Within { behind, headroom: floor.behind(effective) }
         };
         (Some(rule), judgement)
+    }
+
+    /// The oldest minor that these apiservers allow `subject` to be, each minor judged by the rule that holds for it:
+    /// under 1.28 no kubelet before 1.25 is allowed, and 1.25 is.
+    fn least(&self, subject: Subject, servers: Servers) -> Minor {
+        let mut from = Minor::new(0, 0);
+        for rule in self.rules.iter().filter(|rule| rule.subject == subject) {
+            let least = servers.floor(rule).max(from);
+            match rule.before {
+                Some(before) if least >= before => from = before,
+                _ => return least,
+            }
+        }
+        servers.newest
     }
 
     /// The rule that a kube-proxy and the kubelet on its node break together, if they do.

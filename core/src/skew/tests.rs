@@ -94,6 +94,7 @@ fn unknown_is_not_a_violation_and_not_a_pass() {
             supported Unknown, behind Some(0) of Some(3), 0 violations, 2 unknown
             next Some("1.37") Unknown
             - a kube-apiserver does not say its version
+            - 1 kubelet in pool default: version not known (n-1)
         "#]],
     );
 }
@@ -140,7 +141,7 @@ fn an_emulating_apiserver_counts_as_what_it_emulates() {
             - kube-apiservers are 1.37 and still emulate 1.36: complete that upgrade first
             - 1 kube-controller-manager v1.36.4 (cp-1) would be too old: must be 1.37 or newer first
             - 1 kube-scheduler v1.36.4 (cp-1) would be too old: must be 1.37 or newer first
-            - 1 kubelet v1.37.1 (n-1) is newer than the oldest kube-apiserver (1.36)
+            - 1 kubelet v1.37.1 (n-1) is newer than what a kube-apiserver emulates (1.36)
             - 1 kubelet v1.33.1 (n-3) would be too old: must be 1.35 or newer first
         "#]],
     );
@@ -315,7 +316,7 @@ mod time {
             Warning EOL/1.32: 1.32 has had no upstream maintenance since 2026-02-28: 1 kubelet
             Warning EOL/1.33: 1.33 has had no upstream maintenance since 2026-06-28: 1 kubelet
             Warning EOL/1.34: upstream maintenance of 1.34 ends on 2026-10-27: 1 kubelet
-            Warning O0/v1.35.8+k3s1: v1.35.8+k3s1 is behind the latest patch, v1.35.9: 1 kube-controller-manager, 1 kube-scheduler
+            Warning O0/v1.35.8+k3s1: v1.35.8+k3s1 is behind v1.35.9, the latest patch on 2026-11-20: 1 kube-controller-manager, 1 kube-scheduler
         "#]].assert_eq(&found(
             &cluster(&["v1.35.9"], "v1.35.8+k3s1", &["v1.34.9-eks-1", "v1.33.102", "v1.32.1"]),
             "2026-10-01",

@@ -281,6 +281,9 @@ fn reason(judged: &Assessment, missing: &[String]) -> String {
         (Verdict::False, Some((first, more))) => {
             format!("{} (and {} more findings)", first.message, more.len())
         }
+        (Verdict::True, _) if judged.rows.iter().any(evenkeel_core::skew::Row::has_own_numbers) => {
+            "every component that has a version of Kubernetes is inside the version skew policy".to_owned()
+        }
         (Verdict::True, _) => "every component is inside the version skew policy".to_owned(),
         _ if judged.unknown == 1 => "the version of 1 component is not known".to_owned(),
         _ if judged.unknown > 0 => format!("the version of {} components is not known", judged.unknown),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use evenkeel_core::skew::{lifecycle, names};
 
-use super::{Report, Style, budget_line};
+use super::{Report, Style, behind, budget_line};
 
 pub(super) fn markdown(report: &Report, style: Style) -> String {
     let mut text = String::new();
@@ -32,7 +32,7 @@ pub(super) fn markdown(report: &Report, style: Style) -> String {
             row.pool.to_string(),
             row.version.to_string(),
             row.count.to_string(),
-            row.behind.map_or_else(|| "-".to_owned(), |behind| behind.to_string()),
+            behind(row),
             row.standing.name().to_owned(),
             names(row.count, &row.samples),
         ];

@@ -16,7 +16,7 @@ mod text;
 
 use clap::ValueEnum;
 use evenkeel_core::disruption::preflight::Cause;
-use evenkeel_core::skew::{Assessment, Verdict};
+use evenkeel_core::skew::{Assessment, Row, Verdict};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::observe::platform::Platform;
@@ -95,8 +95,11 @@ impl Report {
     fn distance(&self) -> Vec<String> {
         let mut parts = Vec::new();
         if let (Some(behind), Some(limit)) = (self.judged.behind, self.judged.limit) {
-            let minors = if behind == 1 { "minor" } else { "minors" };
-            parts.push(format!("kubelets {behind} {minors} behind, {limit} allowed"));
+            parts.push(match behind {
+                _ if is_another_major(behind) => "kubelets of another major version".to_owned(),
+                ..0 => format!("kubelets {} ahead, none allowed", minors(-behind)),
+                _ => format!("kubelets {} behind, {limit} allowed", minors(behind)),
+            });
         }
         let next = &self.judged.next_minor;
         parts.push(match (next.minor, next.allowed) {
@@ -106,6 +109,24 @@ impl Report {
             (Some(minor), Verdict::Unknown) => format!("next minor {minor}: unknown"),
         });
         parts
+    }
+}
+
+fn minors(count: i32) -> String {
+    if count == 1 { "1 minor".to_owned() } else { format!("{count} minors") }
+}
+
+/// Majors that differ count as a thousand minors.
+fn is_another_major(behind: i32) -> bool {
+    behind.abs() > 500
+}
+
+/// How far a row is behind, in a column of that name.
+fn behind(row: &Row) -> String {
+    match row.behind {
+        None => "-".to_owned(),
+        Some(behind) if is_another_major(behind) => "other major".to_owned(),
+        Some(behind) => behind.to_string(),
     }
 }
 

@@ -7,7 +7,7 @@ use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, names};
 use super::outcome::{Level, Outcome};
 use super::paint::{Ink, Paint};
 use super::table::{Cell, fitting, table};
-use super::{Report, Style, budget_line};
+use super::{Report, Style, behind, budget_line};
 use crate::api::report::source;
 
 /// Verdict first; then what runs, what is wrong, what comes before the next minor, what was not seen, and what is no
@@ -168,7 +168,7 @@ fn cells(row: &Row, wide: bool) -> Vec<Cell> {
         row.pool.to_string().into(),
         row.version.to_string().into(),
         row.count.to_string().into(),
-        row.behind.map_or_else(dash, |behind| behind.to_string()).into(),
+        behind(row).into(),
         Cell { text: row.standing.name().to_owned(), ink },
     ];
     if wide {

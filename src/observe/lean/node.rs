@@ -1,11 +1,12 @@
 //! Node: the wire form and what is kept.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, CORDON_ANNOTATION, HOLD_ANNOTATION};
 use evenkeel_core::disruption::Mark;
-use evenkeel_core::version::Observed;
+use evenkeel_core::version::{KubeVersion, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
@@ -14,18 +15,37 @@ use super::super::fold::{Detail, Interner, Watched};
 use super::super::platform::Platform;
 use super::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta_and, text, time};
 
-const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+/// Before a role that somebody gave to a Node.
+const ROLE: &str = "node-role.kubernetes.io/";
+
+/// What a control-plane node is labelled with: since 1.20, before that, and by RKE1.
+const CONTROL_PLANE_LABELS: [&str; 3] = [
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+    "node-role.kubernetes.io/controlplane",
+];
+
+/// The same where the role is that old (kops, `kube-up`).
+const OLD_ROLE: (&str, &str) = ("kubernetes.io/role", "master");
+
+/// What a virtual kubelet's Node is labelled with.
+const VIRTUAL_LABEL: (&str, &str) = ("type", "virtual-kubelet");
 
 /// Where the makers of node pools write the pool's name, in the order in which they are believed.
-const POOL_LABELS: [&str; 7] = [
+const POOL_LABELS: [&str; 10] = [
     "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
     "cloud.google.com/gke-nodepool",
     "kubernetes.azure.com/agentpool",
+    "agentpool",
     "karpenter.sh/nodepool",
     "doks.digitalocean.com/node-pool",
+    "lke.linode.com/pool-id",
     "node.cluster.x-k8s.io/pool",
     "pool",
 ];
+
+type Labels = BTreeMap<String, String>;
 
 /// A Node on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -113,6 +133,38 @@ impl NodeSeen {
     }
 }
 
+fn is_control_plane(labels: &Labels) -> bool {
+    CONTROL_PLANE_LABELS.iter().any(|label| labels.contains_key(*label)) || has(labels, OLD_ROLE)
+}
+
+fn has(labels: &Labels, (label, value): (&str, &str)) -> bool {
+    labels.get(label).is_some_and(|found| found == value)
+}
+
+/// The pool that is shown for a Node. OpenShift has no pools but roles, of which a Node has `worker` beside its own.
+fn pool<'a>(
+    labels: &'a Labels,
+    platform: Option<Platform>,
+    control_plane: bool,
+    kubelet: &Observed,
+) -> &'a str {
+    if let Some(named) = POOL_LABELS.iter().find_map(|label| labels.get(*label)) {
+        return named;
+    }
+    if has(labels, VIRTUAL_LABEL) || kubelet.known().is_some_and(KubeVersion::is_virtual_kubelet) {
+        return "virtual-kubelet";
+    }
+    if control_plane {
+        return "control-plane";
+    }
+    let roles = || labels.keys().filter_map(|label| label.strip_prefix(ROLE)).filter(|role| !role.is_empty());
+    match platform {
+        Some(Platform::OpenShift) => roles().find(|role| *role != "worker").or_else(|| roles().next()),
+        _ => None,
+    }
+    .unwrap_or("default")
+}
+
 impl Watched for Node {
     type Kept = Arc<NodeSeen>;
 
@@ -127,11 +179,7 @@ impl Watched for Node {
         };
         let hostname = hostname.filter(|hostname| self.metadata.name.as_ref() != Some(hostname));
         let annotations = self.metadata.annotations.unwrap_or_default();
-        let control_plane = labels.contains_key(CONTROL_PLANE_LABEL);
-        let pool = POOL_LABELS
-            .iter()
-            .find_map(|label| labels.get(*label).map(String::as_str))
-            .unwrap_or(if control_plane { "control-plane" } else { "default" });
+        let control_plane = is_control_plane(&labels);
         let owners = self.metadata.managed_fields.iter().flatten();
         let is_current = Mark::is_current(owners.map(|owner| owner.manager.as_deref().unwrap_or_default()));
         let mark = annotations.get(CORDON_ANNOTATION).filter(|_| is_current);
@@ -140,10 +188,13 @@ impl Watched for Node {
         let kubelet = info.kubelet_version.as_deref().unwrap_or_default();
         let os = info.os_image.as_deref().unwrap_or_default();
         let kubeadm = annotations.contains_key(KUBEADM);
+        let platform = Platform::of_node(kubelet, &labels, os, kubeadm);
+        let kubelet = Observed::from_report(kubelet);
+        let pool = pool(&labels, platform, control_plane, &kubelet);
         let ready = condition(status.conditions.as_ref(), "Ready");
         let internal_ips = status.addresses.unwrap_or_default().into_iter();
         Arc::new(NodeSeen {
-            platform: Platform::of_node(kubelet, &labels, os, kubeadm),
+            platform,
             hostname: hostname.map(String::into_boxed_str),
             internal_ips: internal_ips
                 .filter(|address| address.r#type.as_deref() == Some("InternalIP"))
@@ -154,7 +205,7 @@ impl Watched for Node {
                 uid: text(self.metadata.uid.as_deref()),
                 resource_version: text(self.metadata.resource_version.as_deref()),
                 pool: names.text(pool),
-                kubelet: Observed::from_report(kubelet),
+                kubelet,
                 evidence: cluster::Evidence::Kubelet,
                 ready: is_true(status.conditions.as_ref(), "Ready"),
                 heartbeat: ready.and_then(|ready| time(ready.last_heartbeat_time.as_deref()?)),

@@ -33,7 +33,8 @@ pub(super) fn parse(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), S
     let mut reader = text.as_bytes();
     for document in serde_saphyr::read_with_options::<_, Document>(&mut reader, options) {
         let document = document.map_err(|error| {
-            let text = error.to_string();
+            // The library's own words name options that only a programmer can set.
+            let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
             format!("is not valid YAML: {}", harmless(text.lines().next().unwrap_or_default()))
         })?;
         let raw: &RawValue = serde_json::from_str(&document.0).map_err(|error| error.to_string())?;
