@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::{Around, Budget, Component, ControlPlane, EtcdMember, Instance, Leader, Node, Pod, Webhook};
 
 /// What a [`Cluster`] is made of, in any order.
@@ -32,37 +34,21 @@ impl Parts {
     /// The cluster that they are.
     #[must_use]
     pub fn seal(self) -> Cluster {
-        let Self { instances, mut nodes, pods, budgets, mut webhooks, control_plane, around } = self;
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        webhooks.sort();
-        let mut budgets: Vec<Arc<Budget>> = budgets.into_iter().map(Arc::new).collect();
-        budgets.sort_by(|a, b| budget_key(a).cmp(&budget_key(b)));
-        let mut pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
-        // Two of one name on two nodes are seen where each node is watched by itself. Both stay.
-        pods.sort_by(|a, b| (pod_key(a), &a.node, &a.uid).cmp(&(pod_key(b), &b.node, &b.uid)));
-        let (mut on_node, mut in_namespace) = (ByText::new(), ByText::new());
-        for pod in pods {
-            on_node.entry(Arc::clone(&pod.node)).or_default().push(Arc::clone(&pod));
-            in_namespace.entry(Arc::clone(&pod.namespace)).or_default().push(pod);
-        }
-        let control_plane = control_plane.sorted();
-        let mut cluster = Cluster {
-            instances: Vec::new(),
-            nodes,
-            on_node,
-            in_namespace,
-            budgets,
-            webhooks,
-            control_plane,
-            around,
-        };
+        let Self { instances, nodes, pods, budgets, webhooks, control_plane, around } = self;
+        let mut cluster = Cluster { around, ..Cluster::default() };
         cluster.set_instances(instances);
+        cluster.set_nodes(nodes);
+        cluster.set_pods(pods.into_iter().map(Arc::new).collect());
+        cluster.set_budgets(budgets.into_iter().map(Arc::new).collect());
+        cluster.set_webhooks(webhooks);
+        cluster.set_control_plane(control_plane);
         cluster
     }
 }
 
-/// Pods under the text that they have in common.
-type ByText = BTreeMap<Arc<str>, Vec<Arc<Pod>>>;
+/// Pods under the text that they have in common. Each list is shared between a cluster and its copies until one changes,
+/// so that a copy of a cluster costs as much as its nodes and not as its pods.
+type ByText = BTreeMap<Arc<str>, Arc<Vec<Arc<Pod>>>>;
 
 /// Everything seen of a cluster at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,12 +95,12 @@ impl Cluster {
     /// Every pod, by node, namespace and name. Pods that are not bound are under an empty node's name; none are there where
     /// only the report is made, which needs none.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> + Clone {
-        self.on_node.values().flatten().map(AsRef::as_ref)
+        self.on_node.values().flat_map(|pods| pods.iter()).map(AsRef::as_ref)
     }
 
     /// The pods bound to the node of that name, by namespace and name.
     pub fn pods_on<'a>(&'a self, node: &str) -> impl ExactSizeIterator<Item = &'a Pod> + Clone + use<'a> {
-        self.on_node.get(node).map_or(&[][..], Vec::as_slice).iter().map(AsRef::as_ref)
+        self.on_node.get(node).map_or(&[][..], |pods| pods.as_slice()).iter().map(AsRef::as_ref)
     }
 
     /// The pods of a namespace, by name.
@@ -122,7 +108,7 @@ impl Cluster {
         &'a self,
         namespace: &str,
     ) -> impl ExactSizeIterator<Item = &'a Pod> + Clone + use<'a> {
-        self.in_namespace.get(namespace).map_or(&[][..], Vec::as_slice).iter().map(AsRef::as_ref)
+        self.in_namespace.get(namespace).map_or(&[][..], |pods| pods.as_slice()).iter().map(AsRef::as_ref)
     }
 
     /// The pod of that namespace and name.
@@ -191,6 +177,20 @@ impl Cluster {
         self.instances = instances;
     }
 
+    /// When each apiserver answered last, as `probed` says.
+    pub fn set_probed(&mut self, probed: impl Fn(&Instance) -> Option<Timestamp>) {
+        let servers = self.instances.iter_mut();
+        for server in servers.take_while(|instance| instance.component == Component::KubeApiserver) {
+            server.probed = probed(server);
+        }
+    }
+
+    /// These are the Nodes now.
+    pub fn set_nodes(&mut self, mut nodes: Vec<Arc<Node>>) {
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        self.nodes = nodes;
+    }
+
     /// The Node of this name is now so.
     pub fn set_node(&mut self, node: impl Into<Arc<Node>>) {
         let node = node.into();
@@ -220,9 +220,35 @@ impl Cluster {
         true
     }
 
+    /// These are the pods now.
+    pub fn set_pods(&mut self, mut pods: Vec<Arc<Pod>>) {
+        // Two of one name on two nodes are seen where each node is watched by itself. Both stay.
+        pods.sort_by(|a, b| (pod_key(a), &a.node, &a.uid).cmp(&(pod_key(b), &b.node, &b.uid)));
+        let mut on_node: BTreeMap<Arc<str>, Vec<Arc<Pod>>> = BTreeMap::new();
+        let mut in_namespace = on_node.clone();
+        for pod in pods {
+            on_node.entry(Arc::clone(&pod.node)).or_default().push(Arc::clone(&pod));
+            in_namespace.entry(Arc::clone(&pod.namespace)).or_default().push(pod);
+        }
+        let shared = |(text, mut pods): (Arc<str>, Vec<Arc<Pod>>)| {
+            pods.shrink_to_fit();
+            (text, Arc::new(pods))
+        };
+        self.on_node = on_node.into_iter().map(shared).collect();
+        self.in_namespace = in_namespace.into_iter().map(shared).collect();
+    }
+
     /// The pod of this namespace and name is now so; it may be on another node than before.
     pub fn set_pod(&mut self, pod: impl Into<Arc<Pod>>) {
         let pod = pod.into();
+        let held = self.pod(&pod.namespace, &pod.name);
+        if held.is_some_and(|held| held.node == pod.node) {
+            let replaced = replace(&mut self.in_namespace, &pod.namespace, &pod)
+                && replace(&mut self.on_node, &pod.node, &pod);
+            if replaced {
+                return;
+            }
+        }
         self.remove_pod(&pod.namespace, &pod.name);
         put(&mut self.on_node, Arc::clone(&pod.node), Arc::clone(&pod));
         put(&mut self.in_namespace, Arc::clone(&pod.namespace), pod);
@@ -233,6 +259,12 @@ impl Cluster {
         for gone in take(&mut self.in_namespace, namespace, (namespace, name)) {
             take(&mut self.on_node, &gone.node, (namespace, name));
         }
+    }
+
+    /// These are the budgets now.
+    pub fn set_budgets(&mut self, mut budgets: Vec<Arc<Budget>>) {
+        budgets.sort_by(|a, b| budget_key(a).cmp(&budget_key(b)));
+        self.budgets = budgets;
     }
 
     /// The budget of this namespace and name is now so.
@@ -278,9 +310,18 @@ fn budget_key(budget: &Budget) -> (&str, &str) {
 
 /// Puts `pod`, of whose name there is none, under `text`.
 fn put(all: &mut ByText, text: Arc<str>, pod: Arc<Pod>) {
-    let pods = all.entry(text).or_default();
+    let pods = Arc::make_mut(all.entry(text).or_default());
     let place = pods.partition_point(|other| pod_key(other) < pod_key(&pod));
     pods.insert(place, pod);
+}
+
+/// Puts `pod` in the place of the only one of its name under `text`; false if there is not just one.
+fn replace(all: &mut ByText, text: &str, pod: &Arc<Pod>) -> bool {
+    let Some(pods) = all.get_mut(text) else { return false };
+    let place = pods.partition_point(|other| pod_key(other) < pod_key(pod));
+    let alone = pods.get(place + 1).is_none_or(|next| pod_key(next) != pod_key(pod));
+    let held = if alone { Arc::make_mut(pods).get_mut(place) } else { None };
+    held.filter(|held| pod_key(held) == pod_key(pod)).map(|held| *held = Arc::clone(pod)).is_some()
 }
 
 /// Takes the pods of that namespace and name from under `text`.
@@ -288,6 +329,10 @@ fn take(all: &mut ByText, text: &str, key: (&str, &str)) -> Vec<Arc<Pod>> {
     let Some(pods) = all.get_mut(text) else { return Vec::new() };
     let begin = pods.partition_point(|pod| pod_key(pod) < key);
     let count = pods.iter().skip(begin).take_while(|pod| pod_key(pod) == key).count();
+    if count == 0 {
+        return Vec::new();
+    }
+    let pods = Arc::make_mut(pods);
     let taken = pods.drain(begin..begin + count).collect();
     // Nothing may tell that there was something.
     if pods.is_empty() {

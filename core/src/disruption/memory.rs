@@ -4,14 +4,14 @@
 //! Here belongs what an answer makes us wait for. The invariant: everything remembered ends by itself, for the watch
 //! that should have ended it may have missed it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::answer::{Answer, Next};
 use super::permit::{BudgetName, Busy, Charge, Counted, Permit, Taken};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Pod};
 
 /// How long an accepted eviction may stay without a trace before it is asked for again.
 const ACCEPTED: SignedDuration = SignedDuration::from_secs(60);
@@ -65,6 +65,8 @@ pub struct Sent {
     throttles: u32,
     /// How often in a row the eviction of a pod failed, by UID.
     failures: BTreeMap<Arc<str>, u32>,
+    /// The node of each pod whose eviction was sent, by the pod's UID: where to look for it.
+    nodes: BTreeMap<Arc<str>, Arc<str>>,
     origins: BTreeMap<(Arc<str>, Arc<str>), Origin>,
     /// When it was told or asked last.
     last: Option<Timestamp>,
@@ -82,6 +84,7 @@ impl Sent {
     pub fn sends(&mut self, permit: &Permit, now: Timestamp) {
         self.follow(now);
         self.pods.insert(permit.uid().clone(), (PodMemory::Sent, Timestamp::MAX));
+        self.nodes.insert(permit.uid().clone(), permit.node().clone());
         if let Some(charge) = permit.charge() {
             self.budgets.entry(charge.budget.clone()).or_default().sent = true;
         }
@@ -164,11 +167,18 @@ impl Sent {
 
     fn recall(&mut self, cluster: &Cluster, now: Timestamp) -> Memory {
         self.follow(now);
-        let waiting: BTreeSet<&Arc<str>> =
-            cluster.pods().filter(|pod| pod.deleting.is_none()).map(|pod| &pod.uid).collect();
-        self.pods
-            .retain(|uid, (_, until)| *until > now && (waiting.contains(uid) || *until == Timestamp::MAX));
-        self.failures.retain(|uid, _| waiting.contains(uid));
+        let nodes = &self.nodes;
+        let is_waiting = |uid: &Arc<str>| {
+            let waits = |pod: &Pod| pod.uid == *uid && pod.deleting.is_none();
+            match nodes.get(uid) {
+                Some(node) => cluster.pods_on(node).any(waits),
+                None => cluster.pods().any(waits),
+            }
+        };
+        self.pods.retain(|uid, (_, until)| *until > now && (*until == Timestamp::MAX || is_waiting(uid)));
+        self.failures.retain(|uid, _| is_waiting(uid));
+        let (pods, failures) = (&self.pods, &self.failures);
+        self.nodes.retain(|uid, _| pods.contains_key(uid) || failures.contains_key(uid));
         self.throttled_until = self.throttled_until.filter(|until| *until > now);
         self.origins.retain(|_, origin| now.duration_since(origin.since) < RETURNED);
         self.budgets.retain(|(namespace, name), of| {
@@ -239,7 +249,7 @@ fn grown(wait: SignedDuration, failures: u32) -> SignedDuration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Budget, Node, Parts, Pod};
+    use crate::cluster::{Budget, Node, Parts};
     use crate::disruption::Budgets;
     use crate::fixture::{at, budget, node, of, pod};
 
