@@ -187,6 +187,7 @@ async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
         let late = begun.elapsed() > PATIENCE;
         match seen {
             Ok((cluster, inventory)) if inventory.is_settled() || late || begun.elapsed() > LATECOMERS => {
+                let cluster = Arc::unwrap_or_clone(cluster);
                 return Ok((by_the_front_door(cluster, config, &answer), inventory));
             }
             Err(not_ready) if late => return Err(not_ready.to_string()),

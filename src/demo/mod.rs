@@ -141,7 +141,7 @@ impl Demo {
     ///
     /// # Errors
     /// What is not seen yet.
-    pub fn look(&self) -> Result<(Seen, Inventory), NotReady> {
+    pub fn look(&self) -> Result<(Arc<Seen>, Inventory), NotReady> {
         self.observer.cluster(self.now())
     }
 

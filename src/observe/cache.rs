@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::follow::Follow;
-use super::fold::{Detail, Fold, State, Watched};
+use super::fold::{Detail, Fold, News, State, Watched};
 use crate::clients::one_line;
 
 /// Wakes the controllers: a counter that every cache and probe shares.
@@ -133,6 +133,14 @@ impl<K: Watched> Cache<K> {
     /// Calls `reader` with what is held. The watch waits meanwhile, so the reader does not wait for anything.
     pub fn read<T>(&self, reader: impl FnOnce(&Fold<K>) -> T) -> T {
         reader(&self.0.held.read().unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// Calls `reader` with what is held and with what changed since this was last called, which is forgotten then: of all
+    /// handles on this cache one may ask.
+    pub fn news<T>(&self, reader: impl FnOnce(&Fold<K>, News) -> T) -> T {
+        let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
+        let news = held.0.news();
+        reader(&held.0, news)
     }
 
     /// The object of that namespace (empty for a cluster-scoped one) and name.

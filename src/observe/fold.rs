@@ -3,7 +3,8 @@
 //! Pure: no network, no clock, no lock. The invariants: nothing older than what is held replaces it; what a complete
 //! list does not name is dropped; and a set that may lack an object says so until a list without a fault.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::btree_map::Entry::{Occupied, Vacant};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -25,6 +26,9 @@ pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 's
     fn wakes(_before: &Self::Kept, _after: &Self::Kept) -> bool {
         true
     }
+
+    /// Takes `name` for the name that it keeps, if it keeps one: the same text, held once.
+    fn named(_kept: &mut Self::Kept, _name: &Arc<str>) {}
 
     /// The object's UID. Only kinds whose objects we delete ourselves need to keep it.
     fn uid(_kept: &Self::Kept) -> Option<&str> {
@@ -99,6 +103,26 @@ impl Interner {
 /// Namespace (empty for a cluster-scoped object) and name.
 pub type Key = (Arc<str>, Arc<str>);
 
+/// What came, went or became another since somebody asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Anything may have: nobody asked before, or it was too much to remember.
+    All,
+    /// These, and nothing else.
+    These(BTreeSet<Key>),
+}
+
+impl News {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::These(keys) if keys.is_empty())
+    }
+}
+
+/// How much news there may be, where few objects are held. Where many are, a quarter of them: reading that many by their
+/// names takes as long as reading all.
+const MUCH_NEWS: usize = 1024;
+
 /// A resourceVersion: comparable where it is a number, which every built-in storage's is (promised since 1.35).
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Version {
@@ -158,6 +182,8 @@ pub struct Fold<K: Watched> {
     /// UIDs that we deleted and whose last events may still be on their way.
     deleted: BTreeMap<Key, Box<str>>,
     names: Interner,
+    /// `None` where anything may have changed; so it is for whoever does not ask.
+    news: Option<BTreeSet<Key>>,
     round: u32,
     complete: bool,
     /// The fault of the list that is under way.
@@ -172,6 +198,7 @@ impl<K: Watched> Default for Fold<K> {
             entries: BTreeMap::new(),
             deleted: BTreeMap::new(),
             names: Interner::default(),
+            news: None,
             round: 0,
             complete: false,
             fault: None,
@@ -217,7 +244,30 @@ impl<K: Watched> Fold<K> {
 
     /// The object of that namespace (empty for a cluster-scoped one) and name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&K::Kept> {
-        self.entries.get(&(namespace.into(), name.into())).map(|entry| &entry.kept)
+        self.value(&(namespace.into(), name.into()))
+    }
+
+    /// The object of that key.
+    pub fn value(&self, key: &Key) -> Option<&K::Kept> {
+        self.entries.get(key).map(|entry| &entry.kept)
+    }
+
+    /// What is held, with the keys.
+    pub fn pairs(&self) -> impl Iterator<Item = (&Key, &K::Kept)> {
+        self.entries.iter().map(|(key, entry)| (key, &entry.kept))
+    }
+
+    /// What changed since this was last called. A new list changes what it names in another version or not at all.
+    pub fn news(&mut self) -> News {
+        self.news.replace(BTreeSet::new()).map_or(News::All, News::These)
+    }
+
+    fn changed(&mut self, key: Key) {
+        let much = MUCH_NEWS.max(self.entries.len() / 4);
+        self.news = self.news.take().filter(|news| news.len() < much);
+        if let Some(news) = &mut self.news {
+            news.insert(key);
+        }
     }
 
     /// A list begins.
@@ -230,7 +280,15 @@ impl<K: Watched> Fold<K> {
     /// The list is complete as of `version`: what it did not name is gone, unless it was written after the list.
     pub fn list_ends(&mut self, version: &str) {
         let (round, listed) = (self.round, Version::read(Some(version)));
-        self.entries.retain(|_, entry| entry.round == round || entry.version.newer_than(&listed));
+        let mut gone = Vec::new();
+        self.entries.retain(|key, entry| {
+            let stays = entry.round == round || entry.version.newer_than(&listed);
+            if !stays {
+                gone.push(key.clone());
+            }
+            stays
+        });
+        gone.into_iter().for_each(|key| self.changed(key));
         self.deleted.clear();
         self.names.sweep();
         self.complete = true;
@@ -258,19 +316,30 @@ impl<K: Watched> Fold<K> {
         if self.deleted.get(&key).is_some_and(|uid| Some(uid.as_ref()) == meta.uid.as_deref()) {
             return false;
         }
-        if let Some(held) = self.entries.get_mut(&key) {
-            held.round = held.round.max(round);
-            if held.version == version || held.version.newer_than(&version) {
-                return false;
+        let (wakes, key) = match self.entries.entry(key) {
+            Occupied(mut entry) => {
+                let key = entry.key().clone();
+                let held = entry.get_mut();
+                held.round = held.round.max(round);
+                if held.version == version || held.version.newer_than(&version) {
+                    return false;
+                }
+                let mut kept = object.keep(&mut self.names);
+                K::named(&mut kept, &key.1);
+                let wakes = K::wakes(&held.kept, &kept);
+                (held.version, held.kept) = (version, kept);
+                (wakes, key)
             }
-            let kept = object.keep(&mut self.names);
-            let wakes = K::wakes(&held.kept, &kept);
-            (held.version, held.kept) = (version, kept);
-            return wakes;
-        }
-        let kept = object.keep(&mut self.names);
-        self.entries.insert(key, Entry { version, round, kept });
-        true
+            Vacant(free) => {
+                let key = free.key().clone();
+                let mut kept = object.keep(&mut self.names);
+                K::named(&mut kept, &key.1);
+                free.insert(Entry { version, round, kept });
+                (true, key)
+            }
+        };
+        self.changed(key);
+        wakes
     }
 
     /// A watch says that `object` is gone. Whether it was held.
@@ -283,7 +352,11 @@ impl<K: Watched> Fold<K> {
         let version = Version::read(meta.resource_version.as_deref());
         // What is newer than the deletion is another object of the same name.
         let newer = self.entries.get(&key).is_some_and(|held| held.version.newer_than(&version));
-        !newer && self.entries.remove(&key).is_some()
+        let gone = !newer && self.entries.remove(&key).is_some();
+        if gone {
+            self.changed(key);
+        }
+        gone
     }
 
     /// We deleted the object with `uid`, and it is gone at once (no grace period, no finalizers). Whether it was held.
@@ -292,6 +365,7 @@ impl<K: Watched> Fold<K> {
         let held = self.entries.get(&key).is_some_and(|entry| K::uid(&entry.kept) == Some(uid));
         if held {
             self.entries.remove(&key);
+            self.changed(key.clone());
             self.deleted.insert(key, uid.into());
         }
         held
@@ -437,6 +511,34 @@ mod tests {
         assert!(fold.apply(object("a", "13", "second")));
         fold.delete(&object("a", "12", "a"));
         assert_eq!(held(&fold), pairs(&[("a", "13")]));
+    }
+
+    #[test]
+    fn what_changed_is_told_once() {
+        let told = |fold: &mut Test| match fold.news() {
+            News::All => vec!["all".to_owned()],
+            News::These(keys) => keys.into_iter().map(|(_, name)| name.to_string()).collect(),
+        };
+        let mut fold = listed(&["a", "b", "c"]);
+        assert_eq!(told(&mut fold), ["all"], "nobody asked before");
+        assert_eq!(told(&mut fold), [""; 0]);
+        fold.apply(object("a", "12", "a"));
+        fold.apply(object("a", "11", "a"));
+        fold.delete(&object("b", "13", "b"));
+        fold.deleted_own("shop", "c", "c");
+        fold.apply(object("d", "14", "d"));
+        assert_eq!(told(&mut fold), ["a", "b", "c", "d"]);
+        fold.list_begins();
+        fold.listed(object("a", "12", "a"));
+        fold.listed(object("e", "15", "e"));
+        fold.list_ends("20");
+        assert_eq!(told(&mut fold), ["d", "e"], "a list changes only what is another");
+        for number in 0..=MUCH_NEWS {
+            fold.apply(object(&format!("x{number}"), "21", "x"));
+        }
+        assert_eq!(told(&mut fold), ["all"], "too much to remember");
+        fold.apply(object("a", "22", "a"));
+        assert_eq!(told(&mut fold), ["a"]);
     }
 
     #[test]

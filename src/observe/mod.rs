@@ -13,15 +13,16 @@ pub mod fold;
 pub mod given;
 pub mod leaders;
 pub mod lean;
+mod model;
 pub mod platform;
 mod served;
 pub mod survey;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Cluster, Component, Instance, Parts};
+use evenkeel_core::cluster::{Cluster, Component, Instance};
 use evenkeel_core::version::Effective;
 use jiff::Timestamp;
 use kube::{Api, Client};
@@ -29,13 +30,13 @@ use tokio_util::sync::CancellationToken;
 
 use apiservers::Apiservers;
 use cache::{Cache, Changes, Pace, Select};
-use components::Sources;
 use fold::{Detail, State, Watched};
 use leaders::Leading;
 use lean::{
     EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, Pod, PodDisruptionBudget,
     ValidatingWebhooks,
 };
+use model::Model;
 use platform::Platform;
 use served::Served;
 
@@ -201,7 +202,7 @@ pub struct Observer {
     pub mutating: Cache<MutatingWebhooks>,
     candidates: Served<LeaseCandidate>,
     apiservers: Arc<Apiservers>,
-    scope: PodScope,
+    model: Mutex<Model>,
     changes: Changes,
 }
 
@@ -247,7 +248,7 @@ impl Observer {
             mutating: watch(Api::all(client.clone()), None, detail, &changes, stop),
             candidates: Served::watch(client, "kube-system", &changes, stop),
             apiservers,
-            scope,
+            model: Mutex::new(Model::new(scope)),
             changes,
         };
         observer.ask_apiservers(stop.clone());
@@ -336,16 +337,18 @@ impl Observer {
         ]
     }
 
-    /// The cluster as it is known at `now`, sorted, and what it was made without.
+    /// The cluster as it is known at `now`, and what it was made without. It costs what changed since it was last asked
+    /// for.
     ///
     /// What the server does not let us read is left out and named, whatever it is; what fails otherwise is only left out
     /// where a report can do without.
     ///
     /// # Errors
     /// While the nodes or the apiservers' endpoints cannot be relied on, or an endpoint was not asked yet.
-    pub fn cluster(&self, now: Timestamp) -> Result<(Cluster, Inventory), NotReady> {
+    pub fn cluster(&self, now: Timestamp) -> Result<(Arc<Cluster>, Inventory), NotReady> {
+        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
         let mut gaps = Gaps::default();
-        let use_nodes = gaps.must(Source::Nodes, &self.nodes.state());
+        gaps.must(Source::Nodes, &self.nodes.news(|nodes, news| model.nodes(nodes, news)));
         let use_endpoints = gaps.must(Source::Endpoints, &self.endpoints.state());
         let endpoints = if use_endpoints { self.apiservers.list() } else { Vec::new() };
         if let Some(endpoint) = endpoints.iter().find(|endpoint| !endpoint.asked) {
@@ -366,57 +369,19 @@ impl Observer {
             reason: line.into(),
             trouble: Trouble::Failing,
         }));
-        let use_pods = gaps.may(Source::Pods, &self.pods.state());
-        let use_leases = gaps.may(Source::Leases, &self.leases.state());
-        let use_budgets = gaps.may(Source::Budgets, &self.budgets.state());
-        let use_webhooks = gaps.may(Source::Webhooks, &self.validating.state())
-            && gaps.may(Source::Webhooks, &self.mutating.state());
-        let leases = if use_leases { self.leases.list() } else { Vec::new() };
-        let leases: Vec<_> = leases.iter().collect();
-        let candidates = self.candidates.list();
-        let mut parts = Parts::default();
-        let mut platform = None;
-        let mut leading = Vec::new();
-        self.nodes.read(|nodes| {
-            let nodes: Vec<_> = nodes.values().filter(|_| use_nodes).map(AsRef::as_ref).collect();
-            self.pods.read(|pods| {
-                let pods: Vec<_> = pods.values().filter(|_| use_pods).collect();
-                let running: Vec<_> = pods.iter().copied().filter(|pod| pod.runs.is_some()).collect();
-                let seen = Sources {
-                    nodes: &nodes,
-                    pods: &running,
-                    leases: &leases,
-                    endpoints: &endpoints,
-                    asked: true,
-                    now,
-                };
-                parts.instances = components::instances(&seen);
-                for instance in &mut parts.instances {
-                    let endpoint = endpoints.iter().find(|endpoint| endpoint.address == instance.name);
-                    instance.probed = endpoint.and_then(|endpoint| endpoint.probed(now));
-                }
-                parts.control_plane.etcd = components::etcd(&running);
-                platform = platform::recognise(&nodes, &running);
-                if self.scope == PodScope::All {
-                    let bound = pods.iter().filter(|pod| !pod.pod.node.is_empty());
-                    parts.pods = bound.map(|pod| pod.pod.clone()).collect();
-                }
-            });
-            // Where pods cannot be read, every controller would look hidden.
-            let unseen = leaders::add(&mut parts.instances, &leases, &candidates, &nodes, now);
-            leading = if use_pods { unseen } else { Vec::new() };
-            parts.control_plane.leaders = leaders::leaders(&leases, &nodes);
-            parts.nodes = nodes.iter().map(|seen| seen.node.clone()).collect();
-        });
-        if use_budgets {
-            parts.budgets =
-                self.budgets.read(|budgets| budgets.values().map(|budget| budget.as_ref().clone()).collect());
-        }
-        if use_webhooks {
+        let pods_known = gaps.may(Source::Pods, &self.pods.news(|pods, news| model.pods(pods, news)));
+        let leases = gaps.may(Source::Leases, &self.leases.state()).then(|| self.leases.list());
+        gaps.may(Source::Budgets, &self.budgets.news(|budgets, news| model.budgets(budgets, news)));
+        let (validating, some) = self.validating.news(|hooks, news| (hooks.state(), !news.is_empty()));
+        let (mutating, more) = self.mutating.news(|hooks, news| (hooks.state(), !news.is_empty()));
+        let usable = gaps.may(Source::Webhooks, &validating) && gaps.may(Source::Webhooks, &mutating);
+        model.webhooks(usable, some || more, || {
             let configurations = self.validating.list().into_iter().chain(self.mutating.list());
-            parts.webhooks = configurations.flat_map(|hooks| hooks.to_vec()).collect();
-        }
-        Ok((parts.seal(), Inventory { missing: gaps.missing, platform, pods_known: use_pods, leading }))
+            configurations.flat_map(|hooks| hooks.to_vec()).collect()
+        });
+        model.find(&leases.unwrap_or_default(), &endpoints, self.candidates.list(), now);
+        let (platform, leading) = (model.platform(), model.leading().to_vec());
+        Ok((model.cluster(), Inventory { missing: gaps.missing, platform, pods_known, leading }))
     }
 }
 

@@ -207,17 +207,17 @@ impl Reporter<'_> {
         &self,
         object: &ClusterSkewReport,
         before: &ClusterSkewReportStatus,
-        (cluster, inventory): &(Cluster, Inventory),
+        (cluster, inventory): &(Arc<Cluster>, Inventory),
         outdated: Option<&str>,
         now: Timestamp,
     ) -> (ClusterSkewReportStatus, Assessment) {
         let keys = &object.spec.pool_label_keys;
         let more = same_process(cluster);
         let other;
-        let cluster = if keys.is_empty() && more.is_empty() {
+        let cluster: &Cluster = if keys.is_empty() && more.is_empty() {
             cluster
         } else {
-            let mut all = cluster.clone();
+            let mut all = cluster.as_ref().clone();
             all.set_instances([cluster.instances(), &more].concat());
             other = with_pools(all, keys);
             &other

@@ -229,7 +229,7 @@ impl Work {
             parts.nodes.extend(cache.get("", name).map(|seen| seen.node.clone()));
         }
         for cache in self.pods.values() {
-            cache.read(|pods| parts.pods.extend(pods.values().map(|seen| seen.pod.clone())));
+            cache.read(|pods| parts.pods.extend(pods.values().map(|seen| seen.pod.as_ref().clone())));
         }
         let attached =
             |cache: &Cache<lean::VolumeAttachment>| cache.read(|all| all.values().cloned().collect());

@@ -281,7 +281,7 @@ fn an_upgraded_apiserver_is_seen_to_be_another_process() {
 fn etcds_members_are_its_static_pods() {
     let image = "registry.k8s.io/etcd:3.6.8-0";
     let leaving = |mut pod: PodSeen| {
-        pod.pod.deleting = NOW.parse().ok();
+        Arc::make_mut(&mut pod.pod).deleting = NOW.parse().ok();
         pod
     };
     let mut all = [
@@ -293,7 +293,7 @@ fn etcds_members_are_its_static_pods() {
             json!({"metadata": {"name": "etcd-0", "namespace": "kube-system", "labels": {"component": "etcd"}}}),
         ),
     ];
-    all[0].pod.ready = true;
+    Arc::make_mut(&mut all[0].pod).ready = true;
     let members = etcd(&all.iter().collect::<Vec<_>>());
     let shown: Vec<_> = members.iter().map(|m| format!("{} on {} {}", m.name, m.node, m.ready)).collect();
     assert_eq!(shown, ["etcd-cp-1 on cp-1 true", "etcd-cp-2 on cp-2 false"]);

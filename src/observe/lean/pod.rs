@@ -84,7 +84,7 @@ pub(super) struct PodStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSeen {
     /// The pod as decisions read it; its node is empty while it is not bound.
-    pub pod: cluster::Pod,
+    pub pod: Arc<cluster::Pod>,
     /// What it runs, if it is a pod of kube-system that runs a component of the skew policy, or etcd.
     pub runs: Option<Box<Runs>>,
 }
@@ -182,11 +182,17 @@ impl Watched for Pod {
             special,
             labels: names.labels(labels),
         };
-        PodSeen { pod, runs }
+        PodSeen { pod: Arc::new(pod), runs }
     }
 
     fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
         before != after
+    }
+
+    fn named(kept: &mut Self::Kept, name: &Arc<str>) {
+        if let Some(pod) = Arc::get_mut(&mut kept.pod) {
+            pod.name = Arc::clone(name);
+        }
     }
 
     fn uid(kept: &Self::Kept) -> Option<&str> {

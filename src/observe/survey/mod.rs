@@ -343,7 +343,7 @@ impl Survey {
         }
         Parts {
             nodes: self.nodes.values().map(|seen| seen.node.clone()).collect(),
-            pods: self.pods.values().map(|seen| seen.pod.clone()).collect(),
+            pods: self.pods.values().map(|seen| seen.pod.as_ref().clone()).collect(),
             budgets: self.budgets.values().map(|budget| budget.as_ref().clone()).collect(),
             around: Around {
                 workloads: self.workloads.as_ref().map(|all| all.iter().cloned().collect()),

@@ -1,0 +1,295 @@
+//! The cluster as the caches tell it, kept, and changed as they change.
+//!
+//! Here belongs which change of which source changes what of the model. Nothing is asked for here, and nothing judged. The
+//! invariant: after a look the model is equal to one that is made anew of the same sources, and has nothing of a source
+//! that cannot be relied on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::{Cluster, ControlPlane, Instance, Webhook};
+use evenkeel_core::version::{Effective, Observed};
+use jiff::Timestamp;
+
+use super::PodScope;
+use super::apiservers::Endpoint;
+use super::components::{self, Sources};
+use super::fold::{Fold, Key, News, State};
+use super::leaders::{self, Leading};
+use super::lean::{CandidateSeen, LeaseSeen, Node, NodeSeen, Pod, PodDisruptionBudget, PodSeen};
+use super::platform::{self, Platform};
+
+/// The model, and what it needs to be kept.
+pub(super) struct Model {
+    cluster: Arc<Cluster>,
+    scope: PodScope,
+    /// What nodes tell besides what decisions read, by name.
+    nodes: BTreeMap<Arc<str>, Arc<NodeSeen>>,
+    /// The pods that run a component.
+    running: BTreeMap<Key, PodSeen>,
+    /// The sources of which the model has what they tell.
+    has: Has,
+    /// What the components were found by; `None` when a node or a pod that tells of them has changed since.
+    found_by: Option<FoundBy>,
+    /// The leases that tell who leads, with their times.
+    led_by: Vec<LeaseSeen>,
+    platform: Option<Platform>,
+    leading: Vec<Leading>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Has {
+    nodes: bool,
+    pods: bool,
+    budgets: bool,
+    webhooks: bool,
+}
+
+/// What is few and tells of components. Of the time of a lease it matters whether it is fresh, and which other ones are
+/// older.
+#[derive(PartialEq, Eq)]
+struct FoundBy {
+    leases: Vec<(LeaseSeen, bool, usize)>,
+    endpoints: Vec<(Arc<str>, Observed, Option<Effective>, Arc<str>, bool)>,
+    candidates: Vec<CandidateSeen>,
+}
+
+impl FoundBy {
+    fn of(
+        leases: &[LeaseSeen],
+        endpoints: &[Endpoint],
+        candidates: Vec<CandidateSeen>,
+        now: Timestamp,
+    ) -> Self {
+        let lease = |lease: &LeaseSeen| {
+            let older = leases.iter().filter(|other| other.renewed < lease.renewed).count();
+            (LeaseSeen { renewed: None, ..lease.clone() }, lease.is_fresh(now), older)
+        };
+        let endpoint = |found: &Endpoint| {
+            let Endpoint { address, version, effective, build, ready, .. } = found;
+            (Arc::clone(address), version.clone(), *effective, Arc::clone(build), *ready)
+        };
+        Self {
+            leases: leases.iter().map(lease).collect(),
+            endpoints: endpoints.iter().map(endpoint).collect(),
+            candidates,
+        }
+    }
+}
+
+impl Model {
+    /// An empty one for the pods of `scope`.
+    pub(super) fn new(scope: PodScope) -> Self {
+        Self {
+            cluster: Arc::default(),
+            scope,
+            nodes: BTreeMap::new(),
+            running: BTreeMap::new(),
+            has: Has::default(),
+            found_by: None,
+            led_by: Vec::new(),
+            platform: None,
+            leading: Vec::new(),
+        }
+    }
+
+    /// The model as it is. Who holds it while it changes keeps what was.
+    pub(super) fn cluster(&self) -> Arc<Cluster> {
+        Arc::clone(&self.cluster)
+    }
+
+    /// Which platform it is of.
+    pub(super) fn platform(&self) -> Option<Platform> {
+        self.platform
+    }
+
+    /// Controllers that lead where they cannot be seen.
+    pub(super) fn leading(&self) -> &[Leading] {
+        &self.leading
+    }
+
+    /// Follows the nodes, and says how they stand.
+    pub(super) fn nodes(&mut self, fold: &Fold<Node>, news: News) -> State {
+        let state = fold.state();
+        let usable = state == State::Synced;
+        match news {
+            News::These(keys) if usable && self.has.nodes => {
+                for key in keys {
+                    self.node(&key.1, fold.value(&key));
+                }
+            }
+            _ if usable || self.has.nodes => {
+                let all = || fold.values().filter(|_| usable);
+                let cluster = Arc::make_mut(&mut self.cluster);
+                cluster.set_nodes(all().map(|seen| Arc::clone(&seen.node)).collect());
+                self.nodes = all().map(|seen| (Arc::clone(&seen.node.name), Arc::clone(seen))).collect();
+                self.found_by = None;
+            }
+            _ => {}
+        }
+        self.has.nodes = usable;
+        debug_assert!(
+            self.cluster.nodes().iter().eq(fold.values().filter(|_| usable).map(|seen| &seen.node)),
+            "the nodes of the model are those that are seen"
+        );
+        state
+    }
+
+    fn node(&mut self, name: &Arc<str>, seen: Option<&Arc<NodeSeen>>) {
+        let told = |seen: &NodeSeen| {
+            (seen.internal_ips.clone(), seen.platform, seen.hostname.clone(), seen.node.control_plane)
+        };
+        let cluster = Arc::make_mut(&mut self.cluster);
+        let before = match seen {
+            Some(seen) => {
+                cluster.set_node(Arc::clone(&seen.node));
+                self.nodes.insert(Arc::clone(name), Arc::clone(seen))
+            }
+            None => {
+                cluster.remove_node(name);
+                self.nodes.remove(name)
+            }
+        };
+        if before.as_deref().map(told) != seen.map(|seen| told(seen)) {
+            self.found_by = None;
+        }
+    }
+
+    /// Follows the pods, and says how they stand.
+    pub(super) fn pods(&mut self, fold: &Fold<Pod>, news: News) -> State {
+        let state = fold.state();
+        let usable = state == State::Synced;
+        match news {
+            News::These(keys) if usable && self.has.pods => {
+                for key in keys {
+                    let seen = fold.value(&key);
+                    self.pod(key, seen);
+                }
+            }
+            _ if usable || self.has.pods => {
+                let all = || fold.pairs().filter(|_| usable);
+                if self.scope == PodScope::All {
+                    let bound = all().map(|(_, seen)| seen).filter(|seen| is_bound(seen));
+                    let bound = bound.map(|seen| Arc::clone(&seen.pod)).collect();
+                    Arc::make_mut(&mut self.cluster).set_pods(bound);
+                }
+                let running = all().filter(|(_, seen)| seen.runs.is_some());
+                self.running = running.map(|(key, seen)| (key.clone(), seen.clone())).collect();
+                self.found_by = None;
+            }
+            _ => {}
+        }
+        self.has.pods = usable;
+        debug_assert!(self.has_pods_of(fold, usable), "the pods of the model are those that are seen");
+        state
+    }
+
+    fn pod(&mut self, key: Key, seen: Option<&PodSeen>) {
+        if self.scope == PodScope::All {
+            let cluster = Arc::make_mut(&mut self.cluster);
+            match seen.filter(|seen| is_bound(seen)) {
+                Some(seen) => cluster.set_pod(Arc::clone(&seen.pod)),
+                None => cluster.remove_pod(&key.0, &key.1),
+            }
+        }
+        let runs = seen.filter(|seen| seen.runs.is_some());
+        if runs.is_none() && !self.running.contains_key(&key) {
+            return;
+        }
+        let before = match runs {
+            Some(seen) => self.running.insert(key, seen.clone()),
+            None => self.running.remove(&key),
+        };
+        if before.as_ref() != runs {
+            self.found_by = None;
+        }
+    }
+
+    fn has_pods_of(&self, fold: &Fold<Pod>, usable: bool) -> bool {
+        let wanted = fold.values().filter(|seen| usable && self.scope == PodScope::All && is_bound(seen));
+        let mut count = 0;
+        let mut found = wanted.inspect(|_| count += 1);
+        found.all(|seen| self.cluster.pod(&seen.pod.namespace, &seen.pod.name) == Some(&seen.pod))
+            && self.cluster.pods().count() == count
+    }
+
+    /// Follows the budgets, and says how they stand.
+    pub(super) fn budgets(&mut self, fold: &Fold<PodDisruptionBudget>, news: News) -> State {
+        let state = fold.state();
+        let usable = state == State::Synced;
+        match news {
+            News::These(keys) if usable && self.has.budgets => {
+                for key in keys {
+                    let cluster = Arc::make_mut(&mut self.cluster);
+                    match fold.value(&key) {
+                        Some(budget) => cluster.set_budget(Arc::clone(budget)),
+                        None => cluster.remove_budget(&key.0, &key.1),
+                    }
+                }
+            }
+            _ if usable || self.has.budgets => {
+                let all = fold.values().filter(|_| usable).map(Arc::clone).collect();
+                Arc::make_mut(&mut self.cluster).set_budgets(all);
+            }
+            _ => {}
+        }
+        self.has.budgets = usable;
+        debug_assert!(
+            self.cluster.budgets().eq(fold.values().filter(|_| usable).map(AsRef::as_ref)),
+            "the budgets of the model are those that are seen"
+        );
+        state
+    }
+
+    /// Takes `webhooks` where they can be relied on and something of them `changed`, or they could not be relied on before.
+    pub(super) fn webhooks(&mut self, usable: bool, changed: bool, webhooks: impl FnOnce() -> Vec<Webhook>) {
+        if usable && (changed || !self.has.webhooks) {
+            Arc::make_mut(&mut self.cluster).set_webhooks(webhooks());
+        } else if !usable && self.has.webhooks {
+            Arc::make_mut(&mut self.cluster).set_webhooks(Vec::new());
+        }
+        self.has.webhooks = usable;
+    }
+
+    /// Finds the components by the nodes and pods that were followed and by these, if anything of that is another.
+    pub(super) fn find(
+        &mut self,
+        leases: &[LeaseSeen],
+        endpoints: &[Endpoint],
+        candidates: Vec<CandidateSeen>,
+        now: Timestamp,
+    ) {
+        let by = FoundBy::of(leases, endpoints, candidates, now);
+        let same = self.found_by.as_ref() == Some(&by);
+        if !same || self.led_by != leases {
+            let nodes: Vec<_> = self.nodes.values().map(AsRef::as_ref).collect();
+            let pods: Vec<_> = self.running.values().collect();
+            let all: Vec<_> = leases.iter().collect();
+            let cluster = Arc::make_mut(&mut self.cluster);
+            if !same {
+                let seen = Sources { nodes: &nodes, pods: &pods, leases: &all, endpoints, asked: true, now };
+                let mut instances = components::instances(&seen);
+                // Where pods cannot be read, every controller would look hidden.
+                let unseen = leaders::add(&mut instances, &all, &by.candidates, &nodes, now);
+                self.leading = if self.has.pods { unseen } else { Vec::new() };
+                self.platform = platform::recognise(&nodes, &pods);
+                cluster.set_instances(instances);
+            }
+            let (etcd, leaders) = (components::etcd(&pods), leaders::leaders(&all, &nodes));
+            cluster.set_control_plane(ControlPlane { etcd, leaders });
+            (self.found_by, self.led_by) = (Some(by), leases.to_vec());
+        }
+        let probed = |server: &Instance| {
+            let endpoint = endpoints.iter().find(|endpoint| endpoint.address == server.name);
+            endpoint.and_then(|endpoint| endpoint.probed(now))
+        };
+        Arc::make_mut(&mut self.cluster).set_probed(probed);
+    }
+}
+
+fn is_bound(seen: &PodSeen) -> bool {
+    !seen.pod.node.is_empty()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! Whatever happens and whenever somebody looks, the model is the one that is made anew.
+
+use evenkeel_core::cluster::Parts;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::super::fold::{Interner, Watched};
+use super::super::lean::Lease;
+use super::*;
+
+/// The sources of a model.
+struct World {
+    nodes: Fold<Node>,
+    pods: Fold<Pod>,
+    budgets: Fold<PodDisruptionBudget>,
+    leases: Vec<LeaseSeen>,
+    endpoints: Vec<Endpoint>,
+    version: u64,
+    seconds: i64,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Node {
+        number: u8,
+        ip: u8,
+        ready: bool,
+        gone: bool,
+    },
+    Pod {
+        namespace: u8,
+        number: u8,
+        node: u8,
+        ready: bool,
+        gone: bool,
+    },
+    Budget {
+        number: u8,
+        allowed: u8,
+        gone: bool,
+    },
+    Lease {
+        number: u8,
+        holder: u8,
+    },
+    Endpoint {
+        number: u8,
+        version: u8,
+    },
+    /// Everything is listed again, but for what was deleted meanwhile.
+    List {
+        kind: u8,
+        without: u8,
+    },
+    Trouble {
+        kind: u8,
+        trouble: u8,
+    },
+    Time(u8),
+    Look,
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let pod = (0..3u8, 0..4u8, 0..4u8, any::<bool>(), prop::bool::weighted(0.2));
+    prop_oneof![
+        4 => (0..4u8, 0..3u8, any::<bool>(), prop::bool::weighted(0.2))
+            .prop_map(|(number, ip, ready, gone)| Event::Node { number, ip, ready, gone }),
+        8 => pod.prop_map(|(namespace, number, node, ready, gone)| {
+            Event::Pod { namespace, number, node, ready, gone }
+        }),
+        3 => (0..4u8, 0..3u8, prop::bool::weighted(0.2))
+            .prop_map(|(number, allowed, gone)| Event::Budget { number, allowed, gone }),
+        1 => (0..4u8, 0..2u8).prop_map(|(number, holder)| Event::Lease { number, holder }),
+        1 => (0..3u8, 0..3u8).prop_map(|(number, version)| Event::Endpoint { number, version }),
+        1 => (0..3u8, 0..6u8).prop_map(|(kind, without)| Event::List { kind, without }),
+        1 => (0..3u8, 0..4u8).prop_map(|(kind, trouble)| Event::Trouble { kind, trouble }),
+        1 => (0..40u8).prop_map(Event::Time),
+        6 => Just(Event::Look),
+    ]
+}
+
+fn of<K: Watched>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+fn node(number: u8, ip: u8, ready: bool, version: u64) -> Value {
+    json!({
+        "metadata": {"name": format!("n-{number}"), "uid": format!("n-{number}"),
+            "resourceVersion": version.to_string()},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": format!("192.0.2.{ip}")}],
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
+            "nodeInfo": {"kubeletVersion": "v1.36.4"}},
+    })
+}
+
+fn pod(namespace: u8, number: u8, on: u8, ready: bool, version: u64) -> Value {
+    let namespace = if namespace == 0 { "kube-system".to_owned() } else { format!("ns-{namespace}") };
+    let component = ["kube-apiserver", "kube-scheduler", "etcd", "other"][usize::from(number)];
+    json!({
+        "metadata": {"name": format!("{component}-{number}"), "namespace": namespace,
+            "uid": format!("{namespace}-{number}"), "resourceVersion": version.to_string(),
+            "labels": {"component": component}},
+        "spec": {
+            "nodeName": if on == 0 { String::new() } else { format!("n-{on}") },
+            "containers": [{"name": component, "image": format!("registry.k8s.io/{component}:v1.36.{on}")}]},
+        "status": {"phase": "Running", "hostIP": format!("192.0.2.{on}"),
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]},
+    })
+}
+
+fn budget(number: u8, allowed: u8, version: u64) -> Value {
+    json!({
+        "metadata": {"name": format!("b-{number}"), "namespace": format!("ns-{}", number % 3),
+            "resourceVersion": version.to_string()},
+        "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": allowed},
+    })
+}
+
+fn event<K: Watched>(fold: &mut Fold<K>, object: Value, gone: bool) {
+    let object: K = of(object);
+    if gone {
+        fold.delete(&object);
+    } else {
+        fold.apply(object);
+    }
+}
+
+/// Lists again what `fold` holds, each in a new version if `changed`, without the one at `without`.
+fn list<K: Watched>(fold: &mut Fold<K>, objects: &[Value], without: u8, version: u64) {
+    fold.list_begins();
+    for (number, object) in objects.iter().enumerate() {
+        if number != usize::from(without) {
+            fold.listed(of(object.clone()));
+        }
+    }
+    fold.list_ends(&version.to_string());
+}
+
+fn trouble<K: Watched>(fold: &mut Fold<K>, trouble: u8) {
+    match trouble {
+        0 => fold.failing("it fails"),
+        1 => fold.refused("not yours"),
+        2 => fold.undecodable("unreadable"),
+        _ => _ = fold.following(),
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self {
+            nodes: Fold::default(),
+            pods: Fold::default(),
+            budgets: Fold::default(),
+            leases: Vec::new(),
+            endpoints: Vec::new(),
+            version: 1,
+            seconds: 0,
+        };
+        (0..3).for_each(|kind| world.list(kind, u8::MAX));
+        world
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + self.seconds).unwrap()
+    }
+
+    fn list(&mut self, kind: u8, without: u8) {
+        let version = self.version;
+        match kind {
+            0 => {
+                let all: Vec<Value> = (0..4).map(|number| node(number, number, true, version)).collect();
+                list(&mut self.nodes, &all, without, version);
+            }
+            1 => {
+                let all =
+                    (0..3).flat_map(|ns| (0..3).map(move |number| pod(ns, number, number, true, version)));
+                list(&mut self.pods, &all.collect::<Vec<_>>(), without, version);
+            }
+            _ => {
+                let all: Vec<Value> = (0..4).map(|number| budget(number, 1, version)).collect();
+                list(&mut self.budgets, &all, without, version);
+            }
+        }
+    }
+
+    fn happens(&mut self, what: &Event) {
+        self.version += 1;
+        let version = self.version;
+        match *what {
+            Event::Node { number, ip, ready, gone } => {
+                event(&mut self.nodes, node(number, ip, ready, version), gone);
+            }
+            Event::Pod { namespace, number, node, ready, gone } => {
+                event(&mut self.pods, pod(namespace, number, node, ready, version), gone);
+            }
+            Event::Budget { number, allowed, gone } => {
+                event(&mut self.budgets, budget(number, allowed, version), gone);
+            }
+            Event::Lease { number, holder } => {
+                let labels = json!({"apiserver.kubernetes.io/identity": "kube-apiserver",
+                    "kubernetes.io/hostname": format!("n-{}", number % 2)});
+                let (name, labels) = match number {
+                    3 => ("kube-scheduler".to_owned(), json!({})),
+                    _ => (format!("apiserver-{number}"), labels),
+                };
+                let lease: Lease = of(json!({
+                    "metadata": {"name": name, "namespace": "kube-system", "labels": labels},
+                    "spec": {"holderIdentity": format!("n-{holder}_x"), "renewTime": self.now().to_string()},
+                }));
+                let lease = lease.keep(&mut Interner::default());
+                self.leases.retain(|other| other.name != lease.name);
+                self.leases.push(lease);
+            }
+            Event::Endpoint { number, version } => {
+                let address: Arc<str> = format!("192.0.2.{number}:6443").into();
+                self.endpoints.retain(|other| other.address != address);
+                self.endpoints.push(Endpoint {
+                    address,
+                    version: Observed::from_report(&format!("v1.36.{version}")),
+                    effective: None,
+                    build: format!("v1.36.{version}").into(),
+                    reachable: version > 0,
+                    ready: version > 1,
+                    asked: true,
+                    error: None,
+                    since: Instant::now(),
+                    confirmed: None,
+                });
+            }
+            Event::List { kind, without } => self.list(kind, without),
+            Event::Trouble { kind: 0, trouble: what } => trouble(&mut self.nodes, what),
+            Event::Trouble { kind: 1, trouble: what } => trouble(&mut self.pods, what),
+            Event::Trouble { trouble: what, .. } => trouble(&mut self.budgets, what),
+            Event::Time(seconds) => self.seconds += i64::from(seconds),
+            Event::Look => {}
+        }
+    }
+
+    fn look(&mut self, model: &mut Model) {
+        let news = self.nodes.news();
+        model.nodes(&self.nodes, news);
+        let news = self.pods.news();
+        model.pods(&self.pods, news);
+        let news = self.budgets.news();
+        model.budgets(&self.budgets, news);
+        model.find(&self.leases, &self.endpoints, Vec::new(), self.now());
+    }
+
+    /// Made of everything that is held, as if nobody had looked before.
+    fn anew(&self, scope: PodScope) -> (Cluster, Option<Platform>) {
+        fn usable<K: Watched>(fold: &Fold<K>) -> Vec<&K::Kept> {
+            fold.values().filter(|_| fold.state() == State::Synced).collect()
+        }
+        let (nodes, pods, leases) = (usable(&self.nodes), usable(&self.pods), &self.leases);
+        let nodes: Vec<&NodeSeen> = nodes.into_iter().map(AsRef::as_ref).collect();
+        let running: Vec<&PodSeen> = pods.iter().copied().filter(|pod| pod.runs.is_some()).collect();
+        let leases: Vec<_> = leases.iter().collect();
+        let (endpoints, now) = (&self.endpoints[..], self.now());
+        let seen = Sources { nodes: &nodes, pods: &running, leases: &leases, endpoints, asked: true, now };
+        let mut instances = components::instances(&seen);
+        leaders::add(&mut instances, &leases, &[], &nodes, now);
+        let bound = pods.into_iter().filter(|seen| scope == PodScope::All && is_bound(seen));
+        let control_plane =
+            ControlPlane { etcd: components::etcd(&running), leaders: leaders::leaders(&leases, &nodes) };
+        let parts = Parts {
+            instances,
+            control_plane,
+            nodes: nodes.iter().map(|seen| Arc::clone(&seen.node)).collect(),
+            pods: bound.map(|seen| seen.pod.as_ref().clone()).collect(),
+            budgets: usable(&self.budgets).into_iter().map(|budget| budget.as_ref().clone()).collect(),
+            ..Parts::default()
+        };
+        (parts.seal(), platform::recognise(&nodes, &running))
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_model_is_the_one_that_is_made_anew(events in prop::collection::vec(any_event(), 0..80)) {
+        for scope in [PodScope::All, PodScope::KubeSystem] {
+            let (mut world, mut model) = (World::new(), Model::new(scope));
+            // Who holds an earlier one keeps what was.
+            let mut held: Vec<(Arc<Cluster>, Cluster)> = Vec::new();
+            for event in events.iter().chain([&Event::Look]) {
+                world.happens(event);
+                if matches!(event, Event::Look) {
+                    world.look(&mut model);
+                    let (cluster, platform) = world.anew(scope);
+                    let seen = model.cluster();
+                    prop_assert_eq!(seen.as_ref(), &cluster);
+                    prop_assert_eq!(model.platform(), platform);
+                    held.push((seen, cluster));
+                }
+            }
+            for (then, cluster) in held {
+                prop_assert_eq!(then.as_ref(), &cluster);
+            }
+        }
+    }
+}
+
+/// A pod of another node, a heartbeat: what tells of no component finds none anew.
+#[test]
+fn components_are_found_again_only_when_something_tells_of_them() {
+    let (mut world, mut model) = (World::new(), Model::new(PodScope::All));
+    world.happens(&Event::Endpoint { number: 1, version: 4 });
+    world.look(&mut model);
+    let instances = |model: &Model| model.cluster().instances().as_ptr();
+    let before = instances(&model);
+    world.happens(&Event::Node { number: 1, ip: 1, ready: false, gone: false });
+    world.happens(&Event::Pod { namespace: 1, number: 0, node: 2, ready: false, gone: false });
+    world.happens(&Event::Budget { number: 1, allowed: 0, gone: false });
+    world.look(&mut model);
+    assert_eq!(instances(&model), before);
+    assert!(!model.cluster().node("n-1").unwrap().ready);
+    world.happens(&Event::Node { number: 1, ip: 9, ready: false, gone: false });
+    world.look(&mut model);
+    assert_ne!(instances(&model), before, "its address tells which apiserver runs there");
+}
