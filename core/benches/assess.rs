@@ -1,5 +1,5 @@
 //! How long the two pure functions take that run at every change: the judgement of a cluster, and the next step of an
-//! upgrade. `make bench` runs it. Neither a network nor a cluster is involved: this is what deciding costs, not what
+//! upgrade; and one look of the operator, from a pod that changed to the decision. `make bench` runs it. Neither a network nor a cluster is involved: this is what deciding costs, not what
 //! observing or acting does.
 //!
 //! Times depend on the machine and on what else runs on it. Beside them is the number of instructions, which does not:
@@ -17,7 +17,8 @@ use evenkeel_core::cluster::{
     Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Parts, Phase, Pod,
     Quantity, Reach, Selector, UnhealthyPolicy,
 };
-use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade};
+use evenkeel_core::disruption::Sent;
+use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade, preflight, progress};
 use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
@@ -28,6 +29,8 @@ use jiff::{SignedDuration, Timestamp};
 const PODS_PER_NODE: usize = 30;
 /// Each guards the pods of one workload.
 const BUDGETS: usize = 500;
+/// Nodes and budgets of the cluster that is looked at.
+const LOOK: (usize, usize) = (5_000, 3_000);
 const TARGET: &str = "v1.37.1";
 /// How often each is run at least, and for how long.
 const RUNS: usize = 15;
@@ -57,7 +60,10 @@ fn main() {
             (0..runs.parse().unwrap()).for_each(|_: u32| run());
         }
         // `cargo bench` passes this; under `cargo test` nothing is measured.
-        _ if arguments.iter().any(|argument| argument == "--bench") => table(),
+        _ if arguments.iter().any(|argument| argument == "--bench") => {
+            table();
+            look();
+        }
         _ => {}
     }
 }
@@ -81,6 +87,53 @@ fn table() {
         };
         println!("{name:<30}{nodes:>7} nodes   {times:<40}{instructions}");
     }
+}
+
+/// One look in the middle of an upgrade, as a whole and in its parts.
+fn look() {
+    let (nodes, budgets) = LOOK;
+    let pods = nodes * PODS_PER_NODE;
+    let before = resident();
+    let mut scene = Scene::new(nodes, budgets);
+    let bytes = (resident() - before) / f64::from(u32::try_from(pods).unwrap());
+    println!(
+        "\none look: {nodes} nodes, {pods} pods, {budgets} budgets, {} nodes draining",
+        scene.claims.len()
+    );
+    println!("{:<50}{bytes:.0} bytes per pod, nodes and budgets included", "memory of the model");
+    let mut show = |what: &str, run: &mut dyn FnMut(&mut Scene)| {
+        let all = seconds(RUNS, PATIENCE, || run(&mut scene));
+        let spread = Spread::of(all.iter().map(|seconds| seconds * 1e3).collect());
+        println!("{what:<50}{spread:.3} ms");
+    };
+    let mut round = 0;
+    show("one pod changed, model and decision", &mut |scene| {
+        round += 1;
+        scene.change(round);
+        scene.memory = scene.sent.memory(&scene.cluster, at(60));
+        drop(black_box(scene.decide()));
+    });
+    show("  the model", &mut |scene| {
+        round += 1;
+        scene.change(round);
+    });
+    show("  the model, while somebody holds the one before", &mut |scene| {
+        round += 1;
+        let held = scene.cluster.clone();
+        scene.change(round);
+        drop(held);
+    });
+    show("  what was sent and is not seen", &mut |scene| drop(scene.sent.memory(&scene.cluster, at(60))));
+    show("  the decision", &mut |scene| drop(black_box(scene.decide())));
+    show("    its preflight", &mut |scene| drop(preflight(&scene.cluster, &scene.upgrade)));
+    show("    its progress", &mut |scene| _ = black_box(progress(&scene.cluster, &scene.upgrade)));
+}
+
+/// The memory that this process has now, in bytes.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok()).unwrap_or_default() * 1024.0
 }
 
 /// How many instructions one run takes: those of three runs less those of one.
@@ -150,7 +203,7 @@ fn prepared(name: &str, nodes: usize) -> Box<dyn FnMut()> {
             Box::new(move || drop(black_box(assess(black_box(&cluster), &Policy::default()))))
         }
         "decide, mid-upgrade" => {
-            let scene = Scene::new(nodes);
+            let scene = Scene::new(nodes, BUDGETS);
             Box::new(move || drop(black_box(scene.decide())))
         }
         _ => panic!("nothing is called {name}"),
@@ -233,11 +286,12 @@ struct Scene {
     upgrade: Upgrade,
     cluster: Cluster,
     claims: Vec<Claim>,
+    sent: Sent,
     memory: Memory,
 }
 
 impl Scene {
-    fn new(nodes: usize) -> Self {
+    fn new(nodes: usize, budgets: usize) -> Self {
         let mut cluster = half_upgraded(nodes);
         let target: KubeVersion = TARGET.parse().unwrap();
         let draining = nodes / 100;
@@ -245,9 +299,24 @@ impl Scene {
         let mut drained: Vec<Node> = behind.take(draining).map(|node| node.as_ref().clone()).collect();
         let claims = drained.iter_mut().map(|node| claim(node, &target)).collect();
         drained.into_iter().for_each(|node| cluster.set_node(node));
-        (0..nodes * PODS_PER_NODE).for_each(|n| cluster.set_pod(pod(n, nodes)));
-        (0..BUDGETS).for_each(|n| cluster.set_budget(budget(n)));
-        Self { upgrade: upgrade(target), cluster, claims, memory: Memory::default() }
+        let apps: Vec<_> = (0..budgets).map(App::new).collect();
+        let pods =
+            (0..nodes * PODS_PER_NODE).map(|n| pod(n, &cluster.nodes()[n % nodes].name, &apps[n % budgets]));
+        let pods = pods.map(Arc::new).collect();
+        cluster.set_pods(pods);
+        (0..budgets).for_each(|n| cluster.set_budget(budget(n, &apps[n])));
+        let (sent, memory) = (Sent::default(), Memory::default());
+        Self { upgrade: upgrade(target), cluster, claims, sent, memory }
+    }
+
+    /// A pod somewhere is not ready, or ready again.
+    fn change(&mut self, round: usize) {
+        let (_, budgets) = LOOK;
+        let number = round * 7_919 % self.cluster.nodes().len() * PODS_PER_NODE;
+        let (namespace, name) = (namespace(number % budgets), format!("app-{}-{number}", number % budgets));
+        let seen = self.cluster.pod(&namespace, &name).unwrap();
+        let changed = Pod { ready: !seen.ready, ..seen.clone() };
+        self.cluster.set_pod(changed);
     }
 
     fn decide(&self) -> Decision {
@@ -326,20 +395,37 @@ fn claim(node: &mut Node, target: &KubeVersion) -> Claim {
     claim
 }
 
-fn pod(number: usize, nodes: usize) -> Pod {
-    let app = format!("app-{}", number % BUDGETS);
+/// What the pods of a workload have in common; texts that repeat are held once, as observing does.
+struct App {
+    namespace: Arc<str>,
+    labels: Arc<BTreeMap<String, String>>,
+    owner: Owner,
+}
+
+impl App {
+    fn new(number: usize) -> Self {
+        let app = format!("app-{number}");
+        Self {
+            namespace: namespace(number),
+            labels: Arc::new([("app".to_owned(), app.clone())].into()),
+            owner: Owner {
+                api_version: "apps/v1".into(),
+                kind: "ReplicaSet".into(),
+                uid: format!("uid-{app}").into(),
+                name: app.into(),
+            },
+        }
+    }
+}
+
+fn pod(number: usize, node: &Arc<str>, app: &App) -> Pod {
     Pod {
-        namespace: namespace(number % BUDGETS),
-        name: format!("{app}-{number}").into(),
-        uid: format!("uid-{number}").into(),
-        node: format!("node-{:05}", number % nodes).into(),
-        labels: Arc::new([("app".to_owned(), app.clone())].into()),
-        owner: Some(Owner {
-            api_version: "apps/v1".into(),
-            kind: "ReplicaSet".into(),
-            uid: format!("uid-{app}").into(),
-            name: app.into(),
-        }),
+        namespace: Arc::clone(&app.namespace),
+        name: format!("{}-{number}", app.owner.name).into(),
+        uid: format!("{number:08x}-0000-4000-8000-{number:012x}").into(),
+        node: Arc::clone(node),
+        labels: Arc::clone(&app.labels),
+        owner: Some(app.owner.clone()),
         phase: Phase::Running,
         ready: true,
         deleting: None,
@@ -350,9 +436,9 @@ fn pod(number: usize, nodes: usize) -> Pod {
     }
 }
 
-fn budget(number: usize) -> Budget {
+fn budget(number: usize, app: &App) -> Budget {
     Budget {
-        namespace: namespace(number),
+        namespace: Arc::clone(&app.namespace),
         name: format!("app-{number}").into(),
         resource_version: "1".into(),
         selector: Some(labelled("app", &format!("app-{number}"))),
