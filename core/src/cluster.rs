@@ -17,6 +17,7 @@ use crate::version::{Effective, Observed};
 mod around;
 mod control;
 mod incarnation;
+mod placement;
 mod room;
 mod sealed;
 mod select;
@@ -27,6 +28,7 @@ pub use around::{
 };
 pub use control::{ControlPlane, EtcdMember, Leader};
 pub use incarnation::{Mark, incarnation};
+pub use placement::{Apart, Namespaces, NodeTerm, Placement};
 pub use room::{Amounts, Lack, Room};
 pub use sealed::{Cluster, Parts};
 
@@ -297,7 +299,7 @@ impl Pod {
 }
 
 /// A label selector. `None` selectors match nothing and are not represented; an empty one matches everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Selector {
     /// Labels that must be equal.
@@ -307,7 +309,7 @@ pub struct Selector {
 }
 
 /// One `matchExpressions` term.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Expression {
     /// The label's key.
     pub key: String,
@@ -322,16 +324,21 @@ impl Selector {
     /// Whether `labels` are selected.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.match_expressions.iter().all(|term| {
-                let value = labels.get(&term.key);
-                match term.operator.as_str() {
-                    "In" => value.is_some_and(|v| term.values.contains(v)),
-                    "NotIn" => value.is_none_or(|v| !term.values.contains(v)),
-                    "Exists" => value.is_some(),
-                    "DoesNotExist" => value.is_none(),
-                    _ => false,
-                }
-            })
+            && self.match_expressions.iter().all(|term| term.holds(labels.get(&term.key).map(String::as_str)))
+    }
+}
+
+impl Expression {
+    /// Whether it holds where its key has that value.
+    pub fn holds(&self, value: Option<&str>) -> bool {
+        let named = |value: &str| self.values.iter().any(|named| named == value);
+        match self.operator.as_str() {
+            "In" => value.is_some_and(named),
+            "NotIn" => !value.is_some_and(named),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        }
     }
 }
 

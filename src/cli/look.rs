@@ -23,7 +23,7 @@ use crate::api::report::{with_gaps, with_lifecycle};
 use crate::clients::{Connect, effects_client, one_line, probe_client, read_client, within};
 use crate::observe::answer::Answer;
 use crate::observe::cache::Changes;
-use crate::observe::files::{Snapshot, shown};
+use crate::observe::files::{Places, Snapshot, shown};
 use crate::observe::given::Given;
 use crate::observe::platform::{advise, with_same_process};
 use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, given};
@@ -62,7 +62,7 @@ pub(super) fn judged(
     let judged = with_lifecycle(assess(cluster, &Policy::default()), releases, now);
     Report {
         subject,
-        files: Vec::new(),
+        places: Places::default(),
         missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
         nodes: cluster.nodes().len(),
         seen: Some(now),
@@ -87,6 +87,7 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
     let cluster = given::add(snapshot.cluster(), given)?;
     let names: Vec<_> = files.iter().map(|path| shown(path)).collect();
     let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
+    subject.extend(snapshot.unused().into_iter().map(|line| ("Unused", line)));
     let (told, today) = as_of(&snapshot, releases);
     subject.push(("As of", told));
     let platform = snapshot.platform();
@@ -99,7 +100,7 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
     let judged = with_gaps(judged, None, missing.first().map(String::as_str));
     Ok(Report {
         subject,
-        files: names,
+        places: snapshot.places().clone(),
         missing,
         platform,
         hidden: snapshot.hidden(&cluster),

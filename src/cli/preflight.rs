@@ -3,13 +3,14 @@
 //!
 //! Nothing here judges; it looks once and shows what the core says.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use evenkeel_core::cluster::{Cluster, Node, Selector};
 use evenkeel_core::disruption::Rules;
-use evenkeel_core::disruption::preflight::{Question, bounds, causes, explain};
+use evenkeel_core::disruption::preflight::{Cause, Question, bounds, causes, explain};
 use evenkeel_core::version::escape;
 use jiff::{SignedDuration, Timestamp};
 
@@ -170,9 +171,18 @@ pub(super) fn time(text: &str) -> Result<SignedDuration, String> {
 /// What was looked at.
 struct Look {
     cluster: Cluster,
-    subject: (&'static str, String),
-    missing: Vec<String>,
+    subject: Vec<(&'static str, String)>,
+    /// What was read; it knows which file an object came from.
+    survey: Survey,
     now: Timestamp,
+}
+
+impl Look {
+    /// The file of each cause's object, by the cause's id.
+    fn places(&self, causes: &[Cause]) -> BTreeMap<String, String> {
+        let place = |cause: &Cause| Some((cause.id(), self.survey.place_of(cause)?.to_owned()));
+        causes.iter().filter_map(place).collect()
+    }
 }
 
 async fn look(place: &WhereArgs, command: &str) -> Result<Look, String> {
@@ -181,14 +191,15 @@ async fn look(place: &WhereArgs, command: &str) -> Result<Look, String> {
         let names: Vec<_> = place.files.iter().map(|path| shown(path)).collect();
         // What files say was so when they were written.
         let now = survey.taken().unwrap_or_else(Timestamp::now);
-        let subject = ("Files", names.join(", "));
-        return Ok(Look { cluster: survey.cluster(), subject, missing: survey.missing(), now });
+        let mut subject = vec![("Files", names.join(", "))];
+        subject.extend(survey.unused.iter().map(|line| ("Unused", line.clone())));
+        return Ok(Look { cluster: survey.cluster(), subject, survey, now });
     }
     let config = connect::config(&place.cluster, command).await?;
     let client = read_client(&config).map_err(|error| one_line(&error))?;
     let survey = Survey::of_cluster(&client).await?;
-    let subject = ("Cluster", config.cluster_url.to_string());
-    Ok(Look { cluster: survey.cluster(), subject, missing: survey.missing(), now: Timestamp::now() })
+    let subject = vec![("Cluster", config.cluster_url.to_string())];
+    Ok(Look { cluster: survey.cluster(), subject, survey, now: Timestamp::now() })
 }
 
 /// The nodes that are meant.
@@ -216,10 +227,11 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
     let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
     let few: Vec<_> = names.iter().take(5).cloned().collect();
     let all = look.cluster.nodes().len();
-    let subject = vec![
-        ("Nodes", format!("{} of {all}: {}", names.len(), evenkeel_core::skew::names(names.len(), &few))),
-        look.subject,
-    ];
+    let mut subject = vec![(
+        "Nodes",
+        format!("{} of {all}: {}", names.len(), evenkeel_core::skew::names(names.len(), &few)),
+    )];
+    subject.extend(look.subject.iter().cloned());
     let question = Question {
         cluster: &look.cluster,
         nodes,
@@ -227,15 +239,17 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
         timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
         now: look.now,
     };
+    let causes = causes(&question);
     let found = Found {
         kind: "Preflight",
         line: None,
         subject,
-        causes: causes(&question),
+        places: look.places(&causes),
+        causes,
         bounds: bounds(&question, args.replacement_time),
         slot: args.replacement_time,
         details: Vec::new(),
-        missing: look.missing,
+        missing: look.survey.missing(),
         fail_on: args.fail_on,
     };
     let failed = found.failed();
@@ -274,16 +288,17 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
             explain::budget(&question, budget)
         }
     };
-    subject.push(look.subject);
+    subject.extend(look.subject.iter().cloned());
     let found = Found {
         kind: "Explanation",
         line: Some(explanation.line),
         subject,
+        places: look.places(&explanation.causes),
         causes: explanation.causes,
         bounds: Vec::new(),
         slot: SignedDuration::from_mins(1),
         details: explanation.details,
-        missing: look.missing,
+        missing: look.survey.missing(),
         fail_on: FailOn::NotNow,
     };
     let failed = found.failed();

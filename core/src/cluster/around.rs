@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Owner, Room};
+use super::{Owner, Placement, Room};
 
 /// A namespace and a name in it.
 pub type Name = (Arc<str>, Arc<str>);
@@ -31,6 +31,8 @@ pub struct Around {
     pub autoscalers: Option<Vec<Autoscaler>>,
     /// What pods request and nodes offer.
     pub room: Option<Room>,
+    /// What pods ask of their nodes, by the pod's UID; those that ask for nothing are not in it.
+    pub placements: Option<BTreeMap<Arc<str>, Arc<Placement>>>,
     /// The claim that each `PersistentVolume` is bound to, by the volume's name.
     pub claims: Option<BTreeMap<Arc<str>, Name>>,
     /// Volumes that are attached to nodes, or about to be, or being detached.

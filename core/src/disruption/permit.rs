@@ -204,6 +204,14 @@ impl<'a> Budgets<'a> {
         self.cluster.budgets_in(&pod.namespace).filter(|budget| budget.selects(pod)).collect()
     }
 
+    /// The budget that lets `pod` go without being asked for it, because the pod is not ready.
+    pub fn freed_by(&self, pod: &Pod) -> Option<&'a Budget> {
+        match self.guard(pod) {
+            Ok(Guard::Free) => self.guarding(pod).first().copied(),
+            _ => None,
+        }
+    }
+
     fn guard(&self, pod: &Pod) -> Result<Guard<'a>, Refusal> {
         if pod.phase != Phase::Running {
             return Ok(Guard::None);
@@ -233,7 +241,7 @@ fn allows(budget: &Budget, pod: &Pod, busy: Option<&Busy>, now: Timestamp) -> Re
         // A controller that cannot compute a budget observes no generation of it; what it says then is in the condition.
         return Err(match &budget.sync_failed {
             Some(message) => Refusal::SyncFailed { budget: key, message: Arc::clone(message) },
-            None => Refusal::Stale { budget: key },
+            None => Refusal::Stale { budget: key, computed: budget.observed_generation > 0 },
         });
     }
     if budget.disruptions_allowed < 0 || budget.disrupted.len() > MAX_DISRUPTED {

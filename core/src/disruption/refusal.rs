@@ -38,6 +38,8 @@ pub enum Refusal {
     Stale {
         /// The budget.
         budget: BudgetName,
+        /// It was computed before.
+        computed: bool,
     },
     /// The budget's status is one that the handler forbids to use.
     Broken {
@@ -71,7 +73,7 @@ impl Refusal {
         match self {
             Self::Exhausted { budget, .. }
             | Self::SyncFailed { budget, .. }
-            | Self::Stale { budget }
+            | Self::Stale { budget, .. }
             | Self::Broken { budget, .. }
             | Self::UnknownPolicy { budget }
             | Self::Queued { budget } => Some(budget),
@@ -125,7 +127,12 @@ impl fmt::Display for Refusal {
             Self::SyncFailed { budget, message } => {
                 write!(f, "PDB {} failed to sync: {message}", show(budget))
             }
-            Self::Stale { budget } => {
+            Self::Stale { budget, computed: false } => write!(
+                f,
+                "PDB {} has no status: the disruption controller has not computed it yet, or does not run",
+                show(budget)
+            ),
+            Self::Stale { budget, .. } => {
                 write!(f, "PDB {} was changed and its status is not computed yet", show(budget))
             }
             Self::Broken { budget, allowed, disrupted } => write!(

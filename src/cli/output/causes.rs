@@ -3,17 +3,18 @@
 //! Nothing here judges: outlook and words come from the core. The invariant is that of the module above: what is
 //! written depends on the cluster alone, and leaves nothing out that it does not count.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::ValueEnum;
-use evenkeel_core::disruption::preflight::{Bound, Cause, Outlook};
+use evenkeel_core::disruption::preflight::{Bound, Cause, Outlook, shown as duration};
 use evenkeel_core::skew::names;
 use evenkeel_core::text;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::paint::{Ink, Paint};
-use super::{Output, junit, markdown};
+use super::{Output, junit, markdown, sarif};
 
 /// How many names of pods and nodes are written out.
 const NAMED: usize = 10;
@@ -57,6 +58,8 @@ pub(in super::super) struct Found {
     pub(in super::super) slot: SignedDuration,
     pub(in super::super) details: Vec<String>,
     pub(in super::super) missing: Vec<String>,
+    /// The file that each cause's object came from, by the cause's id.
+    pub(in super::super) places: BTreeMap<String, String>,
     pub(in super::super) fail_on: FailOn,
 }
 
@@ -100,20 +103,8 @@ pub(in super::super) fn render(mut found: Found, output: Output, paint: Paint) -
             serde_saphyr::to_string(&document(found)).map_err(|error| format!("cannot write: {error}"))
         }
         Output::Markdown => Ok(in_markdown(found)),
-        Output::Sarif => written(&sarif(found)),
+        Output::Sarif => written(&in_sarif(found)),
         Output::Junit => Ok(in_junit(found)),
-    }
-}
-
-/// `90 s`, `4 min`, `1 h`, `2 h 30 min`.
-pub(in super::super) fn duration(time: SignedDuration) -> String {
-    let seconds = time.as_secs().max(0);
-    match (seconds / 3600, (seconds % 3600 + 30) / 60) {
-        (0, _) if seconds < 120 => format!("{seconds} s"),
-        (0, minutes) => format!("{minutes} min"),
-        (hours, 0) => format!("{hours} h"),
-        (hours, 60) => format!("{} h", hours + 1),
-        (hours, minutes) => format!("{hours} h {minutes} min"),
     }
 }
 
@@ -229,8 +220,12 @@ fn document(found: &Found) -> Value {
             "leastSeconds": bound.least.map(|least| least.as_secs()),
         })
     });
-    let subject: serde_json::Map<String, Value> =
-        found.subject.iter().map(|(title, rest)| (title.to_lowercase(), json!(rest))).collect();
+    let mut subject: BTreeMap<String, String> = BTreeMap::new();
+    for (title, rest) in &found.subject {
+        // Several lines may have one title.
+        let of = subject.entry(title.to_lowercase()).or_default();
+        *of = if of.is_empty() { rest.clone() } else { format!("{of}; {rest}") };
+    }
     json!({
         "apiVersion": "cli.evenkeel.dev/v1alpha1",
         "kind": found.kind,
@@ -292,7 +287,7 @@ fn in_markdown(found: &Found) -> String {
     text
 }
 
-fn sarif(found: &Found) -> Value {
+fn in_sarif(found: &Found) -> Value {
     let level = |outlook| match outlook {
         Outlook::Never => "error",
         Outlook::NotNow => "warning",
@@ -306,12 +301,14 @@ fn sarif(found: &Found) -> Value {
             if code.starts_with('U') { "a PodDisruptionBudget" } else { "a pod, a node or what is around" };
         json!({"id": code, "shortDescription": {"text": format!("{about} that keeps a drain")}})
     };
+    let place =
+        |cause: &Cause| found.places.get(&cause.id()).map(|file| vec![file.as_str()]).unwrap_or_default();
     let results = found.causes.iter().map(|cause| {
         json!({
             "ruleId": cause.code,
             "level": level(cause.outlook),
             "message": {"text": format!("{}: {}. To do: {}", cause.object, cause.what, cause.remedy)},
-            "locations": [{"logicalLocations": [{"fullyQualifiedName": cause.id(), "kind": "resource"}]}],
+            "locations": sarif::locations(&place(cause), &json!([{"fullyQualifiedName": cause.id(), "kind": "resource"}])),
             "partialFingerprints": {"evenkeel/v1": cause.id()},
         })
     });

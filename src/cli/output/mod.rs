@@ -19,6 +19,7 @@ use evenkeel_core::disruption::preflight::Cause;
 use evenkeel_core::skew::{Assessment, Row, Verdict};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::observe::files::Places;
 use crate::observe::platform::Platform;
 
 pub(super) use outcome::{Level, Outcome};
@@ -46,8 +47,8 @@ pub(super) enum Output {
 pub(super) struct Report {
     /// What it is about: titles and lines.
     pub(super) subject: Vec<(&'static str, String)>,
-    /// The files it was read from, if it was.
-    pub(super) files: Vec<String>,
+    /// Which file each object came from; empty for a cluster.
+    pub(super) places: Places,
     /// Which platform it is.
     pub(super) platform: Option<Platform>,
     /// Components that cannot be seen there, one line each.

@@ -2,6 +2,8 @@
 //!
 //! No rule is here: how grave a finding is, the core says.
 
+use std::sync::Arc;
+
 use clap::ValueEnum;
 use evenkeel_core::cluster::Component;
 use evenkeel_core::skew::{Assessment, Row, Severity, Standing, names};
@@ -45,6 +47,8 @@ pub(in super::super) struct Outcome {
     pub(super) remedy: String,
     /// `a, b and 17 more`; may be empty.
     pub(super) names: String,
+    /// The first of those names.
+    pub(super) samples: Vec<Arc<str>>,
 }
 
 /// Everything of `judged`, and what was not seen, worst first.
@@ -61,6 +65,7 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
         message: finding.message.clone(),
         remedy: finding.remedy.clone(),
         names: names(finding.count, &finding.samples),
+        samples: finding.samples.clone(),
     });
     let mut all: Vec<_> = findings.chain(judged.rows.iter().filter_map(unknown_row)).collect();
     all.extend(missing.iter().map(|line| Outcome {
@@ -71,6 +76,7 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
         message: line.clone(),
         remedy: String::new(),
         names: String::new(),
+        samples: Vec::new(),
     }));
     all.sort_by_key(|outcome| outcome.level);
     all
@@ -92,6 +98,7 @@ fn unknown_row(row: &Row) -> Option<Outcome> {
         ),
         remedy: say(row.component),
         names: names(row.count, &row.samples),
+        samples: row.samples.clone(),
     })
 }
 

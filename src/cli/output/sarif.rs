@@ -1,12 +1,14 @@
 //! SARIF 2.1.0: what code scanning shows beside a change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::Report;
 use super::outcome::{Level, Outcome};
 
+/// What is read from there has no path.
+const STANDARD_INPUT: &str = "standard input";
 const POLICY: &str = "https://kubernetes.io/releases/version-skew-policy/";
 
 pub(super) fn sarif(report: &Report) -> Value {
@@ -48,18 +50,17 @@ fn result(outcome: &Outcome, report: &Report) -> Value {
         Level::Warning => "note",
     };
     let logical = json!([{"fullyQualifiedName": outcome.id, "kind": "resource"}]);
-    let location = match report.files.first().filter(|file| *file != "standard input") {
-        Some(file) => json!({
-            "physicalLocation": {"artifactLocation": {"uri": uri(file)}},
-            "logicalLocations": logical,
-        }),
-        None => json!({"logicalLocations": logical}),
-    };
+    let names = || outcome.samples.iter().map(AsRef::as_ref);
+    let mut files: Vec<&str> = outcome
+        .component
+        .map_or_else(Vec::new, |of| names().filter_map(|name| report.places.of(of, name)).collect());
+    let mut seen = BTreeSet::new();
+    files.retain(|file| seen.insert(*file));
     json!({
         "ruleId": outcome.rule,
         "level": level,
         "message": {"text": sentence(outcome)},
-        "locations": [location],
+        "locations": locations(&files, &logical),
         "partialFingerprints": {"evenkeel/v1": outcome.id},
     })
 }
@@ -73,6 +74,21 @@ fn sentence(outcome: &Outcome) -> String {
         text.extend([". To do: ", &outcome.remedy]);
     }
     text
+}
+
+/// A place in each of `files`; what came from no file has only its name.
+pub(super) fn locations(files: &[&str], logical: &Value) -> Value {
+    let files: Vec<_> = files.iter().filter(|file| **file != STANDARD_INPUT).collect();
+    if files.is_empty() {
+        return json!([{"logicalLocations": logical}]);
+    }
+    let location = |file: &&&str| {
+        json!({
+            "physicalLocation": {"artifactLocation": {"uri": uri(file)}},
+            "logicalLocations": logical,
+        })
+    };
+    files.iter().map(location).collect()
 }
 
 /// A path as a URI reference.

@@ -1,22 +1,31 @@
 //! Which files are read, and the text in them.
 //!
-//! Here belong folders, standard input and encodings; what the text means does not. The invariant: files are read in
+//! Here belong folders, pipes and standard input; encodings are [`text`]'s, and what the text means is not asked here. The invariant: files are read in
 //! the order of their names, so that what is said about them is always the same.
 
-use std::borrow::Cow;
+mod reader;
+
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use super::objects::{harmless, is_json};
+use super::text;
+pub(super) use reader::Reader;
 
-/// How much of a file is held while it is read.
-const BUFFER: usize = 64 << 10;
 /// What some editors write before UTF-8.
 const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 /// How deep folders may be nested; links to folders are not followed.
 const MAX_DEPTH: usize = 32;
+/// Longest text that is no JSON: YAML takes several times as long to read.
+const MAX_TEXT: usize = 1 << 30;
+/// How much of a broken file is looked through for what it may hold.
+const LOOKED_AT: u64 = 4 << 20;
+/// How long nobody may write into a pipe before that is said.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One file, or standard input.
 pub(super) struct Input {
@@ -24,52 +33,96 @@ pub(super) struct Input {
     pub(super) name: String,
     /// A person named it, not only a folder that it is in.
     pub(super) named: bool,
+    /// Which of the paths that were given it is, or is in.
+    pub(super) given: usize,
     path: Option<PathBuf>,
 }
 
 impl Input {
-    /// All of its text.
-    pub(super) fn text(&self) -> Result<String, String> {
-        whole(self.open()?)
-    }
-
     /// Its text, as it comes in where that is JSON.
     pub(super) fn source(&self) -> Result<Source, String> {
         let mut reader = self.open()?;
-        let start = reader.fill_buf().map_err(|error| plain(&error))?;
+        let start = reader.start().map_err(|error| plain(&error))?;
         let mark = start.starts_with(MARK);
+        let utf16 = start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]);
+        if let Some(sort) = (!utf16).then(|| text::no_text(start)).flatten() {
+            return Err(sort);
+        }
         let start = start.strip_prefix(MARK).unwrap_or(start);
         let valid = start.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-        if !is_json(valid) {
-            return whole(reader).map(Source::Text);
+        if is_json(valid) {
+            if mark {
+                reader.skip(MARK.len());
+            }
+            return Ok(Source::Json(reader));
         }
-        if mark {
-            reader.consume(MARK.len());
-        }
-        Ok(Source::Json(reader))
+        let whole = reader.whole(MAX_TEXT).map_err(|error| plain(&error))?;
+        let whole = whole.ok_or("is over 1 GiB of YAML; write it as JSON (-o json)")?;
+        text::decode(whole).map(Source::Text)
     }
 
-    fn open(&self) -> Result<Box<dyn BufRead>, String> {
-        Ok(match &self.path {
-            None => Box::new(io::stdin().lock()),
-            Some(path) => {
-                let file = fs::File::open(path).map_err(|error| plain(&error))?;
-                Box::new(BufReader::with_capacity(BUFFER, file))
+    fn open(&self) -> Result<Reader, String> {
+        let Some(path) = &self.path else {
+            if io::stdin().is_terminal() {
+                eprintln!("reads from this terminal until Ctrl-D");
             }
-        })
+            return Ok(Reader::new(Box::new(io::stdin())));
+        };
+        let file = match fs::metadata(path) {
+            Ok(found) if is_pipe(&found) => open_pipe(path, &self.name),
+            Ok(found) => {
+                reader::fits(found.len())?;
+                fs::File::open(path)
+            }
+            Err(error) => Err(error),
+        };
+        Ok(Reader::new(Box::new(file.map_err(|error| plain(&error))?)))
+    }
+
+    /// Whether nothing is missing when this file, which a folder holds, cannot be read: a collector's note of what it
+    /// could not collect, or what a person blackened that holds nothing of a report.
+    pub(super) fn is_left_out(&self) -> bool {
+        if self.named {
+            return false;
+        }
+        let stem = self.path.as_deref().and_then(Path::file_stem).and_then(OsStr::to_str).unwrap_or_default();
+        if stem.ends_with("-errors") || stem == "errors" {
+            return true;
+        }
+        let mut start = Vec::new();
+        let read = self.open().map(|reader| reader.take(LOOKED_AT).read_to_end(&mut start));
+        read.is_ok() && text::is_blackened(&start)
     }
 }
 
-fn whole(mut reader: Box<dyn BufRead>) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).map_err(|error| plain(&error))?;
-    decode(bytes)
+#[cfg(unix)]
+fn is_pipe(found: &fs::Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &fs::Metadata) -> bool {
+    false
+}
+
+/// Opening a named pipe waits until somebody opens it to write: says so when that takes long.
+fn open_pipe(path: &Path, name: &str) -> io::Result<fs::File> {
+    let (opened, waits) = mpsc::channel::<()>();
+    let line = format!("{name} is a pipe into which nobody writes yet; waits for that (Ctrl-C ends it)");
+    std::thread::spawn(move || {
+        if waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{line}");
+        }
+    });
+    let file = fs::File::open(path);
+    drop(opened);
+    file
 }
 
 /// The text of an [`Input`].
 pub(super) enum Source {
     /// It begins as JSON does.
-    Json(Box<dyn BufRead>),
+    Json(Reader),
     /// All of it.
     Text(String),
 }
@@ -86,24 +139,28 @@ pub(super) fn shown(path: &Path) -> String {
 pub(super) fn find(paths: &[PathBuf]) -> Result<(Vec<Input>, usize), String> {
     let mut found = Vec::new();
     let mut others = 0;
-    for path in paths {
+    for (given, path) in paths.iter().enumerate() {
         let name = shown(path);
         if path.as_os_str() == "-" {
-            found.push(Input { name, named: true, path: None });
+            found.push(Input { name, named: true, given, path: None });
         } else if fs::metadata(path).map_err(|error| format!("{name}: {}", plain(&error)))?.is_dir() {
             let before = found.len();
-            walk(path, 0, &mut found, &mut others).map_err(|error| format!("{name}: {}", plain(&error)))?;
+            walk(path, (given, 0), &mut found, &mut others)
+                .map_err(|error| format!("{name}: {}", plain(&error)))?;
             if found.len() == before {
                 return Err(format!("{name}: no file in this folder ends in .json, .yaml or .yml"));
             }
         } else {
-            found.push(Input { name, named: true, path: Some(path.clone()) });
+            found.push(Input { name, named: true, given, path: Some(path.clone()) });
         }
     }
     Ok((found, others))
 }
 
-fn walk(folder: &Path, depth: usize, found: &mut Vec<Input>, others: &mut usize) -> io::Result<()> {
+/// Which of the given paths a folder is in, and how deep.
+type Where = (usize, usize);
+
+fn walk(folder: &Path, (given, depth): Where, found: &mut Vec<Input>, others: &mut usize) -> io::Result<()> {
     let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
@@ -114,44 +171,15 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<Input>, others: &mut usize)
         };
         if entry.file_type()?.is_dir() {
             if depth < MAX_DEPTH {
-                walk(&path, depth + 1, found, others)?;
+                walk(&path, (given, depth + 1), found, others)?;
             }
         } else if is_text() && path.is_file() {
-            found.push(Input { name: shown(&path), named: false, path: Some(path) });
+            found.push(Input { name: shown(&path), named: false, given, path: Some(path) });
         } else {
             *others += 1;
         }
     }
     Ok(())
-}
-
-/// The text of `bytes`: UTF-8, or the UTF-16 that `>` writes in Windows PowerShell.
-fn decode(bytes: Vec<u8>) -> Result<String, String> {
-    let utf16 = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
-        let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect();
-        String::from_utf16(&units).map_err(|_| "is not text: broken UTF-16".to_owned())
-    };
-    match bytes.as_slice() {
-        [] => Err("is empty".to_owned()),
-        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
-        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
-        [0x1f, 0x8b, ..] => Err("is compressed; unpack it first".to_owned()),
-        [0xef, 0xbb, 0xbf, rest @ ..] => text(Cow::Borrowed(rest)),
-        _ => text(Cow::Owned(bytes)),
-    }
-}
-
-fn text(bytes: Cow<'_, [u8]>) -> Result<String, String> {
-    let not_text = "is neither JSON nor YAML: it is not text".to_owned();
-    if bytes.contains(&0) {
-        return Err(not_text);
-    }
-    let text = String::from_utf8(bytes.into_owned()).map_err(|_| not_text)?;
-    // A proxy's login page, most often.
-    if text.trim_start().starts_with('<') {
-        return Err("is HTML or XML, not what kubectl writes".to_owned());
-    }
-    Ok(text)
 }
 
 /// The words of an error of the system, without its number.

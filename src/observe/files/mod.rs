@@ -7,13 +7,16 @@
 
 mod input;
 mod objects;
+mod text;
+mod unused;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use evenkeel_core::cluster::{Cluster, Component, Parts, Webhook};
 use evenkeel_core::version::Observed;
 use jiff::Timestamp;
-use serde_json::value::RawValue;
 
 use super::answer::Answer;
 use super::components::{self, Sources};
@@ -21,8 +24,10 @@ use super::fold::{Fold, Interner, Watched as _};
 use super::given;
 use super::lean::{Node, Pod, PodDisruptionBudget};
 use super::platform::{self, Platform, with_same_process};
-use input::Input;
-use objects::{Bad, Found, Kind, item, parse};
+use input::{Input, Source};
+use objects::{Bad, Found, Kind, found, parse};
+pub(super) use objects::{Piece, item, without_place};
+use unused::Given;
 
 /// How many lines there are at most about objects that cannot be read; the rest is counted.
 const MAX_FAULTS: usize = 10;
@@ -55,6 +60,21 @@ pub struct Counts {
     pub other_files: usize,
 }
 
+/// Which file each object came from, by its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    nodes: BTreeMap<Arc<str>, Arc<str>>,
+    others: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl Places {
+    /// The file of a component's instance, by the name that it has in a report.
+    pub fn of(&self, component: Component, name: &str) -> Option<&str> {
+        let places = if component == Component::Kubelet { &self.nodes } else { &self.others };
+        places.get(name).map(AsRef::as_ref)
+    }
+}
+
 /// The objects of some files.
 #[derive(Default)]
 pub struct Snapshot {
@@ -70,6 +90,9 @@ pub struct Snapshot {
     re_created: usize,
     faults: Vec<String>,
     more_faults: usize,
+    places: Places,
+    /// What each of the paths that were named gave.
+    given: Vec<Given>,
     /// A `kubectl version` that did not reach the server.
     without_server: Option<String>,
 }
@@ -87,16 +110,24 @@ impl Snapshot {
         snapshot.budgets.list_begins();
         let (inputs, other_files) = input::find(paths).map_err(Unreadable)?;
         snapshot.counts.other_files = other_files;
+        snapshot.given = paths.iter().map(|path| Given::of(input::shown(path))).collect();
         for input in inputs {
-            let read = input.source().and_then(|source| {
-                let mut sink = |found| snapshot.add(found, &input);
-                parse(source, &mut sink)
+            let name: Arc<str> = input.name.as_str().into();
+            let (given, known) = (input.given, snapshot.known_faults());
+            let before = snapshot.given[given].used();
+            let read = source_of(&input, &mut snapshot.given[given]).and_then(|source| {
+                let Some(source) = source else { return Ok(()) };
+                parse(source, &mut |piece| snapshot.add(found(&piece), &input, &name))
             });
             snapshot.counts.files += 1;
             match read {
                 Err(why) if input.named => return Err(Unreadable(format!("{}: {why}", input.name))),
                 Err(why) => snapshot.fault(format!("{}: {why}", input.name)),
                 Ok(()) => {}
+            }
+            let useless = snapshot.given[given].used() == before;
+            if useless && snapshot.known_faults() > known && input.is_left_out() {
+                snapshot.forget_faults(known);
             }
         }
         snapshot.nodes.list_ends("");
@@ -108,41 +139,64 @@ impl Snapshot {
     fn nothing(&self, paths: &[PathBuf]) -> Unreadable {
         let given: Vec<_> = paths.iter().map(|path| input::shown(path)).collect();
         let found = if self.pods.len() + self.counts.versions > 0 { "no Node" } else { "nothing recognised" };
-        let fault = self.faults.first().map(|fault| format!(" ({fault})")).unwrap_or_default();
+        let told = unused::lines(&self.given);
+        if self.given.iter().all(|given| given.told().is_some()) {
+            let told = told.join("; ");
+            return Unreadable(format!(
+                "{told}; what is needed is the output of `kubectl get nodes -o yaml`, or a folder that holds it"
+            ));
+        }
+        let told = (!told.is_empty()).then(|| told.join("; "));
+        let why = self.faults.first().cloned().or(told).map(|why| format!(" ({why})")).unwrap_or_default();
         Unreadable(format!(
-            "{found} in {}{fault}: give the output of `kubectl get nodes -o yaml`, or a folder that holds it",
+            "{found} in {}{why}: give the output of `kubectl get nodes -o yaml`, or a folder that holds it",
             given.join(", ")
         ))
     }
 
-    fn add(&mut self, found: Found, input: &Input) {
+    fn add(&mut self, found: Found, input: &Input, file: &Arc<str>) {
+        self.given[input.given].takes(&found);
         match found {
-            Found::Node(node) => self.node(*node),
-            Found::Pod(pod) => _ = self.pods.listed(*pod),
+            Found::Node(node) => self.node(*node, file),
+            Found::Nameless(mut node, place) => {
+                node.metadata.name = Some(format!("({})", item(place, &input.name)));
+                self.node(*node, file);
+            }
+            Found::Pod(pod) => {
+                self.places
+                    .others
+                    .insert(pod.metadata.name.as_deref().unwrap_or_default().into(), file.clone());
+                self.pods.listed(*pod);
+            }
             Found::Budget(budget) => _ = self.budgets.listed(*budget),
             Found::Webhooks(webhooks) => {
                 self.webhooks.extend(webhooks.keep(&mut Interner::default()).iter().cloned());
                 self.counts.webhooks += 1;
             }
             Found::Version(answer) => {
+                self.places.others.insert(file.clone(), file.clone());
                 self.servers.push((input.name.clone(), answer));
                 self.counts.versions += 1;
             }
             Found::Operator(component, version) => {
+                self.places.others.insert(format!("clusteroperator/{component}").into(), file.clone());
                 self.operators.push((component, version));
                 self.counts.operators += 1;
             }
             Found::NoServer => self.without_server = Some(input.name.clone()),
             Found::Other(count) => self.counts.other_objects += count,
-            Found::Bad(bad) => self.bad(bad, input),
+            Found::EmptyList => {}
+            Found::Refused(_) | Found::Table => self.counts.other_objects += 1,
+            Found::Bad(bad) => self.bad(bad, input, file),
             Found::CutOff => {
                 self.fault(format!("{}: its list ends without a kind; the file may be cut off", input.name));
             }
         }
     }
 
-    fn node(&mut self, node: Node) {
+    fn node(&mut self, node: Node, file: &Arc<str>) {
         let name = node.metadata.name.as_deref().unwrap_or_default();
+        self.places.nodes.insert(name.into(), file.clone());
         let held = self.nodes.get("", name).map_or("", |seen| seen.node.uid.as_ref());
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         if !held.is_empty() && !uid.is_empty() && held != uid {
@@ -152,12 +206,12 @@ impl Snapshot {
     }
 
     /// A Node that cannot be read is still a Node: it is in the model, with a kubelet that is not known.
-    fn bad(&mut self, bad: Bad, input: &Input) {
+    fn bad(&mut self, bad: Bad, input: &Input, file: &Arc<str>) {
         let place = item(bad.item, &input.name);
         if bad.kind == Kind::Node {
             let name = bad.name.clone().unwrap_or_else(|| format!("({place})"));
             if let Ok(node) = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})) {
-                self.nodes.listed(node);
+                self.node(node, file);
             }
         }
         let name = bad.name.map(|name| format!(" {name}")).unwrap_or_default();
@@ -170,6 +224,25 @@ impl Snapshot {
         } else {
             self.more_faults += 1;
         }
+    }
+
+    fn known_faults(&self) -> usize {
+        self.faults.len() + self.more_faults
+    }
+
+    fn forget_faults(&mut self, known: usize) {
+        self.faults.truncate(known);
+        self.more_faults = known - self.faults.len();
+    }
+
+    /// Which file each object came from.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// What was named and gave nothing, one line each.
+    pub fn unused(&self) -> Vec<String> {
+        unused::lines(&self.given)
     }
 
     /// What was read and what was passed over.
@@ -260,24 +333,69 @@ impl Snapshot {
     }
 }
 
-/// Hands each JSON or YAML document of `paths` to `each`, with the name of its file; returns what could not be read.
+/// What `input` holds; nothing where that was written for people, which `given` then tells.
+fn source_of(input: &Input, given: &mut Given) -> Result<Option<Source>, String> {
+    let source = input.source()?;
+    if let Source::Text(text) = &source
+        && let Some(what) = text::for_people(text)
+    {
+        given.notes(what);
+        return Ok(None);
+    }
+    Ok(Some(source))
+}
+
+/// What pieces of files gave besides themselves.
+pub(super) struct Read {
+    /// What could not be read, one line each.
+    pub(super) faults: Vec<String>,
+    /// What was named and gave nothing, one line each.
+    pub(super) unused: Vec<String>,
+}
+
+/// Hands everything in `paths` to `each`, with the name of its file; `each` says whether it has a use for it.
 ///
 /// # Errors
 /// When something that was named cannot be read. A broken file inside a folder is among what is returned instead.
-pub(super) fn documents(
+pub(super) fn pieces(
     paths: &[PathBuf],
-    each: &mut dyn FnMut(&str, &RawValue),
-) -> Result<Vec<String>, Unreadable> {
+    each: &mut dyn FnMut(&Arc<str>, &Piece<'_>) -> Use,
+) -> Result<Read, Unreadable> {
     let mut faults = Vec::new();
+    let mut given: Vec<_> = paths.iter().map(|path| Given::of(input::shown(path))).collect();
     for input in input::find(paths).map_err(Unreadable)?.0 {
-        let read = input.text().and_then(|text| objects::documents(&text, &mut |raw| each(&input.name, raw)));
+        let name: Arc<str> = input.name.as_str().into();
+        let known = faults.len();
+        let given = &mut given[input.given];
+        let before = given.used();
+        let read = source_of(&input, given).and_then(|source| {
+            let Some(source) = source else { return Ok(()) };
+            parse(source, &mut |piece| match each(&name, &piece) {
+                Use::Some => given.uses(),
+                Use::None => given.takes(&found(&piece)),
+                Use::Fault(why) => faults.push(why),
+            })
+        });
         match read {
             Err(why) if input.named => return Err(Unreadable(format!("{}: {why}", input.name))),
             Err(why) => faults.push(format!("{}: {why}", input.name)),
             Ok(()) => {}
         }
+        if faults.len() > known && given.used() == before && input.is_left_out() {
+            faults.truncate(known);
+        }
     }
-    Ok(faults)
+    Ok(Read { faults, unused: unused::lines(&given) })
+}
+
+/// What became of a piece.
+pub(super) enum Use {
+    /// It is part of what was asked for.
+    Some,
+    /// It is not.
+    None,
+    /// It should be, and cannot be read: a line about it.
+    Fault(String),
 }
 
 /// A path that was given, as it is shown.

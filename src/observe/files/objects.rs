@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use super::super::answer::Answer;
 use super::super::lean::{Node, Pod, PodDisruptionBudget, ValidatingWebhooks};
 use super::input::Source;
+use super::text::{is_blackened_name, said};
 
 /// Longest text of a file that is shown, in characters.
 const MAX_SHOWN: usize = 120;
@@ -56,6 +57,8 @@ impl fmt::Display for Kind {
 /// Something in a file.
 pub(super) enum Found {
     Node(Box<Node>),
+    /// A Node whose name was taken out; its place in the list.
+    Nameless(Box<Node>, usize),
     /// One of kube-system.
     Pod(Box<Pod>),
     /// A `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
@@ -69,6 +72,12 @@ pub(super) enum Found {
     NoServer,
     /// That many objects that a report does not need.
     Other(usize),
+    /// A list with nothing in it.
+    EmptyList,
+    /// What the server answered instead of objects: why it refused.
+    Refused(String),
+    /// A table, which the server made for people.
+    Table,
     Bad(Bad),
     /// The end of a list that is not whole.
     CutOff,
@@ -86,11 +95,25 @@ pub(super) struct Bad {
 }
 
 /// `item 3 of nodes.json`, or the file's name alone.
-pub(super) fn item(item: usize, file: &str) -> String {
+pub(in super::super) fn item(item: usize, file: &str) -> String {
     if item == 0 { file.to_owned() } else { format!("item {item} of {file}") }
 }
 
-type Sink<'a> = dyn FnMut(Found) + 'a;
+/// What is in a text, before anybody asks of what kind it is.
+pub(in super::super) enum Piece<'a> {
+    /// An object, or what stands in its place; the list that it is in, and its place there from 1, or 0 in none.
+    Object { raw: &'a RawValue, list: &'a List, place: usize },
+    /// A text, a number.
+    Scalar,
+    /// A list with nothing in it.
+    EmptyList,
+    /// Something that should be a list, or an object.
+    Broken(&'a serde_json::Error),
+    /// The end of a list that is not whole.
+    CutOff,
+}
+
+type Sink<'a> = dyn FnMut(Piece<'_>) + 'a;
 
 /// Hands everything in `source` to `sink`.
 ///
@@ -111,12 +134,42 @@ pub(super) fn parse(source: Source, sink: &mut Sink<'_>) -> Result<(), String> {
     }
 }
 
-/// Hands each document of `text`, as JSON, to `each`.
-///
-/// # Errors
-/// When the text is broken; what is before the break has been handed over.
-pub(super) fn documents(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
-    if is_json(text) { json(text, each) } else { yaml::parse(text, each) }
+/// What is wrong with a JSON text, for a person.
+fn broken(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        format!("ends in the middle of its JSON (line {}); write the file again", error.line())
+    } else if error.is_io() {
+        // Those of a reader tell themselves what is wrong.
+        harmless(without_line(&error.to_string()))
+    } else if error.to_string().starts_with("recursion limit") {
+        format!("is nested deeper than anything of a cluster (line {})", error.line())
+    } else {
+        format!("is not valid JSON: {}", harmless(&error.to_string()))
+    }
+}
+
+/// What `piece` is to a report.
+pub(super) fn found(piece: &Piece<'_>) -> Found {
+    let (raw, list, item) = match *piece {
+        Piece::Scalar => return Found::Other(1),
+        Piece::EmptyList => return Found::EmptyList,
+        Piece::CutOff => return Found::CutOff,
+        Piece::Broken(error) => return unreadable(Kind::Object, None, 0, error),
+        Piece::Object { raw, list, place } => (raw, list, place),
+    };
+    // Serde reads an array as a struct too, field by field.
+    if !raw.get().starts_with('{') {
+        // An array of texts is somebody's note, or a log.
+        if raw.get().starts_with('"') && list.kind.is_none() && list.api_version.is_none() {
+            return Found::Other(1);
+        }
+        let why = "it is not an object".to_owned();
+        return Found::Bad(Bad { kind: kind_of(list), name: None, item, why });
+    }
+    match serde_json::from_str::<Head<'_>>(raw.get()) {
+        Ok(head) => object(raw, &head, list, item),
+        Err(error) => unreadable(kind_of(list), None, item, &error),
+    }
 }
 
 /// YAML may begin with a brace too; but then no quote follows it.
@@ -127,16 +180,6 @@ pub(super) fn is_json(text: &str) -> bool {
         Some('[') => matches!(start.find(|c| !c.is_whitespace()), Some('{' | ']' | '[' | '"') | None),
         _ => false,
     }
-}
-
-fn json(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
-    for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
-        match document {
-            Ok(raw) => each(raw),
-            Err(error) => return Err(stream::broken(&error)),
-        }
-    }
-    Ok(())
 }
 
 /// The fields that tell what an object is. Each is taken as it is, so that a wrong type spoils that field only.
@@ -155,6 +198,9 @@ struct Head<'a> {
     spec: Option<&'a RawValue>,
     #[serde(borrow)]
     status: Option<&'a RawValue>,
+    /// That of a `Status`.
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
     #[serde(borrow)]
     git_version: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -191,9 +237,9 @@ fn answer(raw: Option<&RawValue>) -> Option<Answer> {
 
 /// What the items of a list are, where the list says it and they do not.
 #[derive(Clone, Default)]
-struct List {
-    api_version: Option<String>,
-    kind: Option<String>,
+pub(in super::super) struct List {
+    pub(in super::super) api_version: Option<String>,
+    pub(in super::super) kind: Option<String>,
 }
 
 impl List {
@@ -212,7 +258,7 @@ fn kind_of(list: &List) -> Kind {
     }
 }
 
-fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut Sink<'_>) {
+fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize) -> Found {
     let kind: Option<String> = value(head.kind);
     let api_version: Option<String> = value(head.api_version);
     let api_version = api_version.or_else(|| list.api_version.clone());
@@ -234,34 +280,50 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize, sink: &mut 
     };
     let meta: Meta = value(head.metadata).unwrap_or_default();
     match kind {
-        Some(Kind::Node) => sink(match decode::<Node>(raw, Kind::Node, &meta, item) {
-            Ok(node) => match node.metadata.labels.iter().flatten().find(|(_, label)| !is_label(label)) {
-                None => Found::Node(Box::new(node)),
-                Some((key, _)) => {
-                    let why = format!("label {} has a value that no cluster accepts", harmless(key));
-                    Found::Bad(Bad { kind: Kind::Node, name: name_of(&meta), item, why })
-                }
-            },
-            Err(bad) => Found::Bad(bad),
-        }),
+        Some(Kind::Node) => node(raw, &meta, item),
         Some(Kind::Pod) if meta.namespace.as_deref() == Some("kube-system") => {
-            sink(match decode::<Pod>(raw, Kind::Pod, &meta, item) {
-                Ok(pod) => Found::Pod(Box::new(pod)),
-                Err(bad) => Found::Bad(bad),
-            });
+            decoded(raw, Kind::Pod, &meta, item, |pod| Found::Pod(Box::new(pod)))
         }
         // Both kinds have the fields that are read.
-        Some(Kind::Webhooks) => sink(match decode(raw, Kind::Webhooks, &meta, item) {
-            Ok(webhooks) => Found::Webhooks(Box::new(webhooks)),
-            Err(bad) => Found::Bad(bad),
-        }),
-        Some(Kind::Budget) => sink(match decode(raw, Kind::Budget, &meta, item) {
-            Ok(budget) => Found::Budget(Box::new(budget)),
-            Err(bad) => Found::Bad(bad),
-        }),
-        _ if of_openshift => sink(operator(raw, &meta).unwrap_or(Found::Other(1))),
-        _ => sink(version_or_other(raw, head)),
+        Some(Kind::Webhooks) => {
+            decoded(raw, Kind::Webhooks, &meta, item, |all| Found::Webhooks(Box::new(all)))
+        }
+        Some(Kind::Budget) => {
+            decoded(raw, Kind::Budget, &meta, item, |budget| Found::Budget(Box::new(budget)))
+        }
+        _ if of_openshift => operator(raw, &meta).unwrap_or(Found::Other(1)),
+        _ => version_or_other(raw, head),
     }
+}
+
+fn node(raw: &RawValue, meta: &Meta, item: usize) -> Found {
+    if is_taken_out(meta) {
+        return serde_json::from_str(raw.get()).map_or_else(
+            |error| unreadable(Kind::Node, None, item, &error),
+            |node| Found::Nameless(Box::new(node), item),
+        );
+    }
+    let node = match decode::<Node>(raw, Kind::Node, meta, item) {
+        Ok(node) => node,
+        Err(bad) => return Found::Bad(bad),
+    };
+    match node.metadata.labels.iter().flatten().find(|(_, label)| !is_label(label)) {
+        None => Found::Node(Box::new(node)),
+        Some((key, _)) => {
+            let why = format!("label {} has a value that no cluster accepts", harmless(key));
+            Found::Bad(Bad { kind: Kind::Node, name: name_of(meta), item, why })
+        }
+    }
+}
+
+fn decoded<K: DeserializeOwned>(
+    raw: &RawValue,
+    kind: Kind,
+    meta: &Meta,
+    item: usize,
+    found: fn(K) -> Found,
+) -> Found {
+    decode(raw, kind, meta, item).map_or_else(Found::Bad, found)
 }
 
 /// What client libraries write without a kind is told by what only it has.
@@ -291,9 +353,21 @@ fn version_or_other(raw: &RawValue, head: &Head<'_>) -> Found {
         Found::Version(answer)
     } else if head.client_version.is_some() && head.kind.is_none() {
         Found::NoServer
+    } else if let Some(why) = refused(head) {
+        Found::Refused(why)
+    } else if value::<String>(head.kind).as_deref() == Some("Table") {
+        Found::Table
     } else {
         Found::Other(1)
     }
+}
+
+/// Why the server refused, where it answered with a `Status`.
+fn refused(head: &Head<'_>) -> Option<String> {
+    let is = |field, wanted: &str| value::<String>(field).as_deref() == Some(wanted);
+    let message: String = (is(head.kind, "Status") && is(head.status, "Failure"))
+        .then(|| value(head.message).unwrap_or_else(|| "it does not say why".to_owned()))?;
+    Some(said(&message))
 }
 
 /// What the `ClusterOperator` of a component's own name rolled out of it.
@@ -334,16 +408,60 @@ fn unreadable(kind: Kind, name: Option<String>, item: usize, error: &serde_json:
     Found::Bad(Bad { kind, name, item, why: without_place(error) })
 }
 
-/// The error without its line, which would be that of the object and not of the file.
-fn without_place(error: &serde_json::Error) -> String {
+/// The error in words, without its line, which would be that of the object and not of the file.
+pub(in super::super) fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    harmless(text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text))
+    let text = without_line(&text);
+    let types = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| text.strip_prefix(start));
+    harmless(&match types.and_then(|types| types.split_once(", expected ")) {
+        Some((there, wanted)) => format!("it has {} where {} belongs", plain(there), plain(wanted)),
+        None => text.to_owned(),
+    })
+}
+
+fn without_line(text: &str) -> &str {
+    text.rsplit_once(" at line ").map_or(text, |(text, _)| text)
+}
+
+/// Rust's names of what a field holds, as a person says them.
+fn plain(what: &str) -> String {
+    let (sort, value) = what.split_once(' ').unwrap_or((what, ""));
+    let word = match sort {
+        "integer" => "the number",
+        "floating" => return format!("the number {}", value.trim_start_matches("point ")),
+        "string" if value.is_empty() => "a text",
+        "string" => "the text",
+        "boolean" => "the value",
+        "null" | "unit" => return "nothing".to_owned(),
+        "map" | "struct" => return "an object".to_owned(),
+        "sequence" => return "a list".to_owned(),
+        "a" | "an" => {
+            return match value {
+                "string" | "borrowed string" => "a text".to_owned(),
+                "map" => "an object".to_owned(),
+                "sequence" => "a list".to_owned(),
+                "boolean" => "true or false".to_owned(),
+                value if value.starts_with("sequence") => "a list".to_owned(),
+                _ => what.to_owned(),
+            };
+        }
+        "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => {
+            return "a number".to_owned();
+        }
+        _ => return if what.starts_with("struct ") { "an object".to_owned() } else { what.to_owned() },
+    };
+    if value.is_empty() { word.to_owned() } else { format!("{word} {value}") }
 }
 
 /// The name, if a cluster could have accepted it; another one could hold anything and be of any length.
 fn name_of(meta: &Meta) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
     meta.name.clone().filter(|name| !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(allowed))
+}
+
+/// Whether a person or a tool took its name out.
+fn is_taken_out(meta: &Meta) -> bool {
+    name_of(meta).is_none() && meta.name.as_deref().is_some_and(is_blackened_name)
 }
 
 fn is_label(value: &str) -> bool {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, Attachment, Budget, Demand, Quantity, UnhealthyPolicy};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde::Deserialize;
@@ -68,8 +69,13 @@ struct BudgetStatus {
     current_healthy: Option<i32>,
     desired_healthy: Option<i32>,
     expected_pods: Option<i32>,
-    disrupted_pods: Option<BTreeMap<String, String>>,
+    disrupted_pods: Option<BTreeMap<String, Option<String>>>,
     conditions: Option<Vec<Condition>>,
+}
+
+/// Since when a pod is disrupted. The API server reads `null` as Go's zero time, which was long ago.
+fn disrupted_at(since: Option<&str>) -> Option<Timestamp> {
+    since.map_or(Some(Timestamp::MIN), time)
 }
 
 impl Watched for PodDisruptionBudget {
@@ -88,7 +94,7 @@ impl Watched for PodDisruptionBudget {
             demand: demand(&spec),
             disrupted: disrupted
                 .iter()
-                .filter_map(|(pod, since)| Some((pod.as_str().into(), time(since)?)))
+                .filter_map(|(pod, since)| Some((pod.as_str().into(), disrupted_at(since.as_deref())?)))
                 .collect(),
             made_by: made_by.map(|owner| format!("{} {}", owner.kind, owner.name).into()),
             namespace: names.text(self.metadata.namespace.as_deref().unwrap_or_default()),

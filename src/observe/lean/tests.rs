@@ -112,6 +112,18 @@ fn a_budget_whose_numbers_are_stale_says_so() {
     assert!(budget.selector.is_some());
 }
 
+/// Go reads `null` as its zero time, so the pod counts as disrupted since long ago.
+#[test]
+fn a_disruption_without_a_time_was_long_ago() {
+    let budget = keep::<PodDisruptionBudget>(json!({
+        "metadata": {"name": "b", "namespace": "shop"},
+        "status": {"disruptionsAllowed": 1, "disruptedPods": {"a": null, "b": "2026-11-01T10:00:00Z"}},
+    }));
+    assert_eq!(budget.disrupted.len(), 2);
+    assert_eq!(budget.disrupted["a"], jiff::Timestamp::MIN);
+    assert_eq!(budget.disruptions_allowed, 1, "and the budget is read");
+}
+
 #[test]
 fn endpoints_are_dialable_addresses() {
     let slice = keep::<EndpointSlice>(json!({

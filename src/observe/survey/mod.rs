@@ -4,6 +4,7 @@
 //! what they mean for a drain is the core's. The invariant: what could not be read is named, and its part of the model
 //! is `None` rather than empty.
 
+mod placement;
 mod quantity;
 mod wire;
 
@@ -11,7 +12,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Around, Autoscaler, Cluster, FullQuota, Parts, PodWebhook, Room, Workload};
+use evenkeel_core::cluster::{
+    Around, Autoscaler, Cluster, FullQuota, Parts, Placement, PodWebhook, Room, Workload,
+};
+use evenkeel_core::disruption::preflight::Cause;
 use evenkeel_core::version::escape;
 use jiff::Timestamp;
 use kube::Client;
@@ -19,7 +23,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::files::{self, Unreadable};
+use super::files::{self, Piece, Unreadable, Use};
 use super::fold::Fold;
 use super::lean::{Node, Pod, PodDisruptionBudget};
 use crate::clients::{one_line, within};
@@ -60,6 +64,8 @@ pub struct Survey {
     volumes: Option<BTreeMap<Name, Vec<Arc<str>>>>,
     claims: BTreeMap<Arc<str>, Name>,
     room: Room,
+    placements: BTreeMap<Arc<str>, Arc<Placement>>,
+    known: placement::Known,
     terminating: Option<Vec<Arc<str>>>,
     webhooks: Option<Vec<PodWebhook>>,
     endpoints: Option<BTreeMap<Name, Vec<Arc<str>>>>,
@@ -68,6 +74,10 @@ pub struct Survey {
     /// What could not be read, one line each.
     pub missing: Vec<String>,
     more_missing: usize,
+    /// What was named and gave nothing, one line each.
+    pub unused: Vec<String>,
+    /// Which file an object came from, by its kind, namespace and name.
+    places: BTreeMap<(&'static str, Name), Arc<str>>,
 }
 
 type Name = (Arc<str>, Arc<str>);
@@ -97,6 +107,7 @@ struct ListMeta {
     #[serde(rename = "continue")]
     more: Option<String>,
     name: Option<String>,
+    namespace: Option<String>,
 }
 
 impl Survey {
@@ -109,6 +120,8 @@ impl Survey {
             volumes: None,
             claims: BTreeMap::new(),
             room: Room::default(),
+            placements: BTreeMap::new(),
+            known: placement::Known::default(),
             terminating: None,
             webhooks: None,
             endpoints: None,
@@ -116,6 +129,8 @@ impl Survey {
             autoscalers: None,
             missing: Vec::new(),
             more_missing: 0,
+            unused: Vec::new(),
+            places: BTreeMap::new(),
         };
         survey.nodes.list_begins();
         survey.pods.list_begins();
@@ -163,7 +178,7 @@ impl Survey {
             let text =
                 within(PATIENCE, client.request_text(request)).await.map_err(|error| one_line(&error))?;
             let raw: &RawValue = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-            match self.document("the server", raw) {
+            match self.document(raw) {
                 Some(next) => more = next,
                 None => return Ok(()),
             }
@@ -187,18 +202,21 @@ impl Survey {
     /// When something that was named cannot be read, or no Node is in any of it.
     pub fn of_files(paths: &[PathBuf]) -> Result<Self, String> {
         let mut survey = Self::begun();
-        let faults = files::documents(paths, &mut |file, raw| _ = survey.document(file, raw));
-        let faults = faults.map_err(|error: Unreadable| error.to_string())?;
-        for fault in faults {
+        let read = files::pieces(paths, &mut |file, piece| survey.piece(file, piece));
+        let read = read.map_err(|error: Unreadable| error.to_string())?;
+        for fault in read.faults {
             survey.fault(fault);
         }
+        survey.unused = read.unused;
         let given: Vec<_> = paths.iter().map(|path| files::shown(path)).collect();
         let kinds = "nodes,pods,pdb,deploy,rs,sts,ds,jobs,pv";
         for (what, missing) in [("Node", survey.nodes.is_empty()), ("Pod", survey.pods.is_empty())] {
             if missing {
                 let given = given.join(", ");
+                let why = survey.unused.join("; ");
+                let why = if why.is_empty() { why } else { format!(" ({why})") };
                 return Err(format!(
-                    "no {what} in {given}: give the output of `kubectl get {kinds} -A -o json`"
+                    "no {what} in {given}{why}: give the output of `kubectl get {kinds} -A -o json`"
                 ));
             }
         }
@@ -224,31 +242,52 @@ impl Survey {
         }
     }
 
-    /// Takes in one document, an object or a list; returns the token of a list that goes on.
-    fn document(&mut self, file: &str, raw: &RawValue) -> Option<String> {
+    /// Takes in one page of a list; returns the token of a list that goes on.
+    fn document(&mut self, raw: &RawValue) -> Option<String> {
         let head: Head<'_> = match serde_json::from_str(raw.get()) {
             Ok(head) => head,
             // A text, a number, an array: nothing of ours.
             Err(_) => return None,
         };
         let more = head.meta().more;
-        let Some(items) = head.items else {
-            self.object(file, head.api_version.as_deref(), head.kind.as_deref(), raw);
-            return None;
-        };
         let of_list = head.kind.as_deref().and_then(|kind| kind.strip_suffix("List"));
-        let of_list = of_list.filter(|kind| !kind.is_empty());
-        for item in items {
-            let own: Head<'_> = serde_json::from_str(item.get()).unwrap_or_default();
-            let api_version = own.api_version.as_deref().or(head.api_version.as_deref());
-            self.object(file, api_version, own.kind.as_deref().or(of_list), item);
+        for item in head.items.into_iter().flatten() {
+            if let Err(why) = self.object(None, head.api_version.as_deref(), of_list, item) {
+                self.fault(format!("the server: {why}"));
+            }
         }
         more.filter(|token| !token.is_empty())
     }
 
-    fn object(&mut self, file: &str, api_version: Option<&str>, kind: Option<&str>, raw: &RawValue) {
-        let api_version = api_version.unwrap_or("v1");
-        let Some(kind) = kind else { return };
+    /// Takes in what is in a file.
+    fn piece(&mut self, file: &Arc<str>, piece: &Piece<'_>) -> Use {
+        let Piece::Object { raw, list, place } = *piece else {
+            return match piece {
+                Piece::CutOff => {
+                    Use::Fault(format!("{file}: its list ends without a kind; the file may be cut off"))
+                }
+                _ => Use::None,
+            };
+        };
+        let read = self.object(Some(file), list.api_version.as_deref(), list.kind.as_deref(), raw);
+        match read {
+            Ok(true) => Use::Some,
+            Ok(false) => Use::None,
+            Err(why) => Use::Fault(format!("{}: {why}", files::item(place, file))),
+        }
+    }
+
+    /// Takes in one object, which a list may say the kind of; whether it is of a kind that is looked for.
+    fn object(
+        &mut self,
+        file: Option<&Arc<str>>,
+        of_list: Option<&str>,
+        kind_of_list: Option<&str>,
+        raw: &RawValue,
+    ) -> Result<bool, String> {
+        let head: Head<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+        let api_version = head.api_version.as_deref().or(of_list).unwrap_or("v1");
+        let Some(kind) = head.kind.as_deref().or(kind_of_list) else { return Ok(false) };
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         let read = match (group, kind) {
             ("", "Node") => decoded(raw).map(|node| {
@@ -301,16 +340,44 @@ impl Survey {
                     all.entry(service).or_default().extend(nodes);
                 }
             }),
-            _ => Ok(()),
+            _ => return Ok(false),
         };
-        if let Err(why) = read {
-            let head: Head<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
-            let name = head.meta().name.map(|name| format!(" {}", escape(&name))).unwrap_or_default();
-            // The line would be that of the object and not of the file.
-            let why: String =
-                why.split(" at line ").next().unwrap_or_default().chars().take(MAX_SHOWN).collect();
-            self.fault(format!("{file}: {kind}{name} cannot be read: {why}"));
+        if let Some(file) = file {
+            self.place(group, kind, &head.meta(), file);
         }
+        read.map(|()| true).map_err(|error| {
+            let name = head.meta().name.map(|name| format!(" {}", escape(&name))).unwrap_or_default();
+            let why: String = files::without_place(&error).chars().take(MAX_SHOWN).collect();
+            format!("{kind}{name} cannot be read: {why}")
+        })
+    }
+
+    fn place(&mut self, group: &str, kind: &str, meta: &ListMeta, file: &Arc<str>) {
+        let kind = match (group, kind) {
+            ("", "Node") => "Node",
+            ("", "Pod") => "Pod",
+            ("policy", "PodDisruptionBudget") => "PodDisruptionBudget",
+            ("admissionregistration.k8s.io", _) => "Webhook",
+            _ => return,
+        };
+        let text = |text: &Option<String>| Arc::from(text.as_deref().unwrap_or_default());
+        self.places.insert((kind, (text(&meta.namespace), text(&meta.name))), Arc::clone(file));
+    }
+
+    /// The file that says what a cause is about: its object, or else the first pod that it keeps.
+    pub fn place_of(&self, cause: &Cause) -> Option<&str> {
+        let of = |kind: &str, namespace: &str, name: &str| {
+            let kinds = ["Node", "Pod", "PodDisruptionBudget", "Webhook"];
+            let kind = kinds.into_iter().find(|known| *known == kind)?;
+            // A webhook is named after its configuration and itself.
+            let name = if kind == "Webhook" { name.split('/').next()? } else { name };
+            self.places.get(&(kind, (namespace.into(), name.into())))
+        };
+        let object = &cause.object;
+        let pod = || {
+            cause.pods.first().and_then(|pod| pod.split_once('/')).and_then(|(ns, name)| of("Pod", ns, name))
+        };
+        of(&object.kind, &object.namespace, &object.name).or_else(pod).map(AsRef::as_ref)
     }
 
     /// What a node offers. Nodes and pods that were read already are not refused for amounts that cannot be.
@@ -321,11 +388,13 @@ impl Survey {
         }
     }
 
-    /// What a pod requests.
+    /// What a pod requests, and what it asks of its node.
     fn requests(&mut self, raw: &RawValue) {
         let Ok(pod) = decoded::<wire::Object<wire::RoomSpec>>(raw) else { return };
         if let Some((uid, spec)) = pod.metadata.uid.as_deref().zip(pod.spec.as_ref()) {
             self.room.requests.insert(uid.into(), wire::requests(spec));
+            let asked = self.known.placement(spec.node_selector.as_ref(), spec.affinity.as_ref());
+            self.placements.extend(asked.map(|asked| (uid.into(), asked)));
         }
     }
 
@@ -354,6 +423,7 @@ impl Survey {
                 autoscalers: self.autoscalers.clone(),
                 claims: self.volumes.as_ref().map(|_| self.claims.clone()),
                 attached: None,
+                placements: Some(self.placements.clone()),
                 room: Some(self.room.clone()).filter(|room| !room.offers.is_empty()),
             },
             ..Parts::default()
@@ -368,6 +438,6 @@ impl Survey {
     }
 }
 
-fn decoded<T: DeserializeOwned>(raw: &RawValue) -> Result<T, String> {
-    serde_json::from_str(raw.get()).map_err(|error| error.to_string())
+fn decoded<T: DeserializeOwned>(raw: &RawValue) -> Result<T, serde_json::Error> {
+    serde_json::from_str(raw.get())
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::super::lean::{NodeAffinity, meta};
 use super::Name;
+use super::placement::Affinity;
 use super::quantity::thousandths;
 
 #[derive(Deserialize)]
@@ -130,6 +131,8 @@ pub(super) struct RoomSpec {
     overhead: Option<Resources>,
     /// Those of the whole pod (KEP-2837), which count instead of its containers'.
     resources: Option<Requests>,
+    pub(super) node_selector: Option<BTreeMap<String, String>>,
+    pub(super) affinity: Option<Affinity>,
 }
 
 #[derive(Default, Deserialize)]

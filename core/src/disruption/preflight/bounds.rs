@@ -81,9 +81,22 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
     all
 }
 
+/// `90 s`, `4 min`, `1 h`, `2 h 30 min`.
+pub fn shown(time: SignedDuration) -> String {
+    let seconds = time.as_secs().max(0);
+    match (seconds / 3600, (seconds % 3600 + 30) / 60) {
+        (0, _) if seconds < 120 => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min"),
+        (hours, 0) => format!("{hours} h"),
+        (hours, 60) => format!("{} h", hours + 1),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
 /// How many pods `budget` expects, and how many of them may be gone at once when all are healthy.
 fn room(question: &Question<'_>, budget: &Budget) -> (i64, i64) {
-    let pods: Vec<&Pod> = question.cluster.pods().filter(|pod| budget.selects(pod)).collect();
+    let pods: Vec<&Pod> =
+        question.cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
     match compute(budget, &pods, question.cluster.around(), question.now) {
         Ok(numbers) => (numbers.expected, numbers.steady()),
         Err(_) if budget.sync_failed.is_some() => (0, 0),

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::arithmetic::{Numbers, Unsynced, compute, lost};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::{BudgetName, Budgets, name};
+use super::remedy::Stuck;
 use super::{Cause, Object, Outlook, Question};
 use crate::cluster::{Budget, Cluster, Demand, Phase, Pod, Quantity, UnhealthyPolicy};
 
@@ -25,7 +26,7 @@ pub const CLOSED_FOR_LONG: SignedDuration = SignedDuration::from_mins(10);
 /// The causes of every budget that guards a pod which would have to leave.
 pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Cause> {
     let cluster = question.cluster;
-    let mut leaving: BTreeMap<BudgetName, (&Budget, Vec<&Pod>)> = BTreeMap::new();
+    let mut leaving: BTreeMap<BudgetName, Guarded<'_>> = BTreeMap::new();
     let mut several: BTreeMap<Vec<BudgetName>, Vec<&Pod>> = BTreeMap::new();
     for node in &question.nodes {
         for pod in cluster.pods_on(&node.name) {
@@ -36,7 +37,12 @@ pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Caus
             }
             let guarding = budgets.guarding(pod);
             for budget in &guarding {
-                leaving.entry(name(budget)).or_insert((budget, Vec::new())).1.push(pod);
+                let guarded = leaving.entry(name(budget)).or_insert_with(|| Guarded::of(budget));
+                guarded.all.push(pod);
+                // One that is not ready may leave a budget that is healthy without it.
+                if budgets.freed_by(pod).is_none() {
+                    guarded.kept.push(pod);
+                }
             }
             if guarding.len() > 1 {
                 several.entry(guarding.iter().map(|budget| name(budget)).collect()).or_default().push(pod);
@@ -44,10 +50,27 @@ pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Caus
         }
     }
     let mut causes: Vec<Cause> = several.into_iter().filter_map(overlapping).collect();
-    for (budget, pods) in leaving.into_values() {
-        causes.extend(of_budget(cluster, budget, question).into_iter().map(|cause| cause.of(&pods)));
+    for Guarded { budget, all, kept } in leaving.into_values() {
+        let seen = Seen::of(cluster, budget, question);
+        let closed = seen.closed().filter(|_| !kept.is_empty());
+        causes.extend(closed.map(|cause| cause.of(&kept)));
+        causes.extend(seen.odd().into_iter().map(|cause| cause.of(&all)));
     }
     causes
+}
+
+/// A budget, and the pods that would leave of those that it guards.
+struct Guarded<'a> {
+    budget: &'a Budget,
+    all: Vec<&'a Pod>,
+    /// Those that it keeps when it allows nothing.
+    kept: Vec<&'a Pod>,
+}
+
+impl<'a> Guarded<'a> {
+    fn of(budget: &'a Budget) -> Self {
+        Self { budget, all: Vec::new(), kept: Vec::new() }
+    }
 }
 
 fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
@@ -65,15 +88,8 @@ fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
 
 /// What keeps `budget` from allowing an eviction, never and now, and what is odd about it.
 pub fn of_budget(cluster: &Cluster, budget: &Budget, question: &Question<'_>) -> Vec<Cause> {
-    let pods: Vec<&Pod> = cluster.pods().filter(|pod| budget.selects(pod)).collect();
-    let guards = !pods.is_empty();
-    let numbers = compute(budget, &pods, cluster.around(), question.now);
-    let seen = Seen { cluster, budget, pods, guards, numbers, now: question.now };
-    let mut causes: Vec<Cause> = Vec::new();
-    causes.extend(seen.policy());
-    causes.extend(seen.closed());
-    causes.extend(seen.at_the_least());
-    causes
+    let seen = Seen::of(cluster, budget, question);
+    seen.closed().into_iter().chain(seen.odd()).collect()
 }
 
 /// The budgets of `cluster` that would keep a node with one of their pods from being drained at `now`, told from the
@@ -112,7 +128,25 @@ struct Seen<'a> {
     now: Timestamp,
 }
 
-impl Seen<'_> {
+impl<'a> Seen<'a> {
+    fn of(cluster: &'a Cluster, budget: &'a Budget, question: &Question<'_>) -> Self {
+        let pods: Vec<&Pod> = cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
+        let guards = !pods.is_empty();
+        let numbers = compute(budget, &pods, cluster.around(), question.now);
+        Self { cluster, budget, pods, guards, numbers, now: question.now }
+    }
+
+    /// What is odd about it, whether it allows something or not.
+    fn odd(&self) -> Vec<Cause> {
+        self.policy().into_iter().chain(self.at_the_least()).collect()
+    }
+
+    /// What opens it.
+    fn remedy(&self) -> String {
+        let Self { cluster, budget, now, .. } = *self;
+        Stuck { budget, pods: &self.pods, around: cluster.around(), now }.shown()
+    }
+
     /// Why it allows no eviction, if it allows none.
     fn closed(&self) -> Option<Cause> {
         let Some(mut never) = self.by_spec().or_else(|| self.by_numbers()) else { return self.by_status() };
@@ -120,6 +154,7 @@ impl Seen<'_> {
         if let Some(maker) = &self.budget.made_by {
             (never.code, never.outlook) = ("U15", Outlook::NotNow);
             never.what = format!("{}, and {maker} made it, which may change it", never.what);
+            never.remedy = self.remedy();
         }
         Some(never)
     }
@@ -139,17 +174,15 @@ impl Seen<'_> {
         let nothing_leaves = format!("{demand}: no pod may ever leave");
         match demand {
             Demand::MaxUnavailable(Quantity::Count(..=0) | Quantity::Percent(..=0)) => {
-                self.never("U1", nothing_leaves, "set maxUnavailable to 1 or more")
+                self.never("U1", nothing_leaves, &self.remedy())
             }
             Demand::MinAvailable(Quantity::Percent(100..)) => {
-                self.never("U2", nothing_leaves, "set maxUnavailable 1 instead")
+                self.never("U2", nothing_leaves, &self.remedy())
             }
             Demand::Nothing => {
-                self.never("U6", format!("has {demand}, so it never allows anything"), "set maxUnavailable 1")
+                self.never("U6", format!("has {demand}, so it never allows anything"), &self.remedy())
             }
-            Demand::Unreadable => {
-                self.never("U6", format!("has {demand}"), "set maxUnavailable to a number or a percentage")
-            }
+            Demand::Unreadable => self.never("U6", format!("has {demand}"), &self.remedy()),
             Demand::MaxUnavailable(_) | Demand::MinAvailable(Quantity::Percent(_))
                 if !self.pods.is_empty() && self.pods.iter().all(|pod| pod.owner.is_none()) =>
             {
@@ -157,7 +190,7 @@ impl Seen<'_> {
                     "{demand}, and none of its {} has a controller, so it expects 0 pods and allows 0",
                     plural(self.pods.len(), "pod")
                 );
-                self.never("U7", what, "set minAvailable to a number below that of its pods")
+                self.never("U7", what, &self.remedy())
             }
             _ => None,
         }
@@ -166,7 +199,9 @@ impl Seen<'_> {
     fn by_numbers(&self) -> Option<Cause> {
         match &self.numbers {
             Ok(numbers) => self.too_much(numbers.expected, numbers.desired),
-            Err(Unsynced::NoScale { pod, owner }) => self.no_scale(&format!("pod {pod} belongs to {owner}")),
+            Err(Unsynced::NoScale { pod, owner }) => {
+                self.no_scale(&format!("pod {pod} belongs to {owner}, which has no scale"))
+            }
             Err(Unsynced::NoController { pod, owner }) => {
                 self.no_controller(&format!("{owner} of pod {pod}"))
             }
@@ -188,12 +223,9 @@ impl Seen<'_> {
         }
     }
 
-    fn no_scale(&self, who: &str) -> Option<Cause> {
-        let what = format!(
-            "{}, and {who}, which has no scale: it cannot be computed and allows 0",
-            self.budget.demand
-        );
-        self.never("U8", what, "set minAvailable to a number, or narrow its selector")
+    fn no_scale(&self, why: &str) -> Option<Cause> {
+        let what = format!("{} cannot be computed, so it allows 0: {why}", self.budget.demand);
+        self.never("U8", what, &self.remedy())
     }
 
     fn no_controller(&self, who: &str) -> Option<Cause> {
@@ -211,16 +243,13 @@ impl Seen<'_> {
         match demand {
             _ if expected == 1 => {
                 let what = format!("{demand} of {replicas}");
-                self.never("U4", what, "set maxUnavailable 1, or scale to 2")
+                self.never("U4", what, &self.remedy())
             }
             Demand::MinAvailable(Quantity::Percent(_)) => {
                 let what = format!("{demand} of {replicas} is {desired}, rounded up");
-                self.never("U5", what, "set maxUnavailable 1, or scale up")
+                self.never("U5", what, &self.remedy())
             }
-            _ => {
-                let remedy = format!("set maxUnavailable 1, or scale to {}", desired.saturating_add(1));
-                self.never("U3", format!("{demand} of {replicas}"), &remedy)
-            }
+            _ => self.never("U3", format!("{demand} of {replicas}"), &self.remedy()),
         }
     }
 
@@ -242,10 +271,11 @@ impl Seen<'_> {
             );
         }
         if b.observed_generation < b.generation || b.observed_generation == 0 {
-            let what = format!(
-                "its status is of generation {}, its spec of {}",
-                b.observed_generation, b.generation
-            );
+            let what = match b.observed_generation {
+                0 => "has no status: the disruption controller has not computed it yet, or does not run"
+                    .to_owned(),
+                observed => format!("its status is of generation {observed}, its spec of {}", b.generation),
+            };
             let remedy =
                 "wait; if it stays, see whether the disruption controller of kube-controller-manager runs";
             return not_now("U13", what, remedy);
@@ -282,8 +312,12 @@ impl Seen<'_> {
             let more = unready.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let what = format!("{numbers}; not ready: {}{more}", named.join(", "));
-            let remedy =
-                "mend those pods, or set unhealthyPodEvictionPolicy: AlwaysAllow so that they may leave";
+            let remedy = match b.made_by {
+                Some(_) => "mend those pods",
+                None => {
+                    "mend those pods, or set unhealthyPodEvictionPolicy: AlwaysAllow so that they may leave"
+                }
+            };
             return not_now("U11", what, remedy);
         }
         if let Some(lost) = lost(b, self.now) {
@@ -330,12 +364,11 @@ impl Seen<'_> {
                 numbers.steady(),
                 numbers.expected
             );
-            self.cause(
-                "U3",
-                Outlook::Caution,
-                what,
-                "set maxUnavailable 1, or raise the autoscaler's minReplicas",
-            )
+            let remedy = match &self.budget.made_by {
+                Some(_) => "raise the autoscaler's minReplicas",
+                None => "set maxUnavailable 1, or raise the autoscaler's minReplicas",
+            };
+            self.cause("U3", Outlook::Caution, what, remedy)
         })
     }
 }

@@ -8,7 +8,7 @@ use super::super::class::{Class, Handling, class, handling, warnings};
 use super::super::permit::Budgets;
 use super::budgets::plural;
 use super::{Cause, Outlook, Question, causes, of_budget};
-use crate::cluster::{Budget, Node, Pod};
+use crate::cluster::{Budget, Node, Pod, UnhealthyPolicy};
 
 /// An answer: one line, what is in the way, and what else is to know.
 #[derive(Debug)]
@@ -64,13 +64,20 @@ pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
     let name = pod.full_name();
     let mut causes = causes(&Question { nodes: node.into_iter().collect(), ..question.clone() });
     causes.retain(|cause| cause.pods.contains(&name));
-    let of_its_own = |cause: &&Cause| cause.outlook != Outlook::Caution;
+    let of_its_own = |cause: &&Cause| cause.outlook != Outlook::Caution && !cause.is_about_its_replacement();
+    let after = || causes.iter().find(|cause| cause.is_about_its_replacement());
+    let standing = || standing(&budgets, pod, class, &handling);
     let line = match causes.iter().find(of_its_own) {
         Some(cause) if cause.outlook == Outlook::Never => {
             format!("can never be evicted as it is: {}: {}", cause.object, cause.what)
         }
         Some(cause) => format!("cannot be evicted now: {}: {}", cause.object, cause.what),
-        None => standing(&budgets, pod, class, &handling),
+        None => match after() {
+            Some(cause) => {
+                format!("{}; but another finds no place: {}: {}", standing(), cause.object, cause.what)
+            }
+            None => standing(),
+        },
     };
     let guarding = budgets.guarding(pod);
     let mut details: Vec<String> =
@@ -139,7 +146,17 @@ fn standing(budgets: &Budgets<'_>, pod: &Pod, class: Class, handling: &Handling)
         },
         (Class::WaitCompleted, _) => "is waited for until it finishes".to_owned(),
         _ => match budgets.look(pod) {
-            Ok(()) => "may leave now".to_owned(),
+            Ok(()) => match budgets.freed_by(pod) {
+                Some(budget) if budget.unhealthy_policy == UnhealthyPolicy::AlwaysAllow => format!(
+                    "may leave now: it is not ready, and PDB {} lets such pods go (AlwaysAllow)",
+                    budget.full_name()
+                ),
+                Some(budget) => format!(
+                    "may leave now: it is not ready, and PDB {} is healthy without it",
+                    budget.full_name()
+                ),
+                None => "may leave now".to_owned(),
+            },
             Err(refusal) => refusal.to_string(),
         },
     }

@@ -7,7 +7,9 @@
 mod bounds;
 mod budgets;
 pub mod explain;
+mod placement;
 mod pods;
+mod remedy;
 mod room;
 
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ use super::permit::Budgets;
 use crate::cluster::{Budget, Cluster, Node, Pod};
 use crate::text;
 
-pub use bounds::{Bound, bounds};
+pub use bounds::{Bound, bounds, shown};
 pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
 
 /// How a cause ends; the gravest first.
@@ -128,6 +130,11 @@ impl Cause {
         self.nodes.sort();
         self.nodes.dedup();
         self
+    }
+
+    /// Whether it keeps no pod from leaving, but another from being there in its place.
+    fn is_about_its_replacement(&self) -> bool {
+        self.outlook == Outlook::NotNow && matches!(self.code, "B4" | "B6" | "B8" | "B9" | "B10")
     }
 
     /// Takes out of it what would act on a terminal: names and messages may come from a file that anybody wrote.

@@ -1,17 +1,18 @@
 //! Pods and nodes that would keep a drain, whatever their budgets say (B1 to B23).
 //!
 //! Here belongs what follows from a pod, its node and what stands around them. Pods of one controller share a cause,
-//! so that a thousand replicas are one line. Whether a replacement finds room on other nodes is asked only as far as
-//! hosts, ports and anti-affinity go; what it requests is asked about in [`super::room`].
+//! so that a thousand replicas are one line. Which nodes a replacement may run on is asked of [`super::placement`], and
+//! whether it finds room there of [`super::room`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling, pinned};
 use super::budgets::plural;
+use super::placement::{Places, Seeking, Unfit};
 use super::room::Left;
 use super::{Cause, Object, Outlook, Question};
-use crate::cluster::{Node, Phase, Pod};
+use crate::cluster::{Node, Phase, Placement, Pod};
 
 /// A pod is called stuck this long after its grace period.
 const STUCK_AFTER_SECONDS: i64 = 30;
@@ -19,13 +20,14 @@ const STUCK_AFTER_SECONDS: i64 = 30;
 pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
     let mut found = Found::default();
     let left = Left::of(question);
+    let places = Places::of(question);
     for node in &question.nodes {
         found.node(question, node);
         if let Some(left) = &left {
-            left.judge(question, node, &mut found);
+            left.judge(question, &places, node, &mut found);
         }
         for pod in question.cluster.pods_on(&node.name) {
-            found.pod(question, pod);
+            found.pod(question, &places, pod);
         }
     }
     found.webhooks(question);
@@ -113,7 +115,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn pod(&mut self, question: &Question<'a>, pod: &'a Pod) {
+    fn pod(&mut self, question: &Question<'a>, places: &Places<'a>, pod: &'a Pod) {
         let (around, rules) = (question.cluster.around(), question.rules);
         let class = class(pod, rules, around, question.now);
         let handling = handling(pod, class, rules);
@@ -183,7 +185,7 @@ impl<'a> Found<'a> {
             let what = "tolerates node.kubernetes.io/unschedulable: a cordon does not keep it away";
             self.add("B5", Outlook::Caution, pod, what, "take that toleration away");
         }
-        self.places(question, pod);
+        self.places(question, places, pod);
         self.finalizers(pod);
         let timeout = question.timeout.map(|timeout| timeout.as_secs());
         if let Some((grace, timeout)) = traits.grace.zip(timeout).filter(|(grace, timeout)| grace > timeout) {
@@ -229,7 +231,7 @@ impl<'a> Found<'a> {
     }
 
     /// Whether another can run elsewhere, as far as hosts and ports say.
-    fn places(&mut self, question: &Question<'a>, pod: &'a Pod) {
+    fn places(&mut self, question: &Question<'a>, places: &Places<'a>, pod: &'a Pod) {
         let cluster = question.cluster;
         let traits = pod.traits();
         let Some(here) = cluster.node(&pod.node) else { return };
@@ -243,7 +245,12 @@ impl<'a> Found<'a> {
             self.add("B10", Outlook::NotNow, pod, what, "raise the quota by one pod");
         }
         let elsewhere: Vec<&Node> = others(question, here).collect();
-        if traits.alone_on_host {
+        // Of a pod that is tied to its node, or that has no other, it is told already.
+        let told = pinned(pod, cluster.around()) || elsewhere.is_empty();
+        let seeking = places.seek(pod);
+        let closed = !told && self.closed(&seeking, &elsewhere, pod);
+        // Where nobody read what pods ask for, their number tells.
+        if !closed && traits.alone_on_host && cluster.around().placements.is_none() {
             let of_kind = |other: &&Pod| {
                 other.namespace == pod.namespace && other.owner == pod.owner && other.phase != Phase::Finished
             };
@@ -283,6 +290,30 @@ impl<'a> Found<'a> {
                         which are not looked for";
             self.add("B8", Outlook::Caution, pod, what, "compare kubectl get resourceclaims,resourceslices");
         }
+    }
+
+    /// Whether its selector, its affinity or other pods keep it from every other node.
+    fn closed(&mut self, seeking: &Seeking<'_, '_>, elsewhere: &[&Node], pod: &'a Pod) -> bool {
+        let unfit: Vec<Unfit> = elsewhere.iter().map_while(|other| seeking.unfit(other)).collect();
+        if unfit.len() < elsewhere.len() {
+            return false;
+        }
+        let kept_apart = unfit.iter().filter(|unfit| **unfit == Unfit::KeptApart).count();
+        let rule = seeking.rule.filter(|rule| rule.chooses());
+        let shown = rule.map(Placement::shown).unwrap_or_default();
+        if kept_apart == 0 {
+            let what = format!("its {shown} allows no other schedulable node");
+            self.add("B4", Outlook::NotNow, pod, what, "add a node that it allows, or let it allow more");
+        } else {
+            let allowed = if rule.is_some() { format!(" that its {shown} allows") } else { String::new() };
+            let what = format!(
+                "by anti-affinity it may not go to the {}{allowed}: pods that it must not be near are there",
+                plural(kept_apart, "other schedulable node")
+            );
+            let remedy = "add a node, or make the anti-affinity a preference";
+            self.add("B6", Outlook::NotNow, pod, what, remedy);
+        }
+        true
     }
 
     fn webhooks(&mut self, question: &Question<'_>) {

@@ -1,18 +1,19 @@
 //! Whether the pods of a node find room on the others (B9).
 //!
-//! Here belongs what the sums say, and no more: a pod that is larger than what any other node has left, and pods that
-//! together are more than what all have left. The invariant: what is told cannot be placed as things are; taints,
-//! affinities and how pods are packed may forbid more, which only the scheduler knows, and preemption may make room at
-//! the cost of pods of lower priority.
+//! Here belongs what the sums say, and no more: a pod that is larger than what any other node that it may run on has
+//! left, and pods that together are more than what all of those have left. The invariant: what is told cannot be placed
+//! as things are; taints and how pods are packed may forbid more, which only the scheduler knows, and preemption may
+//! make room at the cost of pods of lower priority.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling};
 use super::budgets::plural;
+use super::placement::Places;
 use super::pods::{Found, others};
 use super::{Object, Outlook, Question};
-use crate::cluster::{Amounts, Lack, Node, Phase, Pod, Room};
+use crate::cluster::{Amounts, Lack, Node, Phase, Placement, Pod, Room};
 
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -41,14 +42,20 @@ impl<'a> Left<'a> {
     }
 
     /// What is in the way of `node`'s pods.
-    pub(super) fn judge(&self, question: &Question<'a>, node: &'a Node, found: &mut Found<'a>) {
+    pub(super) fn judge(
+        &self,
+        question: &Question<'a>,
+        places: &Places<'a>,
+        node: &'a Node,
+        found: &mut Found<'a>,
+    ) {
         let elsewhere: Vec<(&Node, &Amounts)> =
             others(question, node).filter_map(|other| Some((other, self.left.get(&*other.name)?))).collect();
         // That there is no other node is told already.
         if elsewhere.is_empty() {
             return;
         }
-        let mut together: BTreeMap<Option<&str>, (usize, Amounts)> = BTreeMap::new();
+        let mut together: BTreeMap<Choice<'a>, (usize, Amounts)> = BTreeMap::new();
         for pod in question.cluster.pods_on(&node.name) {
             let class = class(pod, question.rules, question.cluster.around(), question.now);
             let leaves = handling(pod, class, question.rules) == Handling::Evict;
@@ -56,52 +63,37 @@ impl<'a> Left<'a> {
                 continue;
             }
             let wanted = self.room.requested(pod);
-            let zone = self.zone(pod);
-            let (pods, sum) = together.entry(zone).or_default();
+            let seeking = places.seek(pod);
+            let choice = Choice { zone: self.zone(pod), rule: seeking.rule.filter(|rule| rule.chooses()) };
+            let open = |other: &Node| choice.allows(other) && seeking.unfit(other).is_none();
+            let places = || elsewhere.iter().filter(|(other, _)| open(other)).map(|(_, left)| *left);
+            // That no other node is for it is told already.
+            if elsewhere.iter().all(|(other, _)| seeking.unfit(other).is_some()) {
+                continue;
+            }
+            let (pods, sum) = together.entry(choice).or_default();
             *pods += 1;
             sum.add(&wanted);
-            let places = || elsewhere.iter().filter(|(other, _)| in_zone(other, zone)).map(|(_, left)| *left);
             if !places().any(|left| wanted.lack(left).is_none()) {
                 let mut most = Amounts::default();
                 places().for_each(|left| most.raise(left));
+                let which = choice.shown();
                 let what = match wanted.lack(&most) {
+                    _ if places().next().is_none() && choice.rule.is_some() => {
+                        format!("there is no other schedulable node{which}")
+                    }
                     Some(Lack { resource, wanted, left }) => format!(
-                        "requests {wanted} of {resource}, and no other schedulable node{} has more than {left} left",
-                        of_zone(zone)
+                        "requests {wanted} of {resource}, and no other schedulable node{which} has more than {left} left",
                     ),
                     None => format!(
-                        "requests what no other schedulable node{} has left at once, though each resource is there",
-                        of_zone(zone)
+                        "requests what no other schedulable node{which} has left at once, though each resource is there",
                     ),
                 };
                 found.add("B9", Outlook::NotNow, pod, what, REMEDY);
             }
         }
-        // Those that may go anywhere compete with those of a zone.
-        let mut all = (0, Amounts::default());
-        for (pods, sum) in together.values() {
-            all.0 += pods;
-            all.1.add(sum);
-        }
-        together.insert(None, all);
-        // What a single one wants is told already.
-        for (zone, (pods, sum)) in together.into_iter().filter(|(_, (pods, _))| *pods > 1) {
-            let places: Vec<_> = elsewhere.iter().filter(|(other, _)| in_zone(other, zone)).collect();
-            let mut left = Amounts::default();
-            for (_, of) in &places {
-                left.add(&(*of).clone().at_least_none());
-            }
-            if let Some(Lack { resource, wanted, left }) = sum.lack(&left) {
-                let whose = zone.map_or_else(String::new, |zone| format!(" with volumes of zone {zone}"));
-                let what = format!(
-                    "its {pods} movable pods{whose} request {wanted} of {resource}, and {left} is left on {}{}",
-                    plural(places.len(), "other schedulable node"),
-                    of_zone(zone),
-                );
-                found.put("B9", Outlook::NotNow, Object::node(&node.name), what, REMEDY);
-                // One line for a node is enough.
-                return;
-            }
+        if let Some(what) = sums(together, &elsewhere) {
+            found.put("B9", Outlook::NotNow, Object::node(&node.name), what, REMEDY);
         }
     }
 
@@ -115,10 +107,62 @@ impl<'a> Left<'a> {
     }
 }
 
-fn in_zone(node: &Node, zone: Option<&str>) -> bool {
-    zone.is_none_or(|zone| node.labels.get(ZONE).is_none_or(|own| own == zone))
+/// Which nodes a pod may go to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Choice<'a> {
+    /// That of its volume.
+    zone: Option<&'a str>,
+    rule: Option<&'a Placement>,
 }
 
-fn of_zone(zone: Option<&str>) -> String {
-    zone.map_or_else(String::new, |zone| format!(" of zone {zone}"))
+impl Choice<'_> {
+    const ANY: Self = Self { zone: None, rule: None };
+
+    fn allows(&self, node: &Node) -> bool {
+        self.zone.is_none_or(|zone| node.labels.get(ZONE).is_none_or(|own| own == zone))
+            && self.rule.is_none_or(|rule| rule.allows(node))
+    }
+
+    /// As it stands after `node`.
+    fn shown(&self) -> String {
+        let zone = self.zone.map_or_else(String::new, |zone| format!(" of zone {zone}"));
+        let rule = self.rule.map_or_else(String::new, |rule| format!(" that its {} allows", rule.shown()));
+        zone + &rule
+    }
+
+    /// As it stands after `pods`.
+    fn of_pods(&self) -> String {
+        let zone = self.zone.map_or_else(String::new, |zone| format!(" with volumes of zone {zone}"));
+        let rule = self.rule.map_or_else(String::new, |rule| format!(" with {}", rule.shown()));
+        zone + &rule
+    }
+}
+
+/// What the pods of a node want together that the other nodes do not have: one line is enough.
+fn sums(
+    mut together: BTreeMap<Choice<'_>, (usize, Amounts)>,
+    elsewhere: &[(&Node, &Amounts)],
+) -> Option<String> {
+    // Those that may go anywhere compete with those that may not.
+    let mut all = (0, Amounts::default());
+    for (pods, sum) in together.values() {
+        all.0 += pods;
+        all.1.add(sum);
+    }
+    together.insert(Choice::ANY, all);
+    // What a single one wants is told already.
+    together.into_iter().filter(|(_, (pods, _))| *pods > 1).find_map(|(choice, (pods, sum))| {
+        let places: Vec<_> = elsewhere.iter().filter(|(other, _)| choice.allows(other)).collect();
+        let mut left = Amounts::default();
+        for (_, of) in &places {
+            left.add(&(*of).clone().at_least_none());
+        }
+        let Lack { resource, wanted, left } = sum.lack(&left)?;
+        let zone = choice.zone.map_or_else(String::new, |zone| format!(" of zone {zone}"));
+        Some(format!(
+            "its {pods} movable pods{} request {wanted} of {resource}, and {left} is left on {}{zone}",
+            choice.of_pods(),
+            plural(places.len(), "other schedulable node"),
+        ))
+    })
 }

@@ -1,5 +1,7 @@
 //! Each cause from the objects that make it, and no cause where there is none.
 
+mod alone;
+mod placement;
 mod room;
 
 use std::sync::Arc;
@@ -130,6 +132,7 @@ fn budgets_that_never_allow_or_do_not_now() {
             }),
         ),
         ("U13 not-now PDB shop/cart", Box::new(|c| c.budgets[0].generation = 2)),
+        ("U13 not-now PDB shop/cart", Box::new(|c| c.budgets[0].observed_generation = 0)),
         (
             "U14 not-now PDB shop/cart",
             Box::new(move |c| {
@@ -335,6 +338,20 @@ fn a_cause_says_the_object_the_numbers_and_what_to_change() {
         line(seen(demand(Demand::MinAvailable(Quantity::Count(3))))),
         line(seen(demand(Demand::MinAvailable(Quantity::Percent(90))))),
         line(seen(|c| {
+            c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(2));
+            c.pods.truncate(1);
+            replicas(c, 1);
+        })),
+        line(seen(|c| {
+            c.budgets[0].demand = Demand::MaxUnavailable(Quantity::Count(0));
+            c.pods.iter_mut().for_each(|pod| pod.owner = Some(named("Job", "batch/v1")));
+        })),
+        line(seen(|c| {
+            c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(3));
+            c.budgets[0].made_by = Some("Ceph rook".into());
+        })),
+        line(seen(|c| c.budgets[0].observed_generation = 0)),
+        line(seen(|c| {
             replicas(c, 4);
             (c.budgets[0].disruptions_allowed, c.budgets[0].expected_pods) = (0, 4);
             let traits = Traits { waiting: Some("CrashLoopBackOff".into()), ..Traits::default() };
@@ -344,9 +361,48 @@ fn a_cause_says_the_object_the_numbers_and_what_to_change() {
     ];
     expect_test::expect![[r#"
         PDB shop/cart: minAvailable 3 of 3 replicas; set maxUnavailable 1, or scale to 4 [shop/cart-1]
-        PDB shop/cart: minAvailable 90% of 3 replicas is 3, rounded up; set maxUnavailable 1, or scale up [shop/cart-1]
+        PDB shop/cart: minAvailable 90% of 3 replicas is 3, rounded up; set maxUnavailable 1, or scale to 10 [shop/cart-1]
+        PDB shop/cart: minAvailable 2 of 1 replica; set maxUnavailable 1, or scale to 3 [shop/cart-1]
+        PDB shop/cart: maxUnavailable 0: no pod may ever leave; set minAvailable 2, one less than its 3 pods [shop/cart-1]
+        PDB shop/cart: minAvailable 3 of 3 replicas, and Ceph rook made it, which may change it; change it in Ceph rook, which made it and may undo what is changed in the PDB itself [shop/cart-1]
+        PDB shop/cart: has no status: the disruption controller has not computed it yet, or does not run; wait; if it stays, see whether the disruption controller of kube-controller-manager runs [shop/cart-1]
         PDB shop/cart: 3 of 4 healthy, 2 needed; not ready: cart-3 (CrashLoopBackOff); mend those pods, or set unhealthyPodEvictionPolicy: AlwaysAllow so that they may leave [shop/cart-1]"#]]
     .assert_eq(&lines.join("\n"));
+}
+
+/// Two of three are healthy and two are needed: the eviction handler lets the third go without asking.
+#[test]
+fn a_pod_that_is_not_ready_may_leave_a_budget_that_is_healthy_without_it() {
+    let told = |unhealthy_policy, healthy| {
+        let on = |number| if number == 1 { "n-1" } else { "n-2" };
+        let mut parts = Parts {
+            nodes: (1..=2).map(|number| node(&format!("n-{number}"), "v1.36.4").into()).collect(),
+            pods: (1..=3).map(|number| pod("cart", number, on(number))).collect(),
+            budgets: vec![Budget { unhealthy_policy, expected_pods: 3, ..budget("cart", 0, healthy, 2) }],
+            ..Parts::default()
+        };
+        parts.pods[0].ready = false;
+        let cluster = parts.seal();
+        let rules = Rules::default();
+        let question =
+            Question { cluster: &cluster, nodes: vec![], rules: &rules, timeout: None, now: at(0) };
+        let unready = cluster.pods_on("n-1").next().unwrap();
+        let of_node = explain::node(&question, cluster.node("n-1").unwrap());
+        [explain::pod(&question, unready).line, of_node.line, of_node.details.join(" ")]
+    };
+    expect_test::expect![[r#"
+        may leave now: it is not ready, and PDB shop/cart is healthy without it
+        nothing is in the way of draining it: 1 pod would leave
+        pod/shop/cart-1: may leave now: it is not ready, and PDB shop/cart is healthy without it"#]]
+    .assert_eq(&told(UnhealthyPolicy::IfHealthyBudget, 2).join("\n"));
+    let always = told(UnhealthyPolicy::AlwaysAllow, 1);
+    assert_eq!(
+        always[0],
+        "may leave now: it is not ready, and PDB shop/cart lets such pods go (AlwaysAllow)"
+    );
+    let kept = told(UnhealthyPolicy::IfHealthyBudget, 1);
+    assert!(kept[0].starts_with("cannot be evicted now: PDB shop/cart: 1 of 3 healthy"), "{kept:?}");
+    assert!(kept[1].starts_with("cannot be drained now"), "{kept:?}");
 }
 
 #[test]
@@ -376,89 +432,4 @@ fn the_least_time_of_a_drain() {
     assert_eq!(found[0].least, Some(SignedDuration::from_mins(60)), "40 pods, 1 at a time, 90 s each");
     assert_eq!(found[0].instead, Some((Quantity::Percent(10), SignedDuration::from_mins(15))));
     assert_eq!(found[0].busiest, ("n-1".into(), 40));
-}
-
-type Of = Box<dyn Fn(&mut Budget)>;
-
-#[test]
-fn what_a_budget_alone_tells() {
-    let mins = |mins: i64| Some(at(0) - SignedDuration::from_mins(mins));
-    let zero = |b: &mut Budget| (b.disruptions_allowed, b.current_healthy) = (0, 2);
-    let cases: Vec<(&str, Of)> = vec![
-        ("", Box::new(|_| {})),
-        ("U1 never PDB shop/cart", Box::new(|b| b.demand = Demand::MaxUnavailable(Quantity::Count(0)))),
-        ("U2 never PDB shop/cart", Box::new(|b| b.demand = Demand::MinAvailable(Quantity::Percent(100)))),
-        (
-            "U3 never PDB shop/cart",
-            Box::new(|b| {
-                b.demand = Demand::MinAvailable(Quantity::Count(3));
-                (b.desired_healthy, b.disruptions_allowed) = (3, 0);
-            }),
-        ),
-        ("U6 never PDB shop/cart", Box::new(|b| (b.demand, b.expected_pods) = (Demand::Nothing, 0))),
-        (
-            "U8 never PDB shop/cart",
-            Box::new(|b| {
-                b.sync_failed = Some("jobs.batch does not implement the scale subresource".into());
-                b.expected_pods = 0;
-            }),
-        ),
-        ("U11 not-now PDB shop/cart", Box::new(move |b| (zero(b), b.closed_since = mins(10)).0)),
-        // A rollout closes its budget for a while.
-        ("", Box::new(move |b| (zero(b), b.closed_since = mins(9)).0)),
-        // Servers that do not say since when.
-        ("U11 not-now PDB shop/cart", Box::new(zero)),
-        // Its status follows in a moment.
-        ("", Box::new(|b| b.generation = 2)),
-        (
-            "U15 not-now PDB shop/cart",
-            Box::new(|b| {
-                b.demand = Demand::MaxUnavailable(Quantity::Count(0));
-                (b.made_by, b.disruptions_allowed) = (Some("CephCluster rook".into()), 0);
-            }),
-        ),
-        // Nothing is guarded.
-        (
-            "",
-            Box::new(|b| {
-                b.demand = Demand::MaxUnavailable(Quantity::Count(0));
-                (b.expected_pods, b.current_healthy, b.disruptions_allowed) = (0, 0, 0);
-            }),
-        ),
-    ];
-    for (expected, change) in cases {
-        let demand = Demand::MaxUnavailable(Quantity::Count(1));
-        let mut one = Budget { demand, ..budget("cart", 1, 3, 2) };
-        change(&mut one);
-        let cluster = of(&[], std::slice::from_ref(&one));
-        assert_eq!(codes(&closed(&cluster, at(0))).join(","), expected, "{one:?}");
-    }
-}
-
-#[test]
-fn an_eviction_that_was_lost_is_named() {
-    let causes = seen(|c| {
-        (c.budgets[0].disruptions_allowed, c.budgets[0].current_healthy) = (0, 2);
-        c.budgets[0].disrupted = [("cart-2".into(), at(-30))].into();
-    });
-    let [cause] = &causes[..] else { panic!("{causes:?}") };
-    assert_eq!((cause.code, cause.remedy.as_str()), ("U11", "wait for that"));
-    assert!(
-        cause.what.ends_with(
-            "2 needed; pod cart-2 counts as evicted until 2027-01-15T08:01:30Z without being deleted"
-        ),
-        "{cause:?}"
-    );
-}
-
-#[test]
-fn those_that_never_let_go_come_first_and_nothing_acts_on_a_terminal() {
-    let one = |name: &str, demand| Budget { demand, ..budget(name, 0, 2, 2) };
-    let mut evil = one("a", Demand::MaxUnavailable(Quantity::Count(1)));
-    evil.made_by = Some("Evil \u{1b}[2J".into());
-    let never = one("z", Demand::MaxUnavailable(Quantity::Count(0)));
-    let cluster = of(&[], &[evil, never]);
-    let found = closed(&cluster, at(0));
-    assert_eq!(codes(&found), ["U1 never PDB shop/z", "U15 not-now PDB shop/a"]);
-    assert!(found[1].what.contains("Evil ?[2J"), "{}", found[1].what);
 }

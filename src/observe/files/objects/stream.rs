@@ -12,7 +12,7 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-use super::{Bad, Found, Head, Kind, List, Sink, harmless, kind_of, object, unreadable};
+use super::{Head, List, Piece, Sink, broken};
 
 /// Hands everything in the documents that `reader` gives to `sink`.
 ///
@@ -25,14 +25,6 @@ pub(super) fn json(reader: impl Read, sink: &mut Sink<'_>) -> Result<(), String>
         Document(sink).deserialize(&mut documents).map_err(|error| broken(&error))?;
     }
     Ok(())
-}
-
-pub(super) fn broken(error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        format!("ends in the middle of its JSON (line {}); write the file again", error.line())
-    } else {
-        format!("is not valid JSON: {}", harmless(&error.to_string()))
-    }
 }
 
 struct Document<'s, 'f>(&'s mut Sink<'f>);
@@ -49,7 +41,7 @@ impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
 macro_rules! scalars {
     ($($visit:ident: $kind:ty),*) => {
         $(fn $visit<E>(self, _: $kind) -> Result<(), E> {
-            (self.0)(Found::Other(1));
+            (self.0)(Piece::Scalar);
             Ok(())
         })*
     };
@@ -65,17 +57,20 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     scalars!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        (self.0)(Found::Other(1));
+        (self.0)(Piece::Scalar);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
         let list = List::default();
-        each(items, |raw, item| {
-            one(&raw, &list, item, self.0);
-            None
-        })
-        .map(|_: Vec<(Box<RawValue>, usize)>| ())
+        let all = each(items, |raw, place| {
+            (self.0)(Piece::Object { raw: &raw, list: &list, place });
+            None::<()>
+        })?;
+        if all.count == 0 {
+            (self.0)(Piece::EmptyList);
+        }
+        Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -92,14 +87,17 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
             }
         }
         match (items, text(&fields, "kind")) {
-            (Some(held), kind) if kind.as_deref().is_none_or(|kind| kind.ends_with("List")) => {
+            (Some(all), kind) if kind.as_deref().is_none_or(|kind| kind.ends_with("List")) => {
                 let list = of_list(&fields);
-                for (raw, item) in held {
-                    one(&raw, &list, item, self.0);
+                for (raw, place) in all.held {
+                    (self.0)(Piece::Object { raw: &raw, list: &list, place });
+                }
+                if all.count == 0 {
+                    (self.0)(Piece::EmptyList);
                 }
                 // kubectl writes the kind after the items, so a YAML file that was cut off still reads well.
                 if kind.is_none() && fields.iter().any(|(key, _)| key == "apiVersion") {
-                    (self.0)(Found::CutOff);
+                    (self.0)(Piece::CutOff);
                 }
             }
             // Items that are part of some other object were passed by; its own fields tell what it is.
@@ -128,36 +126,28 @@ fn whole(fields: &[(String, Box<RawValue>)], sink: &mut Sink<'_>) {
         .map(|(key, raw)| format!("{}:{}", serde_json::Value::from(key.as_str()), raw.get()))
         .collect();
     match RawValue::from_string(format!("{{{}}}", fields.join(","))) {
-        Ok(raw) => one(&raw, &List::default(), 0, sink),
-        Err(error) => sink(unreadable(Kind::Object, None, 0, &error)),
+        Ok(raw) => sink(Piece::Object { raw: &raw, list: &List::default(), place: 0 }),
+        Err(error) => sink(Piece::Broken(&error)),
     }
 }
 
-/// Hands over one object. `item` is its place in the list, from 1; 0 when it is in none.
-fn one(raw: &RawValue, list: &List, item: usize, sink: &mut Sink<'_>) {
-    // Serde reads an array as a struct too, field by field.
-    if !raw.get().starts_with('{') {
-        let why = "it is not an object".to_owned();
-        return sink(Found::Bad(Bad { kind: kind_of(list), name: None, item, why }));
-    }
-    match serde_json::from_str::<Head<'_>>(raw.get()) {
-        Ok(head) => object(raw, &head, list, item, sink),
-        Err(error) => sink(unreadable(kind_of(list), None, item, &error)),
-    }
+/// How many items a list has, and those that were given back.
+struct All<T> {
+    count: usize,
+    held: Vec<T>,
 }
 
-/// Hands each item with its place to `take`, and returns what that gives back.
+/// Hands each item with its place to `take`.
 fn each<'de, A: SeqAccess<'de>, T>(
     mut items: A,
     mut take: impl FnMut(Box<RawValue>, usize) -> Option<T>,
-) -> Result<Vec<T>, A::Error> {
-    let mut back = Vec::new();
-    let mut place = 0;
+) -> Result<All<T>, A::Error> {
+    let mut all = All { count: 0, held: Vec::new() };
     while let Some(raw) = items.next_element::<Box<RawValue>>()? {
-        place += 1;
-        back.extend(take(raw, place));
+        all.count += 1;
+        all.held.extend(take(raw, all.count));
     }
-    Ok(back)
+    Ok(all)
 }
 
 /// The items of a list. Gives back those that nobody can tell the kind of before the list's own is known.
@@ -167,7 +157,7 @@ struct Items<'s, 'f> {
 }
 
 impl<'de> DeserializeSeed<'de> for Items<'_, '_> {
-    type Value = Vec<(Box<RawValue>, usize)>;
+    type Value = All<(Box<RawValue>, usize)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
@@ -175,7 +165,7 @@ impl<'de> DeserializeSeed<'de> for Items<'_, '_> {
 }
 
 impl<'de> Visitor<'de> for Items<'_, '_> {
-    type Value = Vec<(Box<RawValue>, usize)>;
+    type Value = All<(Box<RawValue>, usize)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a sequence")
@@ -183,7 +173,7 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
 
     /// Go writes an empty list as null.
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Vec::new())
+        Ok(All { count: 0, held: Vec::new() })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
@@ -191,7 +181,7 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
         each(items, |raw, place| {
             let told = list.kind.is_some() || Head::of(&raw).is_some_and(|head| head.kind.is_some());
             if told {
-                one(&raw, &list, place, sink);
+                sink(Piece::Object { raw: &raw, list: &list, place });
             }
             (!told).then_some((raw, place))
         })
@@ -200,13 +190,15 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         let error = serde_json::Error::invalid_type(Unexpected::Map, &self);
-        (self.sink)(unreadable(Kind::Object, None, 0, &error));
-        Ok(Vec::new())
+        (self.sink)(Piece::Broken(&error));
+        // It is told already that this is no list.
+        Ok(All { count: 1, held: Vec::new() })
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
         let error = serde_json::Error::invalid_type(Unexpected::Str(text), &self);
-        (self.sink)(unreadable(Kind::Object, None, 0, &error));
-        Ok(Vec::new())
+        (self.sink)(Piece::Broken(&error));
+        // It is told already that this is no list.
+        Ok(All { count: 1, held: Vec::new() })
     }
 }

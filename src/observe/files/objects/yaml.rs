@@ -7,40 +7,59 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_saphyr::Error;
 
 use super::harmless;
 
-/// Longest input: YAML takes several times as long to read as JSON.
-const MAX_BYTES: usize = 1 << 30;
-
 pub(super) fn parse(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
-    if text.len() > MAX_BYTES {
-        return Err("is over 1 GiB of YAML; write it as JSON (-o json)".to_owned());
-    }
     // The defaults are for configuration files; a dump of a large cluster is of another size. What bombs are made of
     // (aliases, nesting) stays as it is.
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_reader_input_bytes: Some(MAX_BYTES),
+            max_reader_input_bytes: None,
             max_events: usize::MAX,
             max_nodes: usize::MAX,
             max_documents: usize::MAX,
-            max_total_scalar_bytes: MAX_BYTES,
+            max_total_scalar_bytes: usize::MAX,
         },
         with_snippet: false,
         emit_comments: false,
     };
     let mut reader = text.as_bytes();
     for document in serde_saphyr::read_with_options::<_, Document>(&mut reader, options) {
-        let document = document.map_err(|error| {
-            // The library's own words name options that only a programmer can set.
-            let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-            format!("is not valid YAML: {}", harmless(text.lines().next().unwrap_or_default()))
-        })?;
+        let document = document.map_err(|error| broken(&error))?;
         let raw: &RawValue = serde_json::from_str(&document.0).map_err(|error| error.to_string())?;
         each(raw);
     }
     Ok(())
+}
+
+/// What is wrong with a YAML text, for a person.
+fn broken(error: &Error) -> String {
+    let place = error.location().map_or_else(String::new, |at| format!(" (line {})", at.line()));
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_deref().map_or_else(String::new, |key| format!(" {}", harmless(key)));
+            format!("has the key{key} twice in one object{place}; take one of them away")
+        }
+        Error::Eof { .. } => format!("ends in the middle of its YAML{place}; write the file again"),
+        Error::UnknownAnchor { .. } => format!("uses a YAML anchor that it does not define{place}"),
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            format!("has more aliases, or is nested deeper, than anything that kubectl writes{place}")
+        }
+        Error::BinaryNotUtf8 { .. } | Error::InvalidBinaryBase64 { .. } => {
+            format!("has a !!binary value that is no text{place}")
+        }
+        _ => {
+            // The library's own words name options that only a programmer can set.
+            let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+            format!("is not valid YAML: {}", harmless(text.lines().next().unwrap_or_default()))
+        }
+    }
 }
 
 /// A document as JSON.

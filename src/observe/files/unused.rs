@@ -1,0 +1,80 @@
+//! Files that a person named and that gave nothing.
+//!
+//! Here belongs what is said of them. The invariant: who gave a file learns what it was taken for, and is never left to
+//! believe that it was used.
+
+use super::objects::Found;
+
+/// How many lines there are at most: a shell's `*` names many files.
+const MAX_LINES: usize = 10;
+
+/// A line for each of `given` that gave nothing.
+pub(super) fn lines(given: &[Given]) -> Vec<String> {
+    let mut lines: Vec<String> = given.iter().filter_map(Given::told).collect();
+    if lines.len() > MAX_LINES {
+        let more = lines.len() - MAX_LINES;
+        lines.truncate(MAX_LINES);
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+/// A path that was given, and what was in it.
+#[derive(Default)]
+pub(super) struct Given {
+    name: String,
+    used: usize,
+    others: usize,
+    empty_lists: usize,
+    /// What it is instead: the first that was told.
+    note: Option<String>,
+}
+
+impl Given {
+    pub(super) fn of(name: String) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    /// How much of it was of use.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Something of it is of use.
+    pub(super) fn uses(&mut self) {
+        self.used += 1;
+    }
+
+    /// It is something else.
+    pub(super) fn notes(&mut self, what: String) {
+        self.note.get_or_insert(what);
+    }
+
+    /// Counts what was found in it.
+    pub(super) fn takes(&mut self, found: &Found) {
+        match found {
+            Found::Other(count) => self.others += count,
+            Found::EmptyList => self.empty_lists += 1,
+            Found::Refused(why) => self.notes(format!("is the server's refusal: {why}")),
+            Found::Table => self.notes("is a table for people; write it with -o json".to_owned()),
+            // That kubectl did not reach a server is told where the version is missing.
+            _ => self.used += 1,
+        }
+    }
+
+    /// The line about it, if nothing of it was of use.
+    pub(super) fn told(&self) -> Option<String> {
+        if self.used > 0 {
+            return None;
+        }
+        let what = match &self.note {
+            Some(note) => note.clone(),
+            None if self.others > 0 => "holds nothing that is looked for".to_owned(),
+            None if self.empty_lists > 0 => {
+                "is an empty list: there was nothing, or not in that namespace".to_owned()
+            }
+            None => "holds no object".to_owned(),
+        };
+        Some(format!("{} {what}", self.name))
+    }
+}
