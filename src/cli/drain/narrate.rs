@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
+use evenkeel_core::disruption::preflight::{Question, REPLACEMENT, forecast};
 use evenkeel_core::disruption::{Left, Mark, Rules, Wait, class, warnings};
 use evenkeel_core::drain::{Decision, State, first};
 use jiff::Timestamp;
@@ -23,6 +24,18 @@ const TELL_AGAIN: Duration = Duration::from_mins(1);
 const OVER_AFTER: Duration = Duration::from_secs(2);
 
 impl Work {
+    /// Says first what the drain of several nodes will take, and what more of them at once would bring.
+    pub(super) fn foretell(&mut self) -> Result<(), String> {
+        let cluster = self.cluster();
+        let nodes = self.request.nodes.iter().filter_map(|name| cluster.node(name)).collect();
+        let (rules, now) = (&self.request.rules, self.clock.now());
+        let question = Question { cluster: &cluster, nodes, rules, timeout: None, now };
+        match forecast(&question, self.request.concurrency, REPLACEMENT) {
+            Some(forecast) => self.teller.foretell(forecast),
+            None => Ok(()),
+        }
+    }
+
     /// Warnings about the pods of nodes that begin, each once.
     pub(super) fn warn(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), String> {
         let rules = self.request.rules.clone();

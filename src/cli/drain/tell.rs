@@ -8,6 +8,7 @@ use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use evenkeel_core::disruption::preflight::Forecast;
 use evenkeel_core::text::harmless;
 use serde::Serialize;
 
@@ -91,6 +92,7 @@ pub(super) struct Teller {
     /// How many lines of the live view stand on the terminal.
     shown: usize,
     events: Vec<Event>,
+    forecast: Option<Forecast>,
     out: Box<dyn Write + Send + Sync>,
     /// For what is said about this command itself.
     notes: Box<dyn Write + Send + Sync>,
@@ -126,7 +128,7 @@ impl Teller {
         notes: Box<dyn Write + Send + Sync>,
         clock: Clock,
     ) -> Self {
-        Self { form, live: false, shown: 0, events: Vec::new(), out, notes, clock }
+        Self { form, live: false, shown: 0, events: Vec::new(), forecast: None, out, notes, clock }
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -152,6 +154,18 @@ impl Teller {
                 };
                 let wipe = self.wipe();
                 print_to(&mut self.out, &(wipe + &line))
+            }
+        }
+    }
+
+    /// Says what the drain will take: a line before the others, or a field of the document.
+    pub(super) fn foretell(&mut self, forecast: Forecast) -> Result<(), String> {
+        match self.form {
+            Form::Text => self.note(&forecast.to_string()),
+            Form::Jsonl => Ok(()),
+            Form::Json => {
+                self.forecast = Some(forecast);
+                Ok(())
             }
         }
     }
@@ -211,9 +225,21 @@ impl Teller {
             Form::Text => print_to(&mut self.out, &wipe),
             Form::Jsonl => Ok(()),
             Form::Json => {
+                let forecast = self.forecast.as_ref().map(|forecast| {
+                    let better = forecast.better.as_ref();
+                    serde_json::json!({
+                        "seconds": forecast.time.as_secs(),
+                        "concurrency": forecast.at_once,
+                        "replacementSeconds": forecast.slot.as_secs(),
+                        "betterConcurrency": better.map(|(nodes, _)| nodes),
+                        "betterSeconds": better.map(|(_, time)| time.as_secs()),
+                        "podsWithoutBudget": forecast.unguarded,
+                    })
+                });
                 let document = serde_json::json!({
                     "apiVersion": "cli.evenkeel.dev/v1alpha1",
                     "kind": "Drain",
+                    "forecast": forecast,
                     "nodes": told.nodes,
                     "evictions": told.evictions,
                     "refused": told.refused,

@@ -240,6 +240,7 @@ impl Work {
 
     /// Drains, until every node is done or somebody interrupts.
     pub(super) async fn run(mut self) -> Result<u8, String> {
+        self.foretell()?;
         let mut changed = self.changes.subscribe();
         let mut interrupts = Box::pin(interrupt());
         let mut interrupted: Option<Instant> = None;

@@ -7,6 +7,7 @@
 mod bounds;
 mod budgets;
 pub mod explain;
+mod forecast;
 mod placement;
 mod pods;
 mod remedy;
@@ -25,6 +26,7 @@ use crate::text;
 
 pub use bounds::{Bound, bounds, shown};
 pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
+pub use forecast::{Forecast, REPLACEMENT, forecast};
 
 /// How a cause ends; the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
