@@ -153,7 +153,9 @@ impl Apiservers {
     /// Asks every endpoint again, now rather than when it is due.
     pub fn ask_now(&self) {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.values().for_each(|task| task.ask_now.notify_one());
+        for task in tasks.values() {
+            task.ask_now.notify_one();
+        }
     }
 
     /// Every endpoint, by address.

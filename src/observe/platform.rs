@@ -220,6 +220,13 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
                 && node.kubelet.known().is_some_and(|version| version.to_string().contains("+k3s"))
         })
         .collect();
+    // The kube-apiserver's marks are the process's; where it is not seen by itself, the kubelet's build is.
+    let run_of = |node: &Node| {
+        let mut servers = cluster.of(Component::KubeApiserver);
+        let own = servers.find(|server| server.node.as_ref() == Some(&node.name));
+        let own = own.map(|server| Arc::clone(&server.incarnation)).filter(|marks| !marks.is_empty());
+        own.unwrap_or_else(|| incarnation([(Mark::Build, node.kubelet.to_string().as_str())]))
+    };
     let mut found = Vec::new();
     for component in [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler] {
         if cluster.of(component).next().is_none() {
@@ -231,7 +238,7 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
                 evidence: Evidence::SameProcess,
                 effective: None,
                 reach: Reach::Local,
-                incarnation: incarnation([(Mark::Build, node.kubelet.to_string().as_str())]),
+                incarnation: run_of(node),
                 ready: node.ready,
                 probed: None,
             }));
@@ -352,6 +359,7 @@ mod tests {
         // What was seen by itself is believed.
         let mut seen = cluster(&nodes);
         let asked = with_same_process(cluster(&nodes)).of(Component::KubeApiserver).next().cloned().unwrap();
+        assert_eq!(asked.incarnation.as_ref(), "build=v1.36.4+k3s1", "an upgraded server names another");
         let version = Observed::from_report("v1.36.9+k3s1");
         seen.set_instances(vec![Instance { version, evidence: Evidence::Endpoint, ..asked }]);
         assert!(shown(seen).contains(&"kube-apiserver s1 v1.36.9+k3s1 /version".to_owned()));

@@ -208,7 +208,7 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
 /// behaves as, which is what that emulates, where it emulates (KEP-4330, "Skew"). `None` while some kube-apiserver's
 /// version is not known, or all are: that one may be older.
 pub fn kubelets_ceiling(cluster: &Cluster) -> Option<Minor> {
-    let known = |server: &Instance| effective(server).map(|effective| effective.emulation());
+    let known = |server: &Instance| effective(server).map(Effective::emulation);
     let all: Option<Vec<Minor>> = cluster.of(Component::KubeApiserver).map(known).collect();
     all?.into_iter().min()
 }

@@ -148,6 +148,44 @@ fn an_emulating_apiserver_counts_as_what_it_emulates() {
 }
 
 #[test]
+fn the_ceiling_of_kubelets_is_what_the_oldest_apiserver_behaves_as() {
+    for (servers, emulated, expected) in [
+        (&["v1.37.1"][..], None, Some(37)),
+        (&["v1.37.1", "v1.36.4"], None, Some(36)),
+        (&["v1.37.1"], Some(36), Some(36)),
+        (&["v1.37.1", "v1.37.1"], Some(35), Some(35)),
+        // One that does not answer may be older than all others.
+        (&["v1.37.1", ""], None, None),
+        (&[], None, None),
+    ] {
+        let seen = cluster(servers, "v1.36.4", &["v1.36.4"]);
+        let seen = match emulated {
+            Some(minor) => emulating(seen, minor),
+            None => seen,
+        };
+        let expected = expected.map(|minor| Minor::new(1, minor));
+        assert_eq!(kubelets_ceiling(&seen), expected, "{servers:?} {emulated:?}");
+    }
+}
+
+#[test]
+fn a_kubelet_that_is_too_old_is_told_the_oldest_that_would_do() {
+    for (kubelet, server, least) in
+        [(24, 27, 25), (24, 28, 25), (24, 29, 26), (24, 30, 27), (23, 26, 24), (22, 27, 25), (25, 29, 26)]
+    {
+        let policy = Policy::default();
+        let servers = Servers::from(Effective::plain(Minor::new(1, server)));
+        let judge = |minor| {
+            policy.judge(Subject::Component(Component::Kubelet), Minor::new(1, minor).into(), servers).1
+        };
+        let floor = Minor::new(1, least);
+        assert_eq!(judge(kubelet), Judgement::TooOld { floor }, "1.{kubelet} under 1.{server}");
+        assert!(matches!(judge(least), Judgement::Within { .. }), "1.{least} under 1.{server}");
+        assert!(!matches!(judge(least - 1), Judgement::Within { .. }), "1.{least} is the oldest");
+    }
+}
+
+#[test]
 fn a_controller_of_the_binary_may_emulate_too_and_is_not_guessed_about() {
     let mut cluster = emulating(cluster(&["v1.37.1"], "v1.37.1", &["v1.36.4"]), 36);
     assert_eq!(assess(&cluster, &Policy::default()).supported, Verdict::Unknown);

@@ -211,7 +211,7 @@ fn apiservers_that_are_processes_of_hosts_are_told_by_their_leases() {
         &workers,
         &[],
         &leases,
-        &[one.clone()],
+        std::slice::from_ref(&one),
         &["192.0.2.1:6443@? v1.36.4 build=v1.36.4 lease=one_a", "192.0.2.2:6443@? unknown lease=two_a!"],
     );
     // Of an endpoint nothing is known but itself: the lease may be its own.

@@ -114,13 +114,11 @@ fn mark_of(
     /// As many digits of a container's ID as tools show.
     const SHOWN: usize = 12;
     let id = container.and_then(|container| container.id.as_deref()).and_then(|id| id.split("://").last());
-    match id.filter(|id| !id.is_empty() && component != Some(Component::KubeProxy)) {
-        Some(id) => (Mark::Container, id.chars().take(SHOWN).collect()),
-        None => {
-            let restarts = container.and_then(|container| container.restart_count).unwrap_or_default();
-            (Mark::Pod, format!("{}/{restarts}", pod.unwrap_or_default()).into())
-        }
+    if let Some(id) = id.filter(|id| !id.is_empty() && component != Some(Component::KubeProxy)) {
+        return (Mark::Container, id.chars().take(SHOWN).collect());
     }
+    let restarts = container.and_then(|container| container.restart_count).unwrap_or_default();
+    (Mark::Pod, format!("{}/{restarts}", pod.unwrap_or_default()).into())
 }
 
 impl Watched for Pod {
