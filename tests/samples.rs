@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use evenkeel::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade, claim_of, report, upgrade};
-use evenkeel_core::plan::{Executor, Mode};
+use evenkeel_core::upgrade::{Executor, Mode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -60,7 +60,7 @@ fn the_upgrade_is_valid_and_waits_for_approval() {
     let groups: Vec<_> = upgrade.groups.iter().map(|group| &*group.name).collect();
     assert_eq!(groups, ["canary", "workers"]);
     assert!(matches!(upgrade.executors["control-plane"], Executor::External { .. }));
-    assert!(matches!(upgrade.executors["kubeadm-worker"], Executor::Job));
+    assert!(matches!(upgrade.executors["kubeadm-worker"], Executor::Job { .. }));
 }
 
 #[test]

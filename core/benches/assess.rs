@@ -18,10 +18,11 @@ use evenkeel_core::cluster::{
     Quantity, Reach, Selector, UnhealthyPolicy,
 };
 use evenkeel_core::disruption::Sent;
-use evenkeel_core::plan::{Amount, Executor, Group, Mode, Upgrade, preflight, progress};
-use evenkeel_core::rollout::{Claim, Decision, Memory, State, Subject, World, decide};
+use evenkeel_core::plan::{obstacles, progress};
+use evenkeel_core::rollout::{Claim, Decision, Jobs, Memory, State, Subject, World, decide};
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
+use evenkeel_core::upgrade::{Amount, ControlPlane, Executor, Group, Hidden, Mode, Progress, Upgrade};
 use evenkeel_core::version::{KubeVersion, Observed};
 use evenkeel_spread::{Spread, seconds};
 use jiff::{SignedDuration, Timestamp};
@@ -125,7 +126,7 @@ fn look() {
     });
     show("  what was sent and is not seen", &mut |scene| drop(scene.sent.memory(&scene.cluster, at(60))));
     show("  the decision", &mut |scene| drop(black_box(scene.decide())));
-    show("    its preflight", &mut |scene| drop(preflight(&scene.cluster, &scene.upgrade)));
+    show("    its preflight", &mut |scene| drop(obstacles(&scene.cluster, &scene.upgrade)));
     show("    its progress", &mut |scene| _ = black_box(progress(&scene.cluster, &scene.upgrade)));
 }
 
@@ -322,10 +323,13 @@ impl Scene {
     fn decide(&self) -> Decision {
         decide(
             black_box(&self.upgrade),
+            &Progress { started: Some(at(0)), protected: true, ..Progress::default() },
             World {
                 cluster: &self.cluster,
                 claims: &self.claims,
-                jobs: &BTreeMap::new(),
+                unreadable: &[],
+                jobs: &Jobs::default(),
+                hidden: &[],
                 memory: &self.memory,
                 executors: "evenkeel-executors",
                 now: at(60),
@@ -338,12 +342,12 @@ fn upgrade(target: KubeVersion) -> Upgrade {
     let external = Executor::External { deadline: SignedDuration::from_hours(2) };
     Upgrade {
         name: "bench".into(),
+        uid: "bench".into(),
         version: target,
         mode: Mode::Automatic,
         approved_hash: None,
         suspended: false,
-        queued_behind: None,
-        control_plane_executor: "cloud".into(),
+        control_plane: ControlPlane { executor: "cloud".into(), hidden: Hidden::Refuse },
         groups: vec![
             Group {
                 name: "canary".into(),
@@ -360,9 +364,6 @@ fn upgrade(target: KubeVersion) -> Upgrade {
         ],
         drain_timeout: SignedDuration::from_mins(30),
         executors: [("cloud".into(), external)].into(),
-        from: None,
-        started: Some(at(0)),
-        completed: None,
     }
 }
 
@@ -377,6 +378,9 @@ fn claim(node: &mut Node, target: &KubeVersion) -> Claim {
         uid: format!("claim-{}", node.name).into(),
         resource_version: "1".into(),
         upgrade: "bench".into(),
+        upgrade_uid: "bench".into(),
+        ending: false,
+        finalizers: Vec::new(),
         subject: Subject {
             component: Component::Kubelet,
             node: node.name.clone(),
@@ -385,7 +389,7 @@ fn claim(node: &mut Node, target: &KubeVersion) -> Claim {
             to: target.clone(),
             executor: "cloud".into(),
         },
-        state: State::Draining { since: at(30) },
+        state: State::Draining { since: at(30), stalled: None },
         attempt: 1,
         message: "draining".to_owned(),
         blockers: Vec::new(),

@@ -18,6 +18,7 @@ mod around;
 mod control;
 mod incarnation;
 mod placement;
+mod reference;
 mod room;
 mod sealed;
 mod select;
@@ -29,6 +30,7 @@ pub use around::{
 pub use control::{ControlPlane, EtcdMember, Leader};
 pub use incarnation::{Mark, incarnation};
 pub use placement::{Apart, Namespaces, NodeTerm, Placement};
+pub use reference::NodeRef;
 pub use room::{Amounts, Lack, Room};
 pub use sealed::{Cluster, Parts};
 

@@ -9,9 +9,10 @@
 //! * [`cluster`]: the immutable model everything is decided from.
 //! * [`skew`]: the Kubernetes version skew policy as data, and the judgement of a cluster by it.
 //! * [`disruption`]: which pods a drain moves, what a PodDisruptionBudget allows, what an eviction's answer means.
+//! * [`drain`]: one node's way from schedulable to empty, and several at once.
+//! * [`upgrade`]: what a person wants, and how far it is.
 //! * [`plan`]: what an upgrade will do, in which order, and what stands in its way before it starts.
-//! * [`rollout`]: the upgrade state machine: `decide(cluster, upgrade, claims, now)`.
-//! * [`drain`]: a drain that a person began: `decide(request, world)`.
+//! * [`rollout`]: the upgrade state machine: `decide(upgrade, progress, world)`.
 //! * [`lease`]: who leads, by client-go's timing rules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -26,4 +27,5 @@ pub mod plan;
 pub mod rollout;
 pub mod skew;
 pub mod text;
+pub mod upgrade;
 pub mod version;

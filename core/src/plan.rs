@@ -1,105 +1,21 @@
-//! What an upgrade will do and what stands in its way before it starts.
+//! What an upgrade will do, in which order, and what stands in its way before it starts.
 //!
-//! Here belong what a person wants ([`Upgrade`]), the order of an upgrade, the check of its target and the hash by which a person approves it. Carrying
-//! it out is [`crate::rollout`]. The invariant: [`Stage`] is ordered, and work of a stage exists only when every
-//! earlier stage is done, so a kubelet step before an apiserver step cannot be written down.
+//! Here belong the order of an upgrade, the check of its target and the hash by which a person approves it. Carrying it
+//! out is [`crate::rollout`]. The invariant: [`Stage`] is ordered, and work of a stage exists only when every earlier
+//! stage is done, so a kubelet step before an apiserver step cannot be written down.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::cluster::{Cluster, Component, Node, Selector};
+use crate::cluster::{Cluster, Component, Selector};
+use crate::disruption::Mark;
 use crate::skew::{blockers_of_minor, policy::Policy};
+use crate::upgrade::{Amount, Executor, Group, Hidden, Upgrade, group_of};
 use crate::version::KubeVersion;
-
-/// When work may be started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Never: the plan is shown.
-    PlanOnly,
-    /// When `approval.planHash` is the plan's hash.
-    RequireApproval,
-    /// At once.
-    Automatic,
-}
-
-/// How many nodes of a group may be unavailable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// So many.
-    Count(usize),
-    /// So many percent of the group, rounded down, at least one.
-    Percent(usize),
-}
-
-impl Amount {
-    /// The number of nodes in a group of `size`.
-    pub fn of(self, size: usize) -> usize {
-        match self {
-            Self::Count(count) => count,
-            Self::Percent(percent) => (size * percent / 100).max(1),
-        }
-    }
-}
-
-/// Nodes that are upgraded alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Which nodes; a node belongs to the first group that selects it.
-    pub selector: Selector,
-    /// How many at once, nodes that are unhealthy for any reason counted.
-    pub max_unavailable: Amount,
-    /// Who changes the version.
-    pub executor: Arc<str>,
-}
-
-/// Who changes a version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Executor {
-    /// A Job on the node, from the upgrade's pod template.
-    Job,
-    /// Somebody else; waited for until `deadline` has passed.
-    External {
-        /// How long it may take.
-        deadline: SignedDuration,
-    },
-}
-
-/// What a person wants: a validated `ClusterUpgrade`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upgrade {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Where to.
-    pub version: KubeVersion,
-    /// When.
-    pub mode: Mode,
-    /// The plan a person approved.
-    pub approved_hash: Option<Arc<str>>,
-    /// No new disruption.
-    pub suspended: bool,
-    /// The upgrade that is under way and has to be complete first.
-    pub queued_behind: Option<Arc<str>>,
-    /// Who moves control-plane components.
-    pub control_plane_executor: Arc<str>,
-    /// Which nodes, in order of precedence.
-    pub groups: Vec<Group>,
-    /// How long a node's drain may take before it is parked.
-    pub drain_timeout: SignedDuration,
-    /// The executors by name. Every name used above is a key.
-    pub executors: BTreeMap<Arc<str>, Executor>,
-    /// Where it comes from, once that was recorded: later the apiservers say something else.
-    pub from: Option<KubeVersion>,
-    /// When the first work was started.
-    pub started: Option<Timestamp>,
-    /// When it was complete; with this plan it is then history and is not taken up again.
-    pub completed: Option<Timestamp>,
-}
 
 /// The steps of an upgrade, in the only order there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,19 +70,16 @@ impl StageProgress {
     }
 }
 
-/// The group a node belongs to: the first that selects it.
-pub fn group_of<'a>(groups: &'a [Group], node: &Node) -> Option<&'a Group> {
-    groups.iter().find(|group| group.selector.matches(&node.labels))
-}
-
 /// How far each stage is, in order.
 pub fn progress(cluster: &Cluster, upgrade: &Upgrade) -> [StageProgress; 3] {
     let at_target = |version: Option<&KubeVersion>| version.is_some_and(|v| v.satisfies(&upgrade.version));
     Stage::ALL.map(|stage| {
         let done: Vec<bool> = if stage == Stage::Kubelets {
             let selected = cluster.nodes().iter().filter(|n| group_of(&upgrade.groups, n).is_some());
-            // A node that we hold is not done: it is given back only when it was observed Ready at the target.
-            selected.map(|n| at_target(n.kubelet.known()) && n.cordoned_by.is_none()).collect()
+            // A node that an upgrade holds is not done: it is given back only when it was observed Ready at the target.
+            // A person's drain is theirs to end, and changes nothing about the version.
+            let held = |mark: Option<&str>| matches!(mark.and_then(Mark::read), Some(Mark::Upgrade { .. }));
+            selected.map(|n| at_target(n.kubelet.known()) && !held(n.cordoned_by.as_deref())).collect()
         } else {
             let moved = cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
             moved.map(|i| at_target(i.version.known()) && i.ready).collect()
@@ -175,33 +88,35 @@ pub fn progress(cluster: &Cluster, upgrade: &Upgrade) -> [StageProgress; 3] {
     })
 }
 
-/// The first stage that is not done; `None` when all are.
-pub fn current_stage(progress: &[StageProgress]) -> Option<Stage> {
-    progress.iter().find(|p| !p.done() || p.stage == Stage::Apiservers && p.total == 0).map(|p| p.stage)
-}
-
-/// Why this upgrade must not be started on this cluster, one line each; empty when it may.
+/// Why the target of this upgrade is none for this cluster, one line each; empty when it is one.
 ///
-/// Refused outright: a target older than what an apiserver runs, a target that skips a minor, and a cluster in which
-/// some component would leave the skew policy while the apiservers go over.
-pub fn preflight(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
+/// Refused outright, at any stage: a target older than what an apiserver runs, and one that skips a minor.
+pub fn refusals(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
     let target = &upgrade.version;
     let versions: Vec<_> =
         cluster.of(Component::KubeApiserver).filter_map(|i| Some((&i.name, i.version.known()?))).collect();
-    if versions.is_empty() {
+    let Some(oldest) = versions.iter().map(|(_, version)| version.minor()).min() else {
         return vec!["no kube-apiserver's version is known".to_owned()];
-    }
+    };
     let newer = versions.iter().find(|(_, v)| v.release() > target.release());
     if let Some((name, version)) = newer {
         return vec![format!("{target} would be a downgrade: kube-apiserver {name} runs {version}")];
     }
-    let mut lines = blockers_of_minor(cluster, &Policy::default(), target.minor());
-    lines.extend(
-        cluster
-            .of(Component::KubeApiserver)
-            .filter(|i| i.version.known().is_none())
-            .map(|i| format!("kube-apiserver {} does not say its version", i.name)),
-    );
+    if target.minor().behind(oldest) < -1 {
+        return vec![format!(
+            "kube-apiservers are at {oldest}; {} is more than one minor away and minors must not be skipped",
+            target.minor()
+        )];
+    }
+    Vec::new()
+}
+
+/// What would leave the skew policy while the apiservers go over to the target, or hides, one line each. Once every
+/// apiserver is there, nothing of it stands in the way of what is left to do: moving on is what cures it.
+pub fn obstacles(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
+    let mut lines = blockers_of_minor(cluster, &Policy::default(), upgrade.version.minor());
+    let silent = cluster.of(Component::KubeApiserver).filter(|i| i.version.known().is_none());
+    lines.extend(silent.map(|i| format!("kube-apiserver {} does not say its version", i.name)));
     lines
 }
 
@@ -213,29 +128,75 @@ pub fn from_version(cluster: &Cluster) -> Option<KubeVersion> {
 
 /// The plan's hash, 12 hex digits: what an approval is bound to.
 ///
-/// It covers where the upgrade comes from and goes, who moves what, which nodes take part and how many at once. It
-/// does not cover the nodes that exist at the moment, or an autoscaler would void every approval.
+/// It covers where the upgrade comes from and goes, who moves what and with which pod, which nodes take part and how
+/// many at once. It does not cover the nodes that exist at the moment, or an autoscaler would void every approval.
 pub fn hash(upgrade: &Upgrade, from: &KubeVersion) -> String {
-    let mut digest = Sha256::new();
-    let mut add = |part: &str| {
-        digest.update(part.len().to_be_bytes());
-        digest.update(part.as_bytes());
+    hex(&Sha256::digest(canonical(upgrade, from)), 6)
+}
+
+/// What a person approves, as one text: JSON with sorted keys, led by the version of this form.
+///
+/// A later release of the program must write the same text for the same spec, or every approval and every completed
+/// upgrade would be void after its own upgrade. A field that a later release adds is left out where it has its default.
+pub fn canonical(upgrade: &Upgrade, from: &KubeVersion) -> String {
+    let amount = |amount: Amount| match amount {
+        Amount::Count(count) => json!(count),
+        Amount::Percent(percent) => json!(format!("{percent}%")),
     };
-    add(&from.to_string());
-    add(&upgrade.version.to_string());
-    add(&upgrade.control_plane_executor);
-    add(&upgrade.drain_timeout.as_secs().to_string());
-    for group in &upgrade.groups {
-        let Group { name, selector, max_unavailable, executor } = group;
-        add(name);
-        add(executor);
-        add(&format!("{max_unavailable:?} {selector:?}"));
+    let selector = |selector: &Selector| {
+        let terms = selector.match_expressions.iter();
+        json!({
+            "matchLabels": selector.match_labels,
+            "matchExpressions": terms
+                .map(|term| json!({"key": term.key, "operator": term.operator, "values": term.values}))
+                .collect::<Vec<_>>(),
+        })
+    };
+    let group = |group: &Group| {
+        json!({
+            "name": &*group.name,
+            "executor": &*group.executor,
+            "maxUnavailable": amount(group.max_unavailable),
+            "selector": selector(&group.selector),
+        })
+    };
+    let executor = |(name, executor): (&Arc<str>, &Executor)| {
+        let (kind, template) = match executor {
+            Executor::Job { template, .. } => ("job", Some(&**template)),
+            Executor::External { .. } => ("external", None),
+        };
+        let seconds = executor.deadline().as_secs();
+        json!({"name": &**name, "kind": kind, "deadlineSeconds": seconds, "template": template})
+    };
+    let mut control_plane = json!({"executor": &*upgrade.control_plane.executor, "unit": "Component"});
+    if upgrade.control_plane.hidden == Hidden::Accept {
+        control_plane["hidden"] = json!("Accept");
     }
-    for (name, executor) in &upgrade.executors {
-        add(name);
-        add(&format!("{executor:?}"));
+    let text: Value = json!({
+        "form": 1,
+        "from": from.to_string(),
+        "to": upgrade.version.to_string(),
+        "controlPlane": control_plane,
+        "drainTimeoutSeconds": upgrade.drain_timeout.as_secs(),
+        "nodeGroups": upgrade.groups.iter().map(group).collect::<Vec<_>>(),
+        "executors": upgrade.executors.iter().map(executor).collect::<Vec<_>>(),
+    });
+    canonical_json(&text)
+}
+
+/// `value` as JSON with sorted keys and without blanks, whatever the order in which it was read.
+pub fn canonical_json(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<&String, &Value> = map.iter().collect();
+            let field = |(key, value): (&&String, &&Value)| {
+                format!("{}:{}", Value::String((*key).clone()), canonical_json(value))
+            };
+            format!("{{{}}}", sorted.iter().map(field).collect::<Vec<_>>().join(","))
+        }
+        Value::Array(list) => format!("[{}]", list.iter().map(canonical_json).collect::<Vec<_>>().join(",")),
+        plain => plain.to_string(),
     }
-    hex(&digest.finalize(), 6)
 }
 
 /// The first `bytes` of a digest in hex.
@@ -245,4 +206,69 @@ pub(crate) fn hex(digest: &[u8], bytes: usize) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::cluster::Expression;
+    use crate::upgrade::{ControlPlane, Mode};
+
+    /// What a release computes, each later one has to compute alike.
+    #[test]
+    fn the_hash_of_a_spec_stays_what_it_was() {
+        let minute = SignedDuration::from_mins(1);
+        let selector = Selector {
+            match_labels: [("pool".to_owned(), "web".to_owned())].into(),
+            match_expressions: vec![Expression {
+                key: "zone".to_owned(),
+                operator: "In".to_owned(),
+                values: vec!["a".to_owned(), "b".to_owned()],
+            }],
+        };
+        let group = |name: &str, max_unavailable| Group {
+            name: name.into(),
+            selector: selector.clone(),
+            max_unavailable,
+            executor: "job".into(),
+        };
+        let template = canonical_json(&json!({"spec": {"hostPID": true, "containers": []}, "metadata": {}}));
+        let upgrade = Upgrade {
+            name: "up".into(),
+            uid: "uid".into(),
+            version: "v1.37.1".parse().unwrap(),
+            mode: Mode::RequireApproval,
+            approved_hash: None,
+            suspended: false,
+            control_plane: ControlPlane { executor: "cloud".into(), hidden: Hidden::Refuse },
+            groups: vec![group("a", Amount::Count(1)), group("b", Amount::Percent(10))],
+            drain_timeout: minute * 30,
+            executors: [
+                ("cloud".into(), Executor::External { deadline: minute * 120 }),
+                ("job".into(), Executor::Job { template: template.into(), deadline: minute * 60 }),
+            ]
+            .into(),
+        };
+        let from = "v1.36.4".parse().unwrap();
+        let text = canonical(&upgrade, &from);
+        expect![[r#"
+            {"controlPlane":{"executor":"cloud","unit":"Component"},
+            "drainTimeoutSeconds":1800,"executors":[{"deadlineSeconds":7200,"kind":"external","name":"cloud","template":null},
+            {"deadlineSeconds":3600,"kind":"job","name":"job","template":"{\"metadata\":{},
+            \"spec\":{\"containers\":[],\"hostPID\":true}}"}],"form":1,"from":"v1.36.4","nodeGroups":[{"executor":"job","maxUnavailable":1,"name":"a","selector":{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}],"matchLabels":{"pool":"web"}}},
+            {"executor":"job","maxUnavailable":"10%","name":"b","selector":{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}],"matchLabels":{"pool":"web"}}}],"to":"v1.37.1"}"#]].assert_eq(&text.replace("},", "},\n"));
+        expect!["7adb413b69f5"].assert_eq(&hash(&upgrade, &from));
+        let suspended =
+            Upgrade { suspended: true, mode: Mode::Automatic, uid: "other".into(), ..upgrade.clone() };
+        assert_eq!(hash(&suspended, &from), hash(&upgrade, &from), "when it runs is no part of it");
+        let mut other = upgrade.clone();
+        let template = canonical_json(&json!({"spec": {"hostPID": false, "containers": []}, "metadata": {}}));
+        other
+            .executors
+            .insert("job".into(), Executor::Job { template: template.into(), deadline: minute * 60 });
+        assert_ne!(hash(&other, &from), hash(&upgrade, &from), "another pod is another plan");
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::cluster::Around;
+use evenkeel_core::cluster::{Around, NodeRef};
 use evenkeel_core::disruption::{Rules, may_stay};
-use evenkeel_core::rollout::{NodeRef, Subject};
+use evenkeel_core::rollout::Subject;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DynamicObject;
@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::hands::{Hands, claims, nodes};
 use super::outcome::{FIELD_MANAGER, Next, Outcome, Stop, stop};
+use crate::api::upgrade::FINALIZER;
 use crate::api::{ClusterUpgrade, NodeUpgrade, spec_of, status_of};
 use crate::observe::fold::{Interner, Watched as _};
 use crate::observe::lean;
@@ -25,7 +26,9 @@ impl Hands {
         name: &str,
         subject: &Subject,
     ) -> Result<Outcome, Stop> {
-        let mut claim = NodeUpgrade::new(name, spec_of(&upgrade.name_any().into(), subject));
+        let spec = spec_of(&upgrade.name_any(), &upgrade.uid().unwrap_or_default(), subject);
+        let mut claim = NodeUpgrade::new(name, spec);
+        claim.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
         claim.metadata.owner_references = upgrade.controller_owner_ref(&()).map(|owner| vec![owner]);
         let what = format!("create NodeUpgrade {name}");
         let body = serde_json::to_value(&claim).and_then(serde_json::from_value::<DynamicObject>);
@@ -82,30 +85,43 @@ impl Hands {
         }
     }
 
-    /// Deletes the claim; fails when it has changed.
+    /// Deletes the claim; fails when it has changed. Of one that is deleted already `finalizers` are those of others, and
+    /// it goes with ours.
     pub(super) async fn delete_claim(
         &self,
         name: Arc<str>,
         uid: Arc<str>,
         resource_version: &str,
+        finalizers: Option<Vec<Arc<str>>>,
     ) -> Result<Outcome, Stop> {
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(uid.to_string()),
-                resource_version: Some(resource_version.to_owned()),
-            }),
-            ..Default::default()
+        let what = format!("delete NodeUpgrade {name}");
+        let Some(finalizers) = finalizers else {
+            let params = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: Some(uid.to_string()),
+                    resource_version: Some(resource_version.to_owned()),
+                }),
+                ..Default::default()
+            };
+            let sent = self.send(async |client| claims(client).delete(&name, &params).await).await;
+            // It stays, deleted, for its finalizer.
+            let left = sent.map_err(|error| stop(&what, &error))?.left();
+            return Ok(left.map_or(Outcome::ClaimGone { name, uid }, |claim| Outcome::Claim(Box::new(claim))));
         };
-        match self.send(async |client| claims(client).delete(&name, &params).await).await {
-            Ok(_) => Ok(Outcome::ClaimGone { name, uid }),
-            Err(error) => Err(stop(&format!("delete NodeUpgrade {name}"), &error)),
-        }
+        let others: Vec<&str> = finalizers.iter().map(AsRef::as_ref).collect();
+        let patch = Patch::Merge(super::finalizer::patch(&uid, resource_version, &others));
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        let sent = self.send(async |client| claims(client).patch(&name, &params, &patch).await).await;
+        sent.map_err(|error| stop(&what, &error))?;
+        Ok(Outcome::ClaimGone { name, uid })
     }
 }
 
 /// The status as a merge patch that also clears what is not set: a merge patch keeps what it does not name.
 fn replace(status: &crate::api::NodeUpgradeStatus) -> serde_json::Value {
-    let mut all = json!({ "retryTime": null, "incarnationBefore": null, "blockedBy": null });
+    let mut all = json!({
+        "retryTime": null, "incarnationBefore": null, "notReadyBefore": null, "stalledTime": null, "blockedBy": null,
+    });
     if let (Some(all), Ok(serde_json::Value::Object(set))) =
         (all.as_object_mut(), serde_json::to_value(status))
     {

@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::rollout::{Action, NodeRef};
+use evenkeel_core::cluster::NodeRef;
+use evenkeel_core::rollout::Action;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 
 use super::authority::{Authority, Effects, NotDone};
 use super::event::Events;
-use super::outcome::{Next, Outcome};
+use super::outcome::{Next, Outcome, Stop};
 use crate::api::{ClusterUpgrade, NodeUpgrade};
 use crate::clock::Clock;
 use crate::observe::lean;
@@ -41,9 +42,13 @@ impl Hands {
                 let next = Next { state, attempt, message, blockers };
                 self.record(upgrade, &claim, &resource_version, next, drained).await
             }
-            Action::Release { claim, uid, resource_version } => {
-                self.delete_claim(claim, uid, &resource_version).await
+            Action::Release { claim, uid, resource_version, finalizers } => {
+                self.delete_claim(claim, uid, &resource_version, finalizers).await
             }
+            Action::Protect => self.protect(upgrade, true).await,
+            Action::Unprotect => self.protect(upgrade, false).await,
+            Action::HandOver { node } => self.hand_over(&node).await,
+            Action::TryJob { executor, subject } => self.try_job(upgrade, executor, &subject).await,
             Action::Cordon { node, mark } => self.cordon(&node, &mark).await,
             Action::Uncordon { node, .. } => self.uncordon(&node).await,
             Action::ReleaseOrphan { node, mark } => self.uncordon_orphan(&node, &mark).await,
@@ -51,6 +56,19 @@ impl Hands {
             Action::StartJob { claim, uid, attempt, subject } => {
                 self.start_job(upgrade, &claim, &uid, attempt, &subject).await
             }
+        };
+        done.unwrap_or_else(Outcome::from)
+    }
+
+    /// Carries out an action of a claim whose upgrade is gone: giving its node back, or taking our finalizer off.
+    pub async fn perform_without_upgrade(&self, action: Action) -> Outcome {
+        let done = match action {
+            Action::Release { claim, uid, resource_version, finalizers } => {
+                self.delete_claim(claim, uid, &resource_version, finalizers).await
+            }
+            Action::Uncordon { node, .. } => self.uncordon(&node).await,
+            Action::HandOver { node } => self.hand_over(&node).await,
+            other => Err(Stop::Failed(format!("{other:?} needs its ClusterUpgrade"))),
         };
         done.unwrap_or_else(Outcome::from)
     }

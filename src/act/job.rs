@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::rollout::Subject;
+use evenkeel_core::plan::canonical_json;
+use evenkeel_core::rollout::{Subject, Trial};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 
+use super::authority::NotDone;
 use super::hands::Hands;
 use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
 use crate::api::ClusterUpgrade;
@@ -35,16 +37,46 @@ impl Hands {
         let manifest = manifest(&name, claim, uid, attempt, subject, template);
         let what = format!("create Job {}/{name} of NodeUpgrade {claim}", self.executors_namespace);
         let namespace = &*self.executors_namespace;
-        match self.send(async |client| create(&client, namespace, &manifest).await).await {
+        match self.send(async |client| create(&client, namespace, &manifest, false).await).await {
             Ok(job) => Ok(Outcome::Job(Box::new(job))),
             Err(error) if error.code() == Some(409) => {
                 let jobs = |client| Api::<Job>::namespaced(client, namespace);
                 let found = self.send(async |client| jobs(client).get(&name).await).await;
                 found.map(|job| Outcome::Job(Box::new(job))).map_err(|error| stop(&what, &error))
             }
-            Err(error) => Err(stop(&what, &error)),
+            Err(error) => match refusal(&error) {
+                Some(why) => Ok(Outcome::JobRefused { claim: Arc::clone(uid), why }),
+                None => Err(stop(&what, &error)),
+            },
         }
     }
+
+    /// Asks the server whether it would take the Job that `executor` would get, without making it.
+    pub(super) async fn try_job(
+        &self,
+        upgrade: &ClusterUpgrade,
+        executor: Arc<str>,
+        subject: &Subject,
+    ) -> Result<Outcome, Stop> {
+        let spec = upgrade.spec.executors.iter().find(|e| *e.name == *executor).and_then(|e| e.job.as_ref());
+        let spec = spec.ok_or_else(|| Stop::Failed(format!("executor {executor} has no Job template")))?;
+        let (name, namespace) = ("dry-run", &*self.executors_namespace);
+        let manifest = manifest("evenkeel-dry-run", name, name, 1, subject, &spec.template);
+        let what = format!("try the Job of executor {executor} in {namespace}");
+        let refused = match self.send(async |client| create(&client, namespace, &manifest, true).await).await
+        {
+            Ok(_) => None,
+            Err(error) => Some(refusal(&error).ok_or_else(|| stop(&what, &error))?),
+        };
+        let template = canonical_json(&spec.template).into();
+        Ok(Outcome::JobTried { executor, trial: Trial { template, refused } })
+    }
+}
+
+/// Why the server takes no such Job, where it said so for a reason that lasts: a quota, a webhook, a policy, a field, a
+/// namespace that is missing. A server that is busy or away has said nothing.
+fn refusal(error: &NotDone) -> Option<String> {
+    matches!(error.code()?, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422).then(|| error.line())
 }
 
 /// One Job per claim and attempt, whoever asks and however often.
@@ -52,8 +84,13 @@ fn job_name(uid: &str, attempt: u32) -> String {
     format!("evenkeel-{uid}-{attempt}")
 }
 
-async fn create(client: &kube::Client, namespace: &str, manifest: &Value) -> kube::Result<Job> {
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+async fn create(
+    client: &kube::Client,
+    namespace: &str,
+    manifest: &Value,
+    dry_run: bool,
+) -> kube::Result<Job> {
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run };
     let body = serde_json::to_vec(manifest).map_err(kube::Error::SerdeError)?;
     let url = <Job as kube::Resource>::url_path(&(), Some(namespace));
     let request = kube::core::Request::new(url).create(&params, body).map_err(kube::Error::BuildRequest)?;
@@ -96,7 +133,13 @@ fn manifest(name: &str, claim: &str, uid: &str, attempt: u32, subject: &Subject,
                 "apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade", "name": claim, "uid": uid,
             }],
         },
-        "spec": { "backoffLimit": 2, "ttlSecondsAfterFinished": KEPT_SECONDS, "template": template },
+        "spec": {
+            "backoffLimit": 2,
+            // A pod that is slow to end has ended before another begins: two executors never work on one node.
+            "podReplacementPolicy": "Failed",
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "template": template,
+        },
     })
 }
 

@@ -9,6 +9,7 @@ mod claim;
 pub mod elect;
 mod event;
 pub mod evict;
+mod finalizer;
 mod hands;
 mod job;
 pub mod node;

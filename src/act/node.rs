@@ -1,7 +1,6 @@
 //! Cordon, uncordon, and a drain's conditions: the only things that are ever written to a Node.
 
-use evenkeel_core::cluster::CORDON_ANNOTATION;
-use evenkeel_core::rollout::NodeRef;
+use evenkeel_core::cluster::{CORDON_ANNOTATION, NodeRef};
 use jiff::{Timestamp, Unit};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -20,6 +19,11 @@ impl Hands {
     /// Takes our cordon and its mark away, in one patch that fails if the Node has changed.
     pub(super) async fn uncordon(&self, node: &NodeRef) -> Result<Outcome, Stop> {
         self.patch_node(node, json!({ CORDON_ANNOTATION: null }), Value::Null).await
+    }
+
+    /// Takes our mark away and leaves the node cordoned, for a person to look at; fails if the Node has changed.
+    pub(super) async fn hand_over(&self, node: &NodeRef) -> Result<Outcome, Stop> {
+        self.patch_node(node, json!({ CORDON_ANNOTATION: null }), json!(true)).await
     }
 
     /// The same for a cordon whose claim is not known, after looking the claim up once more.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use evenkeel_core::disruption::{CORDON_MANAGER, Charge, answer::Answer};
-use evenkeel_core::rollout::{Blocker, State};
+use evenkeel_core::rollout::{Blocker, State, Trial};
 use kube::core::DynamicObject;
 
 use super::authority::NotDone;
@@ -28,8 +28,24 @@ pub enum Outcome {
     },
     /// The Node as the server has it now.
     Node(Box<lean::Node>),
+    /// The upgrade as the server has it now.
+    Upgrade(Box<DynamicObject>),
     /// The executor's Job exists.
     Job(Box<lean::Job>),
+    /// The server takes no such Job, and says why.
+    JobRefused {
+        /// UID of the claim.
+        claim: Arc<str>,
+        /// One line.
+        why: String,
+    },
+    /// What the server said to a Job that was only tried.
+    JobTried {
+        /// The executor.
+        executor: Arc<str>,
+        /// The answer.
+        trial: Trial,
+    },
     /// The eviction was answered.
     Eviction {
         /// UID of the pod.

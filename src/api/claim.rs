@@ -1,14 +1,15 @@
 //! `NodeUpgrade`: the claim, written before the Node is touched.
 
-use std::sync::Arc;
-
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::Stage;
-use evenkeel_core::rollout::{Blocker, Claim, State, Subject};
+use evenkeel_core::rollout::{Before, Blocker, Claim, State, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::upgrade::FINALIZER;
 
 /// One component on one node on its way to a version: the claim that the operator records before it touches the node,
 /// kept while it is in flight, parked or failed, and for a while after. Deleting one gives its node back and lets it be
@@ -41,6 +42,9 @@ use serde::{Deserialize, Serialize};
 pub struct NodeUpgradeSpec {
     /// The ClusterUpgrade it belongs to.
     pub upgrade_name: String,
+    /// UID of that ClusterUpgrade: another object of the same name is another upgrade.
+    #[serde(default, rename = "upgradeUID")]
+    pub upgrade_uid: String,
     /// Which component moves: `kubelet`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or
     /// `cloud-controller-manager`.
     #[schemars(schema_with = "component_schema")]
@@ -87,6 +91,14 @@ pub struct NodeUpgradeStatus {
     /// UID.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub incarnation_before: String,
+    /// `DaemonSets` whose pod on the node was not ready before the executor began, as `namespace/name`: nobody waits for
+    /// those afterwards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
+    pub not_ready_before: Vec<String>,
+    /// Since when nothing on the draining node can move without a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled_time: Option<Time>,
     /// What keeps the node from being drained, the first few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
@@ -126,9 +138,15 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
     let timed = || since.ok_or_else(|| bad(format!("is {} without a time", status.state)));
     let state = match status.state.as_str() {
         "" | "Claimed" => State::Claimed,
-        "Draining" => State::Draining { since: timed()? },
+        "Draining" => {
+            State::Draining { since: timed()?, stalled: status.stalled_time.as_ref().map(|time| time.0) }
+        }
         "Upgrading" => {
-            State::Upgrading { since: timed()?, before: status.incarnation_before.as_str().into() }
+            let before = Before {
+                incarnation: status.incarnation_before.as_str().into(),
+                not_ready: status.not_ready_before.iter().map(|name| name.as_str().into()).collect(),
+            };
+            State::Upgrading { since: timed()?, before }
         }
         "Upgraded" => State::Upgraded { at: timed()? },
         "Parked" => {
@@ -144,6 +162,14 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
         uid: object.uid().unwrap_or_default().into(),
         resource_version: object.resource_version().unwrap_or_default().into(),
         upgrade: spec.upgrade_name.as_str().into(),
+        upgrade_uid: spec.upgrade_uid.as_str().into(),
+        ending: object.metadata.deletion_timestamp.is_some(),
+        finalizers: object
+            .finalizers()
+            .iter()
+            .filter(|name| *name != FINALIZER)
+            .map(|name| name.as_str().into())
+            .collect(),
         subject: Subject {
             component: spec.component,
             node: spec.node_name.as_str().into(),
@@ -174,23 +200,12 @@ pub fn status_of(
     attempt: u32,
     message: &str,
     blockers: &[Blocker],
-    now: k8s_openapi::jiff::Timestamp,
+    now: Timestamp,
 ) -> NodeUpgradeStatus {
-    let (since, retry, before) = match state {
-        State::Claimed => (now, None, None),
-        State::Draining { since } | State::Upgraded { at: since } | State::Failed { since } => {
-            (*since, None, None)
-        }
-        State::Upgrading { since, before } => (*since, None, Some(before)),
-        State::Parked { since, retry_at } => (*since, Some(*retry_at), None),
-    };
-    NodeUpgradeStatus {
+    let told = NodeUpgradeStatus {
         state: state.name().to_owned(),
-        since: Some(Time(since)),
         message: message.to_owned(),
         attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
-        retry_time: retry.map(Time),
-        incarnation_before: before.map(ToString::to_string).unwrap_or_default(),
         blocked_by: blockers
             .iter()
             .map(|b| BlockedBy {
@@ -203,13 +218,34 @@ pub fn status_of(
                 reason: b.reason.clone(),
             })
             .collect(),
+        ..NodeUpgradeStatus::default()
+    };
+    let since = |at: Timestamp| Some(Time(at));
+    match state {
+        State::Claimed => NodeUpgradeStatus { since: since(now), ..told },
+        State::Draining { since: at, stalled } => {
+            NodeUpgradeStatus { since: since(*at), stalled_time: stalled.map(Time), ..told }
+        }
+        State::Upgraded { at } | State::Failed { since: at } => {
+            NodeUpgradeStatus { since: since(*at), ..told }
+        }
+        State::Upgrading { since: at, before } => NodeUpgradeStatus {
+            since: since(*at),
+            incarnation_before: before.incarnation.to_string(),
+            not_ready_before: before.not_ready.iter().map(ToString::to_string).collect(),
+            ..told
+        },
+        State::Parked { since: at, retry_at } => {
+            NodeUpgradeStatus { since: since(*at), retry_time: Some(Time(*retry_at)), ..told }
+        }
     }
 }
 
-/// The spec that stores `subject`.
-pub fn spec_of(upgrade: &Arc<str>, subject: &Subject) -> NodeUpgradeSpec {
+/// The spec that stores `subject` of the upgrade of that name and UID.
+pub fn spec_of(upgrade: &str, upgrade_uid: &str, subject: &Subject) -> NodeUpgradeSpec {
     NodeUpgradeSpec {
-        upgrade_name: upgrade.to_string(),
+        upgrade_name: upgrade.to_owned(),
+        upgrade_uid: upgrade_uid.to_owned(),
         component: subject.component,
         node_name: subject.node.to_string(),
         node_uid: subject.node_uid.to_string(),

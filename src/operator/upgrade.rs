@@ -8,11 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Cluster, Component};
+use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
-use evenkeel_core::plan::{Stage, Upgrade};
-use evenkeel_core::rollout::{self, Action, Claim, JobState, World, decide, orphans};
+use evenkeel_core::plan::Stage;
+use evenkeel_core::rollout::{
+    self, Action, Claim, JobState, Jobs, OutOf, Unreadable, World, abandoned, decide, orphans,
+};
+use evenkeel_core::upgrade::{Progress, Upgrade};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
@@ -38,6 +41,8 @@ const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
 const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
 /// After a request that failed, rather than lost a race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// After the server refused a Job: a person or a quota may have mended it.
+const AFTER_REFUSAL: Duration = Duration::from_secs(15);
 /// Longest time without a look.
 const AT_LEAST: Duration = Duration::from_mins(1);
 
@@ -63,6 +68,9 @@ struct Kept {
     status_written: BTreeMap<String, Instant>,
     complaint: String,
     unreadable: Vec<String>,
+    /// What the server says to executors' Jobs, and when it said no.
+    jobs: Jobs,
+    refused_at: Option<Instant>,
     /// A write failed or waits for its turn: look again then even if nothing changes.
     again: Option<Instant>,
 }
@@ -76,10 +84,10 @@ impl Driver<'_> {
             changes.mark_unchanged();
             let began = Instant::now();
             kept.again = None;
-            let (outcome, look_at) = match self.once(&mut kept).await {
+            let (look_at, outcome) = match self.once(&mut kept).await {
                 Ok(at) => {
                     kept.complaint.clear();
-                    (metrics::Outcome::Ok, at)
+                    (at, metrics::Outcome::Ok)
                 }
                 Err(line) => {
                     if line != kept.complaint {
@@ -87,7 +95,7 @@ impl Driver<'_> {
                         kept.complaint = line;
                     }
                     self.metrics.reconcile_failed(Controller::Upgrade, Reason::NotReady);
-                    (metrics::Outcome::Error, None)
+                    (None, metrics::Outcome::Error)
                 }
             };
             self.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
@@ -128,46 +136,42 @@ impl Driver<'_> {
         if let Some(missing) = inventory.missing.first() {
             return Err(missing.reason.to_string());
         }
-        let mut claims = Vec::new();
-        for stored in self.claims.list() {
-            let claim = decode::<NodeUpgrade>(&stored).and_then(|c| claim_of(&c).map_err(|e| e.to_string()));
-            claims.push(claim?);
-        }
-        let jobs = self.executor_jobs();
+        let (claims, unreadable) = self.claims();
+        self.complain(kept, &unreadable);
+        self.jobs(kept);
+        let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
+        let jobs = kept.jobs.clone();
         let memory = kept.sent.memory(&cluster, now);
         let world = World {
             cluster: &cluster,
             claims: &claims,
+            unreadable: &unreadable,
             jobs: &jobs,
+            hidden: &hidden,
             memory: &memory,
             executors: self.executors_namespace,
             now,
         };
         let mut look_at = None;
         let mut rows = Vec::new();
-        let upgrades = self.upgrades(kept, now).await;
-        // One is under way at a time. Whatever has begun goes on; while nothing has, the oldest that may begins.
-        let begun = |intent: &&Upgrade| intent.started.is_some() && intent.completed.is_none();
-        let first =
-            upgrades.iter().map(|(_, intent)| intent).filter(begun).min_by_key(|intent| intent.started);
-        let mut under_way = first.map(|intent| intent.name.clone());
-        for (object, mut intent) in upgrades {
-            intent.queued_behind =
-                under_way.clone().filter(|other| intent.completed.is_none() && *other != intent.name);
-            let decision = decide(&intent, world);
+        let (upgrades, mut under_way) = self.upgrades(kept, now).await;
+        for (object, intent, mut progress) in upgrades {
+            progress.queued_behind =
+                under_way.clone().filter(|other| progress.completed.is_none() && *other != intent.name);
+            let decision = decide(&intent, &progress, world);
             if under_way.is_none() && decision.status.started.is_some() && decision.status.completed.is_none()
             {
                 under_way = Some(intent.name.clone());
             }
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
-            rows.push((object.name_any(), counts(&decision.status, nodes_in_flight(&claims, &intent.name))));
+            rows.push((object.name_any(), counts(&decision.status)));
             // The plan and the time of beginning are state: they stand in the status before anything happens.
             let told = self.tell(kept, &object, upgrade::status(&object, &decision.status, now)).await;
             if told {
                 self.act(kept, object, decision.actions).await;
             }
         }
-        self.release_orphans(kept, &cluster, &claims).await;
+        self.clean_up(kept, &cluster, &claims, &unreadable).await;
         let rows = rows.iter().flat_map(|(upgrade, counts)| {
             counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })
         });
@@ -175,15 +179,53 @@ impl Driver<'_> {
         Ok([look_at, kept.sent.next()].into_iter().flatten().min())
     }
 
-    /// The valid upgrades, oldest first; what is wrong with the others is told in their status.
-    async fn upgrades(&self, kept: &mut Kept, now: Timestamp) -> Vec<(ClusterUpgrade, Upgrade)> {
+    /// The stored claims, and those of them that cannot be read.
+    fn claims(&self) -> (Vec<Claim>, Vec<Unreadable>) {
+        let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
+        for stored in self.claims.list() {
+            let name = stored.name_any().into();
+            match decode::<NodeUpgrade>(&stored).and_then(|c| claim_of(&c).map_err(|e| e.to_string())) {
+                Ok(claim) => claims.push(claim),
+                Err(why) => unreadable.push(Unreadable { name, why }),
+            }
+        }
+        (claims, unreadable)
+    }
+
+    /// The same trouble is told once, not at every look.
+    fn complain(&self, kept: &mut Kept, unreadable: &[Unreadable]) {
+        for bad in unreadable.iter().filter(|bad| !kept.unreadable.contains(&bad.why)) {
+            tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
+        }
+        kept.unreadable.retain(|line| !line.starts_with("NodeUpgrade"));
+        kept.unreadable.extend(unreadable.iter().map(|bad| bad.why.clone()));
+    }
+
+    /// The valid upgrades, oldest first, and the name of the one that is under way; what is wrong with the others is told
+    /// in their status. One is under way at a time: whatever has begun goes on, and one that became invalid meanwhile
+    /// still keeps the others waiting, because its nodes are half done.
+    async fn upgrades(
+        &self,
+        kept: &mut Kept,
+        now: Timestamp,
+    ) -> (Vec<(ClusterUpgrade, Upgrade, Progress)>, Option<Arc<str>>) {
         let mut upgrades = Vec::new();
         let mut unreadable = Vec::new();
+        let mut begun: Vec<(Timestamp, Arc<str>)> = Vec::new();
         for stored in self.upgrades.list() {
             match decode::<ClusterUpgrade>(&stored) {
                 Ok(object) => match upgrade::validate(&object) {
-                    Ok(intent) => upgrades.push((object, intent)),
+                    Ok(intent) => {
+                        let progress = upgrade::progress(&object, &intent);
+                        let since = progress.started.filter(|_| progress.completed.is_none());
+                        begun.extend(since.map(|since| (since, intent.name.clone())));
+                        upgrades.push((object, intent, progress));
+                    }
                     Err(invalid) => {
+                        let status = object.status.as_ref();
+                        let since = status.filter(|status| status.completion_time.is_none());
+                        let since = since.and_then(|status| status.start_time.as_ref());
+                        begun.extend(since.map(|since| (since.0, object.name_any().into())));
                         let status = upgrade::status_of_invalid(&object, &invalid.to_string(), now);
                         self.tell(kept, &object, status).await;
                     }
@@ -191,29 +233,37 @@ impl Driver<'_> {
                 Err(line) => unreadable.push(line),
             }
         }
-        // The same trouble is told once, not at every look.
         for line in unreadable.iter().filter(|line| !kept.unreadable.contains(line)) {
             tracing::warn!(problem = line, "a ClusterUpgrade cannot be read and is left alone");
         }
-        kept.unreadable = unreadable;
+        kept.unreadable.retain(|line| !line.starts_with("ClusterUpgrade"));
+        kept.unreadable.extend(unreadable);
         let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
-        upgrades.sort_by_key(|(object, _)| (created(object), object.name_any()));
-        upgrades
+        upgrades.sort_by_key(|(object, ..)| (created(object), object.name_any()));
+        (upgrades, begun.into_iter().min().map(|(_, name)| name))
     }
 
-    fn executor_jobs(&self) -> BTreeMap<(Arc<str>, u32), JobState> {
+    /// Brings what is known of executors' Jobs up to date.
+    fn jobs(&self, kept: &mut Kept) {
         let jobs = self.jobs.list();
         let of = jobs.iter().filter_map(|job| {
-            let claim = job.labels.get(EXECUTOR_LABEL)?;
+            let claim: Arc<str> = job.labels.get(EXECUTOR_LABEL)?.as_str().into();
             let attempt = job.labels.get(ATTEMPT_LABEL)?.parse().ok()?;
             let state = match (&job.complete, &job.failed) {
                 (Some(_), _) => JobState::Complete,
                 (None, Some(message)) => JobState::Failed(message.to_string()),
                 (None, None) => JobState::Running,
             };
-            Some(((claim.as_str().into(), attempt), state))
+            Some(((claim, attempt), state))
         });
-        of.collect()
+        kept.jobs.made = of.collect();
+        let made = &kept.jobs.made;
+        kept.jobs.refused.retain(|claim, _| !made.keys().any(|(of, _)| of == claim));
+        // What was refused is tried again after a while.
+        if kept.refused_at.is_some_and(|at| at.elapsed() >= AFTER_REFUSAL) {
+            kept.refused_at = None;
+            kept.jobs.tried.retain(|_, trial| trial.refused.is_none());
+        }
     }
 
     /// Carries `actions` out: evictions beside the loop, everything else before the next decision.
@@ -234,8 +284,24 @@ impl Driver<'_> {
         }
     }
 
-    async fn release_orphans(&self, kept: &mut Kept, cluster: &Cluster, claims: &[Claim]) {
-        for action in orphans(cluster, claims) {
+    /// Gives back what belongs to no upgrade or claim any more.
+    async fn clean_up(
+        &self,
+        kept: &mut Kept,
+        cluster: &Cluster,
+        claims: &[Claim],
+        unreadable: &[Unreadable],
+    ) {
+        let upgrades: Vec<_> = self.upgrades.list().iter().filter_map(|upgrade| upgrade.uid()).collect();
+        let without = claims
+            .iter()
+            .filter(|claim| claim.ending && upgrades.iter().all(|uid| **uid != *claim.upgrade_uid));
+        for action in abandoned(cluster, without) {
+            let outcome = self.hands.perform_without_upgrade(action).await;
+            self.take(kept, outcome);
+        }
+        let known = |name: &str| unreadable.iter().any(|bad| *bad.name == *name);
+        for action in orphans(cluster, claims, known) {
             let Action::ReleaseOrphan { node, mark } = action else { continue };
             tracing::info!(node = &*node.name, mark, "giving back a node whose claim was deleted");
             let outcome = self.hands.release_orphan(&node, &mark).await;
@@ -264,7 +330,29 @@ impl Driver<'_> {
                 self.claims.deleted_own("", &name, &uid);
             }
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
+            Outcome::Upgrade(object) => {
+                if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
+                    let uid = object.uid().unwrap_or_default();
+                    self.upgrades.deleted_own("", &object.name_any(), &uid);
+                } else {
+                    self.upgrades.apply_own(*object);
+                }
+            }
             Outcome::Job(job) => self.jobs.apply_own(*job),
+            Outcome::JobRefused { claim, why } => {
+                tracing::warn!(why, "the server refuses an executor's Job");
+                self.metrics.reconcile_failed(Controller::Upgrade, Reason::Api);
+                kept.jobs.refused.insert(claim, why);
+                kept.again = Some(Instant::now() + AFTER_REFUSAL);
+            }
+            Outcome::JobTried { executor, trial } => {
+                if let Some(why) = &trial.refused {
+                    tracing::warn!(executor = &*executor, why, "the server would refuse an executor's Job");
+                    kept.refused_at = Some(Instant::now());
+                }
+                kept.jobs.tried.insert(executor, trial);
+                kept.again = Some(Instant::now());
+            }
             Outcome::Eviction { uid, charge, answer } => {
                 self.metrics.evicted(label(&answer));
                 kept.sent.answered(uid, charge, &answer, self.clock.now());
@@ -322,24 +410,18 @@ impl Driver<'_> {
     }
 }
 
-/// Nodes whose kubelet's claim is under way; those of control-plane components are about no node.
-fn nodes_in_flight(claims: &[Claim], upgrade: &str) -> usize {
-    let of = claims.iter().filter(|claim| *claim.upgrade == *upgrade && claim.state.in_flight());
-    of.filter(|claim| claim.subject.component == Component::Kubelet).count()
-}
-
 /// Nodes of an upgrade by state.
-fn counts(status: &rollout::Status, in_flight: usize) -> Vec<(&'static str, u64)> {
+fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
     let (upgraded, total) =
         status.stages.iter().find(|s| s.stage == Stage::Kubelets).map_or((0, 0), |s| (s.upgraded, s.total));
     let out = status.parked.len();
     vec![
-        ("Pending", total.saturating_sub(upgraded + in_flight + out) as u64),
-        ("InFlight", in_flight as u64),
+        ("Pending", total.saturating_sub(upgraded + status.nodes_in_flight + out) as u64),
+        ("InFlight", status.nodes_in_flight as u64),
         ("Updated", upgraded as u64),
-        ("Parked", status.blocked() as u64),
-        ("Failed", status.failed() as u64),
-        ("Held", (out - status.blocked() - status.failed()) as u64),
+        ("Parked", status.out(OutOf::Parked) as u64),
+        ("Failed", status.out(OutOf::Failed) as u64),
+        ("Held", status.out(OutOf::Held) as u64),
     ]
 }
 
@@ -359,41 +441,4 @@ fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>, now: Timestamp
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
     let again = again.map(|at| at.saturating_duration_since(Instant::now()));
     look_at.map(until).into_iter().chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
-}
-
-#[cfg(test)]
-mod tests {
-    use evenkeel_core::rollout::{State, Subject};
-
-    use super::*;
-
-    #[test]
-    fn a_kube_apiserver_that_is_upgraded_is_no_node() {
-        let claim = |component: Component, upgrade: &str, state: State| Claim {
-            name: "c".into(),
-            uid: "u".into(),
-            resource_version: "1".into(),
-            upgrade: upgrade.into(),
-            subject: Subject {
-                component,
-                node: "n".into(),
-                node_uid: "u".into(),
-                from: "v1.36.4".into(),
-                to: "v1.37.1".parse().unwrap(),
-                executor: "x".into(),
-            },
-            state,
-            attempt: 1,
-            message: String::new(),
-            blockers: Vec::new(),
-        };
-        let failed = State::Failed { since: Timestamp::UNIX_EPOCH };
-        let claims = [
-            claim(Component::KubeApiserver, "up", State::Claimed),
-            claim(Component::Kubelet, "up", State::Claimed),
-            claim(Component::Kubelet, "up", failed),
-            claim(Component::Kubelet, "other", State::Claimed),
-        ];
-        assert_eq!(nodes_in_flight(&claims, "up"), 1);
-    }
 }

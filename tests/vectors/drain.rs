@@ -13,9 +13,8 @@ use evenkeel_core::cluster::{
 };
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
 use evenkeel_core::disruption::arithmetic::{Unsynced, compute, disrupted};
-use evenkeel_core::disruption::{
-    Budgets, Class, Handling, Memory, Rules, Wait, class, empty, handling, warnings,
-};
+use evenkeel_core::disruption::{Budgets, Class, Handling, Memory, Rules, class, handling, warnings};
+use evenkeel_core::drain::{Wait, empty};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use evenkeel::clock::Clock;
 use evenkeel_core::cluster::CORDON_ANNOTATION;
 use evenkeel_core::disruption::{Mark, Rules};
-use evenkeel_core::drain::{OnTimeout, Request};
+use evenkeel_core::drain::{OnTimeout, Policy, Request, SETTLE};
 use evenkeel_sim::faults::Call;
 use evenkeel_sim::{Cluster, NodeGroup};
 use jiff::SignedDuration;
@@ -112,12 +112,14 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
         let request = Request {
             nodes: TARGETS.iter().map(|&name| name.into()).collect(),
             concurrency: 2,
-            timeout: SignedDuration::try_from(TIMEOUT).ok(),
-            settle: SignedDuration::from_secs(5),
-            await_volumes: false,
-            on_timeout: OnTimeout::Park,
+            policy: Policy {
+                rules: Rules { evict_finished: true, ..Rules::default() },
+                timeout: SignedDuration::try_from(TIMEOUT).ok(),
+                on_timeout: OnTimeout::Park,
+                settle: SETTLE,
+                await_volumes: false,
+            },
             give_back: false,
-            rules: Rules { evict_finished: true, ..Rules::default() },
             mark: Mark::of_drain(clock.now(), "test"),
             stopped: false,
         };

@@ -1,25 +1,21 @@
 //! Which pods a drain moves, and what a `PodDisruptionBudget` allows.
 //!
 //! [`class()`] says what a drain does with a pod, [`Budgets::take`] says whether it may leave now and hands out the
-//! [`Permit`] that its eviction consumes, [`empty`] does both for a node, [`answer`] reads what the eviction handler
-//! said and [`Sent`] remembers it; [`arithmetic`] is the disruption controller's. Nothing here sends anything. The
+//! [`Permit`] that its eviction consumes, [`answer`] reads what the eviction handler said and [`Sent`] remembers it;
+//! [`arithmetic`] is the disruption controller's. Emptying a node is [`crate::drain`]. Nothing here sends anything. The
 //! invariant: a permit exists only when the budget's own status, as last seen and not stale, allows the eviction. The
 //! handler decides in the end; a permit only keeps us from asking what it must refuse.
 
-mod admission;
 pub mod answer;
 pub mod arithmetic;
 mod class;
-mod emptying;
 mod mark;
 mod memory;
 mod permit;
 pub mod preflight;
 mod refusal;
 
-pub use admission::{NotAdmitted, admit};
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
-pub use emptying::{Emptying, Held, Left, Wait, empty};
 pub use mark::{CORDON_MANAGER, Mark};
 pub use memory::{Memory, Origin, PodMemory, Sent};
 pub use permit::{BudgetName, Budgets, Busy, Charge, Counted, Permit, Taken};

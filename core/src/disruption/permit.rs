@@ -82,7 +82,7 @@ impl Permit {
     }
 
     /// With the `pods` that are on the node.
-    pub(super) fn beside<'p>(mut self, pods: impl Iterator<Item = &'p Pod>) -> Self {
+    pub(crate) fn beside<'p>(mut self, pods: impl Iterator<Item = &'p Pod>) -> Self {
         if let Some(owner) = &self.owner {
             let of_owner = |pod: &&Pod| pod.owner.as_ref().is_some_and(|of| of.uid == *owner);
             self.siblings = pods.filter(of_owner).map(|pod| Arc::clone(&pod.uid)).collect();

@@ -2,83 +2,156 @@
 
 use jiff::Timestamp;
 
+use super::ends::{forget, settle};
 use super::round::{Round, release};
+use super::seen::follow;
 use super::status::{Outlook, status};
-use super::{Claim, Decision, State, World, nodes, servers};
-use crate::cluster::Component;
+use super::{Action, Claim, Decision, State, World, components, nodes, open};
 use crate::disruption::Budgets;
-use crate::plan::{self, Mode, Stage, Upgrade};
-
-/// How many finished claims are kept to look at; beyond, the oldest are deleted.
-const KEPT_UPGRADED: usize = 100;
+use crate::drain::{Batch, Policy};
+use crate::plan::{self, Stage, StageProgress};
+use crate::upgrade::{Hidden, Mode, Place, Progress, Upgrade};
 
 /// What to do about `upgrade` now, and how it stands. Total: any world has an answer.
-pub fn decide(upgrade: &Upgrade, world: World<'_>) -> Decision {
+pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decision {
     let cluster = world.cluster;
-    let progress = plan::progress(cluster, upgrade);
-    let from = upgrade.from.clone().or_else(|| plan::from_version(cluster));
+    let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
+    let stages = plan::progress(cluster, upgrade);
+    let (seen, missing) = follow(cluster, &progress.seen);
+    let hidden = hidden(upgrade, world);
+    let stage = current_stage(&stages, &mine, &missing, &hidden);
+    let from = progress.from.clone().or_else(|| plan::from_version(cluster));
     let hash = from.as_ref().map(|from| plan::hash(upgrade, from));
     let approved = match upgrade.mode {
         Mode::PlanOnly => false,
         Mode::Automatic => true,
         Mode::RequireApproval => hash.is_some() && upgrade.approved_hash.as_deref() == hash.as_deref(),
     };
+    let policy = Policy::of_upgrade(world.executors, upgrade.drain_timeout);
     let mut round = Round {
         upgrade,
+        progress,
         world,
-        stage: plan::current_stage(&progress),
-        may_disrupt: approved && !upgrade.suspended && upgrade.queued_behind.is_none(),
+        mine: &mine,
+        stage,
+        missing: &missing,
+        may_disrupt: approved && !upgrade.suspended && !progress.ending && progress.queued_behind.is_none(),
+        policy: &policy,
+        batch: Batch::new(cluster, &policy.rules, world.now),
         budgets: Budgets::new(cluster, world.memory.budgets.clone(), world.now),
         actions: Vec::new(),
         again_at: None,
         hope: false,
         blocked: Vec::new(),
         working: Vec::new(),
+        out: Vec::new(),
+        went_back: Vec::new(),
     };
-    let preflight = plan::preflight(cluster, upgrade);
-    let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade == upgrade.name).collect();
-    let mut outlook = Outlook { from, hash, approved, preflight, ..Outlook::default() };
-
-    if upgrade.completed.is_none() {
-        let mut by_age = mine.clone();
-        by_age.sort_by_key(|claim| match claim.state {
-            State::Draining { since } => (since, claim.name.clone()),
-            _ => (Timestamp::MAX, claim.name.clone()),
-        });
-        for claim in by_age {
-            match claim.subject.component {
-                Component::Kubelet => nodes::advance(&mut round, claim),
-                _ => servers::advance(&mut round, claim),
-            }
-        }
-        if round.may_disrupt && outlook.preflight.is_empty() {
-            match round.stage {
-                Some(Stage::Kubelets) => nodes::open(&mut round, &mine),
-                Some(stage) => servers::open(&mut round, stage, &mine),
-                None => {}
-            }
-        }
-        forget_oldest(&mut round, &mine);
+    let mut outlook = Outlook { from, hash, approved, seen, ..Outlook::default() };
+    outlook.preflight = plan::refusals(cluster, upgrade);
+    if outlook.preflight.is_empty() && stage == Some(Stage::Apiservers) {
+        outlook.preflight = plan::obstacles(cluster, upgrade);
     }
-    outlook.held = nodes::held(&round, &mine);
-    let Round { actions, again_at, hope, blocked, working, .. } = round;
-    outlook.hope = hope;
+    if progress.ending {
+        ends(&mut round);
+    } else if progress.completed.is_none() {
+        goes_on(&mut round, &outlook.preflight, &hidden);
+    }
+    outlook.held = open::held(&round);
+    let Round { mut actions, again_at, hope, mut blocked, working, out, went_back, .. } = round;
+    // Whatever is begun is begun under our finalizer, so that nobody deletes it while it is under way.
+    if !progress.protected && actions.iter().any(|action| matches!(action, Action::Claim { .. })) {
+        actions.retain(|action| !matches!(action, Action::Claim { .. }));
+        actions.push(Action::Protect);
+    }
+    outlook.control_plane_held = !went_back.is_empty();
+    blocked.splice(0..0, went_back);
+    (outlook.hope, outlook.out) = (hope, out);
     outlook.waits = blocked.into_iter().chain(working).collect();
-    let status = status(upgrade, world, &mine, &progress, outlook, &actions);
+    let status = status(upgrade, progress, world, &mine, (stages, stage), outlook, &actions);
     Decision { actions, status, again_at }
 }
 
-fn forget_oldest(round: &mut Round<'_>, mine: &[&Claim]) {
-    let mut finished: Vec<_> = mine
-        .iter()
-        .filter_map(|claim| match claim.state {
-            State::Upgraded { at } => Some((at, *claim)),
-            _ => None,
-        })
-        .collect();
-    finished.sort_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));
-    let surplus = finished.len().saturating_sub(KEPT_UPGRADED);
-    for (_, claim) in finished.into_iter().take(surplus) {
-        round.actions.push(release(claim));
+/// The controllers that keep kubelets from moving because nothing shows their version, one line each.
+fn hidden(upgrade: &Upgrade, world: World<'_>) -> Vec<String> {
+    if upgrade.control_plane.hidden == Hidden::Accept {
+        return Vec::new();
+    }
+    let line = |why: &String| {
+        let target = &upgrade.version;
+        format!("{why}; set spec.controlPlane.hidden to Accept when you know that it runs {target}")
+    };
+    world.hidden.iter().map(|(_, why)| line(why)).collect()
+}
+
+/// The first stage that is not done; `None` when all are. A stage is done when everything of it that is seen runs the
+/// target, everything that was seen before is seen again, and every claim of it has ended.
+fn current_stage(
+    stages: &[StageProgress],
+    mine: &[&Claim],
+    missing: &[Place],
+    hidden: &[String],
+) -> Option<Stage> {
+    let open = |of: Stage| {
+        let moves = |claim: &&&Claim| claim.subject.stage() == of && claim.state.unfinished();
+        let absent = |place: &&Place| Stage::of(place.component) == Some(of);
+        mine.iter().any(|claim| moves(&claim)) || missing.iter().any(|place| absent(&place))
+    };
+    let done = |progress: &StageProgress| match progress.stage {
+        Stage::Apiservers => progress.done() && progress.total > 0 && !open(Stage::Apiservers),
+        Stage::Controllers => progress.done() && !open(Stage::Controllers) && hidden.is_empty(),
+        Stage::Kubelets => progress.done(),
+    };
+    stages.iter().find(|progress| !done(progress)).map(|progress| progress.stage)
+}
+
+/// Takes every claim a step further, those that are nearest to their end first, and opens what may be opened.
+fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
+    let mut by_age = round.mine.to_vec();
+    by_age.sort_by_key(|claim| match claim.state {
+        State::Draining { since, .. } => (since, claim.name.clone()),
+        _ => (Timestamp::MAX, claim.name.clone()),
+    });
+    for claim in &by_age {
+        let on_node = round.world.cluster.node(&claim.subject.node).is_some_and(|node| node.unschedulable);
+        let away = claim.state.in_flight() || matches!(claim.state, State::Failed { .. }) && on_node;
+        if claim.is_of_kubelet() && away {
+            round.batch.open(&claim.subject.node);
+        }
+    }
+    for claim in by_age {
+        if claim.is_of_kubelet() {
+            nodes::advance(round, claim);
+        } else {
+            components::advance(round, claim);
+        }
+    }
+    if round.may_disrupt && preflight.is_empty() {
+        match round.stage {
+            Some(Stage::Kubelets) if round.went_back.is_empty() => open::open(round),
+            Some(stage) if stage < Stage::Kubelets => {
+                components::open(round, stage);
+                if stage == Stage::Controllers {
+                    round.blocked.extend(hidden.iter().cloned());
+                }
+            }
+            _ => {}
+        }
+    }
+    forget(round);
+}
+
+/// Somebody deleted the upgrade: what is in flight settles, every node is given back or handed over, then it goes.
+fn ends(round: &mut Round<'_>) {
+    for claim in round.mine {
+        match claim.state {
+            State::Upgrading { .. } if claim.is_of_kubelet() => nodes::advance(round, claim),
+            State::Upgrading { .. } => components::advance(round, claim),
+            _ if claim.is_of_kubelet() => round.actions.push(settle(round.world.cluster, claim)),
+            _ => round.actions.push(release(claim)),
+        }
+    }
+    if round.mine.is_empty() && round.progress.protected {
+        round.actions.push(Action::Unprotect);
     }
 }

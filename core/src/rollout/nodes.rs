@@ -1,58 +1,31 @@
-//! Nodes: claimed within their group's budget, cordoned, drained, upgraded, observed and given back.
-
-use std::sync::Arc;
+//! Nodes under way: cordoned, drained, upgraded, observed and given back.
+//!
+//! Which nodes are taken up is decided in `open`. The invariant: only a Node of the claim's UID is touched, and only a
+//! cordon that carries the claim's mark is taken off.
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::drain::{self, Remaining};
-use super::round::{ExecutorState, Round, claim_name, executor, record, release};
-use super::{Action, Blocker, Claim, NodeRef, State, Subject};
-use crate::cluster::{Cluster, Component, Node, Pod};
-use crate::disruption::{Mark, Rules, admit};
-use crate::plan::{Stage, Upgrade, group_of};
-use crate::version::KubeVersion;
+use super::ends::{at_target, holds, node_of, settle};
+use super::executor::{Standing, drive};
+use super::round::{Round, after, record, release};
+use super::{Action, Before, Blocker, Claim, State};
+use crate::cluster::{Cluster, Node, Pod};
+use crate::drain::{Held, Left, NodeDrain, SETTLE, Seen, Step, first};
 
-/// How long after the cordon pods may still arrive that were bound before it was seen by the scheduler.
-const SETTLE: SignedDuration = SignedDuration::from_secs(5);
 /// A parked node is not tried again sooner, even when nothing seems to block it.
-const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
-/// A parked node that nobody has to do anything for may still come to nothing; after this it is called stalled.
-const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
+pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
 /// What holds a drain back is written to its claim only when it lasts; numbers of a busy budget change all the time.
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
-/// How long a replaced controller may take to win its lease and fill its caches. An eviction that the disruption
-/// controller does not see leaves the budget of a pod that returns under its old name short for two minutes
-/// (`disruptedPods`, `pkg/controller/disruption`).
-const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
 /// How many blockers a claim names.
 const SHOWN_BLOCKERS: usize = 5;
-
-fn node_ref(node: &Node) -> NodeRef {
-    NodeRef {
-        name: node.name.clone(),
-        uid: node.uid.clone(),
-        resource_version: node.resource_version.clone(),
-    }
-}
-
-fn at_target(node: &Node, claim: &Claim) -> bool {
-    node.kubelet.known().is_some_and(|version| version.satisfies(&claim.subject.to))
-}
-
-fn heartbeat(node: &Node) -> Arc<str> {
-    node.heartbeat.map_or_else(|| "".into(), |at| at.to_string().into())
-}
-
-fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
-    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
-}
+/// How many `DaemonSets` that were not ready before a claim remembers.
+const MAX_NOT_READY: usize = 20;
 
 /// Makes `node` schedulable again, if it is ours; says whether there was anything to do.
 fn give_back(round: &mut Round<'_>, node: &Node, claim: &Claim) -> bool {
-    let mark = claim.mark();
-    let ours = node.cordoned_by.as_deref() == Some(mark.as_str());
+    let ours = holds(claim, node);
     if ours {
-        round.actions.push(Action::Uncordon { node: node_ref(node), mark });
+        round.actions.push(Action::Uncordon { node: node.reference(), mark: claim.mark() });
     }
     ours
 }
@@ -60,17 +33,15 @@ fn give_back(round: &mut Round<'_>, node: &Node, claim: &Claim) -> bool {
 /// Takes a node's claim one step further.
 pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
     let now = round.world.now;
-    let Some(node) =
-        round.world.cluster.node(&claim.subject.node).filter(|n| n.uid == claim.subject.node_uid)
-    else {
+    let Some(node) = node_of(round.world.cluster, claim) else {
         // Gone, or another node under the same name: nothing of the claim holds for it.
         round.actions.push(release(claim));
         return;
     };
-    let ours = node.cordoned_by.as_deref() == Some(claim.mark().as_str());
-    let wanted = round.may_disrupt && claim.subject.to == round.upgrade.version;
+    let ours = holds(claim, node);
+    let stale = claim.subject.to != round.upgrade.version;
     match &claim.state {
-        State::Claimed | State::Draining { .. } if !wanted || (node.held && !ours) => {
+        State::Claimed | State::Draining { .. } if !round.wants(claim) || (node.held && !ours) => {
             if !give_back(round, node, claim) {
                 round.actions.push(release(claim));
             }
@@ -82,115 +53,135 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         }
         State::Claimed if ours && node.unschedulable => {
             round.wake(after(now, SETTLE));
-            round.record(claim, State::Draining { since: now }, "its pods are leaving");
+            round.record(claim, State::Draining { since: now, stalled: None }, "its pods are leaving");
         }
         State::Claimed if node.unschedulable => {
             // A person was faster. The node is theirs until they uncordon it.
             round.actions.push(release(claim));
         }
         State::Claimed => {
-            round.actions.push(Action::Cordon { node: node_ref(node), mark: claim.mark() });
+            round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }
-        State::Draining { since } => draining(round, claim, node, ours, *since),
+        State::Draining { since, stalled } => draining(round, claim, node, *since, *stalled),
         State::Upgrading { since, before } => upgrading(round, claim, node, *since, before),
         State::Upgraded { .. } => {
-            if !give_back(round, node, claim) && !at_target(node, claim) && node.ready {
+            if !give_back(round, node, claim) && (claim.ending || stale) {
                 round.actions.push(release(claim));
             }
         }
         State::Parked { .. } => {
-            if !give_back(round, node, claim) && at_target(node, claim) {
+            if give_back(round, node, claim) {
+            } else if claim.ending || stale {
+                round.actions.push(release(claim));
+            } else if at_target(node, claim) {
                 round.record(claim, State::Upgraded { at: now }, "reached the target while parked");
             }
         }
         State::Failed { .. } => {
-            if at_target(node, claim) && node.ready {
+            let waits = waits_for(round.world.cluster, node, &Before::default());
+            if at_target(node, claim) && node.ready && waits.is_none() {
                 round.record(claim, State::Upgraded { at: now }, "observed at the target after all");
+            } else if claim.ending {
+                round.actions.push(settle(round.world.cluster, claim));
             }
             round.blocked.push(format!("{}: {}", node.name, claim.message));
         }
     }
 }
 
-fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, ours: bool, since: Timestamp) {
-    let now = round.world.now;
-    if !ours || !node.unschedulable {
+fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, stalled: Option<Timestamp>) {
+    let (world, name) = (round.world, &node.name);
+    if !holds(claim, node) || !node.unschedulable {
         let message = "was uncordoned by someone else while it drained";
         park(round, claim, message.to_owned(), Vec::new());
-        round.blocked.push(format!("{}: {message}", node.name));
+        round.blocked.push(format!("{name}: {message}"));
         return;
     }
-    let asked = round.actions.len();
-    let left = drain::evict(round, node);
-    let deadline = after(since, round.upgrade.drain_timeout);
-    if left.pods > 0 && now >= deadline {
-        // What was asked for in this round is not sent: the node is given back instead.
-        round.actions.truncate(asked);
-        let seconds = round.upgrade.drain_timeout.as_secs();
-        let message = format!("not drained within {seconds} s: {}", first_blocker(&left));
-        round.blocked.push(format!("{}: {message}", node.name));
-        park(round, claim, message, left.blockers);
-        return;
+    // While part of the control plane is away nobody may make up for the pods that leave.
+    let stopped = !round.control_plane_is_done();
+    let seen =
+        Seen { cluster: world.cluster, memory: world.memory, policy: round.policy, stopped, now: world.now };
+    let drain = NodeDrain { cordoned: since, begun: since, stalled };
+    let (step, again) = drain.step(node, seen, &mut round.budgets);
+    if let Some(at) = again {
+        round.wake(at);
     }
-    if left.pods > 0 {
-        round.wake(deadline);
-        let line = format!("{}: {}", node.name, first_blocker(&left));
-        let lines = if left.blockers.is_empty() { &mut round.working } else { &mut round.blocked };
-        lines.push(line);
-        say_blocked(round, claim, &left, since);
-        return;
-    }
-    let settled = after(since, SETTLE);
-    if now < settled {
-        round.wake(settled);
-        round.working.push(format!("{}: empty; makes sure that no pod still arrives", node.name));
-        return;
-    }
-    if round.stage.is_some_and(|stage| stage < Stage::Kubelets) {
-        let line =
-            format!("{}: drained; waits until the whole control plane answers at the target", node.name);
-        round.blocked.push(line);
-        return;
-    }
-    round.actions.push(Action::Record {
-        claim: claim.name.clone(),
-        resource_version: claim.resource_version.clone(),
-        state: State::Upgrading { since: now, before: heartbeat(node) },
-        attempt: claim.attempt,
-        message: "drained; the executor may work".to_owned(),
-        blockers: Vec::new(),
-        drained: Some(node_ref(node)),
-    });
-}
-
-fn first_blocker(left: &Remaining) -> String {
-    match left.blockers.split_first() {
-        None => format!("{} pods are leaving", left.pods),
-        Some((first, [])) => format!("pod {}: {}", first.pod, first.reason),
-        Some((first, more)) => format!("pod {}: {} (and {} more)", first.pod, first.reason, more.len()),
+    match step {
+        Step::GivenUp { why, left } => {
+            let message = why.to_string();
+            round.blocked.push(format!("{name}: {message}"));
+            park(round, claim, message, blockers(&left));
+        }
+        Step::Leaving { drain, permits, left, .. } => {
+            round.actions.extend(permits.into_iter().map(Action::Evict));
+            let blockers = blockers(&left);
+            let line = format!("{name}: {}", first(&left));
+            let lines = if blockers.is_empty() { &mut round.working } else { &mut round.blocked };
+            lines.push(line);
+            say_blocked(round, claim, &drain, blockers, first(&left));
+        }
+        Step::Detaching(volumes) => round.working.push(format!("{name}: empty; {volumes}")),
+        Step::Settling => {
+            round.working.push(format!("{name}: empty; makes sure that no pod still arrives"));
+        }
+        Step::Empty if stopped => round
+            .blocked
+            .push(format!("{name}: drained; waits until the whole control plane answers at the target")),
+        Step::Empty => {
+            let before = Before { incarnation: heartbeat(node), not_ready: not_ready(world.cluster, node) };
+            round.actions.push(Action::Record {
+                claim: claim.name.clone(),
+                resource_version: claim.resource_version.clone(),
+                state: State::Upgrading { since: world.now, before },
+                attempt: claim.attempt,
+                message: "drained; the executor may work".to_owned(),
+                blockers: Vec::new(),
+                drained: Some(node.reference()),
+            });
+        }
     }
 }
 
-fn say_blocked(round: &mut Round<'_>, claim: &Claim, left: &Remaining, since: Timestamp) {
+/// What holds `left` back, for a person.
+pub(super) fn blockers(left: &[Left<'_>]) -> Vec<Blocker> {
+    let blocker = |left: &Left<'_>| {
+        let Held { budget, reason, lasting } = left.wait.held()?;
+        Some(Blocker { pod: left.pod.full_name(), budget, reason, lasting })
+    };
+    left.iter().filter_map(blocker).collect()
+}
+
+/// Writes to the claim what holds its drain back when it lasts, and since when nothing moves without a person.
+fn say_blocked(
+    round: &mut Round<'_>,
+    claim: &Claim,
+    drain: &NodeDrain,
+    blockers: Vec<Blocker>,
+    message: String,
+) {
+    let State::Draining { since, stalled } = claim.state else { return };
+    let begins_to_stall = drain.stalled.is_some() != stalled.is_some();
     let from = after(since, SAY_BLOCKED_AFTER.min(round.upgrade.drain_timeout / 2));
-    if left.blockers.is_empty() {
+    if !begins_to_stall && blockers.is_empty() {
         return;
     }
-    if round.world.now < from {
+    if !begins_to_stall && round.world.now < from {
         round.wake(from);
         return;
     }
-    let shown: Vec<Blocker> = left.blockers.iter().take(SHOWN_BLOCKERS).cloned().collect();
+    let shown: Vec<Blocker> = blockers.into_iter().take(SHOWN_BLOCKERS).collect();
     let same = |a: &Blocker, b: &Blocker| a.pod == b.pod && a.budget == b.budget;
-    if shown.len() == claim.blockers.len() && shown.iter().zip(&claim.blockers).all(|(a, b)| same(a, b)) {
+    let told =
+        shown.len() == claim.blockers.len() && shown.iter().zip(&claim.blockers).all(|(a, b)| same(a, b));
+    if told && !begins_to_stall {
         return;
     }
     round.actions.push(Action::Record {
         claim: claim.name.clone(),
         resource_version: claim.resource_version.clone(),
-        state: claim.state.clone(),
+        state: State::Draining { since, stalled: drain.stalled },
         attempt: claim.attempt,
-        message: first_blocker(left),
+        message,
         blockers: shown,
         drained: None,
     });
@@ -211,211 +202,63 @@ fn park(round: &mut Round<'_>, claim: &Claim, message: String, mut blockers: Vec
     });
 }
 
-fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, before: &Arc<str>) {
+fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, before: &Before) {
     let now = round.world.now;
-    if at_target(node, claim) && node.ready && heartbeat(node) != *before {
-        if let Some(pod) = unready_daemon(round.world.cluster, node) {
-            round.working.push(format!("{}: waits until DaemonSet pod {pod} is ready", node.name));
-        } else if !give_back(round, node, claim) {
+    let observed = at_target(node, claim) && node.ready && heartbeat(node) != before.incarnation;
+    let waits = observed.then(|| waits_for(round.world.cluster, node, before)).flatten();
+    if observed && waits.is_none() {
+        if !give_back(round, node, claim) {
             let message = format!("observed at {}", node.kubelet);
             round.record(claim, State::Upgraded { at: now }, message);
         }
         return;
     }
-    match executor(round, claim, since) {
-        ExecutorState::Working(line) => round.working.push(line),
-        ExecutorState::Failed(why) => {
+    match drive(round, claim, since, waits) {
+        Standing::Working(line) => round.working.push(line),
+        Standing::Refused(line) => {
+            if claim.message != line {
+                round.actions.push(record(claim, claim.state.clone(), line.clone()));
+            }
+            round.blocked.push(format!("{}: {line}", node.name));
+        }
+        Standing::Failed(why) => {
             round.record(claim, State::Failed { since: now }, format!("{why}; the node stays cordoned"));
             round.blocked.push(format!("{}: {why}", node.name));
         }
     }
 }
 
-fn unready_daemon(cluster: &Cluster, node: &Node) -> Option<String> {
-    let of_daemon_set = |pod: &&Pod| pod.owner.as_ref().is_some_and(|owner| *owner.kind == *"DaemonSet");
-    let mut daemons = cluster.pods_on(&node.name).filter(of_daemon_set);
-    daemons
-        .find(|pod| !pod.ready && pod.deleting.is_none())
-        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+fn heartbeat(node: &Node) -> std::sync::Arc<str> {
+    node.heartbeat.map_or_else(|| "".into(), |at| at.to_string().into())
 }
 
-/// Why a node that is not at the target is left alone for now; `None` when it may be taken up.
-fn hold(node: &Node, mine: &[&Claim]) -> Option<&'static str> {
-    let ours = mine.iter().any(|claim| node.cordoned_by.as_deref() == Some(claim.mark().as_str()));
-    if ours {
-        None
-    } else if node.held {
-        Some("held by annotation evenkeel.dev/hold")
-    } else if node.unschedulable {
-        Some("cordoned by someone else; uncordon it to let it take part")
-    } else if node.kubelet.known().is_none() {
-        Some("its kubelet's version is not known")
-    } else {
-        None
-    }
+/// The `DaemonSet` of `pod` as `namespace/name`, if one made it.
+fn daemon_set(pod: &Pod) -> Option<String> {
+    let owner = pod.owner.as_ref().filter(|owner| *owner.kind == *"DaemonSet")?;
+    Some(format!("{}/{}", pod.namespace, owner.name))
 }
 
-/// Selected nodes that are not at the target and are left alone, with the reason.
-pub(super) fn held(round: &Round<'_>, mine: &[&Claim]) -> Vec<(Arc<str>, &'static str)> {
-    let target = &round.upgrade.version;
-    let behind = round.world.cluster.nodes().iter().filter(|node| {
-        group_of(&round.upgrade.groups, node).is_some()
-            && !node.kubelet.known().is_some_and(|version| version.satisfies(target))
-    });
-    behind.filter_map(|node| Some((node.name.clone(), hold(node, mine)?))).collect()
+/// The `DaemonSets` whose pod on `node` is not ready, in order.
+fn not_ready(cluster: &Cluster, node: &Node) -> Vec<std::sync::Arc<str>> {
+    let pods = cluster.pods_on(&node.name);
+    let unready = pods.filter(|pod| !pod.ready && pod.deleting.is_none());
+    let mut sets: Vec<std::sync::Arc<str>> =
+        unready.filter_map(|pod| Some(daemon_set(pod)?.into())).collect();
+    sets.sort();
+    sets.dedup();
+    sets.truncate(MAX_NOT_READY);
+    sets
 }
 
-/// Takes up as many further nodes as the groups' budgets allow.
-pub(super) fn open(round: &mut Round<'_>, mine: &[&Claim]) {
-    let replaced = mine.iter().filter(|claim| claim.subject.component.is_controller());
-    let last = replaced.filter_map(|claim| match claim.state {
-        State::Upgraded { at } => Some(after(at, CONTROLLERS_SETTLE)),
-        _ => None,
-    });
-    if let Some(settled) = last.max().filter(|settled| round.world.now < *settled) {
-        round.wake(settled);
-        round.working.push("gives the replaced controllers time to take up their work".to_owned());
-        return;
-    }
-    for group in &round.upgrade.groups {
-        let upgrade: &Upgrade = round.upgrade;
-        let members: Vec<&Node> = round
-            .world
-            .cluster
-            .nodes()
-            .iter()
-            .map(AsRef::as_ref)
-            .filter(|node| group_of(&upgrade.groups, node).is_some_and(|g| g.name == group.name))
-            .collect();
-        let claim_of = |node: &Node| {
-            let kubelet = mine.iter().filter(|c| c.subject.component == Component::Kubelet);
-            kubelet.copied().find(|c| c.subject.node == node.name && c.subject.node_uid == node.uid)
-        };
-        let limit = group.max_unavailable.of(members.len());
-        let working = |node: &&&Node| claim_of(node).is_some_and(|claim| claim.state.in_flight());
-        let mut in_flight = members.iter().filter(working).count();
-        let mut unavailable = members.iter().filter(|n| !n.ready || n.unschedulable || working(n)).count();
-        let mut candidates: Vec<(&Node, Option<&Claim>)> = members
-            .iter()
-            .filter(|n| n.kubelet.known().is_some_and(|v| !v.satisfies(&upgrade.version)))
-            .filter(|n| hold(n, mine).is_none())
-            .map(|n| (*n, claim_of(n)))
-            .filter(|(_, claim)| claim.is_none_or(|c| matches!(c.state, State::Parked { .. })))
-            .collect();
-        // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest.
-        candidates.sort_by_key(|(n, claim)| {
-            (n.ready, claim.is_some(), n.kubelet.known().map(KubeVersion::release), n.name.clone())
-        });
-        for (node, claim) in candidates {
-            if in_flight >= limit {
-                break;
-            }
-            if node.ready && unavailable >= limit {
-                if in_flight == 0 {
-                    let all = members.len();
-                    let name = &group.name;
-                    round.blocked.push(format!(
-                        "group {name}: {unavailable} of {all} nodes are unavailable, {limit} may be"
-                    ));
-                    // Nodes that failed under us stay as they are; others may recover by themselves.
-                    let failed =
-                        |n: &&&Node| claim_of(n).is_some_and(|c| matches!(c.state, State::Failed { .. }));
-                    round.hope |= members.iter().filter(failed).count() < limit;
-                }
-                break;
-            }
-            if let Err(line) = fits(round, node, &members, &claim_of) {
-                round.blocked.push(line);
-                continue;
-            }
-            match claim {
-                None => {
-                    let subject = Subject {
-                        component: Component::Kubelet,
-                        node: node.name.clone(),
-                        node_uid: node.uid.clone(),
-                        from: node.kubelet.to_string(),
-                        to: upgrade.version.clone(),
-                        executor: group.executor.clone(),
-                    };
-                    round.actions.push(Action::Claim { name: claim_name(&upgrade.name, &subject), subject });
-                }
-                Some(parked) => match retry(round, parked, node) {
-                    Ok(action) => round.actions.push(action),
-                    Err(line) => {
-                        round.blocked.push(line);
-                        continue;
-                    }
-                },
-            }
-            in_flight += 1;
-            unavailable += usize::from(node.ready);
-        }
-    }
-}
-
-/// Whether what the pods that are tied to `node` take from their budgets is there beside that of the open nodes.
-fn fits<'c>(
-    round: &Round<'_>,
-    node: &Node,
-    members: &[&Node],
-    claim_of: &impl Fn(&Node) -> Option<&'c Claim>,
-) -> Result<(), String> {
-    let in_flight = |other: &&&Node| claim_of(other).is_some_and(|claim| claim.state.in_flight());
-    let open: Vec<&str> = members.iter().filter(in_flight).map(|other| &*other.name).collect();
-    let world = round.world;
-    let rules = Rules::of_upgrade(world.executors);
-    admit(world.cluster, &node.name, &open, &rules, world.now)
-        .map_err(|refused| format!("{} waits: {}", node.name, refused.reason))
-}
-
-/// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked
-/// it is gone. While a budget visibly allows nothing, trying would only disturb the node's other pods for nothing.
-fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node) -> Result<Action, String> {
-    let State::Parked { since, retry_at } = claim.state else {
-        return Err(format!("{} is not parked", node.name));
+/// What an observed node is waited for before it is given back, in words that follow "but".
+fn waits_for(cluster: &Cluster, node: &Node, before: &Before) -> Option<String> {
+    let awaited = |pod: &&Pod| {
+        let set = daemon_set(pod);
+        let of_set = set.as_ref().is_some_and(|set| !before.not_ready.iter().any(|known| **known == **set));
+        // The static pods of a control-plane node are started again by its new kubelet.
+        !pod.ready && pod.deleting.is_none() && (of_set || pod.mirror)
     };
-    // A trial: what it would ask for is taken back.
-    let sent = round.actions.len();
-    let blocked = drain::evict(round, node).blockers;
-    round.actions.truncate(sent);
-    let hope_until = after(since, HOPE_FOR);
-    if blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until {
-        round.hope = true;
-        round.wake(hope_until);
-    }
-    if let Some(first) = blocked.first() {
-        return Err(format!("{} is parked: pod {}: {}", node.name, first.pod, first.reason));
-    }
-    let here = |blocker: &Blocker| {
-        let pods = round.world.cluster.pods_on(&node.name);
-        pods.map(|pod| format!("{}/{}", pod.namespace, pod.name)).any(|pod| pod == blocker.pod)
-    };
-    let lifted = |blocker: &Blocker| blocker.budget.is_some() || !here(blocker);
-    let due = if !claim.blockers.is_empty() && claim.blockers.iter().all(lifted) {
-        after(since, PARKED_AT_LEAST)
-    } else {
-        retry_at
-    };
-    if round.world.now < due {
-        round.wake(due);
-        return Err(format!("{} is parked: {}", node.name, claim.message));
-    }
-    let mut action = record(claim, State::Claimed, format!("tried again after: {}", claim.message));
-    if let Action::Record { attempt, .. } = &mut action {
-        *attempt = claim.attempt + 1;
-    }
-    Ok(action)
-}
-
-/// Nodes that carry a cordon of ours whose claim no longer exists: an upgrade or claim was deleted under way.
-///
-/// The caller makes sure that the claims are complete; the uncordon itself looks the claim up once more.
-pub fn orphans(cluster: &Cluster, claims: &[Claim]) -> Vec<Action> {
-    let marked = cluster.nodes().iter().filter_map(|node| Some((node, node.cordoned_by.clone()?)));
-    marked
-        // A drain that a person began is theirs to end.
-        .filter(|(_, mark)| !Mark::is_drain(mark) && claims.iter().all(|claim| claim.mark() != **mark))
-        .map(|(node, mark)| Action::ReleaseOrphan { node: node_ref(node), mark: mark.to_string() })
-        .collect()
+    let pod = cluster.pods_on(&node.name).find(awaited)?;
+    let kind = if pod.mirror { "static pod" } else { "DaemonSet pod" };
+    Some(format!("{kind} {} is not ready", pod.full_name()))
 }

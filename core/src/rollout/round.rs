@@ -1,20 +1,33 @@
 //! What the parts of one decision share: the world, what was decided so far, and the writes they have in common.
 
-use jiff::Timestamp;
-
-use super::{Action, Claim, JobState, State, Subject, World};
-use crate::disruption::Budgets;
-use crate::plan::{Executor, Stage, Upgrade, hex};
+use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
+
+use super::hold::Out;
+use super::{Action, Claim, State, Subject, World};
+use crate::cluster::Component;
+use crate::disruption::Budgets;
+use crate::drain::{Batch, Policy};
+use crate::plan::{Stage, hex};
+use crate::upgrade::{Place, Progress, Upgrade};
 
 /// What the parts of a decision share.
 pub(super) struct Round<'a> {
     pub(super) upgrade: &'a Upgrade,
+    pub(super) progress: &'a Progress,
     pub(super) world: World<'a>,
-    /// Every server answers and runs the target: kubelet work may begin.
+    /// The claims of this upgrade, by name.
+    pub(super) mine: &'a [&'a Claim],
+    /// The first stage that is not done; `None` when all are.
     pub(super) stage: Option<Stage>,
+    /// Control-plane components that were seen before and are not seen now.
+    pub(super) missing: &'a [Place],
     /// Disruption that was begun may go on.
     pub(super) may_disrupt: bool,
+    /// How nodes are drained.
+    pub(super) policy: &'a Policy,
+    /// The nodes that are open, or opened in this decision, in all groups.
+    pub(super) batch: Batch<'a>,
     pub(super) budgets: Budgets<'a>,
     pub(super) actions: Vec<Action>,
     pub(super) again_at: Option<Timestamp>,
@@ -24,6 +37,10 @@ pub(super) struct Round<'a> {
     pub(super) blocked: Vec<String>,
     /// What is under way and takes its time, one line each.
     pub(super) working: Vec<String>,
+    /// Nodes that are out of the rollout for now without a claim that says so.
+    pub(super) out: Vec<Out>,
+    /// Control-plane components that went back after they were upgraded, one line each.
+    pub(super) went_back: Vec<String>,
 }
 
 impl Round<'_> {
@@ -36,6 +53,21 @@ impl Round<'_> {
     pub(super) fn record(&mut self, claim: &Claim, state: State, message: impl Into<String>) {
         self.actions.push(record(claim, state, message));
     }
+
+    /// Whether `claim` may still begin what it is about.
+    pub(super) fn wants(&self, claim: &Claim) -> bool {
+        self.may_disrupt && !claim.ending && claim.subject.to == self.upgrade.version
+    }
+
+    /// Whether the whole control plane is at the target and answers, so that kubelets may move.
+    pub(super) fn control_plane_is_done(&self) -> bool {
+        self.stage.is_none_or(|stage| stage == Stage::Kubelets)
+    }
+}
+
+/// `wait` after `at`.
+pub(super) fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
+    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
 /// The write that takes `claim` to `state`.
@@ -57,58 +89,51 @@ pub(super) fn release(claim: &Claim) -> Action {
         claim: claim.name.clone(),
         uid: claim.uid.clone(),
         resource_version: claim.resource_version.clone(),
-    }
-}
-
-/// Whether an executor that had its go since `since` is over its deadline, and what to say while it works.
-pub(super) enum ExecutorState {
-    /// At work; one line says what is waited for.
-    Working(String),
-    /// It failed, for this reason.
-    Failed(String),
-}
-
-/// Drives and reads the executor of a claim that is at [`State::Upgrading`].
-pub(super) fn executor(round: &mut Round<'_>, claim: &Claim, since: Timestamp) -> ExecutorState {
-    let subject = &claim.subject;
-    let what = format!("{} on {} from {} to {}", subject.component, subject.node, subject.from, subject.to);
-    match round.upgrade.executors.get(&subject.executor) {
-        None => ExecutorState::Failed(format!("executor {} is not in the ClusterUpgrade", subject.executor)),
-        Some(Executor::External { deadline }) => {
-            let until = since.saturating_add(*deadline).unwrap_or(Timestamp::MAX);
-            if round.world.now >= until {
-                let after = deadline.as_secs();
-                return ExecutorState::Failed(format!("{what} was not observed within {after} s"));
-            }
-            round.wake(until);
-            ExecutorState::Working(format!("waits for executor {} to take {what}", subject.executor))
-        }
-        Some(Executor::Job) => match round.world.jobs.get(&(claim.uid.clone(), claim.attempt)) {
-            None => {
-                round.actions.push(Action::StartJob {
-                    claim: claim.name.clone(),
-                    uid: claim.uid.clone(),
-                    attempt: claim.attempt,
-                    subject: subject.clone(),
-                });
-                ExecutorState::Working(format!("starts the Job that takes {what}"))
-            }
-            Some(JobState::Running) => ExecutorState::Working(format!("waits for the Job that takes {what}")),
-            Some(JobState::Complete) => {
-                ExecutorState::Working(format!("its Job is complete; waits to observe {what}"))
-            }
-            Some(JobState::Failed(message)) => ExecutorState::Failed(format!("its Job failed: {message}")),
-        },
+        finalizers: claim.ending.then(|| claim.finalizers.clone()),
     }
 }
 
 /// The name of the claim of `subject`: one claim per upgrade, component and node.
+///
+/// An address becomes a DNS name: `[2001:db8::1]:6443` is `2001-db8--1-6443`.
 pub(super) fn claim_name(upgrade: &str, subject: &Subject) -> String {
-    let full = format!("{upgrade}.{}.{}", subject.component, subject.node.replace([':', '[', ']'], "-"));
+    let plain: String = if subject.component == Component::Kubelet {
+        subject.node.to_string()
+    } else {
+        let plain = subject.node.chars().filter(|c| !"[]".contains(*c));
+        plain.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
+    };
+    let full = format!("{upgrade}.{}.{}", subject.component, plain.trim_matches('-').to_ascii_lowercase());
     if full.len() <= 253 {
         return full;
     }
     let digest = hex(&Sha256::digest(&full), 8);
     let cut: String = full.chars().take(230).collect();
     format!("{}-{digest}", cut.trim_end_matches(['.', '-']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claims_name_is_a_dns_name_whatever_its_component_is_called() {
+        for (component, place, name) in [
+            (Component::Kubelet, "n-1.example.com", "up.kubelet.n-1.example.com"),
+            (Component::KubeApiserver, "192.0.2.1:6443", "up.kube-apiserver.192.0.2.1-6443"),
+            (Component::KubeApiserver, "[2001:db8::1]:6443", "up.kube-apiserver.2001-db8--1-6443"),
+            (Component::KubeApiserver, "[::1]:6443", "up.kube-apiserver.1-6443"),
+            (Component::KubeScheduler, "Host_A", "up.kube-scheduler.host-a"),
+        ] {
+            let subject = Subject {
+                component,
+                node: place.into(),
+                node_uid: "".into(),
+                from: String::new(),
+                to: "v1.37.1".parse().unwrap(),
+                executor: "x".into(),
+            };
+            assert_eq!(claim_name("up", &subject), name);
+        }
+    }
 }

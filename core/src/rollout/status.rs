@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::hold::{Hold, Out, OutOf};
 use super::{Action, Claim, State, World};
-use crate::cluster::Component;
-use crate::plan::{Mode, Stage, StageProgress, Upgrade, current_stage};
+use crate::plan::{Stage, StageProgress};
+use crate::upgrade::{Mode, Place, Progress, Upgrade};
 use crate::version::KubeVersion;
 
 /// Where the upgrade is as a whole.
@@ -24,8 +25,12 @@ pub enum Phase {
     PreflightFailed,
     /// Under way.
     Working(Stage),
+    /// Somebody deleted it; what is in flight settles.
+    Deleting,
     /// Nothing more can move without a person: a control-plane component failed.
     ControlPlaneFailed,
+    /// Nothing more can move without a person: a control-plane component went back after it was upgraded.
+    ControlPlaneHeld,
     /// Nothing more can move without a person: nodes failed.
     NodesFailed,
     /// Nothing more can move without a person: nodes cannot be drained.
@@ -46,7 +51,9 @@ impl Phase {
             Self::Queued => "Queued",
             Self::PreflightFailed => "PreflightFailed",
             Self::Working(stage) => stage.name(),
+            Self::Deleting => "Deleting",
             Self::ControlPlaneFailed => "ControlPlaneFailed",
+            Self::ControlPlaneHeld => "ControlPlaneHeld",
             Self::NodesFailed => "NodesFailed",
             Self::NodesParked => "NodesParked",
             Self::NodesHeld => "NodesHeld",
@@ -60,24 +67,12 @@ impl Phase {
             self,
             Self::PreflightFailed
                 | Self::ControlPlaneFailed
+                | Self::ControlPlaneHeld
                 | Self::NodesFailed
                 | Self::NodesParked
                 | Self::NodesHeld
         )
     }
-}
-
-/// A node that is out of the rollout for now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parked {
-    /// The node.
-    pub node: Arc<str>,
-    /// `Parked`, `Failed` or `Held`.
-    pub state: &'static str,
-    /// Since when, where that is known.
-    pub since: Option<Timestamp>,
-    /// Why, in one line.
-    pub reason: String,
 }
 
 /// How an upgrade stands.
@@ -93,10 +88,14 @@ pub struct Status {
     pub hash: Option<String>,
     /// Each stage, in order.
     pub stages: [StageProgress; 3],
-    /// Nodes under way.
+    /// The control-plane components to expect from now on, in order.
+    pub seen: Vec<Place>,
+    /// Claims under way, of components and of nodes.
     pub in_flight: usize,
+    /// Nodes under way.
+    pub nodes_in_flight: usize,
     /// Nodes out of the rollout for now, by name.
-    pub parked: Vec<Parked>,
+    pub parked: Vec<Out>,
     /// What it waits for, the most telling first.
     pub waits: Vec<String>,
     /// Why it must not be started.
@@ -108,14 +107,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// Nodes parked because their drain is blocked.
-    pub fn blocked(&self) -> usize {
-        self.parked.iter().filter(|p| p.state == "Parked").count()
-    }
-
-    /// Nodes whose executor failed.
-    pub fn failed(&self) -> usize {
-        self.parked.iter().filter(|p| p.state == "Failed").count()
+    /// Nodes that are out in this way.
+    pub fn out(&self, state: OutOf) -> usize {
+        self.parked.iter().filter(|out| out.state == state).count()
     }
 }
 
@@ -125,144 +119,179 @@ pub(super) struct Outlook {
     pub(super) from: Option<KubeVersion>,
     pub(super) hash: Option<String>,
     pub(super) approved: bool,
+    pub(super) seen: Vec<Place>,
     pub(super) preflight: Vec<String>,
     pub(super) waits: Vec<String>,
-    pub(super) held: Vec<(Arc<str>, &'static str)>,
+    pub(super) held: Vec<(Arc<str>, Hold)>,
+    pub(super) out: Vec<Out>,
     pub(super) hope: bool,
+    pub(super) control_plane_held: bool,
 }
 
 pub(super) fn status(
     upgrade: &Upgrade,
+    progress: &Progress,
     world: World<'_>,
     mine: &[&Claim],
-    stages: &[StageProgress; 3],
+    (stages, stage): ([StageProgress; 3], Option<Stage>),
     outlook: Outlook,
     actions: &[Action],
 ) -> Status {
-    let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. }));
-    let in_flight = mine.iter().filter(|claim| claim.state.in_flight()).count();
-    let phase = phase(upgrade, mine, stages, &outlook, opens || in_flight > 0);
-    let mut parked: Vec<Parked> = mine
+    let opens = actions
         .iter()
-        .filter(|claim| claim.subject.component == Component::Kubelet)
-        .filter_map(|claim| match claim.state {
-            State::Parked { since, .. } | State::Failed { since } => Some(Parked {
-                node: claim.subject.node.clone(),
-                state: claim.state.name(),
-                since: Some(since),
-                reason: claim.message.clone(),
-            }),
-            _ => None,
-        })
-        .collect();
-    let held = outlook.held.into_iter();
-    parked.extend(held.map(|(node, why)| Parked {
-        node,
-        state: "Held",
-        since: None,
-        reason: why.to_owned(),
-    }));
-    parked.sort_by(|a, b| a.node.cmp(&b.node));
-    let started = upgrade.started.or((opens || !mine.is_empty()).then_some(world.now));
-    Status {
-        phase,
-        message: message(upgrade, phase, stages, &outlook.preflight, &outlook.waits, &parked),
-        from: outlook.from,
-        hash: outlook.hash,
-        stages: *stages,
-        in_flight,
-        parked,
-        waits: outlook.waits,
-        preflight: outlook.preflight,
-        started,
-        completed: upgrade.completed.or((phase == Phase::Completed).then_some(world.now)),
-    }
-}
-
-fn phase(
-    upgrade: &Upgrade,
-    mine: &[&Claim],
-    stages: &[StageProgress; 3],
-    outlook: &Outlook,
-    moving: bool,
-) -> Phase {
-    let Some(stage) = current_stage(stages) else {
-        return if moving { Phase::Working(Stage::Kubelets) } else { Phase::Completed };
-    };
+        .any(|action| matches!(action, Action::Claim { .. } | Action::Protect | Action::TryJob { .. }));
+    let in_flight = mine.iter().filter(|claim| claim.state.in_flight()).count();
+    let nodes_in_flight =
+        mine.iter().filter(|claim| claim.is_of_kubelet() && claim.state.in_flight()).count();
+    let parked = out(mine, &outlook);
+    let has = |state: OutOf| parked.iter().any(|out| out.state == state);
     let failed = |kubelet: bool| {
-        let of = |c: &&&Claim| (c.subject.component == Component::Kubelet) == kubelet;
+        let of = |c: &&&Claim| c.is_of_kubelet() == kubelet;
         mine.iter().filter(of).any(|c| matches!(c.state, State::Failed { .. }))
     };
-    if upgrade.completed.is_some() {
+    let moving = opens || in_flight > 0;
+    let never_began = progress.started.is_none() && mine.is_empty();
+    let phase = if progress.ending {
+        Phase::Deleting
+    } else if progress.completed.is_some() {
         Phase::Completed
-    } else if upgrade.started.is_none() && mine.is_empty() && !outlook.preflight.is_empty() {
+    } else if never_began && !outlook.preflight.is_empty() {
         Phase::PreflightFailed
-    } else if upgrade.mode == Mode::PlanOnly {
-        Phase::PlanOnly
-    } else if upgrade.suspended {
-        Phase::Suspended
-    } else if !outlook.approved {
-        Phase::AwaitingApproval
-    } else if upgrade.queued_behind.is_some() {
-        Phase::Queued
-    } else if moving {
+    } else if let Some(phase) = waits_for_a_word(upgrade, progress, &outlook, stage, moving) {
+        phase
+    } else if let Some(stage) = stage.filter(|_| moving) {
         Phase::Working(stage)
     } else if failed(false) {
         Phase::ControlPlaneFailed
-    } else if stage < Stage::Kubelets || !outlook.preflight.is_empty() || outlook.hope {
-        Phase::Working(stage)
+    } else if outlook.control_plane_held {
+        Phase::ControlPlaneHeld
+    } else if stage.is_none_or(|stage| stage < Stage::Kubelets)
+        || !outlook.preflight.is_empty()
+        || outlook.hope
+    {
+        Phase::Working(stage.unwrap_or(Stage::Kubelets))
     } else if failed(true) {
         Phase::NodesFailed
-    } else if mine.iter().any(|c| matches!(c.state, State::Parked { .. })) {
+    } else if has(OutOf::Parked) {
         Phase::NodesParked
     } else if !outlook.held.is_empty() {
         Phase::NodesHeld
     } else {
-        Phase::Working(stage)
+        Phase::Working(Stage::Kubelets)
+    };
+    // It began when it was first going to touch something; trying a Job touches nothing.
+    let begins = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
+    let started = progress.started.or((begins || !mine.is_empty()).then_some(world.now));
+    Status {
+        phase,
+        message: message(upgrade, progress, phase, &stages, &outlook, &parked),
+        from: outlook.from,
+        hash: outlook.hash,
+        stages,
+        seen: outlook.seen,
+        in_flight,
+        nodes_in_flight,
+        parked,
+        waits: outlook.waits,
+        preflight: outlook.preflight,
+        started,
+        completed: progress.completed.or((phase == Phase::Completed).then_some(world.now)),
     }
+}
+
+/// The phase of an upgrade that a person or another upgrade has to let go on, or that is done.
+fn waits_for_a_word(
+    upgrade: &Upgrade,
+    progress: &Progress,
+    outlook: &Outlook,
+    stage: Option<Stage>,
+    moving: bool,
+) -> Option<Phase> {
+    if stage.is_none() && !outlook.control_plane_held && outlook.preflight.is_empty() {
+        return Some(if moving { Phase::Working(Stage::Kubelets) } else { Phase::Completed });
+    }
+    if upgrade.mode == Mode::PlanOnly {
+        Some(Phase::PlanOnly)
+    } else if upgrade.suspended {
+        Some(Phase::Suspended)
+    } else if !outlook.approved {
+        Some(Phase::AwaitingApproval)
+    } else if progress.queued_behind.is_some() {
+        Some(Phase::Queued)
+    } else {
+        None
+    }
+}
+
+/// The nodes that are out of the rollout for now, by name.
+fn out(mine: &[&Claim], outlook: &Outlook) -> Vec<Out> {
+    let of_claim = |claim: &&Claim| {
+        let (state, since) = match claim.state {
+            State::Parked { since, .. } => (OutOf::Parked, since),
+            State::Failed { since } => (OutOf::Failed, since),
+            _ => return None,
+        };
+        let (node, reason) = (claim.subject.node.clone(), claim.message.clone());
+        Some(Out { node, state, since: Some(since), reason })
+    };
+    let mut all: Vec<Out> = mine.iter().filter(|claim| claim.is_of_kubelet()).filter_map(of_claim).collect();
+    let held = outlook.held.iter().map(|(node, why)| Out {
+        node: node.clone(),
+        state: OutOf::Held,
+        since: None,
+        reason: why.to_string(),
+    });
+    let others: Vec<Out> = outlook.out.iter().cloned().chain(held).collect();
+    for other in others {
+        if all.iter().all(|out| out.node != other.node) {
+            all.push(other);
+        }
+    }
+    all.sort_by(|a, b| a.node.cmp(&b.node));
+    all
 }
 
 fn message(
     upgrade: &Upgrade,
+    progress: &Progress,
     phase: Phase,
     stages: &[StageProgress; 3],
-    preflight: &[String],
-    waits: &[String],
-    parked: &[Parked],
+    outlook: &Outlook,
+    parked: &[Out],
 ) -> String {
     let of = |stage: Stage| {
         let progress = stages.iter().find(|p| p.stage == stage);
         progress.map_or_else(String::new, |p| format!("{} of {}", p.upgraded, p.total))
     };
     let first = |lines: &[String]| lines.first().cloned().unwrap_or_default();
+    let nodes = |state: OutOf| {
+        let mut those = parked.iter().filter(|p| p.state == state);
+        let first = those.next().map(|p| format!("{}: {}", p.node, p.reason)).unwrap_or_default();
+        match those.count() {
+            0 => first,
+            more => format!("{first} (and {more} more nodes)"),
+        }
+    };
     match phase {
         Phase::Completed => format!("every selected component runs {}", upgrade.version),
         Phase::PlanOnly => "mode is PlanOnly: the plan is shown, nothing is done".to_owned(),
         Phase::AwaitingApproval => "set spec.approval.planHash to status.plan.hash to begin".to_owned(),
         Phase::Suspended => "suspended by spec.suspend".to_owned(),
         Phase::Queued => {
-            let other = upgrade.queued_behind.as_deref().unwrap_or_default();
+            let other = progress.queued_behind.as_deref().unwrap_or_default();
             format!("waits until ClusterUpgrade {other} is complete, or is deleted")
         }
-        Phase::PreflightFailed => first(preflight),
-        Phase::Working(_) if !waits.is_empty() => first(waits),
-        Phase::Working(_) if !preflight.is_empty() => first(preflight),
+        Phase::Deleting if outlook.waits.is_empty() => "was deleted; gives its nodes back".to_owned(),
+        Phase::Deleting => format!("was deleted; {}", first(&outlook.waits)),
+        Phase::PreflightFailed => first(&outlook.preflight),
+        Phase::Working(_) if !outlook.waits.is_empty() => first(&outlook.waits),
+        Phase::Working(_) if !outlook.preflight.is_empty() => first(&outlook.preflight),
         Phase::Working(Stage::Apiservers) => format!("{} kube-apiservers done", of(Stage::Apiservers)),
         Phase::Working(Stage::Controllers) => format!("{} controllers done", of(Stage::Controllers)),
         Phase::Working(Stage::Kubelets) => format!("{} nodes done", of(Stage::Kubelets)),
-        Phase::ControlPlaneFailed => first(waits),
-        Phase::NodesFailed | Phase::NodesParked | Phase::NodesHeld => {
-            let state = match phase {
-                Phase::NodesFailed => "Failed",
-                Phase::NodesParked => "Parked",
-                _ => "Held",
-            };
-            let mut those = parked.iter().filter(|p| p.state == state);
-            let first = those.next().map(|p| format!("{}: {}", p.node, p.reason)).unwrap_or_default();
-            match those.count() {
-                0 => first,
-                more => format!("{first} (and {more} more nodes)"),
-            }
-        }
+        Phase::ControlPlaneFailed | Phase::ControlPlaneHeld => first(&outlook.waits),
+        Phase::NodesFailed => nodes(OutOf::Failed),
+        Phase::NodesParked => nodes(OutOf::Parked),
+        Phase::NodesHeld => nodes(OutOf::Held),
     }
 }

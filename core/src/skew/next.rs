@@ -22,8 +22,18 @@ pub struct NextMinor {
 }
 
 /// What stands in the way of taking every apiserver to `target`, one line each; empty when nothing does.
+///
+/// What is newer than the oldest apiserver and not newer than `target` does not: taking the apiservers there is what
+/// brings it back inside the policy. kubeadm moves a node's controllers together with its apiserver.
 pub fn blockers_of_minor(cluster: &Cluster, policy: &Policy, target: Minor) -> Vec<String> {
-    blockers(cluster, policy, &assess(cluster, policy).rows, servers_of(cluster), target)
+    let rows = assess(cluster, policy).rows;
+    let cured = |row: &Row| {
+        let running = row.version.known().map(crate::version::KubeVersion::minor);
+        let ahead = row.judged.is_some_and(|judged| judged.servers.oldest < judged.running.binary);
+        ahead && running.is_some_and(|running| running <= target)
+    };
+    let rows: Vec<Row> = rows.into_iter().filter(|row| !cured(row)).collect();
+    blockers(cluster, policy, &rows, servers_of(cluster), target)
 }
 
 pub(super) fn minor(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Option<Servers>) -> NextMinor {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Expression, Selector};
-use evenkeel_core::plan::{self, Amount, Executor, Group, Stage, StageProgress, Upgrade};
-use evenkeel_core::rollout::{self, Phase};
+use evenkeel_core::cluster::{Component, Expression, Selector};
+use evenkeel_core::plan::{self, Stage, StageProgress};
+use evenkeel_core::rollout::{self, OutOf, Phase};
+use evenkeel_core::upgrade::{self, Amount, Executor, Group, Place, Upgrade};
 use evenkeel_core::version::{KubeVersion, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -13,8 +14,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::{
-    ClusterUpgrade, ClusterUpgradeStatus, LabelExpression, LabelSelector, Mode, NodeGroup, ParkedNode, Plan,
-    PlanStage, Progress,
+    ClusterUpgrade, ClusterUpgradeStatus, Hidden, LabelExpression, LabelSelector, Mode, NodeGroup,
+    ParkedNode, Plan, PlanStage, Progress, SeenComponent,
 };
 use crate::api::conditions;
 use crate::api::report::count;
@@ -23,6 +24,11 @@ use crate::api::report::count;
 const MAX_PARKED: usize = 50;
 /// How many lines a list of the status has.
 const MAX_LINES: usize = 20;
+/// How many control-plane components the status remembers.
+const MAX_SEEN: usize = 256;
+
+/// The finalizer that keeps a `ClusterUpgrade` or `NodeUpgrade` until what is in flight has settled.
+pub const FINALIZER: &str = "evenkeel.dev/settle";
 
 /// What is wrong with a `ClusterUpgrade` that the schema let through.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +63,10 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
     let mut executors: BTreeMap<Arc<str>, Executor> = BTreeMap::new();
     for executor in &spec.executors {
         let kind = match (&executor.job, &executor.external) {
-            (Some(_), None) => Executor::Job,
+            (Some(job), None) => Executor::Job {
+                template: plan::canonical_json(&job.template).into(),
+                deadline: SignedDuration::from_secs(i64::from(job.deadline_seconds)),
+            },
             (None, Some(external)) => Executor::External {
                 deadline: SignedDuration::from_secs(i64::from(external.deadline_seconds)),
             },
@@ -79,35 +88,54 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
             executor: known(format!("nodeGroups {}", group.name), &group.executor)?,
         })
     });
-    // What is stored is about this upgrade only while it goes to the same version.
-    let stored =
-        object.status.as_ref().filter(|s| s.plan.as_ref().is_some_and(|plan| plan.to == spec.version));
-    let plan = stored.and_then(|s| s.plan.as_ref());
-    let mut upgrade = Upgrade {
+    Ok(Upgrade {
         name: object.name_any().into(),
+        uid: object.uid().unwrap_or_default().into(),
         version: version(&spec.version)?,
         mode: match spec.mode {
-            Mode::PlanOnly => plan::Mode::PlanOnly,
-            Mode::RequireApproval => plan::Mode::RequireApproval,
-            Mode::Automatic => plan::Mode::Automatic,
+            Mode::PlanOnly => upgrade::Mode::PlanOnly,
+            Mode::RequireApproval => upgrade::Mode::RequireApproval,
+            Mode::Automatic => upgrade::Mode::Automatic,
         },
         approved_hash: spec.approval.as_ref().map(|approval| approval.plan_hash.as_str().into()),
         suspended: spec.suspend,
-        queued_behind: None,
-        control_plane_executor: known("controlPlane".to_owned(), &spec.control_plane.executor)?,
+        control_plane: upgrade::ControlPlane {
+            executor: known("controlPlane".to_owned(), &spec.control_plane.executor)?,
+            hidden: match spec.control_plane.hidden {
+                Hidden::Refuse => upgrade::Hidden::Refuse,
+                Hidden::Accept => upgrade::Hidden::Accept,
+            },
+        },
         groups: groups.collect::<Result<_, Invalid>>()?,
         drain_timeout: SignedDuration::from_secs(i64::from(spec.drain.timeout_seconds)),
         executors,
-        from: plan.and_then(|plan| plan.from.parse().ok()),
-        started: stored.and_then(|s| s.start_time.as_ref()).map(|time| time.0),
-        completed: None,
-    };
+    })
+}
+
+/// How far `upgrade`, the core's value of `object`, is, as its status remembers it.
+pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress {
+    let status = object.status.as_ref();
+    // What is stored is about this upgrade only while it goes to the same version.
+    let stored = status.filter(|s| s.plan.as_ref().is_some_and(|plan| plan.to == object.spec.version));
+    let plan = stored.and_then(|s| s.plan.as_ref());
+    let from = plan.and_then(|plan| plan.from.parse().ok());
     // It is complete for the plan that was carried out: a node group added since is a new plan.
-    let carried_out = upgrade.from.as_ref().map(|from| plan::hash(&upgrade, from));
-    if carried_out.is_some() && carried_out == plan.map(|plan| plan.hash.clone()) {
-        upgrade.completed = stored.and_then(|s| s.completion_time.as_ref()).map(|time| time.0);
+    let carried_out = from.as_ref().map(|from| plan::hash(upgrade, from));
+    let complete = carried_out.is_some() && carried_out == plan.map(|plan| plan.hash.clone());
+    // A later release may know components that this one does not.
+    let place = |seen: &SeenComponent| {
+        let component = Component::from_name(&seen.component)?;
+        Some(Place { component, name: seen.name.as_str().into(), node_uid: seen.node_uid.as_str().into() })
+    };
+    upgrade::Progress {
+        from,
+        started: stored.and_then(|s| s.start_time.as_ref()).map(|time| time.0),
+        completed: stored.filter(|_| complete).and_then(|s| s.completion_time.as_ref()).map(|time| time.0),
+        seen: status.map(|s| s.control_plane.iter().filter_map(place).collect()).unwrap_or_default(),
+        queued_behind: None,
+        protected: object.finalizers().iter().any(|name| name == FINALIZER),
+        ending: object.metadata.deletion_timestamp.is_some(),
     }
-    Ok(upgrade)
 }
 
 fn selector(selector: &LabelSelector) -> Selector {
@@ -141,7 +169,7 @@ pub fn status(object: &ClusterUpgrade, decided: &rollout::Status, now: Timestamp
     let phase = decided.phase;
     let parked = decided.parked.iter().take(MAX_PARKED).map(|p| ParkedNode {
         node: p.node.to_string(),
-        state: p.state.to_owned(),
+        state: p.state.name().to_owned(),
         since: p.since.map(Time),
         reason: p.reason.clone(),
     });
@@ -163,16 +191,25 @@ pub fn status(object: &ClusterUpgrade, decided: &rollout::Status, now: Timestamp
             summary: format!("{upgraded}/{selected}"),
             upgraded: count(upgraded),
             selected: count(selected),
-            in_flight: count(decided.in_flight),
-            blocked: count(decided.blocked()),
-            failed: count(decided.failed()),
+            in_flight: count(decided.nodes_in_flight),
+            blocked: count(decided.out(OutOf::Parked)),
+            failed: count(decided.out(OutOf::Failed)),
         },
+        control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
         waiting_for: decided.waits.iter().take(MAX_LINES).cloned().collect(),
         parked: parked.collect(),
         parked_omitted: count(decided.parked.len().saturating_sub(MAX_PARKED)),
         start_time: decided.started.map(Time),
         completion_time: decided.completed.map(Time),
         conditions: conditions_of(object, phase, decided, now),
+    }
+}
+
+fn seen(place: &Place) -> SeenComponent {
+    SeenComponent {
+        component: place.component.name().to_owned(),
+        name: place.name.to_string(),
+        node_uid: place.node_uid.to_string(),
     }
 }
 
@@ -193,7 +230,7 @@ fn conditions_of(
         _ => "Unknown",
     };
     let reconciling = !phase.stalled() && !matches!(phase, Phase::Completed | Phase::Suspended);
-    let blocked = decided.blocked();
+    let blocked = decided.out(OutOf::Parked);
     let blocked_line = format!("{blocked} nodes are parked because their drain is blocked");
     let preflight = decided.preflight.first().map_or("", String::as_str);
     let wanted = [
@@ -258,7 +295,8 @@ mod tests {
             completion_time: Some(Time(Timestamp::UNIX_EPOCH)),
             ..Default::default()
         });
-        let completed = |object: &ClusterUpgrade| validate(object).unwrap().completed.is_some();
+        let of = |object: &ClusterUpgrade| progress(object, &validate(object).unwrap());
+        let completed = |object: &ClusterUpgrade| of(object).completed.is_some();
         assert!(completed(&done));
         let mut suspended = done.clone();
         suspended.spec.suspend = true;
@@ -268,10 +306,7 @@ mod tests {
         assert!(!completed(&wider), "another group is another plan");
         let mut further = done.clone();
         further.spec.version = "v1.37.2".to_owned();
-        assert!(
-            !completed(&further) && validate(&further).unwrap().from.is_none(),
-            "another version begins anew"
-        );
+        assert!(!completed(&further) && of(&further).from.is_none(), "another version begins anew");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 mod convert;
 
-pub use convert::{Invalid, status, status_of_invalid, validate};
+pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, validate};
 
 use std::collections::BTreeMap;
 
@@ -106,6 +106,20 @@ pub struct ControlPlane {
     /// Which of `executors` changes control-plane components.
     #[schemars(length(max = 63))]
     pub executor: String,
+    /// What is done about a controller that leads where nothing shows its version, as on a managed control plane.
+    /// `Refuse`: no kubelet moves. `Accept`: you know that it runs the target.
+    #[serde(default)]
+    pub hidden: Hidden,
+}
+
+/// What is done about controllers whose version nothing shows.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hidden {
+    /// No kubelet moves.
+    #[default]
+    Refuse,
+    /// A person answers for them.
+    Accept,
 }
 
 /// What changes together.
@@ -247,6 +261,14 @@ pub struct JobExecutor {
     /// and sets the environment variables `EVENKEEL_NODE`, `EVENKEEL_COMPONENT`, `EVENKEEL_FROM` and `EVENKEEL_TO`.
     #[schemars(schema_with = "any_object")]
     pub template: Value,
+    /// How long it may take, in seconds, from when the Job is made until the new version is observed. Default 3600.
+    #[serde(default = "an_hour")]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub deadline_seconds: i32,
+}
+
+fn an_hour() -> i32 {
+    3600
 }
 
 fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -280,6 +302,11 @@ pub struct ClusterUpgradeStatus {
     /// How far it is.
     #[serde(default)]
     pub progress: Progress,
+    /// The control-plane components that were seen. Kubelets wait while one of them is missing, until its Node is gone or
+    /// another has taken its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
+    pub control_plane: Vec<SeenComponent>,
     /// What it waits for now, the most telling first.
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
@@ -357,6 +384,19 @@ pub struct Progress {
     /// Whose executor failed.
     #[serde(default)]
     pub failed: i32,
+}
+
+/// A control-plane component that was seen.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SeenComponent {
+    /// Which: `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or `cloud-controller-manager`.
+    pub component: String,
+    /// Its Node, or its own name where no Node is visible.
+    pub name: String,
+    /// UID of that Node.
+    #[serde(default, rename = "nodeUID", skip_serializing_if = "String::is_empty")]
+    pub node_uid: String,
 }
 
 /// A node that is out of the rollout for now.

@@ -16,10 +16,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use evenkeel_core::cluster::{Node, Selector};
+use evenkeel_core::cluster::{Node, NodeRef, Selector};
 use evenkeel_core::disruption::{Mark, Rules};
-use evenkeel_core::drain::{OnTimeout, Request};
-use evenkeel_core::rollout::NodeRef;
+use evenkeel_core::drain::{OnTimeout, Policy, Request};
 use evenkeel_core::version::escape;
 use jiff::SignedDuration;
 use kube::api::ListParams;
@@ -183,16 +182,18 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
     let request = Request {
         nodes: names,
         concurrency: args.concurrency.into(),
-        timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
-        settle: args.settle,
-        await_volumes: args.wait_for_volumes,
-        on_timeout: match args.on_timeout {
-            After::Park => OnTimeout::Park,
-            After::Halt => OnTimeout::Halt,
-            After::Force => OnTimeout::Force,
+        policy: Policy {
+            rules: args.rules(),
+            timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
+            on_timeout: match args.on_timeout {
+                After::Park => OnTimeout::Park,
+                After::Halt => OnTimeout::Halt,
+                After::Force => OnTimeout::Force,
+            },
+            settle: args.settle,
+            await_volumes: args.wait_for_volumes,
         },
         give_back: args.uncordon_on_failure,
-        rules: args.rules(),
         mark: Mark::of_drain(clock.now(), &who()),
         stopped: false,
     };

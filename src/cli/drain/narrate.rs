@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::preflight::{Question, REPLACEMENT, forecast};
-use evenkeel_core::disruption::{Left, Mark, Rules, Wait, class, warnings};
-use evenkeel_core::drain::{Decision, State, first};
+use evenkeel_core::disruption::{Mark, Rules, class, warnings};
+use evenkeel_core::drain::{Decision, Left, State, Wait, first};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ impl Work {
     pub(super) fn foretell(&mut self) -> Result<(), String> {
         let cluster = self.cluster();
         let nodes = self.request.nodes.iter().filter_map(|name| cluster.node(name)).collect();
-        let (rules, now) = (&self.request.rules, self.clock.now());
+        let (rules, now) = (&self.request.policy.rules, self.clock.now());
         let question = Question { cluster: &cluster, nodes, rules, timeout: None, now };
         match forecast(&question, self.request.concurrency, REPLACEMENT) {
             Some(forecast) => self.teller.foretell(forecast),
@@ -38,7 +38,7 @@ impl Work {
 
     /// Warnings about the pods of nodes that begin, each once.
     pub(super) fn warn(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), String> {
-        let rules = self.request.rules.clone();
+        let rules = self.request.policy.rules.clone();
         for name in self.request.nodes.clone() {
             if !self.kept.warned.insert(Arc::clone(&name)) {
                 continue;
@@ -85,7 +85,7 @@ impl Work {
                     Event::of_node(name, "failed", why)
                 }
                 State::Failed { why } => Event::of_node(name, "failed", format!("not drained: {why}")),
-                State::Cordoned { .. } | State::Draining { .. }
+                State::Cordoned { .. } | State::Draining(_)
                     if matches!(before, None | Some(State::Waiting)) && !ours(cluster, name) =>
                 {
                     Event::of_node(name, "cordoned", "was cordoned already, by somebody else")
@@ -149,9 +149,9 @@ impl Work {
             let what = match decision.states.get(name) {
                 None | Some(State::Waiting) => "is being cordoned".to_owned(),
                 Some(State::Cordoned { .. }) => decision.waiting.get(name).cloned().unwrap_or_default(),
-                Some(State::Draining { since, .. }) => {
+                Some(State::Draining(drain)) => {
                     let left = decision.left.get(name).map_or(0, Vec::len);
-                    let seconds = now.duration_since(*since).as_secs();
+                    let seconds = now.duration_since(drain.begun).as_secs();
                     let all = cluster.pods_on(name).len();
                     match (left, decision.waiting.get(name)) {
                         (0, Some(why)) => format!("empty, {why}   {seconds} s"),

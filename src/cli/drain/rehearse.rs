@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use evenkeel_core::cluster::Parts;
 use evenkeel_core::disruption::answer::{Answer, Next};
-use evenkeel_core::disruption::{Budgets, Memory, Wait, empty};
-use evenkeel_core::drain::refusal;
-use evenkeel_core::rollout::NodeRef;
+use evenkeel_core::disruption::{Budgets, Memory};
+use evenkeel_core::drain::{Wait, empty, refusal};
 
 use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
 use super::tell::{Event, OfNode, Told};
@@ -27,7 +26,7 @@ impl Work {
         for name in self.request.nodes.clone() {
             let Some(at) = cluster.node(&name) else { continue };
             self.warn(&cluster, now)?;
-            if let Some(why) = refusal(&cluster, at, &self.request.rules, now) {
+            if let Some(why) = refusal(&cluster, at, &self.request.policy.rules, now) {
                 failed = true;
                 self.teller.tell(Event::of_node(&name, "refused", format!("would not be drained: {why}")))?;
                 told.nodes.push(OfNode {
@@ -42,11 +41,7 @@ impl Work {
             let mut line =
                 if at.unschedulable { "is cordoned already" } else { "would be cordoned" }.to_owned();
             if ask && !at.unschedulable {
-                let reference = NodeRef {
-                    name: at.name.clone(),
-                    uid: at.uid.clone(),
-                    resource_version: at.resource_version.clone(),
-                };
+                let reference = at.reference();
                 let (who, mark) = (&Authority::Person, &self.request.mark);
                 if let Err(error) = node::cordon(&self.effects, who, &reference, mark, true).await {
                     failed = true;
@@ -58,7 +53,7 @@ impl Work {
                 let mut one = without_pods.clone();
                 one.set_pod(pod.clone());
                 let mut budgets = Budgets::new(&one, BTreeMap::new(), now);
-                let rules = &self.request.rules;
+                let rules = &self.request.policy.rules;
                 let emptying = empty(&one, &name, rules, &Memory::default(), &mut budgets, now);
                 let Some(left) = emptying.left.first() else { continue };
                 let mut line = match left.wait.held() {

@@ -128,7 +128,7 @@ impl Work {
         let pods = pods.collect();
         let all = Api::all(client.clone());
         let budgets = Cache::spawn(all, &(), Select::default(), changes.clone(), pace, stop.clone());
-        let attachments = request.await_volumes.then(|| {
+        let attachments = request.policy.await_volumes.then(|| {
             let all = Api::all(client.clone());
             Cache::spawn(all, &(), Select::default(), changes.clone(), pace, stop.clone())
         });
@@ -162,7 +162,7 @@ impl Work {
         let mounts = |cache: &Cache<lean::Pod>| {
             cache.read(|pods| pods.values().any(|pod| !pod.pod.traits().claims.is_empty()))
         };
-        let ties = work.request.nodes.len() > 1 || work.request.await_volumes;
+        let ties = work.request.nodes.len() > 1 || work.request.policy.await_volumes;
         if ties && work.pods.values().any(mounts) {
             let survey = Survey::of_volumes(&work.client).await;
             for line in survey.missing() {
@@ -372,7 +372,8 @@ impl Work {
                 if self.is_busy(&name) {
                     return Ok(());
                 }
-                let (client, rules, chunk) = (self.client.clone(), self.request.rules.clone(), self.chunk);
+                let (client, rules, chunk) =
+                    (self.client.clone(), self.request.policy.rules.clone(), self.chunk);
                 let around = self.around.clone();
                 self.kept.running.spawn(async move {
                     let left = left_on(&client, &name, &rules, &around, chunk, now).await;

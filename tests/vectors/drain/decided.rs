@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::{Cluster, Node, Parts, Pod};
 use evenkeel_core::disruption::{Mark, Memory, Rules};
-use evenkeel_core::drain::{Action, Decision, OnTimeout, Request, State, World, decide};
+use evenkeel_core::drain::{
+    Action, Decision, NodeDrain, OnTimeout, Policy, Request, SETTLE, State, World, decide,
+};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -17,19 +19,21 @@ fn drained(cluster: &Cluster, begun: Option<i64>, change: impl FnOnce(&mut Reque
     let mut request = Request {
         nodes: vec![NODE.into()],
         concurrency: 1,
-        timeout: None,
-        settle: SignedDuration::from_secs(5),
-        await_volumes: false,
-        on_timeout: OnTimeout::Park,
+        policy: Policy {
+            rules: Rules { evict_finished: true, ..Rules::default() },
+            timeout: None,
+            on_timeout: OnTimeout::Park,
+            settle: SETTLE,
+            await_volumes: false,
+        },
         give_back: false,
-        rules: Rules { evict_finished: true, ..Rules::default() },
         mark: Mark::of_drain(now(), "a"),
         stopped: false,
     };
     change(&mut request);
     let states = begun.map(|seconds| {
         let since = ago(seconds);
-        (Arc::from(NODE), State::Draining { cordoned: since, since, stalled: None })
+        (Arc::from(NODE), State::Draining(NodeDrain::new(since, since)))
     });
     let world = World {
         cluster,
@@ -98,7 +102,7 @@ pub(super) fn timed(case: &Case) -> Outcome {
     let right = match case.id.as_str() {
         "wait-3-timeout" => {
             let leaving = parts(vec![Pod { deleting: Some(ago(0)), ..left() }]).seal();
-            let decision = drained(&leaving, Some(4), |request| request.timeout = Some(in_time));
+            let decision = drained(&leaving, Some(4), |request| request.policy.timeout = Some(in_time));
             decision
                 .states
                 .values()
@@ -106,7 +110,7 @@ pub(super) fn timed(case: &Case) -> Outcome {
         }
         "karp-tgp" => {
             let decision = drained(&blocked, Some(4), |request| {
-                (request.timeout, request.on_timeout) = (Some(in_time), OnTimeout::Force);
+                (request.policy.timeout, request.policy.on_timeout) = (Some(in_time), OnTimeout::Force);
             });
             matches!(decision.actions.as_slice(), [Action::Delete(_)])
         }
@@ -116,8 +120,8 @@ pub(super) fn timed(case: &Case) -> Outcome {
                 Pod { special: Some(Arc::new(traits)), name: "q".into(), uid: "q".into(), ..left() };
             let both = parts(vec![critical, left()]).seal();
             let decision = drained(&both, Some(4), |request| {
-                (request.timeout, request.on_timeout) = (Some(in_time), OnTimeout::Force);
-                request.rules.critical_last = true;
+                (request.policy.timeout, request.policy.on_timeout) = (Some(in_time), OnTimeout::Force);
+                request.policy.rules.critical_last = true;
             });
             decision.actions.iter().filter(|action| matches!(action, Action::Delete(_))).count() == 2
         }

@@ -9,23 +9,34 @@ use super::super::*;
 use crate::cluster::{Phase as PodPhase, Pod, Selector};
 use crate::disruption::Busy;
 use crate::fixture::{at, cluster, pod};
-use crate::plan::{Amount, Executor, Group, Mode, Upgrade};
 use crate::rollout;
+use crate::upgrade::{Amount, ControlPlane, Executor, Group, Hidden, Mode, Progress, Upgrade};
 
 pub(super) struct Toy {
     pub(super) cluster: Cluster,
     pub(super) claims: Vec<Claim>,
     pub(super) upgrade: Upgrade,
+    pub(super) progress: Progress,
+    pub(super) unreadable: Vec<Unreadable>,
+    pub(super) hidden: Vec<(Component, String)>,
+    pub(super) jobs: Jobs,
     pub(super) log: Vec<String>,
     pub(super) evictions: usize,
     pub(super) refused: usize,
     pub(super) max_in_flight: usize,
     /// The process dies after this many writes: what it remembers is gone.
     pub(super) crash_after: Option<usize>,
+    /// The server takes no Job, for this reason.
+    pub(super) refuses: Option<String>,
+    /// How many seconds an evicted pod takes to go.
+    pub(super) lingers: i64,
+    /// Pods that are not ready stay so.
+    pub(super) stays_unready: bool,
+    /// Replicas of each workload that are not there and may come.
+    pub(super) absent: i32,
     /// The executor never manages this node.
     pub(super) broken: Option<String>,
     memory: Memory,
-    jobs: BTreeMap<(Arc<str>, u32), JobState>,
     seconds: i64,
     limit: usize,
     desired: BTreeMap<String, i32>,
@@ -37,12 +48,12 @@ impl Toy {
         let kubelets = vec!["v1.36.4"; nodes];
         let upgrade = Upgrade {
             name: "up".into(),
+            uid: "uid-up".into(),
             version: "v1.37.1".parse().unwrap(),
             mode: Mode::Automatic,
             approved_hash: None,
             suspended: false,
-            queued_behind: None,
-            control_plane_executor: "cloud".into(),
+            control_plane: ControlPlane { executor: "cloud".into(), hidden: Hidden::Refuse },
             groups: vec![Group {
                 name: "all".into(),
                 selector: Selector::default(),
@@ -52,22 +63,26 @@ impl Toy {
             drain_timeout: SignedDuration::from_secs(40),
             executors: [("cloud".into(), Executor::External { deadline: SignedDuration::from_secs(60) })]
                 .into(),
-            from: None,
-            started: None,
-            completed: None,
         };
         Self {
             cluster: cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &kubelets),
             claims: Vec::new(),
             upgrade,
+            progress: Progress { protected: true, ..Progress::default() },
+            unreadable: Vec::new(),
+            hidden: Vec::new(),
+            jobs: Jobs::default(),
             log: Vec::new(),
             evictions: 0,
             refused: 0,
             max_in_flight: 0,
             crash_after: None,
             broken: None,
+            refuses: None,
+            lingers: 2,
+            stays_unready: false,
+            absent: 0,
             memory: Memory::default(),
-            jobs: BTreeMap::new(),
             seconds: 0,
             limit: max_unavailable,
             desired: BTreeMap::new(),
@@ -95,7 +110,9 @@ impl Toy {
         World {
             cluster: &self.cluster,
             claims: &self.claims,
+            unreadable: &self.unreadable,
             jobs: &self.jobs,
+            hidden: &self.hidden,
             memory: &self.memory,
             executors: "executors",
             now: at(self.seconds),
@@ -103,7 +120,7 @@ impl Toy {
     }
 
     pub(super) fn status(&self) -> Status {
-        decide(&self.upgrade, self.world()).status
+        decide(&self.upgrade, &self.progress, self.world()).status
     }
 
     pub(super) fn phase(&self) -> rollout::Phase {
@@ -162,9 +179,9 @@ impl Toy {
     /// One second: decide, write, let the cluster go on.
     pub(super) fn tick(&mut self) {
         self.seconds += 1;
-        let decision = decide(&self.upgrade, self.world());
-        self.upgrade.from = decision.status.from;
-        self.upgrade.started = decision.status.started;
+        let decision = decide(&self.upgrade, &self.progress, self.world());
+        let Status { from, started, seen, .. } = decision.status;
+        (self.progress.from, self.progress.started, self.progress.seen) = (from, started, seen);
         for action in decision.actions {
             self.apply(action);
             self.check();
@@ -190,6 +207,9 @@ impl Toy {
                     name: name.into(),
                     resource_version: "1".into(),
                     upgrade: "up".into(),
+                    upgrade_uid: "uid-up".into(),
+                    ending: false,
+                    finalizers: Vec::new(),
                     subject,
                     state: State::Claimed,
                     attempt: 1,
@@ -218,7 +238,9 @@ impl Toy {
             Action::Record { claim, state, attempt, message, blockers, drained, .. } => {
                 self.log.push(format!("Record {claim} {}", state.name()));
                 if let Some(node) = drained {
-                    let left = self.cluster.pods_on(&node.name).len();
+                    let moves =
+                        |pod: &&Pod| pod.owner.as_ref().is_none_or(|owner| *owner.kind != *"DaemonSet");
+                    let left = self.cluster.pods_on(&node.name).filter(moves).count();
                     assert_eq!(left, 0, "{} is upgraded with pods on it", node.name);
                     assert!(self.cluster.node(&node.name).unwrap().unschedulable);
                 }
@@ -229,7 +251,30 @@ impl Toy {
                 self.log.push(format!("Release {claim}"));
                 self.claims.retain(|c| c.name != claim);
             }
-            Action::ReleaseOrphan { .. } | Action::StartJob { .. } => unreachable!("external executors only"),
+            Action::HandOver { node } => {
+                self.log.push(format!("HandOver {}", node.name));
+                self.cluster.change_node(&node.name, |live| live.cordoned_by = None);
+            }
+            Action::Protect => self.progress.protected = true,
+            Action::Unprotect => {
+                self.log.push("Unprotect".to_owned());
+                self.progress.protected = false;
+            }
+            Action::TryJob { executor, .. } => {
+                let Some(Executor::Job { template, .. }) = self.upgrade.executors.get(&executor) else {
+                    unreachable!("{executor} has no Job")
+                };
+                let trial = Trial { template: template.clone(), refused: self.refuses.clone() };
+                self.jobs.tried.insert(executor, trial);
+            }
+            Action::StartJob { uid, attempt, claim, .. } => {
+                self.log.push(format!("StartJob {claim}"));
+                match &self.refuses {
+                    Some(why) => _ = self.jobs.refused.insert(uid, why.clone()),
+                    None => _ = self.jobs.made.insert((uid, attempt), JobState::Running),
+                }
+            }
+            Action::ReleaseOrphan { .. } => unreachable!("no claim of the toy vanishes"),
         }
     }
 
@@ -250,7 +295,7 @@ impl Toy {
                 budget.resource_version = format!("{}+", budget.resource_version).into();
             });
         }
-        let gone_at = at(self.seconds + 2);
+        let gone_at = at(self.seconds + self.lingers);
         self.cluster.change_pod(permit.uid(), |pod| {
             assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
             pod.deleting = Some(gone_at);
@@ -293,8 +338,9 @@ impl Toy {
         let gone: Vec<Pod> =
             self.cluster.pods().filter(|p| p.deleting.is_some_and(|d| d <= now)).cloned().collect();
         self.cluster.retain_pods(|p| p.deleting.is_none_or(|d| d > now));
+        let stays_unready = self.stays_unready;
         self.cluster.change_pods(|pod| {
-            if pod.deleting.is_none() {
+            if pod.deleting.is_none() && !stays_unready {
                 pod.ready = true;
                 pod.phase = PodPhase::Running;
             }
@@ -322,6 +368,7 @@ impl Toy {
             let pods: Vec<&Pod> = self.cluster.pods().filter(of).collect();
             let healthy = i32::try_from(pods.iter().filter(|p| p.ready).count()).unwrap();
             let expected = i32::try_from(pods.iter().filter(|p| p.deleting.is_none()).count()).unwrap();
+            let expected = expected + self.absent;
             let allowed = (healthy - budget.desired_healthy).max(0);
             if (budget.current_healthy, budget.disruptions_allowed) != (healthy, allowed) {
                 budget.resource_version = format!("{}.", budget.resource_version).into();
@@ -345,7 +392,12 @@ impl Toy {
             self.claims.iter().filter(of_node).filter(|c| matches!(c.state, State::Failed { .. })).count();
         self.max_in_flight = self.max_in_flight.max(in_flight);
         assert!(in_flight <= self.limit, "{in_flight} nodes in flight of {}", self.limit);
-        let ours = self.cluster.nodes().iter().filter(|n| n.cordoned_by.is_some()).count();
+        let ours = self
+            .cluster
+            .nodes()
+            .iter()
+            .filter(|n| n.cordoned_by.as_ref().is_some_and(|mark| mark.starts_with("up.")))
+            .count();
         assert!(ours <= self.limit + failed, "{ours} nodes cordoned by us of {}", self.limit);
         for budget in self.cluster.budgets() {
             let healthy = self.pods_of(&budget.name).iter().filter(|p| p.ready).count();

@@ -1,13 +1,15 @@
 //! The state machine against a small cluster that answers its writes.
 
 mod cluster;
+mod ends;
+mod order;
 
 use expect_test::expect;
 
 use self::cluster::Toy;
 use super::*;
 use crate::cluster::Component;
-use crate::plan::{Amount, Mode};
+use crate::upgrade::{Amount, Mode};
 
 #[test]
 fn an_upgrade_runs_in_order_and_ends_even() {
@@ -63,13 +65,24 @@ fn a_node_that_cannot_be_drained_is_parked_named_and_finished_when_it_can() {
 }
 
 #[test]
+fn a_node_that_could_not_be_emptied_anyway_is_not_disturbed() {
+    let mut toy = Toy::new(3, 1);
+    toy.deploy("impossible", 1, 1);
+    toy.deploy("web", 6, 3);
+    let stuck = toy.pods_of("impossible").first().unwrap().node.clone();
+    toy.run_to_the_end(900);
+    assert_eq!(toy.phase(), Phase::NodesParked);
+    assert!(!toy.log.iter().any(|line| line.ends_with(&format!("kubelet.{stuck}"))), "{:?}", toy.log);
+}
+
+#[test]
 fn a_budget_that_may_recover_is_waited_for_and_not_called_stalled() {
     let mut toy = Toy::new(2, 1);
-    toy.deploy("impossible", 1, 1);
-    toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::NodesParked);
     // One of two replicas is not there: when it comes back, the other may go.
-    toy.cluster.change_budget("impossible", |budget| budget.expected_pods = 2);
+    toy.absent = 1;
+    toy.deploy("short", 1, 1);
+    toy.run_until(300, |toy| toy.kubelets("Parked") == 1);
+    toy.run_to_the_end(60);
     assert_eq!(toy.phase(), Phase::Working(crate::plan::Stage::Kubelets));
     toy.pass(3700);
     assert_eq!(toy.phase(), Phase::NodesParked, "an hour later it is for a person to look at");
@@ -107,7 +120,8 @@ fn a_persons_cordon_is_respected() {
 #[test]
 fn a_person_who_uncordons_is_not_fought() {
     let mut toy = Toy::new(2, 1);
-    toy.deploy("slow", 2, 2);
+    toy.deploy("slow", 2, 1);
+    toy.lingers = 1000;
     toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
     let node =
         toy.claims.iter().find(|c| matches!(c.state, State::Draining { .. })).unwrap().subject.node.clone();
@@ -169,7 +183,8 @@ fn a_person_who_cordons_between_claim_and_cordon_was_faster() {
 #[test]
 fn suspend_gives_back_what_drains_and_finishes_what_is_upgrading() {
     let mut toy = Toy::new(4, 2);
-    toy.deploy("impossible", 1, 1);
+    toy.deploy("slow", 1, 0);
+    toy.lingers = 1000;
     toy.run_until(600, |toy| toy.kubelets("Draining") > 0 && toy.kubelets("Upgrading") > 0);
     toy.upgrade.suspended = true;
     let (evictions, upgrading) = (toy.evictions, toy.kubelets("Upgrading"));
@@ -279,7 +294,8 @@ fn a_failed_executor_stops_the_control_plane_and_parks_only_its_node() {
 #[test]
 fn a_node_re_created_under_its_name_is_another_node() {
     let mut toy = Toy::new(2, 1);
-    toy.deploy("slow", 2, 2);
+    toy.deploy("slow", 2, 1);
+    toy.lingers = 1000;
     toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
     let node =
         toy.claims.iter().find(|c| matches!(c.state, State::Draining { .. })).unwrap().subject.node.clone();
@@ -294,9 +310,10 @@ fn a_node_re_created_under_its_name_is_another_node() {
 #[test]
 fn cordons_of_deleted_claims_are_given_back() {
     let mut toy = Toy::new(2, 1);
-    toy.deploy("slow", 2, 2);
+    toy.deploy("slow", 2, 1);
+    toy.lingers = 1000;
     toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
     toy.claims.clear();
-    let actions = orphans(&toy.cluster, &toy.claims);
+    let actions = orphans(&toy.cluster, &toy.claims, |_| false);
     assert!(matches!(actions.as_slice(), [Action::ReleaseOrphan { .. }]), "{actions:?}");
 }

@@ -1,18 +1,18 @@
-//! Emptying one node: which pods to ask for now, and what each of the others waits for.
+//! Emptying one node: which pods to ask now, and what each of the others waits for.
 //!
-//! Here the rules about pods, budgets and our own memory come together; the rollout and the drain command both call
-//! [`empty`]. Nodes that are emptied at the same time share the [`Budgets`] of the round, so whoever comes first is
-//! served first. The invariant: a pod gets a permit only while it is on the node, not leaving, and not asked already.
+//! Here the rules about pods, budgets and our own memory come together. [`empty`] takes what it asks for from the
+//! budgets of the round, so nodes that are emptied at the same time share them, and whoever comes first is served first;
+//! [`look`] takes nothing. The invariant: a pod gets a permit only while it is on the node, not leaving, and not asked
+//! already.
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::class::{Class, Handling, Rules, class, handling};
-use super::memory::{Memory, PodMemory};
-use super::permit::{BudgetName, Budgets, Permit};
-use super::refusal::Refusal;
 use crate::cluster::{Cluster, Pod};
+use crate::disruption::{
+    BudgetName, Budgets, Class, Handling, Memory, Permit, PodMemory, Refusal, Rules, class, handling,
+};
 
 /// How long past the end of its grace period a pod is called stuck rather than terminating.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
@@ -46,6 +46,8 @@ pub struct Left<'a> {
 /// What a pod waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
+    /// Nothing: it may leave, and was not asked.
+    Nothing,
     /// Its eviction is sent, or accepted and not seen yet.
     Asked,
     /// It is terminating.
@@ -113,7 +115,8 @@ impl Wait {
                 true,
             ),
             Self::Refused(why) => held((*why).to_owned(), true),
-            Self::Asked
+            Self::Nothing
+            | Self::Asked
             | Self::Leaving
             | Self::Finishing
             | Self::Later(None)
@@ -123,7 +126,7 @@ impl Wait {
     }
 }
 
-/// Asks for every pod of `node` that may go by `rules` at `now`, and says what the others wait for.
+/// Asks every pod of `node` that may go by `rules` at `now`, and says what the others wait for.
 pub fn empty<'a>(
     cluster: &'a Cluster,
     node: &'a str,
@@ -131,6 +134,32 @@ pub fn empty<'a>(
     memory: &Memory,
     budgets: &mut Budgets<'_>,
     now: Timestamp,
+) -> Emptying<'a> {
+    let beside = |permit: Permit| permit.beside(cluster.pods_on(node));
+    emptied(cluster, node, rules, memory, now, |pod| budgets.take(pod).map(|permit| Some(beside(permit))))
+}
+
+/// What each pod of `node` that has to leave by `rules` waits for at `now`, by namespace and name. It asks nobody, and
+/// takes nothing from the budgets.
+pub fn look<'a>(
+    cluster: &'a Cluster,
+    node: &'a str,
+    rules: &Rules,
+    memory: &Memory,
+    budgets: &Budgets<'_>,
+    now: Timestamp,
+) -> Vec<Left<'a>> {
+    emptied(cluster, node, rules, memory, now, |pod| budgets.look(pod).map(|()| None)).left
+}
+
+/// What `permit` gives out for the pods that may be asked, and what each of them waits for.
+fn emptied<'a>(
+    cluster: &'a Cluster,
+    node: &'a str,
+    rules: &Rules,
+    memory: &Memory,
+    now: Timestamp,
+    mut permit: impl FnMut(&Pod) -> Result<Option<Permit>, Refusal>,
 ) -> Emptying<'a> {
     let mut emptying = Emptying::default();
     let classed: Vec<_> = cluster
@@ -147,7 +176,17 @@ pub fn empty<'a>(
             Handling::Await if class == Class::Terminating => leaving(pod, now, &mut emptying),
             Handling::Await => Wait::Finishing,
             Handling::Evict if others_first && pod.traits().critical => Wait::Turn,
-            Handling::Evict => ask(cluster, pod, memory, budgets, now, &mut emptying),
+            Handling::Evict => match remembered(pod, memory, now, &mut emptying) {
+                Some(wait) => wait,
+                None => match permit(pod) {
+                    Ok(None) => Wait::Nothing,
+                    Ok(Some(permit)) => {
+                        emptying.permits.push(permit);
+                        Wait::Asked
+                    }
+                    Err(refusal) => Wait::Budget(refusal),
+                },
+            },
         };
         emptying.left.push(Left { pod, class, wait });
     }
@@ -178,46 +217,34 @@ fn leaving(pod: &Pod, now: Timestamp, emptying: &mut Emptying<'_>) -> Wait {
     Wait::Stuck(since)
 }
 
-fn ask(
-    cluster: &Cluster,
-    pod: &Pod,
-    memory: &Memory,
-    budgets: &mut Budgets<'_>,
-    now: Timestamp,
-    emptying: &mut Emptying<'_>,
-) -> Wait {
+/// What a pod waits for because of what was asked before.
+fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptying<'_>) -> Option<Wait> {
     match memory.pods.get(&pod.uid) {
-        Some(PodMemory::Sent) => return Wait::Asked,
+        Some(PodMemory::Sent) => return Some(Wait::Asked),
         Some(PodMemory::NotBefore(until, why)) if *until > now => {
             emptying.wake(*until);
-            return Wait::Later(why.clone());
+            return Some(Wait::Later(why.clone()));
         }
         _ => {}
     }
     if let Some(until) = memory.throttled_until.filter(|until| *until > now) {
         emptying.wake(until);
-        return Wait::Throttled;
+        return Some(Wait::Throttled);
     }
-    let origin =
-        pod.owner.as_ref().and_then(|owner| memory.origins.get(&(pod.node.clone(), owner.uid.clone())));
-    if let Some(origin) = origin.filter(|origin| !origin.pods.contains(&pod.uid)) {
-        let tolerates = pod.traits().tolerates_cordon;
-        if tolerates || origin.again {
-            return Wait::Returned { tolerates };
-        }
-        let bound = origin.since.saturating_add(BOUND_LATE).unwrap_or(Timestamp::MAX);
-        if now < bound {
-            emptying.wake(bound);
-            return Wait::Later(None);
-        }
+    let owner = pod.owner.as_ref()?;
+    let origin = memory.origins.get(&(pod.node.clone(), owner.uid.clone()))?;
+    if origin.pods.contains(&pod.uid) {
+        return None;
     }
-    match budgets.take(pod) {
-        Ok(permit) => {
-            emptying.permits.push(permit.beside(cluster.pods_on(&pod.node)));
-            Wait::Asked
-        }
-        Err(refusal) => Wait::Budget(refusal),
+    let tolerates = pod.traits().tolerates_cordon;
+    if tolerates || origin.again {
+        return Some(Wait::Returned { tolerates });
     }
+    let bound = origin.since.saturating_add(BOUND_LATE).unwrap_or(Timestamp::MAX);
+    (now < bound).then(|| {
+        emptying.wake(bound);
+        Wait::Later(None)
+    })
 }
 
 #[cfg(test)]
@@ -225,9 +252,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use super::super::memory::Origin;
     use super::*;
     use crate::cluster::{Parts, Phase, Traits};
+    use crate::disruption::Origin;
     use crate::fixture::{at, budget, pod};
 
     fn of(pods: Vec<Pod>) -> Cluster {

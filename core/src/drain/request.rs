@@ -1,40 +1,23 @@
 //! A drain that a person began: which nodes are cordoned, emptied, done or given up, step by step.
 //!
-//! [`decide`] is pure and total, like the rollout's, and asks the same rules of [`crate::disruption`]. What it must know
-//! after a crash is on the Nodes: the cordon and its [`Mark`]. The invariants: a node is touched only when no pod of it
-//! is refused; pods are asked for only while the node is seen cordoned; it is drained only when it was empty for the
-//! settling time and a fresh look agreed; and a node that somebody uncordons meanwhile is theirs.
-
-mod volumes;
+//! [`decide`] is pure and total, like the rollout's. What it must know after a crash is on the Nodes: the cordon and its
+//! [`Mark`]. The invariants: a node is touched only when no pod of it is refused, and a node that somebody uncordons
+//! meanwhile is theirs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Cluster, Node};
-use crate::disruption::{
-    Budgets, Emptying, Handling, Left, Mark, Memory, Permit, PodMemory, Rules, Wait, admit, class, empty,
-    handling,
-};
-use crate::rollout::NodeRef;
-use volumes::attached;
+use super::batch::Batch;
+use super::emptying::Left;
+use super::node::{Forced, GivenUp, NodeDrain, Seen, Step};
+use super::policy::{OnTimeout, Policy, STALLED};
+use crate::cluster::{Cluster, Node, NodeRef};
+use crate::disruption::{Budgets, Handling, Mark, Memory, Permit, Rules, class, handling};
 
 /// How long a cordoned node waits for the others to be cordoned, so that no pod moves from one to the next.
 pub const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
-/// A node on which nothing can move without a person is given up after this long.
-pub const STALLED: SignedDuration = SignedDuration::from_secs(30);
-
-/// What to do with a node that is not drained in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnTimeout {
-    /// Leave it, and go on with the others.
-    Park,
-    /// Begin nothing more and ask no more pod to leave.
-    Halt,
-    /// Delete what is left, past its budgets, with at least a second of grace.
-    Force,
-}
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -43,19 +26,10 @@ pub struct Request {
     pub nodes: Vec<Arc<str>>,
     /// How many are emptied at the same time.
     pub concurrency: usize,
-    /// How long each may take.
-    pub timeout: Option<SignedDuration>,
-    /// And then.
-    pub on_timeout: OnTimeout,
+    /// How each is drained.
+    pub policy: Policy,
     /// Nodes that are not drained are made schedulable again, if this drain cordoned them.
     pub give_back: bool,
-    /// Which pods.
-    pub rules: Rules,
-    /// A node is not called drained before it has been cordoned for so long: until the scheduler has seen the cordon,
-    /// pods may still be bound to it. 5 s is enough for a scheduler that keeps up.
-    pub settle: SignedDuration,
-    /// A node is drained only when the volumes of the pods that left are detached from it.
-    pub await_volumes: bool,
     /// The mark of this drain.
     pub mark: String,
     /// It was told to stop: nothing new is asked for.
@@ -74,14 +48,7 @@ pub enum State {
         since: Timestamp,
     },
     /// Its pods are leaving.
-    Draining {
-        /// When it was seen cordoned.
-        cordoned: Timestamp,
-        /// When its first pod was asked.
-        since: Timestamp,
-        /// Since when nothing can move without a person.
-        stalled: Option<Timestamp>,
-    },
+    Draining(NodeDrain),
     /// Empty.
     Drained {
         /// Since when.
@@ -120,32 +87,6 @@ pub struct World<'c, 'w> {
     pub now: Timestamp,
 }
 
-/// The right to delete one pod of one UID past its budget. It exists only after the deadline of a drain that was told
-/// to force, and the deletion consumes it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Forced {
-    namespace: Arc<str>,
-    pod: Arc<str>,
-    uid: Arc<str>,
-}
-
-impl Forced {
-    /// Namespace of the pod.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// Name of the pod.
-    pub fn pod(&self) -> &str {
-        &self.pod
-    }
-
-    /// UID of the pod: the precondition that the deletion must carry.
-    pub fn uid(&self) -> &Arc<str> {
-        &self.uid
-    }
-}
-
 /// One request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
@@ -178,14 +119,6 @@ pub struct Decision<'a> {
     pub done: bool,
 }
 
-fn node_ref(node: &Node) -> NodeRef {
-    NodeRef {
-        name: node.name.clone(),
-        uid: node.uid.clone(),
-        resource_version: node.resource_version.clone(),
-    }
-}
-
 fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
     at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
@@ -208,6 +141,7 @@ pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
     let mut round = Round {
         request,
         world,
+        batch: Batch::new(world.cluster, &request.policy.rules, world.now),
         budgets: Budgets::new(world.cluster, world.memory.budgets.clone(), world.now),
         decision: Decision {
             actions: Vec::new(),
@@ -222,15 +156,18 @@ pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
     // The node that is nearest to its end goes first, so that its last pods do not wait behind another's first.
     let mut order: Vec<&Arc<str>> = request.nodes.iter().collect();
     order.sort_by_key(|name| match state_of(name) {
-        State::Draining { since, .. } => (0, since),
+        State::Draining(drain) => (0, drain.begun),
         State::Cordoned { .. } => (1, Timestamp::MIN),
         _ => (2, Timestamp::MIN),
     });
     for name in order {
         let state = round.step(name, state_of(name));
+        if matches!(state, State::Draining(_)) {
+            round.batch.open(name);
+        }
         round.decision.states.insert(Arc::clone(name), state);
     }
-    let halted = request.on_timeout == OnTimeout::Halt
+    let halted = request.policy.on_timeout == OnTimeout::Halt
         && round.decision.states.values().any(|state| matches!(state, State::Failed { .. }));
     if halted {
         round.halt();
@@ -241,14 +178,16 @@ pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
     decision
 }
 
-struct Round<'c, 'w> {
-    request: &'w Request,
+struct Round<'c, 'w, 'r> {
+    request: &'r Request,
     world: World<'c, 'w>,
+    /// The nodes that are being emptied after this decision.
+    batch: Batch<'r>,
     budgets: Budgets<'c>,
     decision: Decision<'c>,
 }
 
-impl Round<'_, '_> {
+impl<'c: 'r, 'r> Round<'c, '_, 'r> {
     fn wake(&mut self, at: Timestamp) {
         let again = &mut self.decision.again_at;
         *again = Some(again.map_or(at, |earlier| earlier.min(at)));
@@ -262,7 +201,7 @@ impl Round<'_, '_> {
         }
         let Some(node) = self.world.cluster.node(name) else {
             return match state {
-                State::Draining { since, .. } => State::Drained { at: now, took: now.duration_since(since) },
+                State::Draining(drain) => State::Drained { at: now, took: now.duration_since(drain.begun) },
                 _ => failed("there is no such node"),
             };
         };
@@ -271,14 +210,14 @@ impl Round<'_, '_> {
         }
         match state {
             State::Waiting => {
-                if let Some(why) = refusal(self.world.cluster, node, &self.request.rules, now) {
+                if let Some(why) = refusal(self.world.cluster, node, &self.request.policy.rules, now) {
                     return failed(&why);
                 }
                 if node.unschedulable {
                     return self.turn(node, now);
                 }
                 if !self.request.stopped {
-                    self.decision.actions.push(Action::Cordon(node_ref(node)));
+                    self.decision.actions.push(Action::Cordon(node.reference()));
                 }
                 State::Waiting
             }
@@ -286,22 +225,14 @@ impl Round<'_, '_> {
                 failed("was uncordoned by someone else while it drained")
             }
             State::Cordoned { since } => self.turn(node, since),
-            State::Draining { cordoned, since, stalled } => self.draining(node, cordoned, since, stalled),
+            State::Draining(drain) => self.draining(node, drain),
             State::Drained { .. } | State::Failed { .. } => state,
         }
     }
 
     /// Begins `node` if it is its turn.
-    fn turn(&mut self, node: &Node, cordoned: Timestamp) -> State {
+    fn turn(&mut self, node: &'c Node, cordoned: Timestamp) -> State {
         let now = self.world.now;
-        let states = || self.world.states.iter().chain(&self.decision.states);
-        let mut open: Vec<&str> = states()
-            .filter(|(name, state)| matches!(state, State::Draining { .. }) && **name != node.name)
-            .filter(|(name, _)| !self.decision.states.get(*name).is_some_and(State::is_final))
-            .map(|(name, _)| &**name)
-            .collect();
-        open.sort_unstable();
-        open.dedup();
         let together = after(cordoned, TOGETHER);
         let waits = if self.request.stopped {
             Some("stopped".to_owned())
@@ -311,12 +242,12 @@ impl Round<'_, '_> {
                 .waiting
                 .insert(Arc::clone(&node.name), "waits until the others are cordoned".to_owned());
             return State::Cordoned { since: cordoned };
-        } else if open.len() >= self.request.concurrency.max(1) {
+        } else if self.batch.len() >= self.request.concurrency.max(1) {
             Some(format!("waits for its turn ({} at a time)", self.request.concurrency.max(1)))
         } else {
-            match admit(self.world.cluster, &node.name, &open, &self.request.rules, now) {
+            match self.batch.admit(&node.name) {
                 Ok(()) => None,
-                Err(refused) if refused.lasting && open.is_empty() => {
+                Err(refused) if refused.lasting && self.batch.is_empty() => {
                     return State::Failed { why: refused.reason };
                 }
                 Err(refused) => Some(refused.reason),
@@ -324,14 +255,15 @@ impl Round<'_, '_> {
         };
         if let Some(waits) = waits {
             self.decision.waiting.insert(Arc::clone(&node.name), waits.clone());
-            let begun = self.request.timeout.map(|timeout| after(cordoned, timeout));
+            let begun = self.request.policy.timeout.map(|timeout| after(cordoned, timeout));
             // What the pods of drained nodes took comes back with those nodes, and those are not ours to bring back.
-            let drained = states().filter_map(|(_, state)| match state {
+            let states = self.world.states.values().chain(self.decision.states.values());
+            let drained = states.filter_map(|state| match state {
                 State::Drained { at, .. } => Some(after(*at, STALLED)),
                 _ => None,
             });
             let until = begun.into_iter().chain(drained.max()).min();
-            let nobody = open.is_empty() && !self.request.stopped;
+            let nobody = self.batch.is_empty() && !self.request.stopped;
             if let Some(until) = until.filter(|_| nobody) {
                 if now >= until {
                     return State::Failed { why: waits };
@@ -340,7 +272,7 @@ impl Round<'_, '_> {
             }
             return State::Cordoned { since: cordoned };
         }
-        self.draining(node, cordoned, now, None)
+        self.draining(node, NodeDrain::new(cordoned, now))
     }
 
     /// Whether another node is still to be cordoned, to which the pods of `node` could go.
@@ -352,90 +284,44 @@ impl Round<'_, '_> {
             let now = self.decision.states.get(name).is_none_or(waits);
             let open = |other: &Node| {
                 !other.unschedulable
-                    && refusal(self.world.cluster, other, &self.request.rules, self.world.now).is_none()
+                    && refusal(self.world.cluster, other, &self.request.policy.rules, self.world.now)
+                        .is_none()
             };
             before && now && self.world.cluster.node(name).is_some_and(open)
         })
     }
 
-    fn draining(
-        &mut self,
-        node: &Node,
-        cordoned: Timestamp,
-        since: Timestamp,
-        stalled: Option<Timestamp>,
-    ) -> State {
+    fn draining(&mut self, node: &'c Node, drain: NodeDrain) -> State {
         let World { cluster, memory, now, .. } = self.world;
-        let rules = &self.request.rules;
-        let name = self.world.cluster.node(&node.name).map_or("", |n| &*n.name);
-        let Emptying { permits, left, again_at } =
-            empty(cluster, name, rules, memory, &mut self.budgets, now);
-        if let Some(at) = again_at {
+        let Request { policy, stopped, .. } = self.request;
+        let seen = Seen { cluster, memory, policy, stopped: *stopped, now };
+        let (step, again) = drain.step(node, seen, &mut self.budgets);
+        if let Some(at) = again {
             self.wake(at);
         }
-        let deadline = self.request.timeout.map(|timeout| after(since, timeout));
-        let late = deadline.is_some_and(|deadline| now >= deadline) && !left.is_empty();
-        if late && self.request.on_timeout != OnTimeout::Force {
-            let seconds = self.request.timeout.unwrap_or_default().as_secs();
-            return State::Failed { why: format!("not drained within {seconds} s: {}", first(&left)) };
-        }
-        if late && !self.request.stopped {
-            let forced = left.iter().filter(|left| self.may_force(left)).map(|left| Forced {
-                namespace: Arc::clone(&left.pod.namespace),
-                pod: Arc::clone(&left.pod.name),
-                uid: Arc::clone(&left.pod.uid),
-            });
-            let forced: Vec<_> = forced.map(Action::Delete).collect();
-            self.decision.actions.extend(forced);
-        } else if !self.request.stopped {
-            self.decision.actions.extend(permits.into_iter().map(Action::Evict));
-        }
-        if let Some(deadline) = deadline.filter(|deadline| *deadline > now) {
-            self.wake(deadline);
-        }
-        if !left.is_empty() {
-            let lasting = |left: &Left<'_>| left.wait.held().is_some_and(|held| held.lasting);
-            let confirmed_by_nobody =
-                !node.ready && left.iter().all(|left| matches!(left.wait, Wait::Stuck(_) | Wait::Kept(_)));
-            let hopeless = left.iter().all(lasting) || confirmed_by_nobody;
-            let stalled = hopeless.then(|| stalled.unwrap_or(now));
-            if let Some(begun) = stalled.filter(|_| !late) {
-                let until = after(begun, STALLED);
-                if now >= until {
-                    let why = if confirmed_by_nobody { "its kubelet confirms no pod's end: " } else { "" };
-                    let why = format!("{why}{}", first(&left));
-                    self.decision.left.insert(Arc::clone(&node.name), left);
-                    return State::Failed { why };
+        let name = || Arc::clone(&node.name);
+        match step {
+            Step::GivenUp { why, left } => {
+                if !matches!(why, GivenUp::Late { .. }) {
+                    self.decision.left.insert(name(), left);
                 }
-                self.wake(until);
+                return State::Failed { why: why.to_string() };
             }
-            self.decision.left.insert(Arc::clone(&node.name), left);
-            return State::Draining { cordoned, since, stalled };
-        }
-        let volumes = self.request.await_volumes.then(|| attached(cluster, node, rules, now)).flatten();
-        if let Some(volumes) = volumes {
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                let seconds = self.request.timeout.unwrap_or_default().as_secs();
-                return State::Failed { why: format!("not drained within {seconds} s: {volumes}") };
+            Step::Leaving { drain, permits, forced, left } => {
+                let actions = &mut self.decision.actions;
+                actions.extend(forced.into_iter().map(Action::Delete));
+                actions.extend(permits.into_iter().map(Action::Evict));
+                self.decision.left.insert(name(), left);
+                return State::Draining(drain);
             }
-            self.decision.waiting.insert(Arc::clone(&node.name), volumes);
-            return State::Draining { cordoned, since, stalled: None };
+            Step::Detaching(volumes) => _ = self.decision.waiting.insert(name(), volumes),
+            Step::Settling => {}
+            Step::Empty if self.world.confirmed.contains(&node.name) => {
+                return State::Drained { at: now, took: now.duration_since(drain.begun) };
+            }
+            Step::Empty => self.decision.actions.push(Action::Confirm(name())),
         }
-        let settled = after(cordoned, self.request.settle);
-        if now < settled {
-            self.wake(settled);
-        } else if self.world.confirmed.contains(&node.name) {
-            return State::Drained { at: now, took: now.duration_since(since) };
-        } else {
-            self.decision.actions.push(Action::Confirm(Arc::clone(&node.name)));
-        }
-        State::Draining { cordoned, since, stalled: None }
-    }
-
-    fn may_force(&self, left: &Left<'_>) -> bool {
-        let leaving = matches!(left.wait, Wait::Leaving | Wait::Stuck(_) | Wait::Kept(_) | Wait::Refused(_));
-        let asked = matches!(self.world.memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
-        !leaving && !asked && left.pod.deleting.is_none()
+        State::Draining(NodeDrain { stalled: None, ..drain })
     }
 
     fn halt(&mut self) {
@@ -454,7 +340,7 @@ impl Round<'_, '_> {
             // A mark without a cordon would make somebody's later cordon look like ours.
             let orphaned = state.is_final() && !node.unschedulable;
             if ours && (orphaned || failed && self.request.give_back) {
-                self.decision.actions.push(Action::Uncordon(node_ref(node)));
+                self.decision.actions.push(Action::Uncordon(node.reference()));
             }
         }
     }

@@ -27,12 +27,14 @@ impl Toy {
             request: Request {
                 nodes: names,
                 concurrency: 1,
-                timeout: None,
-                settle: SignedDuration::from_secs(5),
-                await_volumes: false,
-                on_timeout: OnTimeout::Park,
+                policy: Policy {
+                    rules: Rules { evict_finished: true, ..Rules::default() },
+                    timeout: None,
+                    on_timeout: OnTimeout::Park,
+                    settle: SignedDuration::from_secs(5),
+                    await_volumes: false,
+                },
                 give_back: false,
-                rules: Rules { evict_finished: true, ..Rules::default() },
                 mark: Mark::of_drain(at(0), "ann"),
                 stopped: false,
             },
@@ -146,7 +148,7 @@ fn a_node_is_cordoned_emptied_settled_and_looked_at_again() {
 #[test]
 fn who_does_not_want_to_settle_has_the_node_looked_at_as_soon_as_it_is_empty() {
     let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
-    toy.request.settle = SignedDuration::ZERO;
+    toy.request.policy.settle = SignedDuration::ZERO;
     expect_test::expect![[r#"
         1 cordon n-1
         2 evict web-1
@@ -210,8 +212,8 @@ fn what_happens_when_the_time_is_over() {
     let run = |on_timeout, give_back| {
         let short = || Budget { expected_pods: 3, ..budget("cart", 0, 2, 2) };
         let mut toy = Toy::new(2, vec![pod("cart", 1, "n-1"), pod("web", 1, "n-2")], vec![short()]);
-        toy.request.timeout = Some(SignedDuration::from_secs(20));
-        (toy.request.on_timeout, toy.request.give_back) = (on_timeout, give_back);
+        toy.request.policy.timeout = Some(SignedDuration::from_secs(20));
+        (toy.request.policy.on_timeout, toy.request.give_back) = (on_timeout, give_back);
         toy.run()
     };
     expect_test::expect![[r#"
@@ -345,9 +347,9 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     let claim = |volume: &str, claim: &str| (volume.into(), ("shop".into(), claim.into()));
     toy.cluster.around_mut().claims = Some([claim("pv-1", "data"), claim("pv-2", "logs")].into());
     toy.cluster.around_mut().attached = attached(&["pv-1", "pv-2"]);
-    toy.request.await_volumes = true;
+    toy.request.policy.await_volumes = true;
     (0..30).for_each(|_| _ = toy.tick());
-    assert!(matches!(toy.states["n-1"], State::Draining { .. }), "{:?}", toy.states);
+    assert!(matches!(toy.states["n-1"], State::Draining(_)), "{:?}", toy.states);
     let sent = toy.sent.clone().memory(&toy.cluster, at(31));
     let world = World {
         cluster: &toy.cluster,
@@ -360,7 +362,7 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     let waits = decide(&toy.request, world).waiting;
     assert_eq!(waits["n-1"], "volume pv-1 (shop/data) still attached to it");
     let mut late = Toy { seconds: 60, ..toy };
-    late.request.timeout = Some(SignedDuration::from_secs(50));
+    late.request.policy.timeout = Some(SignedDuration::from_secs(50));
     late.tick();
     let why = "not drained within 50 s: volume pv-1 (shop/data) still attached to it".to_owned();
     assert_eq!(late.states["n-1"], State::Failed { why });
@@ -370,7 +372,7 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     assert!(matches!(toy.states["n-1"], State::Drained { .. }), "nobody asked for it");
     let mut toy = Toy::new(1, vec![on("db", "data")], vec![]);
     toy.cluster.around_mut().attached = attached(&[]);
-    toy.request.await_volumes = true;
+    toy.request.policy.await_volumes = true;
     (0..30).for_each(|_| _ = toy.tick());
     assert!(matches!(toy.states["n-1"], State::Drained { .. }), "{:?}", toy.states);
 }
@@ -392,7 +394,7 @@ fn a_node_whose_kubelet_is_gone_is_given_up_with_what_keeps_its_pod() {
                 toy.tick();
             }
             match &toy.states["n-1"] {
-                State::Draining { .. } => assert!(ready, "a kubelet that is there may still end it"),
+                State::Draining(_) => assert!(ready, "a kubelet that is there may still end it"),
                 State::Failed { why: told } => {
                     assert!(!ready && told.starts_with("its kubelet confirms no pod's end: "), "{told}");
                     assert!(told.contains(why), "{told}");

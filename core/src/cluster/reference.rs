@@ -1,0 +1,27 @@
+//! A Node as it was when something was decided about it: the precondition of every write to it.
+
+use std::sync::Arc;
+
+use super::Node;
+
+/// A Node as it was when the decision was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRef {
+    /// Name.
+    pub name: Arc<str>,
+    /// UID.
+    pub uid: Arc<str>,
+    /// resourceVersion.
+    pub resource_version: Arc<str>,
+}
+
+impl Node {
+    /// This Node, as it is now.
+    pub fn reference(&self) -> NodeRef {
+        NodeRef {
+            name: Arc::clone(&self.name),
+            uid: Arc::clone(&self.uid),
+            resource_version: Arc::clone(&self.resource_version),
+        }
+    }
+}

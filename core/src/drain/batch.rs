@@ -1,0 +1,149 @@
+//! Which nodes may be drained at the same time.
+//!
+//! A pinned pod is away until its node is back, so two nodes that each hold one, and each wait for what the other took
+//! from a budget, wait for ever. The invariant: a node opens only when everything that its pinned pods take from their
+//! budgets, and what the pinned pods of all open nodes still have to take, is there at once. Nodes that were opened
+//! earlier in the same round are open, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::cluster::{Budget, Cluster, Phase};
+use crate::disruption::{BudgetName, Budgets, Class, Rules, class};
+
+/// Why a node does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAdmitted {
+    /// The budget.
+    pub budget: BudgetName,
+    /// Why, in one line.
+    pub reason: String,
+    /// It stays so even when no other node is open.
+    pub lasting: bool,
+}
+
+/// The nodes that are being drained, and what their pinned pods still take from their budgets.
+pub struct Batch<'c> {
+    cluster: &'c Cluster,
+    budgets: Budgets<'c>,
+    rules: &'c Rules,
+    now: Timestamp,
+    open: BTreeSet<Arc<str>>,
+    taken: BTreeMap<BudgetName, usize>,
+}
+
+impl<'c> Batch<'c> {
+    /// No node is open.
+    pub fn new(cluster: &'c Cluster, rules: &'c Rules, now: Timestamp) -> Self {
+        let budgets = Budgets::new(cluster, BTreeMap::new(), now);
+        Self { cluster, budgets, rules, now, open: BTreeSet::new(), taken: BTreeMap::new() }
+    }
+
+    /// How many nodes are open.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether no node is open.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Counts the node of that name as open.
+    pub fn open(&mut self, node: &Arc<str>) {
+        if !self.open.insert(Arc::clone(node)) {
+            return;
+        }
+        for (key, (_, count)) in self.pinned(node) {
+            *self.taken.entry(key).or_default() += count;
+        }
+    }
+
+    /// Whether the node of that name may open beside the open ones.
+    ///
+    /// # Errors
+    /// [`NotAdmitted`], for the first budget that has not enough.
+    pub fn admit(&self, node: &str) -> Result<(), NotAdmitted> {
+        for (key, (budget, here)) in self.pinned(node) {
+            let theirs = self.taken.get(&key).copied().unwrap_or_default();
+            let allowed = usize::try_from(budget.disruptions_allowed).unwrap_or(0);
+            if here + theirs > allowed {
+                let at_best = usize::try_from(budget.expected_pods.saturating_sub(budget.desired_healthy));
+                let reason = format!(
+                    "{here} of its pods under PDB {} can run on it only, {theirs} on nodes that are being drained, and {allowed} \
+                     may be away now",
+                    budget.full_name()
+                );
+                return Err(NotAdmitted { budget: key, reason, lasting: here > at_best.unwrap_or(0) });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the pinned pods of a node still take from their budgets.
+    fn pinned(&self, node: &str) -> BTreeMap<BudgetName, (&'c Budget, usize)> {
+        let mut counts: BTreeMap<BudgetName, (&Budget, usize)> = BTreeMap::new();
+        for pod in self.cluster.pods_on(node) {
+            let pinned = || class(pod, self.rules, self.cluster.around(), self.now) == Class::Pinned;
+            if pod.phase == Phase::Running && pinned() {
+                for budget in self.budgets.guarding(pod) {
+                    let key = (Arc::clone(&budget.namespace), Arc::clone(&budget.name));
+                    counts.entry(key).or_insert((budget, 0)).1 += 1;
+                }
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{Parts, Pod, Traits};
+    use crate::fixture::{at, budget, pod};
+
+    fn guard(app: &str, node: &str) -> Pod {
+        let traits = Traits { hosts: vec![node.into()], ..Traits::default() };
+        Pod { special: Some(Arc::new(traits)), name: format!("{app}-{node}").into(), ..pod(app, 0, node) }
+    }
+
+    #[test]
+    fn two_nodes_with_two_guards_go_one_after_the_other() {
+        let nodes = ["n-1", "n-2", "n-3"];
+        let pods = nodes.iter().flat_map(|node| [guard("etcd", node), guard("api", node)]).collect();
+        let budgets = vec![budget("etcd", 1, 3, 2), budget("api", 1, 3, 2)];
+        let cluster = Parts { pods, budgets, ..Parts::default() }.seal();
+        let rules = Rules::default();
+        let mut batch = Batch::new(&cluster, &rules, at(0));
+        assert!(batch.admit("n-1").is_ok());
+        batch.open(&"n-1".into());
+        let second = batch.admit("n-2").unwrap_err();
+        assert!(!second.lasting && second.reason.contains("1 on nodes that are being drained"), "{second:?}");
+    }
+
+    #[test]
+    fn all_or_nothing_on_one_node() {
+        let twice = Pod { name: "etcd-b".into(), uid: "b".into(), ..guard("etcd", "n-1") };
+        let cluster = Parts {
+            pods: vec![guard("etcd", "n-1"), twice],
+            budgets: vec![budget("etcd", 1, 3, 2)],
+            ..Parts::default()
+        }
+        .seal();
+        let rules = Rules::default();
+        let refused = Batch::new(&cluster, &rules, at(0)).admit("n-1").unwrap_err();
+        assert!(refused.lasting, "two are pinned, and one may be away: {refused:?}");
+    }
+
+    #[test]
+    fn pods_that_move_hold_up_nobody() {
+        let pods = vec![pod("web", 1, "n-1"), pod("web", 2, "n-2")];
+        let cluster = Parts { pods, budgets: vec![budget("web", 0, 2, 2)], ..Parts::default() }.seal();
+        let rules = Rules::default();
+        let mut batch = Batch::new(&cluster, &rules, at(0));
+        batch.open(&"n-1".into());
+        assert!(batch.admit("n-2").is_ok());
+    }
+}

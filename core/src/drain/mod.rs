@@ -1,0 +1,20 @@
+//! A node's way from schedulable to empty, and several nodes at once.
+//!
+//! [`NodeDrain::step`] takes one cordoned node a step further, [`Batch`] says which nodes may be open at the same time,
+//! [`Policy`] is what differs between one drain and another. The command `evenkeel drain` ([`decide`]) and the rollout
+//! both stand on them; nothing else empties a node. What a single pod may do is [`crate::disruption`]'s to say. The
+//! invariants: pods are asked to leave only while their node is seen cordoned; a node is empty only when it was so after
+//! the settling time; and two open nodes never wait for each other's pods.
+
+mod batch;
+mod emptying;
+mod node;
+mod policy;
+mod request;
+mod volumes;
+
+pub use batch::{Batch, NotAdmitted};
+pub use emptying::{Emptying, Held, Left, Wait, empty, look};
+pub use node::{Forced, GivenUp, NodeDrain, Seen, Step};
+pub use policy::{OnTimeout, Policy, SETTLE, STALLED};
+pub use request::{Action, Decision, Request, State, TOGETHER, World, decide, first, refusal};

@@ -1,0 +1,249 @@
+//! One cordoned node, a step further.
+//!
+//! Here belong the order of asking, waiting, forcing, giving up and settling. Who cordons the node, and what becomes of
+//! it afterwards, is the caller's. The invariant: a step that gives the node up asks no pod to leave.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::emptying::{Left, Wait, empty, look};
+use super::policy::{OnTimeout, Policy, STALLED};
+use super::request::first;
+use super::volumes::attached;
+use crate::cluster::{Cluster, Node};
+use crate::disruption::{Budgets, Memory, Permit, PodMemory};
+
+/// The times of one node's drain: all that has to be remembered of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeDrain {
+    /// When the node was cordoned, as far as is known.
+    pub cordoned: Timestamp,
+    /// When its first pod was asked; the timeout counts from here.
+    pub begun: Timestamp,
+    /// Since when nothing on it can move without a person.
+    pub stalled: Option<Timestamp>,
+}
+
+/// What a step is decided from, besides the node and the budgets.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'c, 'w> {
+    /// The node's pods, and what surrounds them.
+    pub cluster: &'c Cluster,
+    /// What this process has asked for and not seen yet.
+    pub memory: &'w Memory,
+    /// How it is drained.
+    pub policy: &'w Policy,
+    /// Nothing more is asked for: somebody told the drain to stop.
+    pub stopped: bool,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The right to delete one pod of one UID past its budget. It exists only after the deadline of a drain that was told
+/// to force, and the deletion consumes it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Forced {
+    namespace: Arc<str>,
+    pod: Arc<str>,
+    uid: Arc<str>,
+}
+
+impl Forced {
+    /// Namespace of the pod.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Name of the pod.
+    pub fn pod(&self) -> &str {
+        &self.pod
+    }
+
+    /// UID of the pod: the precondition that the deletion must carry.
+    pub fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+}
+
+/// Why a node is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// Its time is over.
+    Late {
+        /// How long it had.
+        timeout: SignedDuration,
+        /// What it still waits for.
+        waits: String,
+    },
+    /// Nothing on it can move without a person.
+    Stalled(String),
+    /// Its kubelet is gone, and confirms no pod's end.
+    Unconfirmed(String),
+}
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Late { timeout, waits } => write!(f, "not drained within {} s: {waits}", timeout.as_secs()),
+            Self::Stalled(waits) => f.write_str(waits),
+            Self::Unconfirmed(waits) => write!(f, "its kubelet confirms no pod's end: {waits}"),
+        }
+    }
+}
+
+/// What to do about a node now.
+#[derive(Debug)]
+pub enum Step<'c> {
+    /// Its pods are leaving.
+    Leaving {
+        /// The times, with when it began to stall.
+        drain: NodeDrain,
+        /// The evictions to send.
+        permits: Vec<Permit>,
+        /// The deletions to send instead.
+        forced: Vec<Forced>,
+        /// The pods that have to leave and have not, by namespace and name.
+        left: Vec<Left<'c>>,
+    },
+    /// It is empty, and volumes of the pods that left are still attached to it: which, in one line.
+    Detaching(String),
+    /// It is empty, and was cordoned only a moment ago.
+    Settling,
+    /// It has settled and is empty, as far as is seen. A fresh look has to confirm it.
+    Empty,
+    /// It is given up.
+    GivenUp {
+        /// Why.
+        why: GivenUp,
+        /// The pods that have not left.
+        left: Vec<Left<'c>>,
+    },
+}
+
+fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
+    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+impl NodeDrain {
+    /// One that begins at `now`, of a node that has been cordoned since `cordoned`.
+    pub fn new(cordoned: Timestamp, now: Timestamp) -> Self {
+        Self { cordoned, begun: now, stalled: None }
+    }
+
+    /// What to do about `node`, which is cordoned, and when to look again even if nothing changes.
+    ///
+    /// What is asked for is taken from `budgets`; nodes that are stepped first are served first.
+    pub fn step<'c>(
+        self,
+        node: &'c Node,
+        seen: Seen<'c, '_>,
+        budgets: &mut Budgets<'_>,
+    ) -> (Step<'c>, Option<Timestamp>) {
+        let Seen { cluster, policy, now, .. } = seen;
+        let deadline = policy.timeout.map(|timeout| after(self.begun, timeout));
+        let ahead = deadline.filter(|deadline| *deadline > now);
+        let late = deadline.is_some() && ahead.is_none();
+        let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
+        if !left.is_empty() {
+            if let Some(why) = self.gives_up(node, &left, policy, late, now) {
+                return (Step::GivenUp { why, left }, None);
+            }
+            let (step, again) = self.asks(node, seen, budgets, late);
+            return (step, earliest([again, ahead]));
+        }
+        if let Some(volumes) =
+            policy.await_volumes.then(|| attached(cluster, node, &policy.rules, now)).flatten()
+        {
+            return match policy.timeout.filter(|_| late) {
+                Some(timeout) => {
+                    let why = GivenUp::Late { timeout, waits: volumes };
+                    (Step::GivenUp { why, left }, None)
+                }
+                None => (Step::Detaching(volumes), ahead),
+            };
+        }
+        let settled = after(self.cordoned, policy.settle);
+        if now < settled { (Step::Settling, Some(settled)) } else { (Step::Empty, ahead) }
+    }
+
+    /// Why the node is given up now, if it is.
+    fn gives_up(
+        self,
+        node: &Node,
+        left: &[Left<'_>],
+        policy: &Policy,
+        late: bool,
+        now: Timestamp,
+    ) -> Option<GivenUp> {
+        if late {
+            let timeout = policy.timeout.filter(|_| policy.on_timeout != OnTimeout::Force)?;
+            return Some(GivenUp::Late { timeout, waits: first(left) });
+        }
+        self.stalled.filter(|since| now >= after(*since, STALLED))?;
+        match stall(node, left)? {
+            Stall::Person => Some(GivenUp::Stalled(first(left))),
+            Stall::Kubelet => Some(GivenUp::Unconfirmed(first(left))),
+        }
+    }
+
+    fn asks<'c>(
+        self,
+        node: &'c Node,
+        seen: Seen<'c, '_>,
+        budgets: &mut Budgets<'_>,
+        late: bool,
+    ) -> (Step<'c>, Option<Timestamp>) {
+        let Seen { cluster, memory, policy, stopped, now } = seen;
+        if stopped {
+            let left = look(cluster, &node.name, &policy.rules, memory, budgets, now);
+            return (Step::Leaving { drain: self, permits: Vec::new(), forced: Vec::new(), left }, None);
+        }
+        let asked = empty(cluster, &node.name, &policy.rules, memory, budgets, now);
+        let (permits, left) = (asked.permits, asked.left);
+        // Only a drain that forces goes on after its time.
+        let (permits, forced) =
+            if late { (Vec::new(), forced(&left, memory)) } else { (permits, Vec::new()) };
+        let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(now));
+        let gives_up = stalled.map(|since| after(since, STALLED));
+        let drain = Self { stalled, ..self };
+        (Step::Leaving { drain, permits, forced, left }, earliest([asked.again_at, gives_up]))
+    }
+}
+
+/// Why nothing on a node moves by itself.
+enum Stall {
+    /// A person has to change something.
+    Person,
+    /// The kubelet that has to confirm the end of its pods is gone.
+    Kubelet,
+}
+
+fn stall(node: &Node, left: &[Left<'_>]) -> Option<Stall> {
+    let lasting = |left: &Left<'_>| left.wait.held().is_some_and(|held| held.lasting);
+    if left.iter().all(lasting) {
+        return Some(Stall::Person);
+    }
+    let over = |left: &Left<'_>| matches!(left.wait, Wait::Stuck(_) | Wait::Kept(_));
+    (!node.ready && left.iter().all(over)).then_some(Stall::Kubelet)
+}
+
+/// The deletions of those that neither leave nor were asked just now.
+fn forced(left: &[Left<'_>], memory: &Memory) -> Vec<Forced> {
+    let may = |left: &&Left<'_>| {
+        let leaving = matches!(left.wait, Wait::Leaving | Wait::Stuck(_) | Wait::Kept(_) | Wait::Refused(_));
+        let asked = matches!(memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
+        !leaving && !asked && left.pod.deleting.is_none()
+    };
+    let force = |left: &Left<'_>| Forced {
+        namespace: Arc::clone(&left.pod.namespace),
+        pod: Arc::clone(&left.pod.name),
+        uid: Arc::clone(&left.pod.uid),
+    };
+    left.iter().filter(may).map(force).collect()
+}
+
+pub(super) fn earliest(times: [Option<Timestamp>; 2]) -> Option<Timestamp> {
+    times.into_iter().flatten().min()
+}

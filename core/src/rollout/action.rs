@@ -1,0 +1,100 @@
+//! What may be done: one value for each write, with the precondition that makes it harmless when the world has moved on.
+
+use std::sync::Arc;
+
+use super::claim::{Blocker, State, Subject};
+use crate::cluster::NodeRef;
+use crate::disruption::Permit;
+
+/// One write.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Put our finalizer on the upgrade, so that it cannot vanish while something of it is in flight. Fails when it has
+    /// changed.
+    Protect,
+    /// Take our finalizer off the upgrade that somebody deleted: nothing of it is in flight any more.
+    Unprotect,
+    /// Ask the server whether it would take the Job of this executor, without making it.
+    TryJob {
+        /// The executor.
+        executor: Arc<str>,
+        /// What to move, for the environment that the Job would get.
+        subject: Subject,
+    },
+    /// Record a claim. Fails when one of that name exists.
+    Claim {
+        /// Its name.
+        name: String,
+        /// What it is about.
+        subject: Subject,
+    },
+    /// Mark a node unschedulable as ours. Fails when the Node or the claim has changed.
+    Cordon {
+        /// The node.
+        node: NodeRef,
+        /// Value of the cordon annotation.
+        mark: String,
+    },
+    /// Evict one pod of one UID.
+    Evict(Permit),
+    /// Record a claim's next state. Fails when the claim has changed.
+    Record {
+        /// The claim's name.
+        claim: Arc<str>,
+        /// Its resourceVersion.
+        resource_version: Arc<str>,
+        /// The state.
+        state: State,
+        /// The attempt.
+        attempt: u32,
+        /// One line for a person.
+        message: String,
+        /// What blocks it.
+        blockers: Vec<Blocker>,
+        /// Node that must be found cordoned by us, of this UID and without a pod to move, by a fresh read.
+        drained: Option<NodeRef>,
+    },
+    /// Start the executor's Job for a claim. Does nothing when it exists.
+    StartJob {
+        /// The claim's name.
+        claim: Arc<str>,
+        /// Its UID, which with the attempt names the Job.
+        uid: Arc<str>,
+        /// The attempt.
+        attempt: u32,
+        /// What to move.
+        subject: Subject,
+    },
+    /// Make a node schedulable again. Fails when the Node has changed or is not marked by `mark`.
+    Uncordon {
+        /// The node.
+        node: NodeRef,
+        /// The value its annotation must have.
+        mark: String,
+    },
+    /// Take our mark off a node and leave it cordoned: a person has to look at it. Fails when the Node has changed.
+    HandOver {
+        /// The node.
+        node: NodeRef,
+    },
+    /// Make a node schedulable again whose claim does not exist. Fails when the Node has changed or a fresh read finds
+    /// the claim.
+    ReleaseOrphan {
+        /// The node.
+        node: NodeRef,
+        /// The value of its annotation.
+        mark: String,
+    },
+    /// Delete a claim that is about nothing any more, or take our finalizer off one that is deleted. Fails when the claim
+    /// has changed.
+    Release {
+        /// The claim's name.
+        claim: Arc<str>,
+        /// Its UID.
+        uid: Arc<str>,
+        /// Its resourceVersion.
+        resource_version: Arc<str>,
+        /// It is deleted already, and our finalizer is all that is to be taken off: those that stay.
+        finalizers: Option<Vec<Arc<str>>>,
+    },
+}

@@ -1,0 +1,171 @@
+//! Claims: what was going to be done to one component on one node, and how far it is.
+//!
+//! A claim is stored before its node is touched, so that whoever comes after a crash knows what to go on with. Here
+//! belong their values; what is done about them is in `nodes` and `components`.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::cluster::Component;
+use crate::disruption::BudgetName;
+use crate::plan::Stage;
+use crate::version::KubeVersion;
+
+/// What a component was like before its executor began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// What changes when the process is replaced: the kubelet's last heartbeat, or a pod's UID.
+    pub incarnation: Arc<str>,
+    /// `DaemonSets` whose pod on the node was not ready, as `namespace/name`: nobody waits for those afterwards.
+    pub not_ready: Vec<Arc<str>>,
+}
+
+/// What a claim is at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Recorded; nothing was touched yet.
+    Claimed,
+    /// Cordoned by us; its pods are leaving.
+    Draining {
+        /// Since when.
+        since: Timestamp,
+        /// Since when nothing on the node can move without a person.
+        stalled: Option<Timestamp>,
+    },
+    /// Drained; the executor may work.
+    Upgrading {
+        /// Since when.
+        since: Timestamp,
+        /// What it was like before.
+        before: Before,
+    },
+    /// Observed at the target, and given back.
+    Upgraded {
+        /// Since when.
+        at: Timestamp,
+    },
+    /// The drain did not end in time. The node is uncordoned; it is tried again.
+    Parked {
+        /// Since when.
+        since: Timestamp,
+        /// Tried again then, or earlier when nothing blocks it any more.
+        retry_at: Timestamp,
+    },
+    /// The executor failed or took too long. The node stays as it is, for a person to look at.
+    Failed {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+impl State {
+    /// The word for it in a status.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Claimed => "Claimed",
+            Self::Draining { .. } => "Draining",
+            Self::Upgrading { .. } => "Upgrading",
+            Self::Upgraded { .. } => "Upgraded",
+            Self::Parked { .. } => "Parked",
+            Self::Failed { .. } => "Failed",
+        }
+    }
+
+    /// Whether it takes a place in its group's budget.
+    pub const fn in_flight(&self) -> bool {
+        matches!(self, Self::Claimed | Self::Draining { .. } | Self::Upgrading { .. })
+    }
+
+    /// Whether a stage has to wait for it: it is in flight, or a person has to look at it.
+    pub const fn unfinished(&self) -> bool {
+        self.in_flight() || matches!(self, Self::Failed { .. })
+    }
+}
+
+/// What keeps a node from being drained, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocker {
+    /// `namespace/name` of the pod.
+    pub pod: String,
+    /// The budget, where one is to blame.
+    pub budget: Option<BudgetName>,
+    /// Why, in one line.
+    pub reason: String,
+    /// It stays until a person changes something, as far as can be seen. Not stored: it is seen anew.
+    pub lasting: bool,
+}
+
+/// What a claim is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Which component moves.
+    pub component: Component,
+    /// The node, or for a control-plane component without a visible node the instance's name.
+    pub node: Arc<str>,
+    /// UID of that Node; empty where there is none.
+    pub node_uid: Arc<str>,
+    /// The version before.
+    pub from: String,
+    /// The version to reach.
+    pub to: KubeVersion,
+    /// Who moves it.
+    pub executor: Arc<str>,
+}
+
+impl Subject {
+    /// The stage that moves it.
+    pub fn stage(&self) -> Stage {
+        Stage::of(self.component).unwrap_or(Stage::Kubelets)
+    }
+}
+
+/// A stored claim: a `NodeUpgrade`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Arc<str>,
+    /// The name of the upgrade it belongs to.
+    pub upgrade: Arc<str>,
+    /// UID of that upgrade.
+    pub upgrade_uid: Arc<str>,
+    /// Somebody deleted it. It goes when what it is about has settled.
+    pub ending: bool,
+    /// Finalizers of others.
+    pub finalizers: Vec<Arc<str>>,
+    /// What it is about.
+    pub subject: Subject,
+    /// Where it is.
+    pub state: State,
+    /// How often it was tried, the present one included.
+    pub attempt: u32,
+    /// What its status last said in one line.
+    pub message: String,
+    /// What its status last named as blocking.
+    pub blockers: Vec<Blocker>,
+}
+
+impl Claim {
+    /// The value of the cordon annotation of this claim.
+    pub fn mark(&self) -> String {
+        format!("{}/{}", self.name, self.uid)
+    }
+
+    /// Whether it is about a kubelet, and so about a node that is drained.
+    pub fn is_of_kubelet(&self) -> bool {
+        self.subject.component == Component::Kubelet
+    }
+}
+
+/// A stored claim that cannot be read: nobody but us should have written it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// Why, in one line that says what to do.
+    pub why: String,
+}

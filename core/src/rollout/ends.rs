@@ -1,0 +1,82 @@
+//! Ends: what becomes of claims whose upgrade is over, deleted or unknown, and of the nodes that they hold.
+//!
+//! The invariants: nothing that runs is killed, and a node that may be half upgraded is never made schedulable; it is
+//! handed over to a person, cordoned.
+
+use super::round::{Round, release};
+use super::{Action, Claim, State};
+use crate::cluster::{Cluster, Node};
+use crate::disruption::Mark;
+
+/// How many finished claims are kept to look at; beyond, the oldest are deleted.
+const KEPT_UPGRADED: usize = 100;
+
+/// The Node that `claim` is about, if it is still that Node.
+pub(super) fn node_of<'c>(cluster: &'c Cluster, claim: &Claim) -> Option<&'c Node> {
+    cluster.node(&claim.subject.node).filter(|node| node.uid == claim.subject.node_uid)
+}
+
+/// Whether `node` is cordoned by `claim`.
+pub(super) fn holds(claim: &Claim, node: &Node) -> bool {
+    node.cordoned_by.as_deref() == Some(claim.mark().as_str())
+}
+
+/// Whether `node` was observed at what `claim` wants.
+pub(super) fn at_target(node: &Node, claim: &Claim) -> bool {
+    node.kubelet.known().is_some_and(|version| version.satisfies(&claim.subject.to))
+}
+
+/// One step towards the end of `claim`, which is about nothing any more: its node is given back, or handed over to a
+/// person where its executor may have left it half upgraded; then the claim goes.
+pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
+    let Some(node) = node_of(cluster, claim).filter(|node| holds(claim, node)) else { return release(claim) };
+    let touched = matches!(claim.state, State::Failed { .. } | State::Upgrading { .. });
+    if touched && !(at_target(node, claim) && node.ready) {
+        Action::HandOver { node: node.reference() }
+    } else {
+        Action::Uncordon { node: node.reference(), mark: claim.mark() }
+    }
+}
+
+/// Deletes what is finished and of no use any more: the oldest upgraded claims, and those of an upgrade that is over.
+pub(super) fn forget(round: &mut Round<'_>) {
+    let cluster = round.world.cluster;
+    // A claim whose node went back says so, and is no history.
+    let done = |claim: &Claim| node_of(cluster, claim).is_none_or(|node| at_target(node, claim));
+    let mut finished: Vec<_> = round
+        .mine
+        .iter()
+        .filter(|claim| !claim.is_of_kubelet() || done(claim))
+        .filter_map(|claim| match claim.state {
+            State::Upgraded { at } => Some((at, *claim)),
+            _ => None,
+        })
+        .collect();
+    finished.sort_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));
+    let surplus = finished.len().saturating_sub(KEPT_UPGRADED);
+    round.actions.extend(finished.into_iter().take(surplus).map(|(_, claim)| release(claim)));
+}
+
+/// What to do about claims of which no upgrade is left: it was deleted before it had our finalizer, or by force. The
+/// caller makes sure that the upgrades are complete.
+pub fn abandoned<'a>(cluster: &Cluster, claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Action> {
+    claims.into_iter().map(|claim| settle(cluster, claim)).collect()
+}
+
+/// Nodes that carry a cordon of ours whose claim no longer exists.
+///
+/// The caller makes sure that the claims are complete, and that `known` says of a claim's name whether one is there that
+/// cannot be read; the uncordon itself looks the claim up once more.
+pub fn orphans(cluster: &Cluster, claims: &[Claim], known: impl Fn(&str) -> bool) -> Vec<Action> {
+    let marked = cluster.nodes().iter().filter_map(|node| Some((node, node.cordoned_by.clone()?)));
+    marked
+        .filter(|(_, mark)| match Mark::read(mark) {
+            Some(Mark::Upgrade { claim, .. }) => {
+                !known(claim) && claims.iter().all(|claim| claim.mark() != **mark)
+            }
+            // A drain that a person began is theirs to end, and what nobody can read is nobody's.
+            Some(Mark::Drain { .. }) | None => false,
+        })
+        .map(|(node, mark)| Action::ReleaseOrphan { node: node.reference(), mark: mark.to_string() })
+        .collect()
+}

@@ -1,0 +1,135 @@
+//! Executors: what is asked of them, and how long they have.
+//!
+//! An executor changes a version; here belongs only when it is told to, what it is waited for, and when it has failed.
+//! The invariants: the time until the new version is *observed* is bounded, whatever an executor says; and no Job is
+//! started after its deadline, so a finished Job that the server has cleaned up is never run again.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::round::{Round, after};
+use super::{Action, Claim, JobState};
+use crate::upgrade::Executor;
+
+/// A Job that the server refuses is asked for again for so long; a quota or a webhook may be mended meanwhile.
+const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(2);
+
+/// How an executor stands.
+pub(super) enum Standing {
+    /// At work; one line says what is waited for.
+    Working(String),
+    /// It is refused; one line for the claim.
+    Refused(String),
+    /// It failed, for this reason.
+    Failed(String),
+}
+
+/// Drives and reads the executor of a claim that is at [`State::Upgrading`](super::State::Upgrading). `waits` is what is
+/// still waited for besides the version, if the version was observed.
+pub(super) fn drive(
+    round: &mut Round<'_>,
+    claim: &Claim,
+    since: Timestamp,
+    waits: Option<String>,
+) -> Standing {
+    let subject = &claim.subject;
+    let what = format!("{} on {} from {} to {}", subject.component, subject.node, subject.from, subject.to);
+    let Some(executor) = round.upgrade.executors.get(&subject.executor) else {
+        return Standing::Failed(format!("executor {} is not in the ClusterUpgrade", subject.executor));
+    };
+    let until = after(since, executor.deadline());
+    let late = round.world.now >= until;
+    let seconds = executor.deadline().as_secs();
+    if let Some(waits) = waits {
+        if late {
+            return Standing::Failed(format!("{what} was observed, but {waits} after {seconds} s"));
+        }
+        round.wake(until);
+        return Standing::Working(format!("{what} is observed; {waits}"));
+    }
+    if !matches!(executor, Executor::Job { .. }) {
+        if late {
+            return Standing::Failed(format!("{what} was not observed within {seconds} s"));
+        }
+        round.wake(until);
+        return Standing::Working(format!("waits for executor {} to take {what}", subject.executor));
+    }
+    round.wake(until);
+    job(round, claim, &what, since, late.then_some(seconds))
+}
+
+fn job(round: &mut Round<'_>, claim: &Claim, what: &str, since: Timestamp, late: Option<i64>) -> Standing {
+    let made = round.world.jobs.made.get(&(claim.uid.clone(), claim.attempt));
+    let refused = round.world.jobs.refused.get(&claim.uid);
+    let too_late =
+        |seen: &str| late.map(|seconds| format!("{what} was not observed within {seconds} s: {seen}"));
+    match (made, refused) {
+        (Some(JobState::Failed(message)), _) => Standing::Failed(format!("its Job failed: {message}")),
+        (Some(JobState::Complete), _) => match too_late("its Job is complete") {
+            Some(why) => Standing::Failed(why),
+            None => Standing::Working(format!("its Job is complete; waits to observe {what}")),
+        },
+        (Some(JobState::Running), _) => {
+            let pod = pod_waits(round, claim);
+            match too_late(pod.as_deref().unwrap_or("its Job still runs")) {
+                Some(why) => Standing::Failed(why),
+                None => {
+                    let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
+                    Standing::Working(format!("waits for the Job that takes {what}{pod}"))
+                }
+            }
+        }
+        (None, _) if late.is_some() => Standing::Failed(too_late("it has no Job").unwrap_or_default()),
+        (None, Some(why)) if round.world.now >= after(since, REFUSED_FOR) => {
+            Standing::Failed(format!("its Job is refused: {why}"))
+        }
+        (None, refused) => {
+            round.actions.push(Action::StartJob {
+                claim: claim.name.clone(),
+                uid: claim.uid.clone(),
+                attempt: claim.attempt,
+                subject: claim.subject.clone(),
+            });
+            match refused {
+                Some(why) => {
+                    round.wake(after(since, REFUSED_FOR));
+                    Standing::Refused(format!("its Job is refused: {why}"))
+                }
+                None => Standing::Working(format!("starts the Job that takes {what}")),
+            }
+        }
+    }
+}
+
+/// Why the pod of a claim's Job does not run, as far as is seen.
+fn pod_waits(round: &Round<'_>, claim: &Claim) -> Option<String> {
+    let mut pods = round.world.cluster.pods_on(&claim.subject.node);
+    let pod = pods.find(|pod| pod.executor_of.as_ref() == Some(&claim.uid) && !pod.ready)?;
+    let why = pod.traits().waiting.as_ref()?;
+    Some(format!("its pod {} waits: {why}", pod.full_name()))
+}
+
+/// Whether every executor's Job would be taken by the server, as far as was tried. What was not is tried now; the lines
+/// say what was refused.
+pub(super) fn tried(
+    round: &mut Round<'_>,
+    subject: impl Fn(&str) -> Option<super::Subject>,
+) -> Result<(), Vec<String>> {
+    let mut refused = Vec::new();
+    let mut unknown = false;
+    for (name, executor) in &round.upgrade.executors {
+        let Executor::Job { template, .. } = executor else { continue };
+        match round.world.jobs.tried.get(name).filter(|trial| trial.template == *template) {
+            Some(trial) => {
+                let line = |why: &String| format!("executor {name}: the server would refuse its Job: {why}");
+                refused.extend(trial.refused.as_ref().map(line));
+            }
+            None => {
+                // An executor that nothing will use is not asked about.
+                let Some(subject) = subject(name) else { continue };
+                unknown = true;
+                round.actions.push(Action::TryJob { executor: name.clone(), subject });
+            }
+        }
+    }
+    if refused.is_empty() && !unknown { Ok(()) } else { Err(refused) }
+}

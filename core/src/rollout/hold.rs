@@ -1,0 +1,115 @@
+//! Why a node is left alone for now.
+//!
+//! Here belong the reasons, as values that code compares and that are put into words once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Claim, Unreadable};
+use crate::cluster::Node;
+use crate::version::KubeVersion;
+
+/// In which way a node is out of the rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutOf {
+    /// Its drain is blocked.
+    Parked,
+    /// Its executor failed.
+    Failed,
+    /// Somebody or something else holds it.
+    Held,
+}
+
+impl OutOf {
+    /// The word for it in a status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parked => "Parked",
+            Self::Failed => "Failed",
+            Self::Held => "Held",
+        }
+    }
+}
+
+/// A node that is out of the rollout for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Out {
+    /// The node.
+    pub node: Arc<str>,
+    /// In which way.
+    pub state: OutOf,
+    /// Since when, where that is known.
+    pub since: Option<Timestamp>,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+/// Why a node that is not at the target is left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// A person annotated it.
+    Annotation,
+    /// Somebody else cordoned it.
+    Cordon,
+    /// Its kubelet does not say a version that can be read.
+    UnknownVersion,
+    /// It reached the target, and somebody took it back.
+    WentBack {
+        /// The claim that says so.
+        claim: Arc<str>,
+        /// What it runs now.
+        to: String,
+    },
+    /// It runs a newer minor than the target, and nothing is ever taken back.
+    Newer(String),
+    /// Its claim cannot be read.
+    Unreadable(String),
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Annotation => f.write_str("held by annotation evenkeel.dev/hold"),
+            Self::Cordon => f.write_str("cordoned by someone else; uncordon it to let it take part"),
+            Self::UnknownVersion => f.write_str("its kubelet's version is not known"),
+            Self::WentBack { claim, to } => write!(
+                f,
+                "went back to {to} after it was upgraded; delete NodeUpgrade {claim} to have it upgraded again"
+            ),
+            Self::Newer(version) => write!(f, "runs {version}, a newer minor than the target"),
+            Self::Unreadable(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Why `node`, which is not at `target`, is left alone for now; `None` when it may be taken up. `claim` is its own.
+pub(super) fn hold(
+    node: &Node,
+    claim: Option<&Claim>,
+    unreadable: Option<&Unreadable>,
+    target: &KubeVersion,
+) -> Option<Hold> {
+    let ours = claim.is_some_and(|claim| node.cordoned_by.as_deref() == Some(claim.mark().as_str()));
+    if let Some(unreadable) = unreadable {
+        return Some(Hold::Unreadable(unreadable.why.clone()));
+    }
+    if ours {
+        return None;
+    }
+    if node.held {
+        return Some(Hold::Annotation);
+    }
+    if node.unschedulable {
+        return Some(Hold::Cordon);
+    }
+    let Some(version) = node.kubelet.known() else { return Some(Hold::UnknownVersion) };
+    if version.minor() > target.minor() {
+        return Some(Hold::Newer(version.to_string()));
+    }
+    let upgraded = |claim: &&Claim| {
+        matches!(claim.state, super::State::Upgraded { .. }) && claim.subject.to == *target && !claim.ending
+    };
+    claim.filter(upgraded).map(|claim| Hold::WentBack { claim: claim.name.clone(), to: version.to_string() })
+}

@@ -1,0 +1,316 @@
+//! Which nodes are taken up next.
+//!
+//! Here belong the budgets of groups, the order of nodes inside a group, and what must be true of the whole cluster
+//! before one more node is taken away. The invariants: nodes unavailable for whatever reason count; control-plane nodes
+//! go one at a time, whichever groups they are in; and a node that could not be emptied anyway is not disturbed.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::executor::tried;
+use super::hold::{Hold, Out, OutOf, hold};
+use super::nodes::{PARKED_AT_LEAST, blockers};
+use super::round::{Round, after, claim_name, record};
+use super::{Action, Blocker, Claim, State, Subject, Unreadable};
+use crate::cluster::{Component, Node};
+use crate::drain::look;
+use crate::upgrade::{Group, group_of};
+use crate::version::KubeVersion;
+
+/// A parked node that nobody has to do anything for may still come to nothing; after this it is called stalled.
+const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// How long a replaced controller may take to win its lease and fill its caches. An eviction that the disruption
+/// controller does not see leaves the budget of a pod that returns under its old name short for two minutes
+/// (`disruptedPods`, `pkg/controller/disruption`).
+const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
+/// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back,
+/// nothing else is taken away.
+const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The nodes of one group.
+struct Members<'a> {
+    group: &'a Group,
+    nodes: Vec<(&'a Node, Option<&'a Claim>)>,
+    limit: usize,
+}
+
+/// The selected nodes that are not at the target and are left alone, with the reason.
+pub(super) fn held(round: &Round<'_>) -> Vec<(std::sync::Arc<str>, Hold)> {
+    let target = &round.upgrade.version;
+    let behind = round.world.cluster.nodes().iter().filter(|node| {
+        group_of(&round.upgrade.groups, node).is_some()
+            && !node.kubelet.known().is_some_and(|version| version.satisfies(target))
+    });
+    behind.filter_map(|node| Some((node.name.clone(), held_by(round, node)?))).collect()
+}
+
+fn held_by(round: &Round<'_>, node: &Node) -> Option<Hold> {
+    hold(node, claim_of(round, node), unreadable_of(round, node), &round.upgrade.version)
+}
+
+fn claim_of<'a>(round: &Round<'a>, node: &Node) -> Option<&'a Claim> {
+    let mut kubelets = round.mine.iter().copied().filter(|claim| claim.is_of_kubelet());
+    kubelets.find(|claim| claim.subject.node == node.name && claim.subject.node_uid == node.uid)
+}
+
+fn unreadable_of<'a>(round: &Round<'a>, node: &Node) -> Option<&'a Unreadable> {
+    if round.world.unreadable.is_empty() {
+        return None;
+    }
+    let group = group_of(&round.upgrade.groups, node)?;
+    let name = claim_name(&round.upgrade.name, &subject(round, group, node));
+    round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name)
+}
+
+fn subject(round: &Round<'_>, group: &Group, node: &Node) -> Subject {
+    Subject {
+        component: Component::Kubelet,
+        node: node.name.clone(),
+        node_uid: node.uid.clone(),
+        from: node.kubelet.to_string(),
+        to: round.upgrade.version.clone(),
+        executor: group.executor.clone(),
+    }
+}
+
+/// Takes up as many further nodes as the groups' budgets allow.
+pub(super) fn open(round: &mut Round<'_>) {
+    if let Some((until, line)) = settles(round).filter(|(until, _)| round.world.now < *until) {
+        round.wake(until);
+        round.working.push(line.to_owned());
+        return;
+    }
+    let groups = members(round);
+    let behind = |members: &Members<'_>, executor: &str| {
+        let needed = |node: &Node| {
+            *members.group.executor == *executor
+                && !node.kubelet.known().is_some_and(|v| v.satisfies(&round.upgrade.version))
+        };
+        members
+            .nodes
+            .iter()
+            .find(|(node, _)| needed(node))
+            .map(|(node, _)| subject(round, members.group, node))
+    };
+    let subjects: Vec<(std::sync::Arc<str>, Subject)> = round
+        .upgrade
+        .executors
+        .keys()
+        .filter_map(|name| Some((name.clone(), groups.iter().find_map(|members| behind(members, name))?)))
+        .collect();
+    let subject_of = |name: &str| subjects.iter().find(|(of, _)| **of == *name).map(|(_, s)| s.clone());
+    if let Err(lines) = tried(round, subject_of) {
+        round.blocked.extend(lines);
+        return;
+    }
+    for members in &groups {
+        open_group(round, members);
+    }
+}
+
+/// Until when what was replaced last takes up its work, with a line for it.
+fn settles(round: &Round<'_>) -> Option<(Timestamp, &'static str)> {
+    let settle = |claim: &&&Claim| {
+        let State::Upgraded { at } = claim.state else { return None };
+        let node = round.world.cluster.node(&claim.subject.node);
+        if claim.subject.component.is_controller() {
+            let line = "gives the replaced controllers time to take up their work";
+            Some((after(at, CONTROLLERS_SETTLE), line))
+        } else if claim.is_of_kubelet() && node.is_some_and(|node| node.control_plane) {
+            let line = "gives the static pods of the control-plane node time to come back";
+            Some((after(at, STATIC_PODS_SETTLE), line))
+        } else {
+            None
+        }
+    };
+    round.mine.iter().filter_map(|claim| settle(&claim)).max()
+}
+
+fn members<'a>(round: &Round<'a>) -> Vec<Members<'a>> {
+    let (upgrade, cluster) = (round.upgrade, round.world.cluster);
+    let of_group = |group: &'a Group| {
+        let mine = |node: &&'a Node| group_of(&upgrade.groups, node).is_some_and(|of| of.name == group.name);
+        let nodes: Vec<_> = cluster
+            .nodes()
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(mine)
+            .map(|node| (node, claim_of(round, node)))
+            .collect();
+        Members { group, limit: group.max_unavailable.of(nodes.len()), nodes }
+    };
+    upgrade.groups.iter().map(of_group).collect()
+}
+
+fn in_flight(claim: Option<&Claim>) -> bool {
+    claim.is_some_and(|claim| claim.state.in_flight())
+}
+
+fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
+    let target = &round.upgrade.version;
+    let Members { group, nodes, limit } = members;
+    let mut working = nodes.iter().filter(|(_, claim)| in_flight(*claim)).count();
+    let away =
+        |(node, claim): &&(&Node, Option<&Claim>)| !node.ready || node.unschedulable || in_flight(*claim);
+    let mut unavailable = nodes.iter().filter(away).count();
+    let free = |claim: Option<&Claim>| claim.is_none_or(|c| matches!(c.state, State::Parked { .. }));
+    let behind = |node: &Node| node.kubelet.known().is_some_and(|v| !v.satisfies(target));
+    let mut candidates: Vec<(&Node, Option<&Claim>)> = nodes
+        .iter()
+        .copied()
+        .filter(|(node, claim)| behind(node) && free(*claim) && held_by(round, node).is_none())
+        .collect();
+    // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest.
+    candidates.sort_by_key(|(node, claim)| {
+        (node.ready, claim.is_some(), node.kubelet.known().map(KubeVersion::release), node.name.clone())
+    });
+    for (node, claim) in candidates {
+        if working >= *limit {
+            break;
+        }
+        if node.ready && unavailable >= *limit {
+            if working == 0 {
+                full(round, members, unavailable);
+            }
+            break;
+        }
+        match may_open(round, node, claim) {
+            Err(line) => {
+                round.blocked.push(line);
+                continue;
+            }
+            Ok(None) => {
+                let subject = subject(round, group, node);
+                let name = claim_name(&round.upgrade.name, &subject);
+                round.actions.push(Action::Claim { name, subject });
+            }
+            Ok(Some(again)) => round.actions.push(again),
+        }
+        round.batch.open(&node.name);
+        working += 1;
+        unavailable += usize::from(node.ready);
+    }
+}
+
+/// Says which nodes fill the budget of a group in which nothing of ours is under way.
+fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
+    let Members { group, nodes, limit } = members;
+    let why = |(node, claim): &&(&Node, Option<&Claim>)| {
+        let failed = claim.is_some_and(|claim| matches!(claim.state, State::Failed { .. }));
+        let why = match (node.ready, node.unschedulable) {
+            _ if failed => "failed",
+            (false, _) => "not ready",
+            (true, true) => "cordoned",
+            (true, false) => return None,
+        };
+        Some(format!("{} ({why})", node.name))
+    };
+    let named: Vec<String> = nodes.iter().filter_map(|of| why(&of)).take(3).collect();
+    let more = unavailable.saturating_sub(named.len());
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    round.blocked.push(format!(
+        "group {}: {unavailable} of {} nodes are unavailable, {limit} may be: {}{more}",
+        group.name,
+        nodes.len(),
+        named.join(", "),
+    ));
+    // Nodes that failed under us stay as they are; others may recover by themselves.
+    let failed = |(_, claim): &&(&Node, Option<&Claim>)| {
+        claim.is_some_and(|claim| matches!(claim.state, State::Failed { .. }))
+    };
+    round.hope |= nodes.iter().filter(failed).count() < *limit;
+}
+
+/// Whether `node` may be taken up now; what takes its parked claim up again, if it has one.
+fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
+    if node.control_plane {
+        control_plane_is_whole(round, node)?;
+    }
+    round.batch.admit(&node.name).map_err(|refused| format!("{} waits: {}", node.name, refused.reason))?;
+    let world = round.world;
+    let left = look(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
+    let blocked = blockers(&left);
+    match claim {
+        Some(parked) => retry(round, parked, node, &blocked).map(Some),
+        None => match blocked.iter().find(|blocker| blocker.lasting) {
+            // Draining it would only move its other pods for nothing.
+            Some(first) => {
+                let reason = format!("pod {}: {}", first.pod, first.reason);
+                let out = Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason };
+                let line = format!("{} is not begun: {}", node.name, out.reason);
+                round.out.push(out);
+                Err(line)
+            }
+            None => Ok(None),
+        },
+    }
+}
+
+/// Whether `node`, a control-plane node, may be taken away: every other one is there, with what runs on it.
+fn control_plane_is_whole(round: &Round<'_>, node: &Node) -> Result<(), String> {
+    let cluster = round.world.cluster;
+    let name = &node.name;
+    let mut others = cluster.nodes().iter().filter(|other| other.control_plane && other.name != *name);
+    let away = others.find(|other| {
+        !other.ready || other.unschedulable || claim_of(round, other).is_some_and(|c| c.state.in_flight())
+    });
+    let opened = |action: &Action| match action {
+        Action::Claim { subject, .. } if subject.component == Component::Kubelet => {
+            cluster.node(&subject.node).is_some_and(|node| node.control_plane)
+        }
+        _ => false,
+    };
+    if let Some(other) = away {
+        return Err(format!(
+            "{name} waits: control-plane node {} is away, and they go one at a time",
+            other.name
+        ));
+    }
+    if round.actions.iter().any(opened) {
+        return Err(format!("{name} waits: control-plane nodes go one at a time"));
+    }
+    let mut servers = cluster.of(Component::KubeApiserver);
+    if let Some(silent) = servers.find(|server| !server.ready && server.node.as_ref() != Some(name)) {
+        return Err(format!("{name} waits until kube-apiserver {} answers", silent.name));
+    }
+    let mut statics = cluster.nodes().iter().filter(|other| other.control_plane && other.name != *name);
+    let unready = statics.find_map(|other| {
+        cluster.pods_on(&other.name).find(|pod| pod.mirror && !pod.ready && pod.deleting.is_none())
+    });
+    match unready {
+        Some(pod) => Err(format!("{name} waits until static pod {} is ready", pod.full_name())),
+        None => Ok(()),
+    }
+}
+
+/// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked
+/// it is gone. While a budget visibly allows nothing, trying would only disturb the node's other pods for nothing.
+fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker]) -> Result<Action, String> {
+    let State::Parked { since, retry_at } = claim.state else {
+        return Err(format!("{} is not parked", node.name));
+    };
+    let hope_until = after(since, HOPE_FOR);
+    if blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until {
+        round.hope = true;
+        round.wake(hope_until);
+    }
+    if let Some(first) = blocked.first() {
+        return Err(format!("{} is parked: pod {}: {}", node.name, first.pod, first.reason));
+    }
+    let here =
+        |blocker: &Blocker| round.world.cluster.pods_on(&node.name).any(|pod| pod.full_name() == blocker.pod);
+    let lifted = |blocker: &Blocker| blocker.budget.is_some() || !here(blocker);
+    let due = if !claim.blockers.is_empty() && claim.blockers.iter().all(lifted) {
+        after(since, PARKED_AT_LEAST)
+    } else {
+        retry_at
+    };
+    if round.world.now < due {
+        round.wake(due);
+        return Err(format!("{} is parked: {}", node.name, claim.message));
+    }
+    let mut action = record(claim, State::Claimed, format!("tried again after: {}", claim.message));
+    if let Action::Record { attempt, .. } = &mut action {
+        *attempt = claim.attempt + 1;
+    }
+    Ok(action)
+}

@@ -1,0 +1,201 @@
+//! Ends: what is deleted, changed, refused or broken on the way.
+
+use super::cluster::Toy;
+use crate::cluster::{Owner, Pod};
+use crate::disruption::Mark;
+use crate::fixture::{at, pod};
+use crate::rollout::{Phase, State, Unreadable, decide};
+use crate::upgrade::Executor;
+use jiff::SignedDuration;
+
+fn with_job(nodes: usize) -> Toy {
+    let mut toy = Toy::new(nodes, 1);
+    let deadline = SignedDuration::from_mins(5);
+    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
+    toy.upgrade.groups[0].executor = "job".into();
+    toy
+}
+
+fn message(toy: &Toy, node: &str) -> String {
+    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet() && *claim.subject.node == *node);
+    of.map(|claim| claim.message.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_job_that_the_server_would_refuse_touches_no_node() {
+    let mut toy = with_job(2);
+    toy.refuses = Some("jobs is forbidden".to_owned());
+    toy.run_to_the_end(300);
+    assert!(!toy.log.iter().any(|line| line.starts_with("Cordon")), "{:?}", toy.log);
+    let message = toy.status().message;
+    assert_eq!(message, "executor job: the server would refuse its Job: jobs is forbidden");
+    toy.refuses = None;
+    toy.jobs.tried.clear();
+    toy.run_until(60, |toy| toy.kubelets("Draining") > 0);
+}
+
+#[test]
+fn a_job_that_is_refused_later_is_told_and_then_failed() {
+    let mut toy = with_job(1);
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    (toy.refuses, toy.broken) = (Some("exceeded quota".to_owned()), Some("n-1".to_owned()));
+    toy.run_until(60, |toy| message(toy, "n-1") == "its Job is refused: exceeded quota");
+    assert_eq!(toy.kubelets("Upgrading"), 1);
+    toy.run_until(200, |toy| toy.kubelets("Failed") == 1);
+    assert!(
+        message(&toy, "n-1").starts_with("its Job is refused: exceeded quota"),
+        "{}",
+        message(&toy, "n-1")
+    );
+}
+
+#[test]
+fn a_job_has_until_its_deadline_and_is_never_run_again_after_it() {
+    let mut toy = with_job(1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
+    // It exits with 0, and the version is what it was.
+    let key = toy.jobs.made.keys().next().cloned();
+    toy.run_until(20, |toy| !toy.jobs.made.is_empty());
+    let key = key.or_else(|| toy.jobs.made.keys().next().cloned()).unwrap();
+    toy.jobs.made.insert(key.clone(), crate::rollout::JobState::Complete);
+    toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
+    assert!(
+        message(&toy, "n-1").contains("was not observed within 300 s: its Job is complete"),
+        "{}",
+        message(&toy, "n-1")
+    );
+    // The server cleans it up: that starts nothing.
+    toy.jobs.made.clear();
+    let started = toy.log.iter().filter(|line| line.starts_with("StartJob")).count();
+    for _ in 0..400 {
+        toy.tick();
+    }
+    assert_eq!(toy.log.iter().filter(|line| line.starts_with("StartJob")).count(), started);
+}
+
+#[test]
+fn a_daemon_set_that_was_broken_before_holds_nobody_up() {
+    let broken = |ready| Pod {
+        owner: Some(Owner {
+            api_version: "apps/v1".into(),
+            kind: "DaemonSet".into(),
+            name: "logs".into(),
+            uid: "uid-logs".into(),
+        }),
+        ready,
+        ..pod("logs", 1, "n-1")
+    };
+    let ends_at = |was_ready: bool| {
+        let mut toy = Toy::new(1, 1);
+        toy.stays_unready = !was_ready;
+        toy.cluster.set_pod(broken(was_ready));
+        toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
+        toy.stays_unready = true;
+        toy.cluster.set_pod(broken(false));
+        toy.run_to_the_end(300);
+        toy.phase()
+    };
+    assert_eq!(ends_at(false), Phase::Completed);
+    assert_eq!(
+        ends_at(true),
+        Phase::NodesFailed,
+        "one that the upgrade broke is waited for, until the deadline"
+    );
+}
+
+#[test]
+fn a_claim_that_is_deleted_under_way_kills_nothing() {
+    let mut toy = Toy::new(2, 1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
+    let of_node = |toy: &Toy| toy.claims.iter().position(|claim| claim.is_of_kubelet()).unwrap();
+    let at = of_node(&toy);
+    toy.claims[at].ending = true;
+    for _ in 0..30 {
+        toy.tick();
+        assert!(toy.cluster.node("n-1").unwrap().unschedulable, "it may be half upgraded");
+    }
+    assert_eq!(toy.kubelets("Upgrading"), 1, "its executor goes on: {:?}", toy.log);
+    toy.run_until(200, |toy| toy.log.iter().any(|line| line == "HandOver n-1"));
+    toy.run_until(5, |toy| !toy.claims.iter().any(|claim| *claim.subject.node == *"n-1"));
+    let node = toy.cluster.node("n-1").unwrap();
+    assert!(node.unschedulable && node.cordoned_by.is_none(), "the cordon is a person's now");
+}
+
+#[test]
+fn an_upgrade_that_is_deleted_goes_when_what_is_in_flight_has_settled() {
+    let mut toy = Toy::new(3, 2);
+    toy.deploy("slow", 1, 0);
+    toy.lingers = 1000;
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0 && toy.kubelets("Upgrading") > 0);
+    toy.progress.ending = true;
+    assert_eq!(toy.phase(), Phase::Deleting);
+    toy.run_until(60, |toy| !toy.progress.protected);
+    assert!(toy.claims.is_empty(), "{:?}", toy.claims);
+    let cordoned = |toy: &Toy| toy.cluster.nodes().iter().filter(|node| node.unschedulable).count();
+    assert_eq!(cordoned(&toy), 0, "every node was given back: {:?}", toy.log);
+    let upgraded = toy.cluster.nodes().iter().filter(|n| n.kubelet.to_string() == "v1.37.1").count();
+    assert!(upgraded >= 1, "what was being upgraded was finished");
+}
+
+#[test]
+fn another_version_on_an_upgrade_with_finished_claims_goes_on() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+    toy.upgrade.version = "v1.37.2".parse().unwrap();
+    (toy.progress.started, toy.progress.completed, toy.progress.from) = (None, None, None);
+    toy.run_to_the_end(900);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert!(toy.cluster.nodes().iter().all(|node| node.kubelet.to_string() == "v1.37.2"));
+}
+
+#[test]
+fn a_persons_drain_on_a_node_at_the_target_does_not_keep_the_upgrade_from_its_end() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
+    let done = toy.cluster.nodes().iter().find(|n| n.kubelet.to_string() == "v1.37.1").unwrap().name.clone();
+    let mark = Mark::of_drain(at(0), "ann");
+    toy.cluster.change_node(&done, |node| node.cordoned_by = Some(mark.into()));
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+}
+
+#[test]
+fn a_stalled_node_does_not_wait_its_whole_timeout() {
+    let mut toy = Toy::new(1, 1);
+    toy.upgrade.drain_timeout = SignedDuration::from_hours(1);
+    toy.absent = 1;
+    toy.deploy("cart", 1, 1);
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    // Now nothing will bring the other replica back.
+    toy.absent = 0;
+    let since = toy.world().now;
+    toy.run_until(120, |toy| toy.kubelets("Parked") > 0);
+    let took = toy.world().now.duration_since(since).as_secs();
+    assert!((30..60).contains(&took), "{took} s");
+    assert!(message(&toy, "n-1").contains("can never allow an eviction"), "{}", message(&toy, "n-1"));
+}
+
+#[test]
+fn a_claim_that_cannot_be_read_holds_its_own_node_only() {
+    let mut toy = Toy::new(3, 1);
+    let why =
+        "NodeUpgrade up.kubelet.n-2 is Draining without a time; delete it to have it made anew".to_owned();
+    toy.unreadable.push(Unreadable { name: "up.kubelet.n-2".into(), why: why.clone() });
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.status());
+    assert_eq!(toy.status().parked[0].reason, why);
+    assert_eq!(toy.kubelets("Upgraded"), 2);
+}
+
+#[test]
+fn nothing_begins_before_the_upgrade_has_our_finalizer() {
+    let mut toy = Toy::new(1, 1);
+    toy.progress.protected = false;
+    let decision = decide(&toy.upgrade, &toy.progress, toy.world());
+    assert_eq!(decision.actions, [crate::rollout::Action::Protect]);
+    toy.run_until(20, |toy| !toy.claims.is_empty());
+    assert!(matches!(toy.claims[0].state, State::Claimed | State::Upgrading { .. }));
+}

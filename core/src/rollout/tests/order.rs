@@ -1,0 +1,207 @@
+//! Stages in order, whatever is hidden, missing or moved early; nodes of the control plane one at a time.
+
+use std::sync::Arc;
+
+use super::cluster::Toy;
+use super::scheduler_upgraded;
+use crate::cluster::{Component, Node, Pod, Selector, Traits};
+use crate::fixture::{node, pod};
+use crate::plan::Stage;
+use crate::rollout::{Claim, Phase, State, Subject};
+use crate::upgrade::{Amount, Group, Hidden};
+use crate::version::Observed;
+
+/// A claim of the toy's upgrade on a control-plane component.
+fn claim(component: Component, place: &str, state: State) -> Claim {
+    Claim {
+        name: format!("up.{component}.{place}").into(),
+        uid: format!("uid-{component}-{place}").into(),
+        resource_version: "1".into(),
+        upgrade: "up".into(),
+        upgrade_uid: "uid-up".into(),
+        ending: false,
+        finalizers: Vec::new(),
+        subject: Subject {
+            component,
+            node: place.into(),
+            node_uid: "".into(),
+            from: "v1.36.4".into(),
+            to: "v1.37.1".parse().unwrap(),
+            executor: "cloud".into(),
+        },
+        state,
+        attempt: 1,
+        message: String::new(),
+        blockers: Vec::new(),
+    }
+}
+
+fn at_target(toy: &mut Toy) {
+    toy.cluster.change_instances(|instance| instance.version = Observed::from_report("v1.37.1"));
+}
+
+#[test]
+fn no_kubelet_moves_while_a_claim_of_the_control_plane_is_not_finished() {
+    let mut toy = Toy::new(2, 1);
+    at_target(&mut toy);
+    toy.broken = Some("cp-2".to_owned());
+    let since = toy.world().now;
+    let before = crate::rollout::Before { incarnation: "cp-2-1".into(), ..Default::default() };
+    toy.claims.push(claim(Component::KubeApiserver, "cp-2", State::Upgrading { since, before }));
+    for _ in 0..20 {
+        toy.tick();
+        assert_eq!(toy.kubelets("Claimed"), 0, "cp-2 is still being restarted: {:?}", toy.log);
+    }
+}
+
+#[test]
+fn a_component_that_is_gone_for_a_moment_is_not_done() {
+    let mut toy = Toy::new(2, 1);
+    toy.tick();
+    let whole = toy.cluster.instances().to_vec();
+    at_target(&mut toy);
+    toy.claims.clear();
+    let seen: Vec<_> = toy.cluster.instances().to_vec();
+    let without = seen.iter().filter(|instance| instance.component != Component::KubeScheduler);
+    toy.cluster.set_instances(without.cloned().collect());
+    for _ in 0..40 {
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets_in_flight(), 0, "{:?}", toy.log);
+    let line = "waits until kube-scheduler on cp-1 is seen again";
+    assert!(toy.status().waits.iter().any(|wait| wait == line), "{:?}", toy.status().waits);
+    assert_eq!(whole.len(), seen.len());
+    toy.cluster.set_instances(seen);
+    toy.run_until(60, |toy| toy.kubelets_in_flight() > 0);
+}
+
+#[test]
+fn controllers_that_nothing_shows_keep_the_kubelets_until_a_person_answers_for_them() {
+    let mut toy = Toy::new(2, 1);
+    let line = "kube-scheduler is led by x, which cannot be seen from here".to_owned();
+    toy.hidden.push((Component::KubeScheduler, line));
+    toy.run_to_the_end(200);
+    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, Phase::Working(Stage::Controllers)));
+    let message = toy.status().message;
+    assert!(message.contains("led by x") && message.contains("controlPlane.hidden"), "{message}");
+    toy.upgrade.control_plane.hidden = Hidden::Accept;
+    toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn controllers_that_moved_early_do_not_keep_the_apiservers_from_following() {
+    // kubeadm moves the controllers of a node together with its kube-apiserver.
+    let mut toy = Toy::new(1, 1);
+    toy.cluster.change_instances(|instance| {
+        if *instance.name != *"cp-2" {
+            instance.version = Observed::from_report("v1.37.1");
+        }
+    });
+    toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+}
+
+#[test]
+fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
+    let mut toy = Toy::new(0, 3);
+    for name in ["cp-1", "cp-2", "cp-3", "cp-4"] {
+        toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
+    }
+    let mut seen = 0;
+    for _ in 0..900 {
+        toy.tick();
+        seen = seen.max(toy.kubelets_in_flight());
+    }
+    assert_eq!((toy.phase(), seen), (Phase::Completed, 1), "{:?}", toy.log);
+}
+
+#[test]
+fn a_kubelet_that_somebody_takes_back_is_not_fought() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
+    let upgraded = toy.claims.iter().find(|c| c.is_of_kubelet() && c.state.name() == "Upgraded");
+    let (name, node) = upgraded.map(|c| (c.name.clone(), c.subject.node.clone())).unwrap();
+    toy.cluster.change_node(&node, |node| node.kubelet = Observed::from_report("v1.36.4"));
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.log);
+    let message = toy.status().message;
+    assert!(
+        message.contains(&format!("went back to v1.36.4 after it was upgraded; delete NodeUpgrade {name}")),
+        "{message}"
+    );
+    toy.claims.iter_mut().find(|claim| claim.name == name).unwrap().ending = true;
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "who deletes the claim lets it go again");
+}
+
+#[test]
+fn an_apiserver_that_somebody_takes_back_stops_everything_and_is_named() {
+    let mut toy = Toy::new(4, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
+    toy.cluster.change_instances(|instance| {
+        if *instance.name == *"cp-2" {
+            instance.version = Observed::from_report("v1.36.4");
+        }
+    });
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::ControlPlaneHeld, "{:?}", toy.status());
+    assert!(
+        toy.status().message.contains("kube-apiserver on cp-2 went back to v1.36.4"),
+        "{}",
+        toy.status().message
+    );
+    assert!(toy.kubelets("Upgraded") < 4, "no further kubelet was given to its executor");
+}
+
+#[test]
+fn two_nodes_with_pinned_pods_of_one_budget_never_open_in_one_round_or_in_two_groups() {
+    for groups in [1, 2] {
+        let mut toy = Toy::new(2, 2);
+        if groups == 2 {
+            let group = |name: &str, node: &str| Group {
+                name: name.into(),
+                selector: Selector {
+                    match_labels: [("name".to_owned(), node.to_owned())].into(),
+                    ..Selector::default()
+                },
+                max_unavailable: Amount::Count(1),
+                executor: "cloud".into(),
+            };
+            toy.upgrade.groups = vec![group("a", "n-1"), group("b", "n-2")];
+            for name in ["n-1", "n-2"] {
+                let labels = Arc::new([("name".to_owned(), name.to_owned())].into());
+                toy.cluster.change_node(name, |node| node.labels = labels);
+            }
+        }
+        toy.deploy("etcd", 0, 2);
+        for (number, host) in ["n-1", "n-2", "n-9"].iter().enumerate() {
+            let traits = Traits { hosts: vec![(*host).into()], ..Traits::default() };
+            toy.cluster.set_pod(Pod { special: Some(Arc::new(traits)), ..pod("etcd", number, host) });
+        }
+        toy.cluster.change_budget("etcd", |budget| {
+            (budget.disruptions_allowed, budget.current_healthy, budget.expected_pods) = (1, 3, 3);
+        });
+        toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
+        assert_eq!(toy.kubelets_in_flight(), 1, "{groups} groups: {:?}", toy.log);
+    }
+}
+
+#[test]
+fn an_upgrade_of_the_same_name_is_another_one() {
+    let mut toy = Toy::new(1, 1);
+    toy.run_until(600, scheduler_upgraded);
+    for claim in &mut toy.claims {
+        claim.upgrade_uid = "uid-of-one-that-was-deleted".into();
+    }
+    let decided = toy.status();
+    assert_eq!(decided.in_flight, 0, "those claims are not ours");
+}
+
+#[test]
+fn a_kube_apiserver_that_is_upgraded_is_no_node() {
+    let mut toy = Toy::new(1, 1);
+    toy.run_until(60, |toy| !toy.claims.is_empty());
+    let status = toy.status();
+    assert_eq!((status.in_flight, status.nodes_in_flight), (1, 0));
+}

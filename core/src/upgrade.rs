@@ -1,0 +1,172 @@
+//! What a person wants of an upgrade, and how far it is.
+//!
+//! [`Upgrade`] is a validated `ClusterUpgrade.spec`; nothing that was observed is part of it. [`Progress`] is what its
+//! status has to remember, because the cluster does not show it any more. What is done about them is
+//! [`crate::rollout`]. The invariant: every executor that an [`Upgrade`] names is one of its executors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::{Component, Node, Selector};
+use crate::version::KubeVersion;
+
+/// When work may be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Never: the plan is shown.
+    PlanOnly,
+    /// When `approval.planHash` is the plan's hash.
+    RequireApproval,
+    /// At once.
+    Automatic,
+}
+
+impl Mode {
+    /// The word for it in a spec.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PlanOnly => "PlanOnly",
+            Self::RequireApproval => "RequireApproval",
+            Self::Automatic => "Automatic",
+        }
+    }
+}
+
+/// How many nodes of a group may be unavailable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// So many.
+    Count(usize),
+    /// So many percent of the group, rounded down, at least one.
+    Percent(usize),
+}
+
+impl Amount {
+    /// The number of nodes in a group of `size`.
+    pub fn of(self, size: usize) -> usize {
+        match self {
+            Self::Count(count) => count,
+            Self::Percent(percent) => (size * percent / 100).max(1),
+        }
+    }
+}
+
+/// Nodes that are upgraded alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Which nodes; a node belongs to the first group that selects it.
+    pub selector: Selector,
+    /// How many at once, nodes that are unhealthy for any reason counted.
+    pub max_unavailable: Amount,
+    /// Who changes the version.
+    pub executor: Arc<str>,
+}
+
+/// The group a node belongs to: the first that selects it.
+pub fn group_of<'a>(groups: &'a [Group], node: &Node) -> Option<&'a Group> {
+    groups.iter().find(|group| group.selector.matches(&node.labels))
+}
+
+/// Who changes a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Executor {
+    /// A Job on the node.
+    Job {
+        /// Its pod template, as canonical JSON.
+        template: Arc<str>,
+        /// How long it may take until the new version is observed.
+        deadline: SignedDuration,
+    },
+    /// Somebody else.
+    External {
+        /// How long it may take until the new version is observed.
+        deadline: SignedDuration,
+    },
+}
+
+impl Executor {
+    /// How long it may take until the new version is observed.
+    pub const fn deadline(&self) -> SignedDuration {
+        match self {
+            Self::Job { deadline, .. } | Self::External { deadline } => *deadline,
+        }
+    }
+}
+
+/// What is done about controllers that lead where nothing can see their version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hidden {
+    /// No kubelet moves.
+    #[default]
+    Refuse,
+    /// A person answers for them.
+    Accept,
+}
+
+/// How the control plane is upgraded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlPlane {
+    /// Who moves its components.
+    pub executor: Arc<str>,
+    /// What is done about hidden controllers.
+    pub hidden: Hidden,
+}
+
+/// What a person wants: a validated `ClusterUpgrade.spec`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID: another object of the same name is another upgrade.
+    pub uid: Arc<str>,
+    /// Where to.
+    pub version: KubeVersion,
+    /// When.
+    pub mode: Mode,
+    /// The plan a person approved.
+    pub approved_hash: Option<Arc<str>>,
+    /// No new disruption.
+    pub suspended: bool,
+    /// How the control plane is upgraded.
+    pub control_plane: ControlPlane,
+    /// Which nodes, in order of precedence.
+    pub groups: Vec<Group>,
+    /// How long a node's drain may take before it is parked.
+    pub drain_timeout: SignedDuration,
+    /// The executors by name. Every name used above is a key.
+    pub executors: BTreeMap<Arc<str>, Executor>,
+}
+
+/// A control-plane component that was seen: what it is, and where.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Which component.
+    pub component: Component,
+    /// Its Node, or its own name where no Node is visible.
+    pub name: Arc<str>,
+    /// UID of that Node; empty where there is none.
+    pub node_uid: Arc<str>,
+}
+
+/// How far an upgrade is, as far as the cluster does not show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Where it comes from, once that was recorded: later the apiservers say something else.
+    pub from: Option<KubeVersion>,
+    /// When the first work was started.
+    pub started: Option<Timestamp>,
+    /// When it was complete; with this plan it is then history and is not taken up again.
+    pub completed: Option<Timestamp>,
+    /// The control-plane components that were seen, in order. One that is gone for a moment is missing, not done.
+    pub seen: Vec<Place>,
+    /// The upgrade that is under way and has to be complete first.
+    pub queued_behind: Option<Arc<str>>,
+    /// Our finalizer is on the object: it cannot vanish while something of it is in flight.
+    pub protected: bool,
+    /// Somebody deleted the object. What is in flight settles, then it goes.
+    pub ending: bool,
+}
