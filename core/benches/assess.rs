@@ -38,6 +38,8 @@ const RUNS: usize = 15;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// With this argument the program runs one of them a few times and does nothing else, for callgrind to look at.
 const COUNTED: &str = "--counted";
+/// With this one it measures a look and nothing else.
+const LOOKED: &str = "--look";
 
 /// What is measured: a name, what one figure is about, and how many of those one run is.
 const MEASURED: [(&str, usize, &str); 10] = [
@@ -60,6 +62,7 @@ fn main() {
             let mut run = prepared(name, nodes.parse().unwrap());
             (0..runs.parse().unwrap()).for_each(|_: u32| run());
         }
+        _ if arguments.iter().any(|argument| argument == LOOKED) => look(),
         // `cargo bench` passes this; under `cargo test` nothing is measured.
         _ if arguments.iter().any(|argument| argument == "--bench") => {
             table();
