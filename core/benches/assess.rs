@@ -302,7 +302,9 @@ impl Scene {
         let behind = cluster.nodes().iter().filter(|node| node.kubelet.to_string() != TARGET);
         let mut drained: Vec<Node> = behind.take(draining).map(|node| node.as_ref().clone()).collect();
         let claims = drained.iter_mut().map(|node| claim(node, &target)).collect();
-        drained.into_iter().for_each(|node| cluster.set_node(node));
+        for node in drained {
+            cluster.set_node(node);
+        }
         let apps: Vec<_> = (0..budgets).map(App::new).collect();
         let pods =
             (0..nodes * PODS_PER_NODE).map(|n| pod(n, &cluster.nodes()[n % nodes].name, &apps[n % budgets]));

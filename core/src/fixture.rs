@@ -119,13 +119,17 @@ impl Cluster {
     pub(crate) fn change_pods(&mut self, change: impl FnMut(&mut Pod)) {
         let mut pods: Vec<Pod> = self.pods().cloned().collect();
         pods.iter_mut().for_each(change);
-        pods.into_iter().for_each(|pod| self.set_pod(pod));
+        for pod in pods {
+            self.set_pod(pod);
+        }
     }
 
     /// The pods that `keep` says stay; the others are gone.
     pub(crate) fn retain_pods(&mut self, keep: impl Fn(&Pod) -> bool) {
         let gone: Vec<Pod> = self.pods().filter(|pod| !keep(pod)).cloned().collect();
-        gone.iter().for_each(|pod| self.remove_pod(&pod.namespace, &pod.name));
+        for pod in gone {
+            self.remove_pod(&pod.namespace, &pod.name);
+        }
     }
 
     /// The pod of that UID is what `change` makes of it.

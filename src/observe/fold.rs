@@ -288,7 +288,9 @@ impl<K: Watched> Fold<K> {
             }
             stays
         });
-        gone.into_iter().for_each(|key| self.changed(key));
+        for key in gone {
+            self.changed(key);
+        }
         self.deleted.clear();
         self.names.sweep();
         self.complete = true;

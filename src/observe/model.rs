@@ -38,6 +38,7 @@ pub(super) struct Model {
 }
 
 #[derive(Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a source of its own")]
 struct Has {
     nodes: bool,
     pods: bool,
@@ -50,9 +51,12 @@ struct Has {
 #[derive(PartialEq, Eq)]
 struct FoundBy {
     leases: Vec<(LeaseSeen, bool, usize)>,
-    endpoints: Vec<(Arc<str>, Observed, Option<Effective>, Arc<str>, bool)>,
+    endpoints: Vec<Told>,
     candidates: Vec<CandidateSeen>,
 }
+
+/// What an endpoint tells: its address, version, what it emulates, its build, and whether it is ready.
+type Told = (Arc<str>, Observed, Option<Effective>, Arc<str>, bool);
 
 impl FoundBy {
     fn of(
@@ -140,15 +144,12 @@ impl Model {
             (seen.internal_ips.clone(), seen.platform, seen.hostname.clone(), seen.node.control_plane)
         };
         let cluster = Arc::make_mut(&mut self.cluster);
-        let before = match seen {
-            Some(seen) => {
-                cluster.set_node(Arc::clone(&seen.node));
-                self.nodes.insert(Arc::clone(name), Arc::clone(seen))
-            }
-            None => {
-                cluster.remove_node(name);
-                self.nodes.remove(name)
-            }
+        let before = if let Some(seen) = seen {
+            cluster.set_node(Arc::clone(&seen.node));
+            self.nodes.insert(Arc::clone(name), Arc::clone(seen))
+        } else {
+            cluster.remove_node(name);
+            self.nodes.remove(name)
         };
         if before.as_deref().map(told) != seen.map(|seen| told(seen)) {
             self.found_by = None;

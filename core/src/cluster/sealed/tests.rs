@@ -99,7 +99,9 @@ proptest! {
         changes in prop::collection::vec(any_change(), 0..60),
     ) {
         let mut plain = Plain::default();
-        begin.iter().for_each(|change| plain.change(change));
+        for change in &begin {
+            plain.change(change);
+        }
         let mut cluster = plain.parts().seal();
         for change in &changes {
             plain.change(change);
