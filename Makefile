@@ -32,6 +32,10 @@ test: binaries ## Run every test, those on a real control plane included, with t
 	echo "the binary: static, $$(stat -c %s "$$binary") bytes, $$(gzip -9c "$$binary" | wc -c) compressed" && \
 	EVENKEEL_BINARY="$$binary" $(CARGO) test --workspace
 
+.PHONY: campaign
+campaign: ## Run every campaign on the virtual cluster in full: every fault at every request, for hours
+	EVENKEEL_CAMPAIGN=long $(CARGO) test --test virtual -- --include-ignored --nocapture $(ARGS)
+
 .PHONY: lint
 lint: cargo-deny check-rules ## Check format, clippy, documentation, licenses, dependencies and the Prometheus alerts
 	$(CARGO) fmt --all --check

@@ -137,6 +137,22 @@ impl Cluster {
         self.control.run(&mut self.shared.lock_as("kubelet"), node, component, runs)
     }
 
+    /// Runs the components of a control plane, of `version` each, as processes of hosts that are no nodes: no pod shows
+    /// them. Apiservers are known by their endpoints, the others by the leases that they hold. What [`Cluster::load`] has
+    /// put into a cluster does not say that such processes run: say it again there.
+    pub fn run_on_hosts(&self, hosts: &[&str], version: &str) {
+        let mut state = self.shared.lock_as("kube-apiserver");
+        for host in hosts {
+            self.control.join(&mut state, host, version);
+        }
+    }
+
+    /// Ends a component of a control-plane node and takes its mirror pod away, as a kubelet does that replaces a static
+    /// pod, until [`Cluster::replace_component`] or [`Cluster::run_component`]; `false` if there is no such one.
+    pub fn take_component(&self, node: &str, component: &str) -> bool {
+        self.control.take(&mut self.shared.lock_as("kubelet"), node, component)
+    }
+
     /// Adds nodes, with a kubelet each; their names.
     pub fn add_nodes(&self, group: &NodeGroup) -> Vec<String> {
         let mut state = self.shared.lock_as("kubelet");

@@ -40,7 +40,7 @@ impl Base {
 pub struct Kube(pub Client);
 
 impl Kube {
-    async fn send(&self, method: &str, path: &str, kind: &str, body: &Value) -> kube::Result<Value> {
+    pub async fn send(&self, method: &str, path: &str, kind: &str, body: &Value) -> kube::Result<Value> {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let request = Request::builder().method(method).uri(path).header("Content-Type", kind).body(body);
         self.0.request(request.expect("a path of ours")).await

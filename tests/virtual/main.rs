@@ -12,8 +12,10 @@ mod campaign;
 mod deeds;
 mod drain;
 mod kube_api;
+mod replica;
 mod report;
 mod script;
+mod upgrade;
 
 /// With the C library's own nearly half of the time of these runs would be allocation. The program that is tested keeps
 /// that: it holds little, and with this one it would hold twice as much.

@@ -11,19 +11,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use evenkeel::clients::Clients;
-use evenkeel::clock::Clock;
-use evenkeel::operator::{Options, operate};
-use evenkeel_core::lease::Timing;
-use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_sim::faults::Call;
-use evenkeel_sim::{Cluster, NodeGroup, Process, Write};
+use evenkeel_sim::{Cluster, NodeGroup, Write};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::campaign::{self, Wrong, all, virtually};
 use super::kube_api::{Base, Kube};
+use super::replica::replica;
 use super::script::{self, Step};
 
 const REPORT: &str = "/apis/evenkeel.dev/v1alpha1/clusterskewreports/cluster";
@@ -144,60 +140,6 @@ impl Watcher {
         }
         Ok(())
     }
-}
-
-/// Starts one replica again and again, as a kubelet does, until `stop`.
-async fn replica(cluster: Cluster, name: &'static str, stop: CancellationToken) {
-    let mut start = 0;
-    while !stop.is_cancelled() {
-        start += 1;
-        let process = cluster.process(&format!("evenkeel-{name}"));
-        let ended = CancellationToken::new();
-        let run = operate(clients(&process), options(name, start), clock(&cluster), ended.clone());
-        let crashed = async {
-            while !process.is_dead() {
-                let known = cluster.faults().crashes();
-                if process.is_dead() {
-                    return;
-                }
-                cluster.faults().crashed(known).await;
-            }
-        };
-        tokio::select! {
-            _ = run => {}
-            () = crashed => {}
-            () = stop.cancelled() => return,
-        }
-        sleep(Duration::from_secs(2)).await;
-    }
-}
-
-fn clients(process: &Process) -> Clients {
-    let probed = process.clone();
-    Clients {
-        read: process.client(),
-        effects: process.client(),
-        election: process.client_as(&format!("{}-lease", process.agent())),
-        connect: Arc::new(move |address| Ok(probed.client_at(address))),
-    }
-}
-
-fn options(name: &str, start: u32) -> Options {
-    let seconds = Duration::from_secs;
-    Options {
-        upgrades: false,
-        namespace: "kube-system".to_owned(),
-        identity: format!("{name}_{start}"),
-        executors_namespace: "evenkeel-executors".to_owned(),
-        lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
-        listen: ([127, 0, 0, 1], 0).into(),
-        releases: Catalogue::shipped().unwrap(),
-    }
-}
-
-fn clock(cluster: &Cluster) -> Clock {
-    let cluster = cluster.clone();
-    Clock::new(move || cluster.now())
 }
 
 /// Three control-plane nodes, three workers of two minors, one of them too old.
@@ -336,12 +278,12 @@ async fn life(seed: u64, script: &[Step]) -> Run {
 
     let begun = Instant::now();
     let stop = CancellationToken::new();
-    let first = tokio::spawn(replica(cluster.clone(), "a", stop.clone()));
+    let first = tokio::spawn(replica(cluster.clone(), "a", false, stop.clone()));
     let second = tokio::spawn({
         let (cluster, stop) = (cluster.clone(), stop.clone());
         async move {
             sleep(Duration::from_secs(3)).await;
-            replica(cluster, "b", stop).await;
+            replica(cluster, "b", false, stop).await;
         }
     });
     let mut deeds: Vec<(u64, String)> = DEEDS.iter().map(|(at, deed)| (*at, (*deed).to_owned())).collect();
@@ -425,7 +367,7 @@ fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
 }
 
 /// Where two values differ first.
-fn difference(wanted: &Value, found: &Value, path: &str) -> String {
+pub fn difference(wanted: &Value, found: &Value, path: &str) -> String {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {
             let keys: BTreeSet<&String> = wanted.keys().chain(found.keys()).collect();

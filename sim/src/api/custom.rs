@@ -47,6 +47,7 @@ pub(crate) fn serve(kinds: &mut Kinds, definition: &Value) {
             shows_deleted: false,
             selectable,
             custom: Some(Arc::new(Custom {
+                rules: std::sync::OnceLock::new(),
                 schema,
                 storage,
                 columns: version["additionalPrinterColumns"].clone(),

@@ -33,6 +33,8 @@ struct Instance {
     /// The process, as leases name it: another one for each start.
     process: String,
     restarts: u32,
+    /// Its kubelet has taken its pod away, to bring it back as another one.
+    absent: bool,
 }
 
 #[derive(Debug)]
@@ -125,6 +127,7 @@ impl ControlPlane {
             runs: crate::record::ready(pod),
             process: process.to_owned(),
             restarts: 0,
+            absent: false,
         };
         self.with(|inner| {
             inner.addresses.insert(node.clone(), text(&pod["status"]["hostIP"]));
@@ -138,7 +141,9 @@ impl ControlPlane {
         self.with(|inner| {
             let at = (node.to_owned(), component.to_owned());
             let restarts = inner.instances.get(&at).map_or(0, |before| before.restarts + 1);
-            inner.instances.insert(at, Instance { version: version.to_owned(), runs, process, restarts });
+            inner
+                .instances
+                .insert(at, Instance { version: version.to_owned(), runs, process, restarts, absent: false });
         });
         self.mirror(state, node, component);
         if component == "kube-apiserver" {
@@ -156,6 +161,23 @@ impl ControlPlane {
         true
     }
 
+    /// Ends a component and takes its mirror pod away, until it is set or run again.
+    pub(crate) fn take(&self, state: &mut State, node: &str, component: &str) -> bool {
+        let at = (node.to_owned(), component.to_owned());
+        let taken = self.with(|inner| {
+            let Some(instance) = inner.instances.get_mut(&at) else { return false };
+            (instance.runs, instance.absent) = (false, true);
+            true
+        });
+        if taken && let Some(kind) = state.kinds.stored("pods").cloned() {
+            state.remove(&kind, &format!("kube-system/{component}-{node}"));
+        }
+        if taken && component == "kube-apiserver" {
+            self.publish(state);
+        }
+        taken
+    }
+
     /// The pod by which the API shows what a node's kubelet runs from a file.
     fn mirror(&self, state: &mut State, node: &str, component: &str) {
         let at = (node.to_owned(), component.to_owned());
@@ -164,6 +186,9 @@ impl ControlPlane {
         }) else {
             return;
         };
+        if instance.absent {
+            return;
+        }
         let (Some(kind), Some(owner)) =
             (state.kinds.stored("pods").cloned(), state.store.get("nodes", node).cloned())
         else {

@@ -1,7 +1,7 @@
 //! The structural schema of a custom resource: its shape, its defaults and what its values must satisfy.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
@@ -11,6 +11,8 @@ use super::{Field, Listed, Scalar, Shape, Struct, Zero, builtin};
 #[derive(Debug)]
 pub(crate) struct Custom {
     pub(crate) schema: Value,
+    /// The rules of the schema, read when they are first asked.
+    pub(crate) rules: OnceLock<kube_cel::CompiledSchema>,
     pub(crate) storage: bool,
     /// `additionalPrinterColumns`.
     pub(crate) columns: Value,
@@ -48,18 +50,19 @@ impl Custom {
     }
 
     /// What the rules in CEL say of an object, and of its change.
-    ///
-    /// They are read anew each time: custom resources are few, and their rules short.
     pub(crate) fn rules(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
         if !self.schema.to_string().contains("x-kubernetes-validations") {
             return Vec::new();
         }
-        let Err(errors) = kube_cel::Validator::new().validate(&self.schema, object, old) else {
+        let rules = self.rules.get_or_init(|| kube_cel::compile_schema(&self.schema));
+        let Err(errors) = kube_cel::Validator::new().validate_compiled(rules, object, old) else {
             return Vec::new();
         };
         errors
             .into_vec()
             .into_iter()
+            // A rule that cannot be evaluated here says nothing of the object.
+            .filter(|error| error.kind != kube_cel::ErrorKind::UnsupportedReference)
             .map(|error| {
                 let pointer = format!("/{}", error.field_path.replace('.', "/"));
                 let value = object.pointer(&pointer).unwrap_or(object);

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use evenkeel::operator::operate;
 use tokio::task::JoinHandle;
 
+use super::super::replica::{clients, clock, options};
 use super::*;
 
 const OURS: [&str; 2] = ["evenkeel-a", "evenkeel-a-lease"];
@@ -12,7 +14,7 @@ const OURS: [&str; 2] = ["evenkeel-a", "evenkeel-a-lease"];
 /// The operator, started once.
 fn start(cluster: &Cluster, stop: &CancellationToken) -> JoinHandle<Result<(), String>> {
     let process = cluster.process("evenkeel-a");
-    let running = operate(clients(&process), options("a", 1), clock(cluster), stop.clone());
+    let running = operate(clients(&process), options("a", 1, false), clock(cluster), stop.clone());
     tokio::spawn(async move { running.await.map_err(|error| error.to_string()) })
 }
 

@@ -1,0 +1,68 @@
+//! A replica of the operator on a virtual cluster: it is started again whenever it ends, as a kubelet does with a pod.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel::clients::Clients;
+use evenkeel::clock::Clock;
+use evenkeel::operator::{Options, operate};
+use evenkeel_core::lease::Timing;
+use evenkeel_core::skew::lifecycle::Catalogue;
+use evenkeel_sim::{Cluster, Process};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// Runs the replica called `evenkeel-<name>` until `stop`; with `upgrades` it drives `ClusterUpgrade`s too.
+pub async fn replica(cluster: Cluster, name: &'static str, upgrades: bool, stop: CancellationToken) {
+    let mut start = 0;
+    while !stop.is_cancelled() {
+        start += 1;
+        let process = cluster.process(&format!("evenkeel-{name}"));
+        let ended = CancellationToken::new();
+        let options = options(name, start, upgrades);
+        let run = operate(clients(&process), options, clock(&cluster), ended.clone());
+        let crashed = async {
+            while !process.is_dead() {
+                let known = cluster.faults().crashes();
+                if process.is_dead() {
+                    return;
+                }
+                cluster.faults().crashed(known).await;
+            }
+        };
+        tokio::select! {
+            _ = run => {}
+            () = crashed => {}
+            () = stop.cancelled() => return,
+        }
+        sleep(Duration::from_secs(2)).await;
+    }
+}
+
+pub fn clients(process: &Process) -> Clients {
+    let probed = process.clone();
+    Clients {
+        read: process.client(),
+        effects: process.client(),
+        election: process.client_as(&format!("{}-lease", process.agent())),
+        connect: Arc::new(move |address| Ok(probed.client_at(address))),
+    }
+}
+
+pub fn options(name: &str, start: u32, upgrades: bool) -> Options {
+    let seconds = Duration::from_secs;
+    Options {
+        upgrades,
+        namespace: "kube-system".to_owned(),
+        identity: format!("{name}_{start}"),
+        executors_namespace: "evenkeel-executors".to_owned(),
+        lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
+        listen: ([127, 0, 0, 1], 0).into(),
+        releases: Catalogue::shipped().unwrap(),
+    }
+}
+
+pub fn clock(cluster: &Cluster) -> Clock {
+    let cluster = cluster.clone();
+    Clock::new(move || cluster.now())
+}

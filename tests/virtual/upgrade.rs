@@ -1,0 +1,267 @@
+//! The operator with upgrades: a whole upgrade of a cluster, while it dies, is cut off, is paused and lied to, executors
+//! fail and people interfere.
+//!
+//! Checked after every write of any run: the invariants of the design, by [`watcher`]. Without people in between every run
+//! has to end as the one without faults.
+
+mod base;
+mod campaigns;
+mod executor;
+mod forged;
+mod open;
+mod people;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use evenkeel_sim::Cluster;
+use evenkeel_sim::faults::Call;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::campaign::{self, Wrong, all, virtually};
+use super::kube_api::Kube;
+use super::replica::replica;
+use super::script::{self, Step};
+use base::{CLAIMS, Setting, TO, UPGRADES};
+use executor::Executor;
+use watcher::{Watcher, asked_well, at_rest};
+
+/// The upgrade of every run, unless a script makes others.
+const UP: &str = "up";
+/// However much goes wrong, then the cluster is at rest.
+const FOREVER: Duration = Duration::from_hours(3);
+/// What lasts goes wrong for so long.
+const LASTS: Duration = Duration::from_mins(2);
+
+/// How a run ended.
+struct Run {
+    wrong: Wrong,
+    end: Value,
+    calls: Vec<Call>,
+    /// Pods that were evicted.
+    evicted: usize,
+    /// How long it took in the cluster's time.
+    took: Duration,
+}
+
+/// Something that a person does, so that the run may end otherwise; machines that go and come back leave no trace.
+fn is_people(step: &Step) -> bool {
+    let Step::At { millis: 1.., deed } = step else { return false };
+    let first = deed.split(' ').next().unwrap_or_default();
+    !["blackout", "cut", "jump", "compact", "take", "start", "zone"].contains(&first)
+}
+
+/// What the watcher must know of a script to be fair.
+fn fair(watcher: &mut Watcher, script: &[Step]) {
+    for step in script {
+        let fault = match step {
+            Step::Call { fault, .. } | Step::Like { fault, .. } | Step::Told { fault, .. } => fault.as_str(),
+            Step::At { deed, .. } if deed.starts_with("blackout") || deed.starts_with("cut") => "blackout:0",
+            Step::At { .. } => continue,
+        };
+        watcher.events_may_fail = true;
+        let (word, number) = fault.split_once(':').unwrap_or((fault, "0"));
+        let seconds = Duration::from_secs(number.parse().unwrap_or(0));
+        match word {
+            "late" | "pause" => {
+                watcher.late = true;
+                watcher.moment = watcher.moment.max(seconds + Duration::from_secs(3));
+            }
+            "delay" => watcher.moment = watcher.moment.max(seconds + Duration::from_secs(3)),
+            // What was not told is found out when it is asked anew.
+            "drop" | "swap" | "bookmarks" | "silence" | "stale" | "hang-before" | "hang-after" => {
+                watcher.moment = watcher.moment.max(Duration::from_mins(5));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One run, with one replica, or with two where the script speaks of the second.
+async fn life(seed: u64, script: &[Step]) -> Run {
+    let setting = Setting::of(script);
+    let (cluster, kube) = base::start(&setting, seed).await;
+    let mut watcher = Watcher::new(&kube, cluster.control_plane().clone()).await;
+    fair(&mut watcher, script);
+    let watcher = Arc::new(Mutex::new(watcher));
+    let seeing = Arc::clone(&watcher);
+    cluster.on_write(move |write| seeing.lock().unwrap().see(write));
+    let _executor = Executor::start(&cluster, &setting);
+    let mut deeds: Vec<(u64, String)> = Vec::new();
+    for step in script {
+        match step {
+            Step::At { deed, .. } if Setting::says(deed) => {}
+            Step::At { millis: 0, deed } => people::happens(&cluster, &kube, &setting, deed).await,
+            Step::At { millis, deed } => deeds.push((*millis, deed.clone())),
+            _ => {}
+        }
+    }
+    cluster.faults().record();
+    script::arm(&cluster, script);
+    let begun = Instant::now();
+    kube.create(UPGRADES, &setting.upgrade(UP, TO)).await;
+    let stop = CancellationToken::new();
+    let mut replicas = vec![tokio::spawn(replica(cluster.clone(), "a", true, stop.clone()))];
+    if script::line(script).contains("evenkeel-b") || script.iter().any(is_failover) {
+        let (cluster, stop) = (cluster.clone(), stop.clone());
+        replicas.push(tokio::spawn(async move {
+            sleep(Duration::from_secs(3)).await;
+            replica(cluster, "b", true, stop).await;
+        }));
+    }
+    deeds.sort_by_key(|(at, _)| *at);
+    for (at, deed) in deeds {
+        sleep_until(begun + Duration::from_millis(at)).await;
+        people::happens(&cluster, &kube, &setting, &deed).await;
+    }
+    if script.iter().any(|step| matches!(step, Step::Like { .. })) {
+        sleep_until(begun + LASTS).await;
+        cluster.faults().clear();
+    }
+    let rests = come_to_rest(&kube, &watcher, begun).await;
+    let took = begun.elapsed();
+    settle(&kube).await;
+    let calls = cluster.faults().record();
+    let end = end(&cluster, &kube).await;
+    stop.cancel();
+    for replica in replicas {
+        let _ = replica.await;
+    }
+    let mut watcher = watcher.lock().unwrap();
+    at_rest(&mut watcher);
+    let mut wrong = std::mem::take(&mut watcher.wrong);
+    wrong.extend(asked_well(&calls));
+    wrong.extend(rests.err());
+    Run { wrong, end, calls, evicted: watcher.evictions(), took }
+}
+
+/// Scripts in which the first replica loses the lead while it lives.
+fn is_failover(step: &Step) -> bool {
+    match step {
+        Step::Call { fault, .. } => fault.starts_with("pause"),
+        Step::At { deed, .. } => deed.starts_with("cut"),
+        _ => false,
+    }
+}
+
+/// Waits until every upgrade is done, or says that only a person brings it further, and nothing is under way.
+async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>, begun: Instant) -> Result<(), String> {
+    let mut quiet = 0;
+    while begun.elapsed() < FOREVER {
+        sleep(Duration::from_secs(5)).await;
+        let upgrades = kube.list(UPGRADES).await;
+        let rests = upgrades.iter().all(|upgrade| {
+            let says = |kind: &str| condition(upgrade, kind).is_some_and(|of| of["status"] == "True");
+            let current = upgrade["status"]["observedGeneration"] == upgrade["metadata"]["generation"];
+            let queued = condition(upgrade, "Ready").is_some_and(|of| of["reason"] == "Queued");
+            current && (says("Ready") || says("Stalled") || says("Paused") || queued)
+        });
+        quiet = if rests && !watcher.lock().unwrap().is_busy() { quiet + 1 } else { 0 };
+        if quiet >= 3 {
+            return Ok(());
+        }
+    }
+    let upgrades = kube.list(UPGRADES).await;
+    let said =
+        upgrades.first().map(|upgrade| upgrade["status"]["waitingFor"].to_string()).unwrap_or_default();
+    Err(format!("is not at rest after {FOREVER:?}; it waits for {said}"))
+}
+
+/// Waits for pods that were moved last, as long as that may take at most.
+async fn settle(kube: &Kube) {
+    for _ in 0..8 {
+        sleep(Duration::from_secs(15)).await;
+        let pods = kube.list("/api/v1/namespaces/shop/pods").await;
+        let ready = |pod: &Value| condition(pod, "Ready").is_some_and(|of| of["status"] == "True");
+        if pods.iter().all(|pod| ready(pod) && pod["metadata"].get("deletionTimestamp").is_none()) {
+            return;
+        }
+    }
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|of| of["type"] == kind)
+}
+
+/// What is compared between runs: nodes, claims, control plane, ready pods, and what the upgrades say, without times.
+async fn end(cluster: &Cluster, kube: &Kube) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut nodes = json!({});
+    for node in kube.list("/api/v1/nodes").await {
+        let ready = condition(&node, "Ready").is_some_and(|of| of["status"] == "True");
+        nodes[text(&node["metadata"]["name"])] = json!({
+            "kubelet": node["status"]["nodeInfo"]["kubeletVersion"], "ready": ready,
+            "cordoned": node["spec"]["unschedulable"] == true,
+            "marked": node["metadata"]["annotations"]["evenkeel.dev/cordoned-by"].is_string()});
+    }
+    let mut claims = json!({});
+    for claim in kube.list(CLAIMS).await {
+        claims[text(&claim["metadata"]["name"])] = claim["status"]["state"].clone();
+    }
+    let mut ready: BTreeMap<String, usize> = BTreeMap::new();
+    for pod in kube.list("/api/v1/namespaces/shop/pods").await {
+        let well = condition(&pod, "Ready").is_some_and(|of| of["status"] == "True");
+        let leaving = pod["metadata"].get("deletionTimestamp").is_some();
+        *ready.entry(text(&pod["metadata"]["labels"]["app"])).or_default() += usize::from(well && !leaving);
+    }
+    let mut upgrades = json!({});
+    for upgrade in kube.list(UPGRADES).await {
+        let all = upgrade["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let conditions: BTreeMap<String, Value> = all
+            .iter()
+            .map(|of| (text(&of["type"]), json!([of["status"], of["reason"], of["message"]])))
+            .collect();
+        let parked = upgrade["status"]["parked"].as_array().cloned().unwrap_or_default();
+        let parked: Vec<Value> = parked.iter().map(|of| json!([of["node"], of["state"]])).collect();
+        upgrades[text(&upgrade["metadata"]["name"])] = json!({"conditions": conditions,
+            "progress": upgrade["status"]["progress"], "parked": parked});
+    }
+    let plane = cluster.control_plane();
+    let mut servers = json!({});
+    for node in plane.nodes() {
+        for component in evenkeel_sim::COMPONENTS {
+            let (version, runs) = plane.component(&node, component).unwrap_or_default();
+            servers[format!("{component}/{node}")] = json!([version, runs]);
+        }
+    }
+    json!({"nodes": nodes, "claims": claims, "ready": ready, "upgrades": upgrades, "servers": servers})
+}
+
+fn run(seed: u64, script: &[Step]) -> Run {
+    let (mut run, panics) = virtually(async || life(seed, script).await);
+    run.wrong.extend(panics);
+    run
+}
+
+/// Without people in between: the same end as without faults.
+fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
+    let settings = |script: &[Step]| -> Vec<Step> {
+        let early = |step: &&Step| matches!(step, Step::At { millis: 0, .. });
+        script.iter().filter(early).cloned().collect()
+    };
+    let alone = |script: &[Step]| !script.iter().any(is_people);
+    let mut wanted: BTreeMap<(u64, String), Value> = BTreeMap::new();
+    for (seed, script) in scripts.iter().filter(|(_, script)| alone(script)) {
+        let begins = settings(script);
+        wanted.entry((*seed, script::line(&begins))).or_insert_with(|| {
+            let run = run(*seed, &begins);
+            assert!(run.wrong.is_empty(), "seed {seed}, {begins:?}: {:#?}", run.wrong);
+            run.end
+        });
+    }
+    all(name, scripts, |seed, script| {
+        let done = run(seed, script);
+        let mut wrong = done.wrong;
+        let key = (seed, script::line(&settings(script)));
+        if let Some(wanted) = wanted.get(&key).filter(|_| alone(script)).filter(|wanted| **wanted != done.end)
+        {
+            let difference = super::report::difference(wanted, &done.end, "end");
+            wrong.push(format!("invariant 14: ends otherwise: {difference}"));
+        }
+        wrong
+    });
+}

@@ -1,0 +1,247 @@
+//! The cluster that is upgraded, and the `ClusterUpgrade` that a person writes for it.
+//!
+//! Made once for each kind of control plane and copied for every run. A script says at its beginning (`at 0 …`) what is
+//! otherwise than usual: [`Setting`].
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use evenkeel_sim::{Cluster, NodeGroup};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::super::campaign::virtually;
+use super::super::kube_api::{Base, Kube};
+use super::super::script::Step;
+
+pub const FROM: &str = "v1.36.4";
+pub const TO: &str = "v1.37.1";
+pub const UPGRADES: &str = "/apis/evenkeel.dev/v1alpha1/clusterupgrades";
+pub const CLAIMS: &str = "/apis/evenkeel.dev/v1alpha1/nodeupgrades";
+pub const EXECUTORS: &str = "evenkeel-executors";
+/// The image of the executor's Job.
+pub const IMAGE: &str = "registry.example/upgrade:1";
+/// Hosts of a control plane that are no nodes.
+pub const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
+
+/// What an executor does with a component of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// After so many seconds it brings what it was asked for.
+    After(u64),
+    /// It says that it failed, where it can, and changes nothing.
+    Fail,
+    /// It never ends.
+    Hang,
+    /// It says that all is well, and changes nothing.
+    Lie,
+    /// It brings this version.
+    Wrong(String),
+    /// It takes the process away and never brings it back.
+    Gone,
+}
+
+/// How a run is otherwise than usual.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The control plane runs as processes of hosts, not as static pods of nodes.
+    pub hosts: bool,
+    /// A person takes the responsibility for controllers that cannot be seen.
+    pub accept: bool,
+    /// Executors are Jobs, not somebody outside.
+    pub jobs: bool,
+    /// The second group selects every node that is left, those of the control plane too.
+    pub everything: bool,
+    /// The executors' deadline, in seconds.
+    pub deadline: u64,
+    /// The drains' timeout, in seconds.
+    pub drain: u64,
+    /// What executors do, by `component/node`; good where nothing is said.
+    pub ways: Vec<(String, Way)>,
+}
+
+impl Setting {
+    /// What the steps `at 0 …` of `script` say.
+    pub fn of(script: &[Step]) -> Self {
+        let mut setting = Self {
+            hosts: false,
+            accept: false,
+            jobs: false,
+            everything: false,
+            deadline: 300,
+            drain: 300,
+            ways: Vec::new(),
+        };
+        for step in script {
+            let Step::At { millis: 0, deed } = step else { continue };
+            match deed.split(' ').collect::<Vec<_>>().as_slice() {
+                ["hosts"] => setting.hosts = true,
+                ["accept"] => setting.accept = true,
+                ["jobs"] => setting.jobs = true,
+                ["everything"] => setting.everything = true,
+                ["deadline", seconds] => setting.deadline = seconds.parse().unwrap(),
+                ["drain", seconds] => setting.drain = seconds.parse().unwrap(),
+                ["executor", what, way @ ..] => {
+                    let way = match way {
+                        ["after", seconds] => Way::After(seconds.parse().unwrap()),
+                        ["fail"] => Way::Fail,
+                        ["hang"] => Way::Hang,
+                        ["lie"] => Way::Lie,
+                        ["wrong", version] => Way::Wrong((*version).to_owned()),
+                        ["gone"] => Way::Gone,
+                        other => panic!("executors do not {other:?}"),
+                    };
+                    setting.ways.push(((*what).to_owned(), way));
+                }
+                _ => {}
+            }
+        }
+        setting
+    }
+
+    /// Whether `deed` says how the run is, not what happens in it.
+    pub fn says(deed: &str) -> bool {
+        let first = deed.split(' ').next().unwrap_or_default();
+        ["hosts", "accept", "jobs", "everything", "deadline", "drain", "executor"].contains(&first)
+    }
+
+    /// What the executor does with `component` on `node`.
+    pub fn way(&self, component: &str, node: &str) -> Way {
+        let fits = |(what, _): &&(String, Way)| {
+            what.split_once('/')
+                .is_some_and(|(of, at)| (of == component || of == "*") && (at == node || at == "*"))
+        };
+        self.ways.iter().find(fits).map_or(Way::After(3), |(_, way)| way.clone())
+    }
+
+    /// What the person wants.
+    pub fn upgrade(&self, name: &str, version: &str) -> Value {
+        let template =
+            json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "upgrade", "image": IMAGE}]}});
+        let executor = if self.jobs {
+            json!({"name": "machines", "job": {"template": template, "deadlineSeconds": self.deadline}})
+        } else {
+            json!({"name": "machines", "external": {"deadlineSeconds": self.deadline}})
+        };
+        let rest = if self.everything { json!({}) } else { json!({"matchLabels": {"pool": "main"}}) };
+        let mut plane = json!({"executor": "machines"});
+        if self.accept {
+            plane["hidden"] = "Accept".into();
+        }
+        json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": name}, "spec": {
+            "version": version, "mode": "Automatic", "controlPlane": plane,
+            "nodeGroups": [
+                {"name": "canary", "selector": {"matchLabels": {"pool": "canary"}}, "executor": "machines", "maxUnavailable": 1},
+                {"name": "rest", "selector": rest, "executor": "machines", "maxUnavailable": 2},
+            ],
+            "drain": {"timeoutSeconds": self.drain}, "executors": [executor]}})
+    }
+}
+
+/// The nodes of a pool.
+pub fn pool(name: &str, count: usize) -> NodeGroup {
+    NodeGroup::new(name, count).kubelet(FROM).zones(["a", "b", "c"]).label("pool", name)
+}
+
+async fn cluster(hosts: bool) -> Base {
+    // Not a seed of any run: a copy with the seed of its base would give UIDs a second time, and the garbage collector
+    // would take new objects for the owners of old ones.
+    let cluster = Cluster::builder().seed(0xba5e_0000).version(TO).start();
+    let kube = Kube(cluster.client_of("kubectl"));
+    kube.install().await;
+    for namespace in ["evenkeel-system", EXECUTORS, "shop"] {
+        kube.namespace(namespace).await;
+    }
+    if hosts {
+        cluster.run_on_hosts(&HOSTS, FROM);
+    } else {
+        cluster.add_control_plane(&NodeGroup::new("cp", 3).kubelet(FROM).zones(["a", "b", "c"]), FROM);
+    }
+    cluster.add_nodes(&pool("canary", 3));
+    cluster.add_nodes(&pool("main", 6));
+    sleep(Duration::from_secs(12)).await;
+    workloads(&kube).await;
+    sleep(Duration::from_secs(40)).await;
+    Base::of(&cluster)
+}
+
+/// Sixty pods, the static ones counted: budgets that are fine, tight and shared; pods that only one node can run.
+async fn workloads(kube: &Kube) {
+    kube.deployment("web", 10, None).await;
+    kube.deployment("cart", 8, Some(json!({"maxUnavailable": 1}))).await;
+    kube.deployment("api", 8, Some(json!({"maxUnavailable": "25%"}))).await;
+    let parallel = json!({"spec": {"serviceName": "db", "podManagementPolicy": "Parallel"}});
+    kube.workload("statefulsets", "db", 4, &parallel).await;
+    kube.budget("db", Some(json!({"minAvailable": 3}))).await;
+    kube.workload("daemonsets", "logs", 0, &json!({"spec": {"replicas": null}})).await;
+    // One budget for two workloads.
+    for name in ["left", "right"] {
+        kube.workload("deployments", name, 3, &labelled(name, "tier", "both")).await;
+    }
+    shared(kube, "both", "tier", "both", &json!({"maxUnavailable": 1})).await;
+    // Two nodes, each with two pods on its own disks, whose budgets cross.
+    for (name, vault, node) in [
+        ("ledger-a", "p", "main-1"),
+        ("ledger-b", "q", "main-1"),
+        ("ledger-c", "q", "main-2"),
+        ("ledger-d", "p", "main-2"),
+    ] {
+        local(kube, name, vault, node).await;
+    }
+    for vault in ["p", "q"] {
+        shared(kube, &format!("vault-{vault}"), "vault", vault, &json!({"minAvailable": 1})).await;
+    }
+    let canary = json!({"spec": {"template": {"spec": {"nodeSelector": {"pool": "canary"}}}}});
+    kube.workload("deployments", "gpu", 2, &canary).await;
+    kube.budget("gpu", Some(json!({"maxUnavailable": 1}))).await;
+    let licence =
+        json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "main-4"}}}}});
+    kube.workload("deployments", "licence", 1, &licence).await;
+}
+
+fn labelled(app: &str, key: &str, value: &str) -> Value {
+    json!({"spec": {"template": {"metadata": {"labels": {"app": app, key: value}}}}})
+}
+
+async fn shared(kube: &Kube, name: &str, key: &str, value: &str, budget: &Value) {
+    let mut spec = budget.clone();
+    spec["selector"] = json!({"matchLabels": {key: value}});
+    let object = json!({"metadata": {"name": name}, "spec": spec});
+    kube.create("/apis/policy/v1/namespaces/shop/poddisruptionbudgets", &object).await;
+}
+
+/// One pod whose volume is a disk of `node`.
+async fn local(kube: &Kube, name: &str, vault: &str, node: &str) {
+    let here = json!([{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]);
+    let volume = json!({"metadata": {"name": name}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": "local", "local": {"path": "/disks/1"},
+        "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": name},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": here}}}, "status": {"phase": "Bound"}});
+    kube.create("/api/v1/persistentvolumes", &volume).await;
+    let claim = json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+        "resources": {"requests": {"storage": "1Gi"}}, "volumeName": name}, "status": {"phase": "Bound"}});
+    kube.create("/api/v1/namespaces/shop/persistentvolumeclaims", &claim).await;
+    let mut more = labelled(name, "vault", vault);
+    more["spec"]["template"]["spec"] =
+        json!({"volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": name}}]});
+    more["spec"]["strategy"] = json!({"type": "Recreate"});
+    kube.workload("deployments", name, 1, &more).await;
+}
+
+/// A copy of the cluster that `setting` speaks of.
+pub async fn start(setting: &Setting, seed: u64) -> (Cluster, Kube) {
+    static PODS: OnceLock<Base> = OnceLock::new();
+    static PROCESSES: OnceLock<Base> = OnceLock::new();
+    let of = if setting.hosts { &PROCESSES } else { &PODS };
+    let hosts = setting.hosts;
+    // A runtime of its own, because the one of whoever asks runs already.
+    let base = of.get_or_init(|| {
+        std::thread::scope(|scope| scope.spawn(|| virtually(async || cluster(hosts).await).0).join().unwrap())
+    });
+    let (cluster, kube) = base.start(seed).await;
+    if hosts {
+        cluster.run_on_hosts(&HOSTS, FROM);
+    }
+    (cluster, kube)
+}

@@ -1,0 +1,156 @@
+//! Who changes versions: a cloud, or what an upgrade's Job does on its node. It is told what the API shows anybody, and
+//! does to the cluster's machines what [`Setting::way`] says.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use evenkeel_sim::{COMPONENTS, Cluster, Deed};
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
+
+use super::base::{Setting, Way};
+use super::watcher::host;
+
+/// How long a kubelet is silent while it is replaced.
+const KUBELET: Duration = Duration::from_secs(8);
+/// How long a static pod is away while it is replaced.
+const STATIC: Duration = Duration::from_secs(6);
+/// After a kubelet of another minor has begun it runs all static pods of its node anew: so much later they end, and so
+/// long they are away (measured on kubeadm's nodes: Ready again after 23 s).
+const RESTARTS_AFTER: Duration = Duration::from_secs(8);
+const RESTARTS_TAKE: Duration = Duration::from_secs(15);
+
+/// One thing to do.
+#[derive(Clone, Debug)]
+struct Order {
+    component: String,
+    node: String,
+    to: String,
+    way: Way,
+}
+
+/// Works on `cluster` until it is dropped.
+pub struct Executor(tokio::task::AbortHandle);
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Executor {
+    /// Begins to listen.
+    pub fn start(cluster: &Cluster, setting: &Setting) -> Self {
+        let (orders, work) = unbounded_channel();
+        if setting.jobs {
+            jobs(cluster, setting.clone(), orders);
+        } else {
+            claims(cluster, setting.clone(), orders);
+        }
+        Self(tokio::spawn(carry_out(cluster.clone(), work)).abort_handle())
+    }
+}
+
+/// An external executor begins when a claim is at `Upgrading`, once for each attempt.
+fn claims(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
+    let mut begun: BTreeSet<(String, i64)> = BTreeSet::new();
+    cluster.on_write(move |write| {
+        if write.resource() != "nodeupgrades.evenkeel.dev" {
+            return;
+        }
+        let Some(claim) = write.after() else { return };
+        let attempt = claim["status"]["attempt"].as_i64().unwrap_or(0);
+        if claim["status"]["state"] == "Upgrading" && begun.insert((write.uid().to_owned(), attempt)) {
+            let text = |name: &str| claim["spec"][name].as_str().unwrap_or_default().to_owned();
+            let (component, node) = (text("component"), text("nodeName"));
+            let way = setting.way(&component, &node);
+            // Whoever listened has ended with the run.
+            let _ = orders.send(Order { component, node, to: text("toVersion"), way });
+        }
+    });
+}
+
+/// A Job's pod does it, when it comes to its end.
+fn jobs(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
+    let orders = Arc::new(Mutex::new(orders));
+    cluster.kubelets().set_program(move |pod: &Value| {
+        let env = pod["spec"]["containers"][0]["env"].as_array().cloned().unwrap_or_default();
+        let text = |name: &str| {
+            let found = env.iter().find(|entry| entry["name"] == name);
+            found.and_then(|entry| entry["value"].as_str()).unwrap_or_default().to_owned()
+        };
+        let (component, node) = (text("EVENKEEL_COMPONENT"), text("EVENKEEL_NODE"));
+        if component.is_empty() {
+            return Deed::Succeed;
+        }
+        let way = setting.way(&component, &node);
+        let deed = match way {
+            Way::Fail => Deed::Fail,
+            Way::Hang => Deed::Hang,
+            _ => Deed::Succeed,
+        };
+        let _ = orders.lock().unwrap().send(Order { component, node, to: text("EVENKEEL_TO"), way });
+        deed
+    });
+}
+
+async fn carry_out(cluster: Cluster, mut work: UnboundedReceiver<Order>) {
+    let mut under_way = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(order) = work.recv() => {
+                under_way.spawn(perform(cluster.clone(), order));
+            }
+            Some(_) = under_way.join_next() => {}
+            else => return,
+        }
+    }
+}
+
+async fn perform(cluster: Cluster, order: Order) {
+    let Order { component, node, to, way } = order;
+    let node = host(&cluster.control_plane(), &node);
+    let to = match way {
+        Way::Fail | Way::Hang | Way::Lie => return,
+        Way::After(seconds) => {
+            sleep(Duration::from_secs(seconds)).await;
+            to
+        }
+        Way::Wrong(version) => version,
+        Way::Gone if component == "kubelet" => return cluster.kubelets().stop(&node),
+        Way::Gone => {
+            cluster.take_component(&node, &component);
+            return;
+        }
+    };
+    if component == "kubelet" {
+        kubelet(&cluster, &node, &to).await;
+    } else {
+        cluster.take_component(&node, &component);
+        sleep(STATIC).await;
+        cluster.replace_component(&node, &component, &to);
+    }
+}
+
+/// Replaces the kubelet of `node`; with it all static pods of the node are run anew.
+pub async fn kubelet(cluster: &Cluster, node: &str, to: &str) {
+    cluster.kubelets().stop(node);
+    sleep(KUBELET).await;
+    cluster.start_kubelet(node, to);
+    let plane = cluster.control_plane();
+    let here: Vec<&str> =
+        COMPONENTS.into_iter().filter(|component| plane.component(node, component).is_some()).collect();
+    if here.is_empty() {
+        return;
+    }
+    sleep(RESTARTS_AFTER).await;
+    for component in &here {
+        cluster.take_component(node, component);
+    }
+    sleep(RESTARTS_TAKE).await;
+    for component in &here {
+        cluster.run_component(node, component, true);
+    }
+}

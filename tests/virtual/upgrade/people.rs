@@ -1,0 +1,117 @@
+//! What people and machines do to a cluster while it is upgraded.
+
+use std::time::Duration;
+
+use evenkeel_sim::Cluster;
+use serde_json::{Value, json};
+
+use super::super::deeds;
+use super::super::kube_api::Kube;
+use super::base::{CLAIMS, EXECUTORS, FROM, IMAGE, Setting, TO, UPGRADES};
+use super::executor;
+
+/// Does `deed`; what is not of an upgrade is done as to any cluster.
+pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &str) {
+    let words: Vec<&str> = deed.split(' ').collect();
+    let up = |name: &str| format!("{UPGRADES}/{name}");
+    match words.as_slice() {
+        ["upgrade", name] => _ = kube.create(UPGRADES, &setting.upgrade(name, TO)).await,
+        // As somebody who applies what is in git.
+        ["upgrade", name, version] => {
+            let object = setting.upgrade(name, version);
+            if kube.merge(&up(name), &json!({"spec": object["spec"]})).await.is_err() {
+                // A server may refuse it; that is an answer, too.
+                let _ = kube.send("POST", UPGRADES, "application/json", &object).await;
+            }
+        }
+        ["invalid", name] => {
+            let mut object = setting.upgrade(name, TO);
+            object["spec"]["version"] = "v1.37.x".into();
+            let _ = kube.send("POST", UPGRADES, "application/json", &object).await;
+            object["spec"]["version"] = "v1.37.1-1-2-3+".into();
+            let _ = kube.send("POST", UPGRADES, "application/json", &object).await;
+        }
+        ["suspend", name] => _ = kube.merge(&up(name), &json!({"spec": {"suspend": true}})).await,
+        ["resume", name] => _ = kube.merge(&up(name), &json!({"spec": {"suspend": false}})).await,
+        ["delete-upgrade", name] => _ = kube.delete(&up(name)).await,
+        ["delete-claim", component, node] => {
+            let name = format!("up.{component}.{node}");
+            _ = kube.delete(&format!("{CLAIMS}/{name}")).await;
+        }
+        ["delete-jobs"] => {
+            let jobs = format!("/apis/batch/v1/namespaces/{EXECUTORS}/jobs");
+            for job in kube.list(&jobs).await {
+                let name = job["metadata"]["name"].as_str().unwrap_or_default();
+                _ = kube.delete(&format!("{jobs}/{name}?propagationPolicy=Background")).await;
+            }
+        }
+        ["kubelet", node, version] => executor::kubelet(cluster, node, version).await,
+        ["claim-version", node, version] => _ = cluster.claim_version(node, version),
+        ["component", node, component, version] => cluster.replace_component(node, component, version),
+        ["take", node, component] => _ = cluster.take_component(node, component),
+        ["start", node, component] => _ = cluster.run_component(node, component, true),
+        ["rejoin", name] => rejoin(cluster, kube, name).await,
+        ["zone", zone, "silent"] => {
+            zone_nodes(kube, zone).await.iter().for_each(|node| cluster.kubelets().stop(node))
+        }
+        ["zone", zone, "again"] => {
+            for node in zone_nodes(kube, zone).await {
+                let version = version_of(kube, &node).await;
+                cluster.start_kubelet(&node, &version);
+            }
+        }
+        ["image", "missing"] => cluster.kubelets().set_missing(IMAGE, true),
+        ["image", "there"] => cluster.kubelets().set_missing(IMAGE, false),
+        ["hold", node] => annotate(kube, node, json!("")).await,
+        ["unhold", node] => annotate(kube, node, Value::Null).await,
+        ["returning"] => returning(kube).await,
+        ["cut", agent, seconds] => {
+            let time = Duration::from_secs(seconds.parse().unwrap());
+            cluster.faults().blackout_of(&[agent, &format!("{agent}-lease")], time);
+        }
+        ["blackout", seconds] => {
+            let ours = ["evenkeel-a", "evenkeel-b", "evenkeel-a-lease", "evenkeel-b-lease"];
+            cluster.faults().blackout_of(&ours, Duration::from_secs(seconds.parse().unwrap()));
+        }
+        _ => deeds::happens(cluster, kube, deed).await,
+    }
+}
+
+async fn annotate(kube: &Kube, node: &str, value: Value) {
+    let patch = json!({"metadata": {"annotations": {"evenkeel.dev/hold": value}}});
+    _ = kube.merge(&format!("/api/v1/nodes/{node}"), &patch).await;
+}
+
+/// The node comes back under its name as another one, with the kubelet that it had at first.
+async fn rejoin(cluster: &Cluster, kube: &Kube, name: &str) {
+    let (pool, zone) = match name.rsplit_once('-') {
+        Some((pool, at)) => (pool, ["c", "a", "b"][at.parse::<usize>().unwrap_or(0) % 3]),
+        None => (name, "a"),
+    };
+    let room = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
+    let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+        "topology.kubernetes.io/zone": zone, "pool": pool}}, "status": {"capacity": room, "allocatable": room,
+        "nodeInfo": {"kubeletVersion": FROM}}});
+    let _ = kube.send("POST", "/api/v1/nodes", "application/json", &node).await;
+    cluster.start_kubelet(name, FROM);
+}
+
+async fn zone_nodes(kube: &Kube, zone: &str) -> Vec<String> {
+    let nodes = kube.list("/api/v1/nodes").await.into_iter();
+    let here = nodes.filter(|node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] == zone);
+    here.filter_map(|node| Some(node["metadata"]["name"].as_str()?.to_owned())).collect()
+}
+
+async fn version_of(kube: &Kube, node: &str) -> String {
+    let node = kube.get(&format!("/api/v1/nodes/{node}")).await.unwrap_or_default();
+    node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A pod that comes back to its node, however often it is evicted.
+async fn returning(kube: &Kube) {
+    let tolerates = json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]);
+    let more = json!({"spec": {"template": {"spec": {"tolerations": tolerates,
+        "nodeSelector": {"kubernetes.io/hostname": "main-5"}}}}});
+    kube.workload("deployments", "returning", 1, &more).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+}

@@ -1,0 +1,282 @@
+//! What is checked after every write of a run: the fourteen invariants of the design, each by its number.
+//!
+//! It knows what was written and by whom, and what runs on the control plane's machines; it never asks the program that
+//! it watches, and shares no code with it. The operator learns of what others did a moment later, so what others
+//! did within the last moment is not held against it. The fourteenth, that every run ends alike, is checked at the end.
+
+mod checks;
+mod model;
+mod rest;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use evenkeel_sim::{COMPONENTS, ControlPlane, Write};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::super::campaign::Wrong;
+use super::super::kube_api::Kube;
+use model::{Budget, Claim, Labels, Node, Pod, Upgrade, labels, text, version};
+pub use rest::{asked_well, at_rest};
+
+/// What happened so lately need not be known to the operator.
+const MOMENT: Duration = Duration::from_secs(3);
+/// An apiserver that is another without anybody having told so is asked this often.
+const ASKED_EVERY: Duration = Duration::from_secs(35);
+
+/// A component of the control plane as it is, and since when.
+#[derive(Clone, Debug)]
+struct Instance {
+    version: String,
+    runs: bool,
+    since: Instant,
+}
+
+/// Checks after every write.
+pub struct Watcher {
+    pub wrong: Wrong,
+    plane: ControlPlane,
+    instances: BTreeMap<(String, String), Instance>,
+    nodes: BTreeMap<String, Node>,
+    pods: BTreeMap<String, Pod>,
+    budgets: BTreeMap<String, Budget>,
+    claims: BTreeMap<String, Claim>,
+    upgrades: BTreeMap<String, Upgrade>,
+    leader: String,
+    /// Reasons of events by the name of the object that they are related to.
+    told: BTreeSet<(String, String)>,
+    /// How often each UID was evicted.
+    pub evicted: BTreeMap<String, usize>,
+    /// How long the operator may not know of what others did: longer where events are lost or requests are late.
+    pub moment: Duration,
+    /// A request came after its time; its precondition is all that holds it back.
+    pub late: bool,
+    /// Requests failed, so that an event may be missing: it decides nothing.
+    pub events_may_fail: bool,
+}
+
+impl Watcher {
+    /// One that knows `kube`'s cluster as it is now.
+    pub async fn new(kube: &Kube, plane: ControlPlane) -> Self {
+        let mut watcher = Self {
+            wrong: Wrong::new(),
+            plane,
+            instances: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            upgrades: BTreeMap::new(),
+            leader: String::new(),
+            told: BTreeSet::new(),
+            evicted: BTreeMap::new(),
+            moment: MOMENT,
+            late: false,
+            events_may_fail: false,
+        };
+        let name = |object: &Value| text(&object["metadata"]["name"]);
+        let key = |object: &Value| format!("{}/{}", text(&object["metadata"]["namespace"]), name(object));
+        for node in kube.list("/api/v1/nodes").await {
+            watcher.nodes.insert(name(&node), Node::of(&node, None));
+        }
+        for pod in kube.list("/api/v1/pods").await {
+            watcher.pods.insert(key(&pod), Pod::of(&pod));
+        }
+        for budget in kube.list("/apis/policy/v1/poddisruptionbudgets").await {
+            watcher.budgets.insert(key(&budget), Budget::of(&budget));
+        }
+        watcher.look_at_plane();
+        watcher
+    }
+
+    /// What runs on the control plane's machines, whatever the API says of it.
+    fn look_at_plane(&mut self) {
+        for node in self.plane.nodes() {
+            for component in COMPONENTS {
+                let Some((version, runs)) = self.plane.component(&node, component) else { continue };
+                let key = (node.clone(), component.to_owned());
+                let same =
+                    self.instances.get(&key).is_some_and(|was| was.version == version && was.runs == runs);
+                if !same {
+                    self.instances.insert(key, Instance { version, runs, since: Instant::now() });
+                }
+            }
+        }
+    }
+
+    pub fn see(&mut self, write: &Write<'_>) {
+        if write.is_heartbeat() {
+            return;
+        }
+        self.look_at_plane();
+        let ours = write.author().starts_with("evenkeel");
+        let begun = self.wrong.len();
+        match write.resource() {
+            "nodes" => self.node(write, ours),
+            "pods" => self.pod(write, ours),
+            "poddisruptionbudgets.policy" => {
+                let key = format!("{}/{}", write.namespace(), write.name());
+                match write.after() {
+                    Some(budget) => _ = self.budgets.insert(key, Budget::of(&budget)),
+                    None => _ = self.budgets.remove(&key),
+                }
+            }
+            "nodeupgrades.evenkeel.dev" => self.claim(write, ours),
+            "clusterupgrades.evenkeel.dev" => self.upgrade(write, ours),
+            "jobs.batch" if ours => self.job(write),
+            "leases.coordination.k8s.io" if write.name() == "evenkeel" => {
+                let after = write.after().unwrap_or_default();
+                self.leader = text(&after["spec"]["holderIdentity"]);
+                return;
+            }
+            "events" | "events.events.k8s.io" => {
+                let event = write.after().unwrap_or_default();
+                let related = text(&event["related"]["name"]);
+                self.told.insert((related, text(&event["reason"])));
+                return;
+            }
+            "clusterskewreports.evenkeel.dev" => return,
+            other if ours => {
+                self.wrong.push(format!("writes {other} {}/{}", write.namespace(), write.name()))
+            }
+            _ => {}
+        }
+        if ours {
+            self.led(write);
+        }
+        for line in &mut self.wrong[begun..] {
+            *line = format!("revision {}: {} {line}", write.revision(), write.author());
+        }
+    }
+
+    fn node(&mut self, write: &Write<'_>, ours: bool) {
+        let name = write.name().to_owned();
+        let before = self.nodes.get(&name).cloned();
+        let Some(object) = write.after() else {
+            self.nodes.remove(&name);
+            if ours {
+                self.wrong.push(format!("deletes node {name}"));
+            }
+            return;
+        };
+        let mut after = Node::of(&object, before.as_ref());
+        let was_cordoned = before.as_ref().is_some_and(|before| before.cordoned);
+        if !ours {
+            if was_cordoned != after.cordoned {
+                after.others = Some(Instant::now());
+                after.theirs = after.cordoned;
+            }
+            self.nodes.insert(name, after);
+            return;
+        }
+        let Some(before) = before else {
+            self.wrong.push(format!("makes node {name}"));
+            return;
+        };
+        if !after.cordoned {
+            after.theirs = false;
+        }
+        self.nodes.insert(name.clone(), after.clone());
+        match (before.cordoned, after.cordoned) {
+            (false, true) => self.cordons(&name, &before, &after),
+            (true, false) => self.uncordons(&name, &before, &after),
+            (true, true) if before.mark != after.mark => {
+                self.fault(
+                    6,
+                    format!("changes the mark of {name} from {:?} to {:?}", before.mark, after.mark),
+                );
+            }
+            (false, false) if after.mark.is_some() => {
+                self.fault(6, format!("marks {name} and does not cordon it"));
+            }
+            _ => {}
+        }
+    }
+
+    fn pod(&mut self, write: &Write<'_>, ours: bool) {
+        let key = format!("{}/{}", write.namespace(), write.name());
+        let before = self.pods.get(&key).cloned().unwrap_or_default();
+        let after = write.after().map(|pod| Pod::of(&pod));
+        match &after {
+            Some(after) => _ = self.pods.insert(key.clone(), after.clone()),
+            None => _ = self.pods.remove(&key),
+        }
+        if !ours {
+            return;
+        }
+        if write.before().is_none() {
+            self.wrong.push(format!("makes pod {key}"));
+            return;
+        }
+        let leaves = !before.leaving && after.as_ref().is_none_or(|after| after.leaving);
+        if leaves {
+            self.evicts(&key, &before, write.uid());
+        }
+    }
+
+    fn claim(&mut self, write: &Write<'_>, ours: bool) {
+        let name = write.name().to_owned();
+        let before = self.claims.get(&name).cloned();
+        let Some(object) = write.after() else {
+            self.claims.remove(&name);
+            return;
+        };
+        let mut after = Claim::of(&object);
+        after.node = host(&self.plane, &after.node);
+        self.claims.insert(name.clone(), after.clone());
+        if !ours {
+            return;
+        }
+        match before {
+            None => self.claims_it(&name, &after),
+            Some(before) if before.uid == after.uid && before.state != after.state => {
+                self.goes_on(&name, &before, &after);
+            }
+            Some(_) => {}
+        }
+        self.says_why(&name, &after);
+    }
+
+    fn upgrade(&mut self, write: &Write<'_>, ours: bool) {
+        let name = write.name().to_owned();
+        let before = self.upgrades.get(&name).cloned();
+        let Some(object) = write.after() else {
+            self.upgrades.remove(&name);
+            if ours {
+                self.wrong.push(format!("deletes ClusterUpgrade {name}"));
+            }
+            return;
+        };
+        let after = Upgrade::of(&object, before.as_ref());
+        self.upgrades.insert(name.clone(), after.clone());
+        if ours {
+            if before.as_ref().is_some_and(|before| before.generation != after.generation) {
+                self.wrong.push(format!("changes the spec of ClusterUpgrade {name}"));
+            }
+            self.status(&name, before.as_ref(), &after);
+        }
+    }
+
+    fn fault(&mut self, invariant: u8, what: impl std::fmt::Display) {
+        self.wrong.push(format!("invariant {invariant}: {what}"));
+    }
+
+    /// Is it so for long enough that the operator must know?
+    fn is_old(&self, since: Instant) -> bool {
+        since.elapsed() > self.moment
+    }
+}
+
+/// The host of an apiserver that is named by its address, as where its host is no node.
+pub fn host(plane: &ControlPlane, place: &str) -> String {
+    let all = plane.addresses();
+    let at = all.iter().position(|address| address.replace(':', "-") == place.replace(':', "-"));
+    let named = |at: usize| plane.nodes().into_iter().nth(at);
+    at.and_then(named).unwrap_or_else(|| place.to_owned())
+}
+
+/// Are all of `wanted` among `labels`?
+fn selects(wanted: &Labels, found: &Labels) -> bool {
+    wanted.iter().all(|(key, value)| found.get(key) == Some(value))
+}

@@ -1,0 +1,480 @@
+//! The invariants, each where a write of ours could break it.
+
+use evenkeel_sim::Write;
+use serde_json::Value;
+
+use super::{ASKED_EVERY, Claim, Node, Pod, Upgrade, Watcher, labels, selects, text, version};
+
+/// How far a kubelet may be behind an apiserver, and a controller behind one.
+const KUBELET_BEHIND: u64 = 3;
+const CONTROLLER_BEHIND: u64 = 1;
+
+impl Watcher {
+    /// 10: whoever lost the lease changes nothing that matters.
+    pub(super) fn led(&mut self, write: &Write<'_>) {
+        let replica = write.author().trim_start_matches("evenkeel-").to_owned();
+        if !self.leader.is_empty() && !self.leader.starts_with(&replica) && !self.late {
+            let (what, leader) = (write.name().to_owned(), self.leader.clone());
+            self.fault(10, format!("writes {} {what} while {leader} leads", write.resource()));
+        }
+    }
+
+    /// The minors of the apiservers, lowest and highest.
+    fn servers(&self) -> Option<(u64, u64)> {
+        let servers = self.instances.iter().filter(|((_, component), _)| component == "kube-apiserver");
+        let minors = servers.filter_map(|(_, instance)| Some(version(&instance.version)?.0));
+        minors.fold(None, |found: Option<(u64, u64)>, minor| {
+            Some(found.map_or((minor, minor), |(low, high)| (low.min(minor), high.max(minor))))
+        })
+    }
+
+    /// 1: what is begun here ends in a pair that the skew policy allows, at every moment until then.
+    fn keeps_skew(&mut self, claim: &Claim) {
+        let Some((target, _)) = version(&claim.to) else {
+            return self.fault(1, format!("{} is taken to {:?}", claim.component, claim.to));
+        };
+        let Some((oldest, newest)) = self.servers() else { return };
+        let (component, node) = (&claim.component, &claim.node);
+        let what = format!("{component} on {node} goes to {}", claim.to);
+        if component == "kube-apiserver" {
+            let now = self.instances.get(&(node.clone(), component.clone())).cloned();
+            let (low, high) = (oldest.min(target), newest.max(target));
+            if high - low > 1 {
+                self.fault(1, format!("{what}, and kube-apiservers would be v1.{low} to v1.{high}"));
+            }
+            if now.and_then(|now| version(&now.version)).is_some_and(|(minor, _)| minor > target) {
+                self.fault(1, format!("{what}, which is back"));
+            }
+            let kubelets =
+                self.nodes.iter().filter_map(|(name, node)| Some((name, version(&node.kubelet)?.0)));
+            let mut bad = kubelets.filter(|(_, minor)| *minor + KUBELET_BEHIND < target);
+            if let Some((name, minor)) = bad.next() {
+                let line = format!("{what}, and the kubelet of {name} is at v1.{minor}");
+                self.fault(1, line);
+            }
+            let controllers =
+                self.instances.iter().filter(|((_, component), _)| component != "kube-apiserver");
+            let bad = controllers
+                .filter_map(|((node, component), of)| Some((node, component, version(&of.version)?.0)))
+                .find(|(.., minor)| *minor + CONTROLLER_BEHIND < target);
+            if let Some((node, of, minor)) = bad {
+                let line = format!("{what}, and {of} on {node} is at v1.{minor}");
+                self.fault(1, line);
+            }
+            return;
+        }
+        if target > oldest {
+            self.fault(1, format!("{what}, and a kube-apiserver is at v1.{oldest}"));
+        }
+        let behind = if component == "kubelet" { KUBELET_BEHIND } else { CONTROLLER_BEHIND };
+        if target + behind < newest {
+            self.fault(1, format!("{what}, and a kube-apiserver is at v1.{newest}"));
+        }
+    }
+
+    /// 2: no kubelet work before the whole control plane is there, at the hop's minor.
+    fn plane_is_ready(&mut self, claim: &Claim, does: &str) {
+        let Some((target, _)) = version(&claim.to) else { return };
+        let accepts = self.upgrades.get(&claim.upgrade).is_some_and(|upgrade| upgrade.accepts_hidden);
+        let mut bad = Vec::new();
+        for ((node, component), instance) in &self.instances {
+            // A host that is no node shows no controller.
+            let hidden = !self.nodes.contains_key(node) && component != "kube-apiserver";
+            if hidden && accepts {
+                continue;
+            }
+            let behind = version(&instance.version).is_none_or(|(minor, _)| minor < target);
+            // Who is down is seen; who is another without having been away is asked for now and then.
+            let old = instance.since.elapsed()
+                > self.moment.max(if instance.runs { ASKED_EVERY } else { self.moment });
+            if behind && old {
+                bad.push(format!("{component} on {node} is at {}", instance.version));
+            } else if !instance.runs && self.is_old(instance.since) {
+                bad.push(format!("{component} on {node} is away"));
+            }
+        }
+        for (name, other) in &self.claims {
+            if other.upgrade == claim.upgrade && !other.of_kubelet() && other.state != "Upgraded" {
+                bad.push(format!("claim {name} is {}", other.state));
+            }
+        }
+        if let Some(first) = bad.first() {
+            self.fault(2, format!("{does} {} while {first} ({} such)", claim.node, bad.len()));
+        }
+    }
+
+    /// 13: nothing new after a person suspended it.
+    fn is_wanted(&mut self, claim: &Claim, does: &str) {
+        let since = self.upgrades.get(&claim.upgrade).and_then(|upgrade| upgrade.suspended_since);
+        if since.is_some_and(|since| self.is_old(since)) {
+            self.fault(13, format!("{does} {} although {} is suspended", claim.node, claim.upgrade));
+        }
+    }
+
+    /// 8: the node is still the one that was claimed.
+    fn is_the_same(&mut self, claim: &Claim, does: &str) {
+        let there = self.nodes.get(&claim.node).map(|node| node.uid.clone());
+        if there.as_deref().is_some_and(|uid| uid != claim.node_uid) {
+            self.fault(8, format!("{does} {}, which is another node than the claim's", claim.node));
+        }
+    }
+
+    pub(super) fn cordons(&mut self, name: &str, before: &Node, after: &Node) {
+        let Some((claim, uid)) = after.marked_by().map(|(claim, uid)| (claim.to_owned(), uid.to_owned()))
+        else {
+            return self.fault(6, format!("cordons {name} without its mark"));
+        };
+        let Some(claim) = self.claims.get(&claim).filter(|of| of.uid == uid && of.node == name).cloned()
+        else {
+            return self.fault(6, format!("cordons {name} for claim {claim}, which is not recorded"));
+        };
+        if claim.node_uid != after.uid {
+            self.fault(8, format!("cordons {name}, which is another node than the claim's"));
+        }
+        self.is_wanted(&claim, "cordons");
+        self.plane_is_ready(&claim, "cordons");
+        self.within_budget(name, before, &claim);
+    }
+
+    /// 5: nodes that are unavailable because of us stay within the budget of their group; unhealthy ones count, and go
+    /// first. Of the control plane's nodes there is one at a time, and all others have to be well.
+    fn within_budget(&mut self, name: &str, before: &Node, claim: &Claim) {
+        let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
+        let Some(group) = upgrade.group_of(&before.labels).cloned() else {
+            return self.fault(5, format!("cordons {name}, which no group selects"));
+        };
+        let here = |node: &&Node| upgrade.group_of(&node.labels).is_some_and(|of| of.name == group.name);
+        let members: Vec<(&String, &Node)> = self.nodes.iter().filter(|(_, node)| here(node)).collect();
+        let busy = |name: &str, node: &Node| {
+            let mut claims = self.claims.values();
+            claims.any(|of| of.of_kubelet() && of.node == name && of.node_uid == node.uid && of.in_flight())
+        };
+        let limit = group.limit(members.len());
+        let out = |(of, node): &&(&String, &Node)| {
+            *of == name || node.cordoned || busy(of, node) || !node.ready && self.is_old(node.ready_since)
+        };
+        let unavailable: Vec<&str> = members.iter().filter(out).map(|(name, _)| name.as_str()).collect();
+        let in_flight = members.iter().filter(|(of, node)| busy(of, node)).count();
+        let lately = members.iter().any(|(_, node)| node.others.is_some_and(|at| !self.is_old(at)));
+        let counted = if before.ready { unavailable.len() } else { in_flight };
+        let mut lines = Vec::new();
+        if counted > limit && !lately {
+            lines.push(format!(
+                "cordons {name}: {unavailable:?} of group {} are out, {limit} may be",
+                group.name
+            ));
+        }
+        if before.is_control_plane {
+            let others = self.nodes.iter().filter(|(of, node)| *of != name && node.is_control_plane);
+            let bad = others.filter(|(of, node)| busy(of, node) || node.cordoned && !node.theirs);
+            lines.extend(bad.map(|(of, _)| format!("cordons {name} while {of} of the control plane is out")));
+        }
+        for line in lines {
+            self.fault(5, line);
+        }
+    }
+
+    /// 6: only our own cordon is taken off.
+    pub(super) fn uncordons(&mut self, name: &str, before: &Node, after: &Node) {
+        if before.theirs && before.others.is_none_or(|at| self.is_old(at)) {
+            self.fault(6, format!("takes off a cordon of {name} that somebody else set"));
+        } else if before.marked_by().is_none() {
+            self.fault(6, format!("takes off a cordon of {name} that is not ours"));
+        }
+        if after.mark.is_some() {
+            self.fault(6, format!("leaves its mark on {name}"));
+        }
+    }
+
+    /// 3, 4, 8, 13: a pod leaves by an eviction, from a node that we hold, and no budget breaks.
+    pub(super) fn evicts(&mut self, key: &str, pod: &Pod, uid: &str) {
+        let times = self.evicted.entry(uid.to_owned()).or_default();
+        *times += 1;
+        if !pod.evicted {
+            self.fault(3, format!("deletes {key}"));
+        }
+        if pod.of_daemon_set {
+            self.fault(3, format!("evicts {key}, which a DaemonSet brings back"));
+        }
+        let node = self.nodes.get(&pod.node).cloned();
+        let held = node.as_ref().filter(|node| node.cordoned).and_then(Node::marked_by);
+        let claim =
+            held.and_then(|(name, uid)| self.claims.get(name).filter(|claim| claim.uid == uid)).cloned();
+        let lately = node.as_ref().and_then(|node| node.others).is_some_and(|at| !self.is_old(at));
+        match claim {
+            // A moment ago somebody uncordoned it, or deleted the claim.
+            None if lately || node.is_none() || self.late => {}
+            None => self.fault(3, format!("evicts {key} from {}, which we do not hold", pod.node)),
+            Some(claim) => {
+                self.is_wanted(&claim, "evicts a pod of");
+                if node.is_some_and(|node| node.uid != claim.node_uid) {
+                    self.fault(8, format!("evicts {key} from {}, which is another node", pod.node));
+                }
+            }
+        }
+        if pod.healthy {
+            self.keeps_budgets(key, pod);
+        }
+    }
+
+    fn keeps_budgets(&mut self, key: &str, pod: &Pod) {
+        let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
+        let near = |key: &str| key.split_once('/').is_some_and(|(of, _)| of == namespace);
+        let mut broken = Vec::new();
+        for (name, budget) in self.budgets.iter().filter(|(name, budget)| near(name) && budget.known) {
+            if !selects(&budget.labels, &pod.labels) {
+                continue;
+            }
+            let left = self.pods.iter().filter(|(key, pod)| {
+                near(key) && selects(&budget.labels, &pod.labels) && pod.healthy && !pod.leaving
+            });
+            let left = left.count() as i64;
+            if left < budget.needs {
+                broken.push(format!("evicts {key}: {name} needs {} and has {left} left", budget.needs));
+            }
+        }
+        for line in broken {
+            self.fault(4, line);
+        }
+    }
+
+    /// A claim is recorded.
+    pub(super) fn claims_it(&mut self, name: &str, claim: &Claim) {
+        let other = self.claims.iter().find(|(other, of)| {
+            *other != name && of.component == claim.component && of.node == claim.node && of.in_flight()
+        });
+        if let Some((other, _)) = other {
+            let line = format!("claims {} with {name} while {other} has it", claim.node);
+            self.fault(5, line);
+        }
+        self.is_wanted(claim, "claims");
+        if claim.of_kubelet() {
+            self.is_the_same(claim, "claims");
+            self.plane_is_ready(claim, "claims");
+        } else if let Some((other, of)) = self.claims.iter().find(|(other, of)| {
+            *other != name && of.upgrade == claim.upgrade && !of.of_kubelet() && of.in_flight()
+        }) {
+            let line = format!("claims {name} while {other} is {}", of.state);
+            self.fault(2, line);
+        }
+    }
+
+    /// A claim goes from one state to another.
+    pub(super) fn goes_on(&mut self, name: &str, before: &Claim, after: &Claim) {
+        match after.state.as_str() {
+            "Claimed" => self.is_wanted(after, "takes up"),
+            "Draining" => {
+                self.is_wanted(after, "drains");
+                self.is_the_same(after, "drains");
+            }
+            "Upgrading" => {
+                self.is_wanted(after, "upgrades");
+                self.keeps_skew(after);
+                if after.of_kubelet() {
+                    self.is_the_same(after, "upgrades");
+                    self.plane_is_ready(after, "upgrades");
+                    self.is_empty(name, after);
+                } else {
+                    self.plane_holds(after);
+                }
+            }
+            "Upgraded" => self.is_upgraded(name, before, after),
+            _ => {}
+        }
+    }
+
+    /// 5: a server is taken away only while all other apiservers are there.
+    fn plane_holds(&mut self, claim: &Claim) {
+        let away = self.instances.iter().find(|((node, component), instance)| {
+            component == "kube-apiserver"
+                && (*node != claim.node || *component != claim.component)
+                && !instance.runs
+                && instance.since.elapsed() > self.moment
+        });
+        if let Some(((node, _), _)) = away {
+            let line = format!(
+                "gives {} on {} away while the kube-apiserver of {node} is away",
+                claim.component, claim.node
+            );
+            self.fault(5, line);
+        }
+    }
+
+    /// 6: the executor gets a node that is cordoned by its claim, and empty but for what stays.
+    fn is_empty(&mut self, name: &str, claim: &Claim) {
+        let Some(node) = self.nodes.get(&claim.node).cloned() else { return };
+        let lately = node.others.is_some_and(|at| !self.is_old(at));
+        if node.marked_by() != Some((name, claim.uid.as_str())) || !node.cordoned {
+            if !lately {
+                self.fault(6, format!("upgrades {} without its cordon", claim.node));
+            }
+            return;
+        }
+        let stays = |key: &str, pod: &Pod| {
+            pod.of_daemon_set || key.starts_with("kube-system/") || key.starts_with("evenkeel-executors/")
+        };
+        let left =
+            self.pods.iter().find(|(key, pod)| pod.node == claim.node && !stays(key, pod) && pod.healthy);
+        if let Some((key, _)) = left {
+            let line = format!("upgrades {} while {key} runs there", claim.node);
+            self.fault(3, line);
+        }
+    }
+
+    /// 9: "upgraded" is seen, not said.
+    fn is_upgraded(&mut self, name: &str, before: &Claim, after: &Claim) {
+        let mut bad = Vec::new();
+        let at_target = |found: &str| match (version(found), version(&after.to)) {
+            (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
+            _ => false,
+        };
+        if after.of_kubelet() {
+            let Some(node) = self.nodes.get(&after.node).cloned() else {
+                return self.fault(9, format!("{name} is Upgraded, and there is no such node"));
+            };
+            if node.uid != after.node_uid {
+                self.fault(8, format!("{name} is Upgraded, and its node is another one"));
+            }
+            if !at_target(&node.kubelet) && self.is_old(node.kubelet_since) {
+                bad.push(format!("its kubelet is at {}", node.kubelet));
+            }
+            let was_upgrading = before.state == "Upgrading";
+            if was_upgrading && !node.ready && self.is_old(node.ready_since) {
+                bad.push("its node is not ready".to_owned());
+            }
+            let daemon = self
+                .pods
+                .iter()
+                .find(|(_, pod)| pod.node == after.node && pod.of_daemon_set && !pod.healthy && !pod.leaving);
+            if let Some((key, _)) = daemon.filter(|_| was_upgrading && self.is_old(node.ready_since)) {
+                bad.push(format!("{key} is not ready"));
+            }
+            if node.cordoned && !node.theirs && node.mark.is_some() {
+                self.fault(7, format!("{name} is Upgraded, and its node is left cordoned"));
+            }
+        } else {
+            let key = (after.node.clone(), after.component.clone());
+            match self.instances.get(&key) {
+                Some(instance) => {
+                    let old = instance.since.elapsed() > self.moment.max(ASKED_EVERY);
+                    if !at_target(&instance.version) && old {
+                        bad.push(format!("it is at {}", instance.version));
+                    }
+                    if !instance.runs && self.is_old(instance.since) {
+                        bad.push("it does not run".to_owned());
+                    }
+                }
+                None => bad.push("nothing of that name was ever there".to_owned()),
+            }
+        }
+        for line in bad {
+            self.fault(9, format!("{name} is Upgraded, and {line}"));
+        }
+    }
+
+    /// 8: a Job is made for a claim that exists and is at `Upgrading`.
+    pub(super) fn job(&mut self, write: &Write<'_>) {
+        let Some(job) = write.after() else {
+            self.wrong.push(format!("deletes Job {}", write.name()));
+            return;
+        };
+        if write.before().is_some() {
+            return;
+        }
+        let label = labels(&job["metadata"]["labels"]);
+        let of = label.get("evenkeel.dev/node-upgrade").cloned().unwrap_or_default();
+        let claim = self.claims.values().find(|claim| claim.uid == of).cloned();
+        match claim {
+            None => self.fault(6, format!("makes Job {} for no claim", write.name())),
+            Some(claim) if claim.state != "Upgrading" && !self.late => {
+                self.fault(6, format!("makes a Job for {} while its claim is {}", claim.node, claim.state));
+            }
+            Some(claim) if claim.of_kubelet() => self.is_the_same(&claim, "makes a Job for"),
+            Some(_) => {}
+        }
+    }
+
+    /// 12: who is stuck says why, in one line.
+    pub(super) fn says_why(&mut self, name: &str, claim: &Claim) {
+        if !matches!(claim.state.as_str(), "Parked" | "Failed") {
+            return;
+        }
+        let message = &claim.message;
+        if message.trim().is_empty() || message.contains('\n') || message.len() > 1024 {
+            self.fault(12, format!("{name} is {} and says {message:?}", claim.state));
+        }
+    }
+
+    /// 11: the status says what is.
+    pub(super) fn status(&mut self, name: &str, before: Option<&Upgrade>, after: &Upgrade) {
+        let status = &after.status;
+        let mut bad = Vec::new();
+        if after.seen_generation > after.generation
+            || before.is_some_and(|before| after.seen_generation < before.seen_generation)
+        {
+            bad.push(format!("says generation {} of {}", after.seen_generation, after.generation));
+        }
+        let selected = self.nodes.values().filter(|node| after.group_of(&node.labels).is_some());
+        let (mut all, mut done, mut unclear) = (0, 0, 0);
+        for node in selected {
+            all += 1;
+            let there = match (version(&node.kubelet), version(&after.version)) {
+                (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
+                _ => false,
+            };
+            done += i64::from(there);
+            unclear += i64::from(!self.is_old(node.kubelet_since));
+        }
+        let current = after.seen_generation == after.generation;
+        let said = status["progress"]["upgraded"].as_i64().unwrap_or(0);
+        if current && said > done + unclear {
+            bad.push(format!("says that {said} nodes are upgraded, and {done} of {all} are"));
+        }
+        let condition = |kind: &str| {
+            let all = status["conditions"].as_array().into_iter().flatten();
+            all.filter(|of| of["type"] == kind).map(|of| text(&of["status"])).next().unwrap_or_default()
+        };
+        let was_ready = before.is_some_and(|before| {
+            let all = before.status["conditions"].as_array();
+            all.is_some_and(|all| all.iter().any(|of| of["type"] == "Ready" && of["status"] == "True"))
+        });
+        if current && condition("Ready") == "True" && !was_ready {
+            if done + unclear < all {
+                bad.push(format!("is Ready, and {done} of {all} nodes are upgraded"));
+            }
+            let wanted = version(&after.version);
+            let behind = self.instances.iter().find(|((node, of), instance)| {
+                let hidden = !self.nodes.contains_key(node) && of != "kube-apiserver";
+                !hidden
+                    && version(&instance.version) < wanted
+                    && instance.since.elapsed() > self.moment.max(ASKED_EVERY)
+            });
+            if let Some(((node, component), instance)) = behind {
+                bad.push(format!("is Ready, and {component} on {node} is at {}", instance.version));
+            }
+            let left =
+                self.nodes.iter().find(|(_, node)| node.cordoned && !node.theirs && node.mark.is_some());
+            if let Some((node, _)) = left {
+                let line = format!("{name} is Ready, and {node} is left cordoned by us");
+                self.fault(7, line);
+            }
+        }
+        if condition("Reconciling") == "True" && condition("Stalled") == "True" {
+            bad.push("is Reconciling and Stalled".to_owned());
+        }
+        let size = status.to_string().len();
+        if size > 64 * 1024 {
+            bad.push(format!("has {size} bytes"));
+        }
+        let parked = status["parked"].as_array().cloned().unwrap_or_default();
+        for one in parked.iter().filter(|one| one["reason"].as_str().is_none_or(|why| why.trim().is_empty()))
+        {
+            let line =
+                format!("the status of {name} names {} without a reason", Value::from(text(&one["node"])));
+            self.fault(12, line);
+        }
+        for line in bad {
+            self.fault(11, format!("the status of {name} {line}"));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What the watcher keeps of each object, read from its JSON alone.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+pub const MARK: &str = "evenkeel.dev/cordoned-by";
+
+pub type Labels = BTreeMap<String, String>;
+
+/// Minor and patch of `v1.<minor>.<patch>…`; nothing else is a version here.
+pub fn version(text: &str) -> Option<(u64, u64)> {
+    let mut parts = text.strip_prefix("v1.")?.splitn(2, '.');
+    let minor = parts.next()?.parse().ok()?;
+    let patch: String = parts.next()?.chars().take_while(char::is_ascii_digit).collect();
+    Some((minor, patch.parse().ok()?))
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+pub fn labels(value: &Value) -> Labels {
+    let map = value.as_object().into_iter().flatten();
+    map.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+fn is_true(object: &Value, kind: &str) -> bool {
+    let all = object["status"]["conditions"].as_array();
+    all.is_some_and(|all| all.iter().any(|found| found["type"] == kind && found["status"] == "True"))
+}
+
+/// A Node, and since when it is as it is.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub uid: String,
+    pub labels: Labels,
+    pub cordoned: bool,
+    pub mark: Option<String>,
+    pub ready: bool,
+    pub kubelet: String,
+    pub ready_since: Instant,
+    pub kubelet_since: Instant,
+    /// Somebody else's cordon, or one that somebody has taken over.
+    pub theirs: bool,
+    /// When somebody else last changed its cordon.
+    pub others: Option<Instant>,
+    /// It was cordoned by us while no other node of the control plane was.
+    pub is_control_plane: bool,
+}
+
+impl Node {
+    pub fn of(object: &Value, before: Option<&Self>) -> Self {
+        let now = Instant::now();
+        let (ready, kubelet) =
+            (is_true(object, "Ready"), text(&object["status"]["nodeInfo"]["kubeletVersion"]));
+        let uid = text(&object["metadata"]["uid"]);
+        let before = before.filter(|before| before.uid == uid);
+        let labels = labels(&object["metadata"]["labels"]);
+        Self {
+            ready_since: before
+                .filter(|before| before.ready == ready)
+                .map_or(now, |before| before.ready_since),
+            kubelet_since: before
+                .filter(|before| before.kubelet == kubelet)
+                .map_or(now, |before| before.kubelet_since),
+            theirs: before.is_some_and(|before| before.theirs),
+            others: before.and_then(|before| before.others),
+            is_control_plane: labels.contains_key("node-role.kubernetes.io/control-plane"),
+            cordoned: object["spec"]["unschedulable"] == true,
+            mark: object["metadata"]["annotations"][MARK].as_str().map(str::to_owned),
+            uid,
+            labels,
+            ready,
+            kubelet,
+        }
+    }
+
+    /// The claim's name and UID of its mark.
+    pub fn marked_by(&self) -> Option<(&str, &str)> {
+        let (name, rest) = self.mark.as_deref()?.split_once('/')?;
+        Some((name, rest.split('/').next().unwrap_or(rest)))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Pod {
+    pub node: String,
+    pub labels: Labels,
+    pub healthy: bool,
+    pub leaving: bool,
+    pub of_daemon_set: bool,
+    /// The Eviction API said that it asked it to leave.
+    pub evicted: bool,
+}
+
+impl Pod {
+    pub fn of(pod: &Value) -> Self {
+        let owners = pod["metadata"]["ownerReferences"].as_array();
+        let conditions = pod["status"]["conditions"].as_array();
+        Self {
+            node: text(&pod["spec"]["nodeName"]),
+            labels: labels(&pod["metadata"]["labels"]),
+            healthy: is_true(pod, "Ready"),
+            leaving: pod["metadata"].get("deletionTimestamp").is_some(),
+            of_daemon_set: owners.is_some_and(|all| all.iter().any(|owner| owner["kind"] == "DaemonSet")),
+            evicted: conditions.is_some_and(|all| {
+                all.iter().any(|found| {
+                    found["type"] == "DisruptionTarget"
+                        && found["status"] == "True"
+                        && found["reason"] == "EvictionByEvictionAPI"
+                })
+            }),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Budget {
+    pub labels: Labels,
+    pub needs: i64,
+    /// What it needs is computed for its present spec.
+    pub known: bool,
+}
+
+impl Budget {
+    pub fn of(budget: &Value) -> Self {
+        let needs = budget["status"]["desiredHealthy"].as_i64();
+        let known =
+            needs.is_some() && budget["status"]["observedGeneration"] == budget["metadata"]["generation"];
+        Self { labels: labels(&budget["spec"]["selector"]["matchLabels"]), needs: needs.unwrap_or(0), known }
+    }
+}
+
+/// A claim: a `NodeUpgrade`.
+#[derive(Clone, Debug, Default)]
+pub struct Claim {
+    pub uid: String,
+    pub upgrade: String,
+    pub component: String,
+    pub node: String,
+    pub node_uid: String,
+    pub to: String,
+    pub state: String,
+    pub message: String,
+}
+
+impl Claim {
+    pub fn of(claim: &Value) -> Self {
+        let (spec, status) = (&claim["spec"], &claim["status"]);
+        let state = text(&status["state"]);
+        Self {
+            uid: text(&claim["metadata"]["uid"]),
+            upgrade: text(&spec["upgradeName"]),
+            component: text(&spec["component"]),
+            node: text(&spec["nodeName"]),
+            node_uid: text(&spec["nodeUID"]),
+            to: text(&spec["toVersion"]),
+            state: if state.is_empty() { "Claimed".to_owned() } else { state },
+            message: text(&status["message"]),
+        }
+    }
+
+    pub fn of_kubelet(&self) -> bool {
+        self.component == "kubelet"
+    }
+
+    /// It takes a place in its group's budget.
+    pub fn in_flight(&self) -> bool {
+        matches!(self.state.as_str(), "Claimed" | "Draining" | "Upgrading")
+    }
+}
+
+/// Which nodes, and how many at once.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub name: String,
+    pub selector: Value,
+    pub limit: Value,
+}
+
+impl Group {
+    pub fn selects(&self, labels: &Labels) -> bool {
+        let wanted = self.selector["matchLabels"].as_object().into_iter().flatten();
+        let terms = self.selector["matchExpressions"].as_array().into_iter().flatten();
+        let mut alike = wanted.map(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
+        let mut terms = terms.map(|term| {
+            let found = labels.get(term["key"].as_str().unwrap_or_default());
+            let listed = |value: &String| {
+                term["values"].as_array().is_some_and(|all| all.iter().any(|one| one == value.as_str()))
+            };
+            match term["operator"].as_str() {
+                Some("In") => found.is_some_and(listed),
+                Some("NotIn") => !found.is_some_and(listed),
+                Some("Exists") => found.is_some(),
+                _ => found.is_none(),
+            }
+        });
+        alike.all(|fits| fits) && terms.all(|fits| fits)
+    }
+
+    pub fn limit(&self, size: usize) -> usize {
+        match &self.limit {
+            Value::Number(number) => usize::try_from(number.as_u64().unwrap_or(1)).unwrap_or(1),
+            Value::String(text) => {
+                let percent: usize = text.trim_end_matches('%').parse().unwrap_or(0);
+                (size * percent / 100).max(1)
+            }
+            _ => 1,
+        }
+    }
+}
+
+/// What a person wants: a `ClusterUpgrade`.
+#[derive(Clone, Debug)]
+pub struct Upgrade {
+    pub uid: String,
+    pub version: String,
+    pub suspended_since: Option<Instant>,
+    pub groups: Vec<Group>,
+    pub accepts_hidden: bool,
+    pub generation: i64,
+    pub seen_generation: i64,
+    pub spec_since: Instant,
+    pub status: Value,
+}
+
+impl Upgrade {
+    pub fn of(object: &Value, before: Option<&Self>) -> Self {
+        let spec = &object["spec"];
+        let now = Instant::now();
+        let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
+        let uid = text(&object["metadata"]["uid"]);
+        let before = before.filter(|before| before.uid == uid);
+        let groups = spec["nodeGroups"].as_array().into_iter().flatten().map(|group| Group {
+            name: text(&group["name"]),
+            selector: group["selector"].clone(),
+            limit: group["maxUnavailable"].clone(),
+        });
+        let suspended = spec["suspend"] == true;
+        Self {
+            version: text(&spec["version"]),
+            suspended_since: suspended
+                .then(|| before.and_then(|before| before.suspended_since).unwrap_or(now)),
+            groups: groups.collect(),
+            accepts_hidden: spec["controlPlane"]["hidden"] == "Accept",
+            generation,
+            seen_generation: object["status"]["observedGeneration"].as_i64().unwrap_or(0),
+            spec_since: before
+                .filter(|before| before.generation == generation)
+                .map_or(now, |before| before.spec_since),
+            status: object["status"].clone(),
+            uid,
+        }
+    }
+
+    /// The group of a node: the first that selects it.
+    pub fn group_of(&self, labels: &Labels) -> Option<&Group> {
+        self.groups.iter().find(|group| group.selects(labels))
+    }
+}
