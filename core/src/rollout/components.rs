@@ -1,6 +1,6 @@
 //! Control-plane components: one at a time, in stage order, each observed before the next.
 
-use super::executor::{Standing, drive};
+use super::executor::{Standing, drive, tried};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
 use super::{Action, Before, Claim, State, Subject};
@@ -145,6 +145,11 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         return;
     }
     let subject = subject(round, next);
+    let of_control_plane = |name: &str| (*subject.executor == *name).then(|| subject.clone());
+    if let Err(lines) = tried(round, of_control_plane) {
+        round.blocked.extend(lines);
+        return;
+    }
     let name = claim_name(&round.upgrade.name, &subject);
     if let Some(unreadable) = round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name) {
         round.blocked.push(unreadable.why.clone());

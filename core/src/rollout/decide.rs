@@ -33,6 +33,7 @@ pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decis
         progress,
         world,
         mine: &mine,
+        of_node: mine.iter().filter(|c| c.is_of_kubelet()).map(|c| (&*c.subject.node, *c)).collect(),
         stage,
         missing: &missing,
         may_disrupt: approved && !upgrade.suspended && !progress.ending && progress.queued_behind.is_none(),

@@ -64,19 +64,17 @@ fn job(round: &mut Round<'_>, claim: &Claim, what: &str, since: Timestamp, late:
         |seen: &str| late.map(|seconds| format!("{what} was not observed within {seconds} s: {seen}"));
     match (made, refused) {
         (Some(JobState::Failed(message)), _) => Standing::Failed(format!("its Job failed: {message}")),
-        (Some(JobState::Complete), _) => match too_late("its Job is complete") {
-            Some(why) => Standing::Failed(why),
-            None => Standing::Working(format!("its Job is complete; waits to observe {what}")),
-        },
+        (Some(JobState::Complete), _) => too_late("its Job is complete").map_or_else(
+            || Standing::Working(format!("its Job is complete; waits to observe {what}")),
+            Standing::Failed,
+        ),
         (Some(JobState::Running), _) => {
             let pod = pod_waits(round, claim);
-            match too_late(pod.as_deref().unwrap_or("its Job still runs")) {
-                Some(why) => Standing::Failed(why),
-                None => {
-                    let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
-                    Standing::Working(format!("waits for the Job that takes {what}{pod}"))
-                }
+            if let Some(why) = too_late(pod.as_deref().unwrap_or("its Job still runs")) {
+                return Standing::Failed(why);
             }
+            let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
+            Standing::Working(format!("waits for the Job that takes {what}{pod}"))
         }
         (None, _) if late.is_some() => Standing::Failed(too_late("it has no Job").unwrap_or_default()),
         (None, Some(why)) if round.world.now >= after(since, REFUSED_FOR) => {
@@ -118,17 +116,14 @@ pub(super) fn tried(
     let mut unknown = false;
     for (name, executor) in &round.upgrade.executors {
         let Executor::Job { template, .. } = executor else { continue };
-        match round.world.jobs.tried.get(name).filter(|trial| trial.template == *template) {
-            Some(trial) => {
-                let line = |why: &String| format!("executor {name}: the server would refuse its Job: {why}");
-                refused.extend(trial.refused.as_ref().map(line));
-            }
-            None => {
-                // An executor that nothing will use is not asked about.
-                let Some(subject) = subject(name) else { continue };
-                unknown = true;
-                round.actions.push(Action::TryJob { executor: name.clone(), subject });
-            }
+        let trial = round.world.jobs.tried.get(name).filter(|trial| trial.template == *template);
+        if let Some(trial) = trial {
+            let line = |why: &String| format!("executor {name}: the server would refuse its Job: {why}");
+            refused.extend(trial.refused.as_ref().map(line));
+        } else if let Some(subject) = subject(name) {
+            // An executor that nothing will use is not asked about.
+            unknown = true;
+            round.actions.push(Action::TryJob { executor: name.clone(), subject });
         }
     }
     if refused.is_empty() && !unknown { Ok(()) } else { Err(refused) }

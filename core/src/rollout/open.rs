@@ -48,8 +48,7 @@ fn held_by(round: &Round<'_>, node: &Node) -> Option<Hold> {
 }
 
 fn claim_of<'a>(round: &Round<'a>, node: &Node) -> Option<&'a Claim> {
-    let mut kubelets = round.mine.iter().copied().filter(|claim| claim.is_of_kubelet());
-    kubelets.find(|claim| claim.subject.node == node.name && claim.subject.node_uid == node.uid)
+    round.of_node.get(&*node.name).copied().filter(|claim| claim.subject.node_uid == node.uid)
 }
 
 fn unreadable_of<'a>(round: &Round<'a>, node: &Node) -> Option<&'a Unreadable> {
@@ -126,19 +125,18 @@ fn settles(round: &Round<'_>) -> Option<(Timestamp, &'static str)> {
 }
 
 fn members<'a>(round: &Round<'a>) -> Vec<Members<'a>> {
-    let (upgrade, cluster) = (round.upgrade, round.world.cluster);
-    let of_group = |group: &'a Group| {
-        let mine = |node: &&'a Node| group_of(&upgrade.groups, node).is_some_and(|of| of.name == group.name);
-        let nodes: Vec<_> = cluster
-            .nodes()
-            .iter()
-            .map(AsRef::as_ref)
-            .filter(mine)
-            .map(|node| (node, claim_of(round, node)))
-            .collect();
-        Members { group, limit: group.max_unavailable.of(nodes.len()), nodes }
-    };
-    upgrade.groups.iter().map(of_group).collect()
+    let of_group = |group: &'a Group| Members { group, limit: 0, nodes: Vec::new() };
+    let mut all: Vec<Members<'a>> = round.upgrade.groups.iter().map(of_group).collect();
+    for node in round.world.cluster.nodes() {
+        let own = all.iter_mut().find(|members| members.group.selector.matches(&node.labels));
+        if let Some(members) = own {
+            members.nodes.push((node, claim_of(round, node)));
+        }
+    }
+    for members in &mut all {
+        members.limit = members.group.max_unavailable.of(members.nodes.len());
+    }
+    all
 }
 
 fn in_flight(claim: Option<&Claim>) -> bool {
@@ -160,7 +158,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         .filter(|(node, claim)| behind(node) && free(*claim) && held_by(round, node).is_none())
         .collect();
     // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest.
-    candidates.sort_by_key(|(node, claim)| {
+    candidates.sort_by_cached_key(|(node, claim)| {
         (node.ready, claim.is_some(), node.kubelet.known().map(KubeVersion::release), node.name.clone())
     });
     for (node, claim) in candidates {

@@ -1,5 +1,7 @@
 //! What the parts of one decision share: the world, what was decided so far, and the writes they have in common.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
@@ -18,6 +20,8 @@ pub(super) struct Round<'a> {
     pub(super) world: World<'a>,
     /// The claims of this upgrade, by name.
     pub(super) mine: &'a [&'a Claim],
+    /// Those of kubelets, by node.
+    pub(super) of_node: BTreeMap<&'a str, &'a Claim>,
     /// The first stage that is not done; `None` when all are.
     pub(super) stage: Option<Stage>,
     /// Control-plane components that were seen before and are not seen now.

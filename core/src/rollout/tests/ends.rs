@@ -109,7 +109,7 @@ fn a_claim_that_is_deleted_under_way_kills_nothing() {
     let mut toy = Toy::new(2, 1);
     toy.broken = Some("n-1".to_owned());
     toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
-    let of_node = |toy: &Toy| toy.claims.iter().position(|claim| claim.is_of_kubelet()).unwrap();
+    let of_node = |toy: &Toy| toy.claims.iter().position(crate::rollout::Claim::is_of_kubelet).unwrap();
     let at = of_node(&toy);
     toy.claims[at].ending = true;
     for _ in 0..30 {
