@@ -45,6 +45,7 @@ impl Hands {
             Action::Release { claim, uid, resource_version, finalizers } => {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await
             }
+            Action::AskApiservers => Err(Stop::Failed("asking the kube-apiservers is no write".to_owned())),
             Action::Protect => self.protect(upgrade, true).await,
             Action::Unprotect => self.protect(upgrade, false).await,
             Action::HandOver { node } => self.hand_over(&node).await,

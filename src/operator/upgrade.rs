@@ -137,7 +137,7 @@ impl Driver<'_> {
             return Err(missing.reason.to_string());
         }
         let (claims, unreadable) = self.claims();
-        self.complain(kept, &unreadable);
+        complain(kept, &unreadable);
         self.jobs(kept);
         let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
         let jobs = kept.jobs.clone();
@@ -190,15 +190,6 @@ impl Driver<'_> {
             }
         }
         (claims, unreadable)
-    }
-
-    /// The same trouble is told once, not at every look.
-    fn complain(&self, kept: &mut Kept, unreadable: &[Unreadable]) {
-        for bad in unreadable.iter().filter(|bad| !kept.unreadable.contains(&bad.why)) {
-            tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
-        }
-        kept.unreadable.retain(|line| !line.starts_with("NodeUpgrade"));
-        kept.unreadable.extend(unreadable.iter().map(|bad| bad.why.clone()));
     }
 
     /// The valid upgrades, oldest first, and the name of the one that is under way; what is wrong with the others is told
@@ -271,7 +262,10 @@ impl Driver<'_> {
         let object = Arc::new(object);
         let mut writes = FuturesUnordered::new();
         for action in actions {
-            if let Action::Evict(permit) = &action {
+            if action == Action::AskApiservers {
+                // It changes nothing, so nobody's leadership is asked for.
+                self.observer.ask_apiservers_now();
+            } else if let Action::Evict(permit) = &action {
                 kept.sent.sends(permit, self.clock.now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
                 kept.evictions.spawn(async move { hands.perform(&object, action).await });
@@ -408,6 +402,15 @@ impl Driver<'_> {
         }
         same
     }
+}
+
+/// The same trouble is told once, not at every look.
+fn complain(kept: &mut Kept, unreadable: &[Unreadable]) {
+    for bad in unreadable.iter().filter(|bad| !kept.unreadable.contains(&bad.why)) {
+        tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
+    }
+    kept.unreadable.retain(|line| !line.starts_with("NodeUpgrade"));
+    kept.unreadable.extend(unreadable.iter().map(|bad| bad.why.clone()));
 }
 
 /// Nodes of an upgrade by state.

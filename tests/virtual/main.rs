@@ -6,6 +6,7 @@
 //! `EVENKEEL_SCRIPT` with what was shown repeats it. `EVENKEEL_CAMPAIGN=long` tries what takes too long for every change.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::struct_excessive_bools, reason = "each is a field of what was written, read on its own")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small numbers")]
 
 mod campaign;

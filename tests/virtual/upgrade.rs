@@ -6,9 +6,9 @@
 
 mod base;
 mod campaigns;
+mod ends;
 mod executor;
 mod forged;
-mod open;
 mod people;
 mod watcher;
 

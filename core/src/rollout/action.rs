@@ -14,6 +14,8 @@ pub enum Action {
     Protect,
     /// Take our finalizer off the upgrade that somebody deleted: nothing of it is in flight any more.
     Unprotect,
+    /// Ask every kube-apiserver afresh what it runs and whether it is ready: what was heard is too old to begin by.
+    AskApiservers,
     /// Ask the server whether it would take the Job of this executor, without making it.
     TryJob {
         /// The executor.

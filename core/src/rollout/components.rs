@@ -52,6 +52,9 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             } else if let Some(line) = not_now(round, claim) {
                 let place = &claim.subject.node;
                 round.blocked.push(format!("{place}: {line}"));
+            } else if !round.heard_afresh() {
+                let place = &claim.subject.node;
+                round.working.push(format!("{place}: asks every kube-apiserver afresh"));
             } else {
                 let incarnation = instance.map_or_else(|| "".into(), |i| i.incarnation.clone());
                 let before = Before { incarnation, ..Before::default() };
@@ -94,7 +97,8 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             if let Some(instance) = instance.filter(|i| i.ready && at_target.is_none()) {
                 let Subject { component, node, .. } = &claim.subject;
                 let (version, name) = (&instance.version, &claim.name);
-                round.went_back.push(format!(
+                round.went_back = true;
+                round.needs_a_person.push(format!(
                     "{component} on {node} went back to {version} after it was upgraded; delete NodeUpgrade {name} to \
                      have it moved again"
                 ));
@@ -123,7 +127,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     if round.mine.iter().filter(of_control_plane).any(|claim| claim.state.unfinished()) {
         return;
     }
-    if !round.went_back.is_empty() {
+    if round.went_back {
         return;
     }
     if let Some(place) = round.missing.first() {
@@ -137,7 +141,14 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     let done = |i: &&Instance| i.ready && i.version.known().is_some_and(|v| v.satisfies(target));
     let Some(next) = of_stage.find(|i| !done(i)) else { return };
     if !next.ready {
-        round.blocked.push(format!("waits until {} {} is ready", next.component, next.name));
+        let line = format!("waits until {} {} is ready", next.component, next.name);
+        let node = next.node.as_ref().and_then(|name| round.world.cluster.node(name));
+        match node.filter(|node| round.is_gone(node)) {
+            Some(node) => {
+                round.needs_a_person.push(format!("{line}, and node {} has long been silent", node.name));
+            }
+            None => round.blocked.push(line),
+        }
         return;
     }
     if next.version.known().is_none() {

@@ -46,7 +46,8 @@ pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decis
         blocked: Vec::new(),
         working: Vec::new(),
         out: Vec::new(),
-        went_back: Vec::new(),
+        went_back: false,
+        needs_a_person: Vec::new(),
     };
     let mut outlook = Outlook { from, hash, approved, seen, ..Outlook::default() };
     outlook.preflight = plan::refusals(cluster, upgrade);
@@ -59,14 +60,15 @@ pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decis
         goes_on(&mut round, &outlook.preflight, &hidden);
     }
     outlook.held = open::held(&round);
-    let Round { mut actions, again_at, hope, mut blocked, working, out, went_back, .. } = round;
+    let Round { mut actions, again_at, hope, mut blocked, working, out, needs_a_person, .. } = round;
     // Whatever is begun is begun under our finalizer, so that nobody deletes it while it is under way.
     if !progress.protected && actions.iter().any(|action| matches!(action, Action::Claim { .. })) {
         actions.retain(|action| !matches!(action, Action::Claim { .. }));
         actions.push(Action::Protect);
     }
-    outlook.control_plane_held = !went_back.is_empty();
-    blocked.splice(0..0, went_back);
+    let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
+    outlook.control_plane_held = !needs_a_person.is_empty() && !opens;
+    blocked.splice(0..0, needs_a_person);
     (outlook.hope, outlook.out) = (hope, out);
     outlook.waits = blocked.into_iter().chain(working).collect();
     let status = status(upgrade, progress, world, &mine, (stages, stage), outlook, &actions);
@@ -129,11 +131,12 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
     }
     if round.may_disrupt && preflight.is_empty() {
         match round.stage {
-            Some(Stage::Kubelets) if round.went_back.is_empty() => open::open(round),
+            Some(Stage::Kubelets) if !round.went_back => open::open(round),
             Some(stage) if stage < Stage::Kubelets => {
                 components::open(round, stage);
-                if stage == Stage::Controllers {
-                    round.blocked.extend(hidden.iter().cloned());
+                let idle = !round.mine.iter().any(|claim| claim.state.unfinished());
+                if stage == Stage::Controllers && idle {
+                    round.needs_a_person.extend(hidden.iter().cloned());
                 }
             }
             _ => {}

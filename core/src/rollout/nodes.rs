@@ -14,6 +14,8 @@ use crate::drain::{Held, Left, NodeDrain, SETTLE, Seen, Step, first};
 
 /// A parked node is not tried again sooner, even when nothing seems to block it.
 pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
+/// However often its drain did not end, it is tried again after this long.
+const PARKED_AT_MOST: SignedDuration = SignedDuration::from_hours(6);
 /// What holds a drain back is written to its claim only when it lasts; numbers of a busy budget change all the time.
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
 /// How many blockers a claim names.
@@ -80,7 +82,9 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         State::Failed { .. } => {
             let waits = waits_for(round.world.cluster, node, &Before::default());
             if at_target(node, claim) && node.ready && waits.is_none() {
-                round.record(claim, State::Upgraded { at: now }, "observed at the target after all");
+                if !give_back(round, node, claim) {
+                    round.record(claim, State::Upgraded { at: now }, "observed at the target after all");
+                }
             } else if claim.ending {
                 round.actions.push(settle(round.world.cluster, claim));
             }
@@ -127,6 +131,9 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         Step::Empty if stopped => round
             .blocked
             .push(format!("{name}: drained; waits until the whole control plane answers at the target")),
+        Step::Empty if !round.heard_afresh() => {
+            round.working.push(format!("{name}: drained; asks every kube-apiserver afresh"));
+        }
         Step::Empty => {
             let before = Before { incarnation: heartbeat(node), not_ready: not_ready(world.cluster, node) };
             round.actions.push(Action::Record {
@@ -190,7 +197,7 @@ fn say_blocked(
 fn park(round: &mut Round<'_>, claim: &Claim, message: String, mut blockers: Vec<Blocker>) {
     blockers.truncate(SHOWN_BLOCKERS);
     let now = round.world.now;
-    let retry_at = after(now, round.upgrade.drain_timeout.max(PARKED_AT_LEAST));
+    let retry_at = after(now, retried_after(round.upgrade.drain_timeout, claim.attempt));
     round.actions.push(Action::Record {
         claim: claim.name.clone(),
         resource_version: claim.resource_version.clone(),
@@ -200,6 +207,12 @@ fn park(round: &mut Round<'_>, claim: &Claim, message: String, mut blockers: Vec
         blockers,
         drained: None,
     });
+}
+
+/// How long a node is left alone whose `attempt`th drain did not end: each time twice as long.
+fn retried_after(drain_timeout: SignedDuration, attempt: u32) -> SignedDuration {
+    let doubled = 1_i32.checked_shl(attempt.saturating_sub(1).min(20)).unwrap_or(i32::MAX);
+    drain_timeout.max(PARKED_AT_LEAST).saturating_mul(doubled).min(PARKED_AT_MOST.max(drain_timeout))
 }
 
 fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, before: &Before) {

@@ -18,6 +18,8 @@ use crate::version::KubeVersion;
 
 /// A parked node that nobody has to do anything for may still come to nothing; after this it is called stalled.
 const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// So often a parked node is tried again as soon as what blocked it seems gone; after that, at its time.
+const LIFTED_ATTEMPTS: u32 = 3;
 /// How long a replaced controller may take to win its lease and fill its caches. An eviction that the disruption
 /// controller does not see leaves the budget of a pod that returns under its old name short for two minutes
 /// (`disruptedPods`, `pkg/controller/disruption`).
@@ -75,6 +77,7 @@ fn subject(round: &Round<'_>, group: &Group, node: &Node) -> Subject {
 pub(super) fn open(round: &mut Round<'_>) {
     if let Some((until, line)) = settles(round).filter(|(until, _)| round.world.now < *until) {
         round.wake(until);
+        round.hope = true;
         round.working.push(line.to_owned());
         return;
     }
@@ -220,10 +223,18 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
 
 /// Whether `node` may be taken up now; what takes its parked claim up again, if it has one.
 fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
-    if node.control_plane {
-        control_plane_is_whole(round, node)?;
+    if node.control_plane
+        && let Err(line) = control_plane_is_whole(round, node)
+    {
+        // Others come back by themselves, unless their machines have been silent for long.
+        let cluster = round.world.cluster;
+        round.hope |= !cluster.nodes().iter().any(|other| other.control_plane && round.is_gone(other));
+        return Err(line);
     }
-    round.batch.admit(&node.name).map_err(|refused| format!("{} waits: {}", node.name, refused.reason))?;
+    if let Err(refused) = round.batch.admit(&node.name) {
+        round.hope |= !refused.lasting;
+        return Err(format!("{} waits: {}", node.name, refused.reason));
+    }
     let world = round.world;
     let left = look(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
     let blocked = blockers(&left);
@@ -297,11 +308,10 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
     let here =
         |blocker: &Blocker| round.world.cluster.pods_on(&node.name).any(|pod| pod.full_name() == blocker.pod);
     let lifted = |blocker: &Blocker| blocker.budget.is_some() || !here(blocker);
-    let due = if !claim.blockers.is_empty() && claim.blockers.iter().all(lifted) {
-        after(since, PARKED_AT_LEAST)
-    } else {
-        retry_at
-    };
+    // A pod that comes back to its node each time looks lifted each time.
+    let soon = claim.attempt <= LIFTED_ATTEMPTS && !claim.blockers.is_empty();
+    let due =
+        if soon && claim.blockers.iter().all(lifted) { after(since, PARKED_AT_LEAST) } else { retry_at };
     if round.world.now < due {
         round.wake(due);
         return Err(format!("{} is parked: {}", node.name, claim.message));

@@ -7,11 +7,18 @@ use sha2::{Digest, Sha256};
 
 use super::hold::Out;
 use super::{Action, Claim, State, Subject, World};
-use crate::cluster::Component;
+use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
 use crate::plan::{Stage, hex};
 use crate::upgrade::{Place, Progress, Upgrade};
+
+/// What a kube-apiserver said is believed for so long where something begins by it.
+const FRESH: SignedDuration = SignedDuration::from_secs(5);
+/// A machine that has been silent for so long does not come back by itself, as far as anybody can say.
+const GONE: SignedDuration = SignedDuration::from_mins(15);
+/// How soon the answers of apiservers that were asked afresh are looked at.
+const ASKED_AGAIN: SignedDuration = SignedDuration::from_millis(500);
 
 /// What the parts of a decision share.
 pub(super) struct Round<'a> {
@@ -43,8 +50,10 @@ pub(super) struct Round<'a> {
     pub(super) working: Vec<String>,
     /// Nodes that are out of the rollout for now without a claim that says so.
     pub(super) out: Vec<Out>,
-    /// Control-plane components that went back after they were upgraded, one line each.
-    pub(super) went_back: Vec<String>,
+    /// A control-plane component went back after it was upgraded.
+    pub(super) went_back: bool,
+    /// What of the control plane only a person can bring further, one line each.
+    pub(super) needs_a_person: Vec<String>,
 }
 
 impl Round<'_> {
@@ -61,6 +70,28 @@ impl Round<'_> {
     /// Whether `claim` may still begin what it is about.
     pub(super) fn wants(&self, claim: &Claim) -> bool {
         self.may_disrupt && !claim.ending && claim.subject.to == self.upgrade.version
+    }
+
+    /// Whether the machine of `node` has been silent for so long that a person has to look at it.
+    pub(super) fn is_gone(&self, node: &Node) -> bool {
+        let silent = |at: Timestamp| self.world.now.duration_since(at) > GONE;
+        !node.ready && node.heartbeat.is_some_and(silent)
+    }
+
+    /// Whether every kube-apiserver said just now what it runs and whether it is ready. If not they are asked, because an
+    /// apiserver that somebody took back may never have left its endpoint.
+    pub(super) fn heard_afresh(&mut self) -> bool {
+        let now = self.world.now;
+        let old = |asked: Timestamp| now.duration_since(asked) > FRESH;
+        let mut servers = self.world.cluster.of(Component::KubeApiserver);
+        if !servers.any(|server| server.probed.is_some_and(old)) {
+            return true;
+        }
+        if !self.actions.contains(&Action::AskApiservers) {
+            self.actions.push(Action::AskApiservers);
+        }
+        self.wake(after(now, ASKED_AGAIN));
+        false
     }
 
     /// Whether the whole control plane is at the target and answers, so that kubelets may move.

@@ -62,7 +62,6 @@ fn an_upgrade_without_faults() {
 }
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
 fn a_crash_at_every_write() {
     let mut scripts = Vec::new();
     for write in asked().iter().filter(|call| call.is_write()) {
@@ -74,7 +73,6 @@ fn a_crash_at_every_write() {
 }
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
 fn every_fault_at_every_request() {
     let calls = asked();
     let mut scripts = Vec::new();
@@ -99,7 +97,6 @@ fn every_fault_at_every_request() {
 }
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
 fn a_failover_at_every_write() {
     let mut scripts = Vec::new();
     let calls = asked();
@@ -116,7 +113,6 @@ fn a_failover_at_every_write() {
 }
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
 fn stale_reads_and_late_requests() {
     let mut scripts = Vec::new();
     for nth in 0..asked().len() as u64 {
@@ -142,7 +138,6 @@ const WATCHED: [&str; 8] = [
 ];
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
 fn events_that_are_lost_doubled_late_or_swapped() {
     let mut scripts = Vec::new();
     for resource in WATCHED {
@@ -158,7 +153,6 @@ fn events_that_are_lost_doubled_late_or_swapped() {
 }
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
 fn clocks_that_jump_and_servers_that_are_cut_off() {
     let mut scripts = Vec::new();
     let steps = if is_long() { 60 } else { 8 };
@@ -172,7 +166,7 @@ fn clocks_that_jump_and_servers_that_are_cut_off() {
 }
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
+#[ignore = "open: a zone that is silent while its node drains ends with that node parked"]
 fn machines_that_go_away_and_come_back() {
     let mut scripts = Vec::new();
     let steps = if is_long() { 60 } else { 8 };
@@ -197,7 +191,6 @@ fn machines_that_go_away_and_come_back() {
 }
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
 fn people_interfere_at_every_step() {
     let mut scripts = Vec::new();
     let steps = if is_long() { 60 } else { 10 };
@@ -226,7 +219,6 @@ fn people_interfere_at_every_step() {
 }
 
 #[test]
-#[ignore = "open: it fails, or was not run to its end yet"]
 fn seeds_with_many_faults() {
     let mut scripts = Vec::new();
     for seed in 0..if is_long() { 2000 } else { 4 } {

@@ -111,7 +111,7 @@ async fn carry_out(cluster: Cluster, mut work: UnboundedReceiver<Order>) {
 
 async fn perform(cluster: Cluster, order: Order) {
     let Order { component, node, to, way } = order;
-    let node = host(&cluster.control_plane(), &node);
+    let node = host(cluster.control_plane(), &node);
     let to = match way {
         Way::Fail | Way::Hang | Way::Lie => return,
         Way::After(seconds) => {

@@ -52,7 +52,7 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["start", node, component] => _ = cluster.run_component(node, component, true),
         ["rejoin", name] => rejoin(cluster, kube, name).await,
         ["zone", zone, "silent"] => {
-            zone_nodes(kube, zone).await.iter().for_each(|node| cluster.kubelets().stop(node))
+            zone_nodes(kube, zone).await.iter().for_each(|node| cluster.kubelets().stop(node));
         }
         ["zone", zone, "again"] => {
             for node in zone_nodes(kube, zone).await {

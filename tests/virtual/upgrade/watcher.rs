@@ -138,7 +138,7 @@ impl Watcher {
             }
             "clusterskewreports.evenkeel.dev" => return,
             other if ours => {
-                self.wrong.push(format!("writes {other} {}/{}", write.namespace(), write.name()))
+                self.wrong.push(format!("writes {other} {}/{}", write.namespace(), write.name()));
             }
             _ => {}
         }
@@ -243,7 +243,9 @@ impl Watcher {
         let before = self.upgrades.get(&name).cloned();
         let Some(object) = write.after() else {
             self.upgrades.remove(&name);
-            if ours {
+            // Somebody deleted it before, and it went with our finalizer.
+            let ended = write.before().is_some_and(|was| was["metadata"].get("deletionTimestamp").is_some());
+            if ours && !ended {
                 self.wrong.push(format!("deletes ClusterUpgrade {name}"));
             }
             return;

@@ -30,6 +30,8 @@ pub(super) struct Toy {
     pub(super) refuses: Option<String>,
     /// How many seconds an evicted pod takes to go.
     pub(super) lingers: i64,
+    /// How often the apiservers were asked afresh.
+    pub(super) asked: usize,
     /// Pods that are not ready stay so.
     pub(super) stays_unready: bool,
     /// Replicas of each workload that are not there and may come.
@@ -80,6 +82,7 @@ impl Toy {
             broken: None,
             refuses: None,
             lingers: 2,
+            asked: 0,
             stays_unready: false,
             absent: 0,
             memory: Memory::default(),
@@ -254,6 +257,11 @@ impl Toy {
             Action::HandOver { node } => {
                 self.log.push(format!("HandOver {}", node.name));
                 self.cluster.change_node(&node.name, |live| live.cordoned_by = None);
+            }
+            Action::AskApiservers => {
+                self.asked += 1;
+                let now = at(self.seconds);
+                self.cluster.change_instances(|instance| instance.probed = instance.probed.map(|_| now));
             }
             Action::Protect => self.progress.protected = true,
             Action::Unprotect => {

@@ -217,8 +217,11 @@ fn scheduler_upgraded(toy: &Toy) -> bool {
 #[test]
 fn replaced_controllers_get_time_before_the_first_eviction() {
     let mut toy = Toy::new(1, 1);
+    toy.cluster.set_node(crate::cluster::Node { held: true, ..crate::fixture::node("n-0", "v1.36.4") });
     toy.run_until(600, scheduler_upgraded);
     let since = toy.world().now;
+    toy.tick();
+    assert!(!toy.phase().stalled(), "a held node is not all that is left to do: {:?}", toy.phase());
     toy.run_until(60, |toy| toy.kubelets("Claimed") > 0);
     assert!(toy.world().now.duration_since(since).as_secs() >= 15);
 }

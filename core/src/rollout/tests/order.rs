@@ -6,7 +6,6 @@ use super::cluster::Toy;
 use super::scheduler_upgraded;
 use crate::cluster::{Component, Node, Pod, Selector, Traits};
 use crate::fixture::{node, pod};
-use crate::plan::Stage;
 use crate::rollout::{Claim, Phase, State, Subject};
 use crate::upgrade::{Amount, Group, Hidden};
 use crate::version::Observed;
@@ -81,7 +80,7 @@ fn controllers_that_nothing_shows_keep_the_kubelets_until_a_person_answers_for_t
     let line = "kube-scheduler is led by x, which cannot be seen from here".to_owned();
     toy.hidden.push((Component::KubeScheduler, line));
     toy.run_to_the_end(200);
-    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, Phase::Working(Stage::Controllers)));
+    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, Phase::ControlPlaneHeld), "only a person helps");
     let message = toy.status().message;
     assert!(message.contains("led by x") && message.contains("controlPlane.hidden"), "{message}");
     toy.upgrade.control_plane.hidden = Hidden::Accept;
@@ -152,6 +151,27 @@ fn an_apiserver_that_somebody_takes_back_stops_everything_and_is_named() {
         toy.status().message
     );
     assert!(toy.kubelets("Upgraded") < 4, "no further kubelet was given to its executor");
+}
+
+#[test]
+fn nothing_is_given_to_an_executor_by_what_apiservers_said_a_while_ago() {
+    let mut toy = Toy::new(1, 1);
+    let then = toy.world().now;
+    toy.cluster.change_instances(|instance| {
+        instance.probed = (instance.component == Component::KubeApiserver).then_some(then);
+    });
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    let asked = toy.asked;
+    assert!(asked > 0, "before each component of the control plane");
+    // Nobody answers: cp-2 was taken back a second ago.
+    let old = toy.world().now.saturating_sub(jiff::SignedDuration::from_secs(9)).unwrap();
+    for _ in 0..20 {
+        toy.cluster.change_instances(|instance| instance.probed = instance.probed.map(|_| old));
+        toy.tick();
+        toy.cluster.change_instances(|instance| instance.probed = instance.probed.map(|_| old));
+    }
+    assert!(toy.asked > asked && toy.kubelets("Upgrading") == 0, "{:?}", toy.log);
+    toy.run_until(60, |toy| toy.kubelets("Upgrading") > 0);
 }
 
 #[test]

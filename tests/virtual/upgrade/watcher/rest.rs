@@ -36,10 +36,10 @@ pub fn asked_well(calls: &[Call]) -> Wrong {
                     wrong.push(format!("invariant 8: {line} has no precondition"));
                 }
             }
-            ("patch", "nodeupgrades.evenkeel.dev", Some("status")) => {
-                if call.sent()["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty() {
-                    wrong.push(format!("invariant 10: {line} has no precondition"));
-                }
+            ("patch", "nodeupgrades.evenkeel.dev", Some("status"))
+                if call.sent()["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty() =>
+            {
+                wrong.push(format!("invariant 10: {line} has no precondition"));
             }
             (_, "pods", None) => wrong.push(format!("invariant 3: asks {line}")),
             (_, "nodes", _) => wrong.push(format!("asks {line}")),
@@ -107,7 +107,7 @@ pub fn at_rest(watcher: &mut Watcher) {
 impl Watcher {
     /// Something of an upgrade is under way.
     pub fn is_busy(&self) -> bool {
-        self.claims.values().any(|claim| claim.in_flight())
+        self.claims.values().any(super::model::Claim::in_flight)
     }
 
     /// How often the pods that left were asked, as names without their random ends would be counted.
