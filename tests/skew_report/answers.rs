@@ -65,7 +65,9 @@ fn serve(answer: Answer) -> u16 {
     port
 }
 
-fn ask(command: &str, port: u16) -> Output {
+/// What the program with these arguments says; after half a minute it is ended, with the exit code 124.
+fn ask(args: &[&str], port: u16) -> Output {
+    let command = args[0];
     let path: PathBuf =
         std::env::temp_dir().join(format!("evenkeel-answers-{}-{port}-{command}", std::process::id()));
     let config = format!(
@@ -73,8 +75,11 @@ fn ask(command: &str, port: u16) -> Output {
          clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}], users: [{{name: u, user: {{}}}}]}}"
     );
     std::fs::write(&path, config).unwrap();
-    let output = Command::new(binary())
-        .args([command, "--kubeconfig"])
+    let output = Command::new("timeout")
+        .args(["--kill-after=5", "30"])
+        .arg(binary())
+        .args(args)
+        .arg("--kubeconfig")
         .arg(&path)
         .env_remove("KUBECONFIG")
         .env_remove("KUBERNETES_SERVICE_HOST")
@@ -97,18 +102,24 @@ fn what_is_no_apiserver_is_told_in_one_line() {
     thread::scope(|scope| {
         for (answer, says) in cases {
             let port = serve(answer);
-            for command in ["report", "operator"] {
-                scope.spawn(move || {
-                    let output = ask(command, port);
-                    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                    let errors: Vec<&str> = said.lines().filter(|line| !line.starts_with('{')).collect();
-                    assert_eq!(output.status.code(), Some(1), "{command}, {answer:?}: {said}");
-                    assert_eq!(errors.len(), 1, "{command}, {answer:?}: {said}");
-                    assert!(errors[0].contains(says), "{command}, {answer:?}: {said}");
-                    assert!(!said.contains('\u{1b}') && !said.contains("<html"), "{command}: {said}");
-                    assert!(output.stdout.is_empty(), "nothing on standard output");
-                });
-            }
+            scope.spawn(move || {
+                let output = ask(&["report"], port);
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                let errors: Vec<&str> = said.lines().filter(|line| !line.starts_with('{')).collect();
+                assert_eq!(output.status.code(), Some(1), "{answer:?}: {said}");
+                assert_eq!(errors.len(), 1, "{answer:?}: {said}");
+                assert!(errors[0].contains(says), "{answer:?}: {said}");
+                assert!(!said.contains('\u{1b}') && !said.contains("<html"), "{said}");
+                assert!(output.stdout.is_empty(), "nothing on standard output");
+            });
+            // The operator waits for a better answer, and says in its log what it has.
+            scope.spawn(move || {
+                let output = ask(&["operator", "--listen", "127.0.0.1:0"], port);
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(output.status.code(), Some(124), "{answer:?}: it waits until it is ended: {said}");
+                assert!(said.contains(says), "{answer:?}: {said}");
+                assert!(!said.contains('\u{1b}') && !said.contains("<html"), "{said}");
+            });
         }
     });
 }

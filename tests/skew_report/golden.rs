@@ -22,9 +22,12 @@ pub fn check(name: &str, text: &str) -> TestResult {
 }
 
 fn masked(cell: &str) -> String {
-    let words = cell
-        .split(' ')
-        .map(|word| if is_age(word) || is_time(word) || is_id(word) || is_pod(word) { "…" } else { word });
+    let words = cell.split(' ').map(|word| {
+        // A name may stand in brackets, or before a comma.
+        let name = word.trim_matches(['(', ')', ',']);
+        let varies = is_age(name) || is_time(name) || is_id(name) || is_pod(name);
+        if varies { word.replace(name, "…") } else { word.to_owned() }
+    });
     words.collect::<Vec<_>>().join(" ")
 }
 

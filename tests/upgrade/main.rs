@@ -135,14 +135,11 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
     let requests = observer.audit(cluster)?;
     println!("{requests:#?}");
     let nodes = scenario::WORKERS + 3;
-    // A node takes a claim, a cordon, three states and an uncordon, besides its evictions; the parked one a cordon, two
-    // states and an uncordon more, and each control-plane component a claim and two states. What lost a race apart.
+    // A node takes a claim, a cordon, three states and an uncordon, besides its evictions, and each control-plane
+    // component a claim and two states. What lost a race apart. The node that could not be emptied was not touched.
     let patches = requests.of("patch nodes") - requests.lost_of("patch nodes");
-    let least = 2 * (nodes + 1);
-    assert!(
-        patches >= least && patches % 2 == 0,
-        "{patches} cordons and uncordons of {nodes} nodes, one of them twice"
-    );
+    let least = 2 * nodes;
+    assert!(patches >= least && patches % 2 == 0, "{patches} cordons and uncordons of {nodes} nodes");
     // On a slow machine a node may take longer than it is given, and is parked and tried again.
     let again = (patches - least) / 2;
     assert!(again <= nodes / 2, "{patches} cordons and uncordons of {nodes} nodes");
