@@ -187,7 +187,7 @@ async fn definitions(cluster: &Cluster, replica: &Replica) -> TestResult {
 async fn credentials(cluster: &Cluster, replica: &mut Replica) -> TestResult {
     let (namespace, account) = (crate::replica::NAMESPACE, crate::replica::SERVICE_ACCOUNT);
     kubectl(cluster, &["-n", namespace, "delete", "serviceaccount", account]).await?;
-    until("it stands for election again", Duration::from_secs(60), async || {
+    until("it stands for election again", Duration::from_mins(1), async || {
         let log = replica.log();
         Ok(log.contains("the leadership was lost") && log.contains("HTTP 401"))
     })
