@@ -93,7 +93,7 @@ async fn upgrade(cluster: &Cluster, binary: &std::path::Path) -> TestResult {
     cluster.apply(root("tests/upgrade/upgrade.yaml")).await?;
     let mut steps = Steps { started: Instant::now(), shown: BTreeMap::new() };
     steps.follow(cluster, "NodesParked").await?;
-    title("Everything that can move has moved. One node cannot be drained, was given back, and is named");
+    title("Everything that can move has moved. One node cannot be drained, was left alone, and is named");
     indent(&kubectl(cluster, &["get", "clusterskewreport,clusterupgrade"]).await?);
     let message = "{.status.conditions[?(@.type=='Ready')].message}";
     println!(
