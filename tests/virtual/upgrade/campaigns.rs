@@ -58,7 +58,7 @@ fn an_upgrade_without_faults() {
     // Each pod moves, once or twice, and nothing is asked again and again.
     assert!((40..100).contains(&run.evicted), "{}", run.evicted);
     let asked = run.calls.iter().filter(|call| call.agent == LEADER).count();
-    assert!(asked < 450, "{asked}");
+    assert!(asked < 550, "{asked}");
 }
 
 #[test]
