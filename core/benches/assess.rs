@@ -130,7 +130,10 @@ fn look() {
     show("  what was sent and is not seen", &mut |scene| drop(scene.sent.memory(&scene.cluster, at(60))));
     show("  the decision", &mut |scene| drop(black_box(scene.decide())));
     show("    its preflight", &mut |scene| drop(obstacles(&scene.cluster, &scene.upgrade)));
-    show("    its progress", &mut |scene| _ = black_box(progress(&scene.cluster, &scene.upgrade)));
+    show("    its progress", &mut |scene| {
+        let members = scene.upgrade.members(&scene.cluster);
+        _ = black_box(progress(&scene.cluster, &scene.upgrade, &members));
+    });
 }
 
 /// The memory that this process has now, in bytes.
@@ -363,7 +366,8 @@ fn upgrade(target: KubeVersion) -> Upgrade {
             Group {
                 name: "workers".into(),
                 selector: Selector::default(),
-                max_unavailable: Amount::Percent(2),
+                // All that drain: the budget is used up, as it is most of the time.
+                max_unavailable: Amount::Count(LOOK.0 / 100),
                 executor: "cloud".into(),
             },
         ],

@@ -16,6 +16,7 @@ use crate::version::{Effective, Observed};
 
 mod around;
 mod control;
+mod guards;
 mod incarnation;
 mod placement;
 mod reference;

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::cluster::{Cluster, Component, Selector};
+use crate::cluster::{Cluster, Component, Instance, Selector};
 use crate::disruption::Mark;
 use crate::skew::{blockers_of_minor, policy::Policy};
-use crate::upgrade::{Amount, Executor, Group, Hidden, Upgrade, group_of};
+use crate::upgrade::{Amount, Executor, Group, Hidden, Member, Upgrade};
 use crate::version::KubeVersion;
 
 /// The steps of an upgrade, in the only order there is.
@@ -70,21 +70,23 @@ impl StageProgress {
     }
 }
 
-/// How far each stage is, in order.
-pub fn progress(cluster: &Cluster, upgrade: &Upgrade) -> [StageProgress; 3] {
+/// How far each stage is, in order. `members` are the upgrade's in `cluster`.
+pub fn progress(cluster: &Cluster, upgrade: &Upgrade, members: &[Member<'_>]) -> [StageProgress; 3] {
+    // A node that an upgrade holds is not done: it is given back only when it was observed Ready at the target. A
+    // person's drain is theirs to end, and changes nothing about the version.
+    let held = |mark: Option<&str>| matches!(mark.and_then(Mark::read), Some(Mark::Upgrade { .. }));
+    let node =
+        |member: &Member<'_>| member.at_target == Some(true) && !held(member.node.cordoned_by.as_deref());
     let at_target = |version: Option<&KubeVersion>| version.is_some_and(|v| v.satisfies(&upgrade.version));
+    let component = |instance: &Instance| at_target(instance.version.known()) && instance.ready;
     Stage::ALL.map(|stage| {
-        let done: Vec<bool> = if stage == Stage::Kubelets {
-            let selected = cluster.nodes().iter().filter(|n| group_of(&upgrade.groups, n).is_some());
-            // A node that an upgrade holds is not done: it is given back only when it was observed Ready at the target.
-            // A person's drain is theirs to end, and changes nothing about the version.
-            let held = |mark: Option<&str>| matches!(mark.and_then(Mark::read), Some(Mark::Upgrade { .. }));
-            selected.map(|n| at_target(n.kubelet.known()) && !held(n.cordoned_by.as_deref())).collect()
+        let of_stage = cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
+        let (total, upgraded) = if stage == Stage::Kubelets {
+            (members.len(), members.iter().filter(|member| node(member)).count())
         } else {
-            let moved = cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
-            moved.map(|i| at_target(i.version.known()) && i.ready).collect()
+            (of_stage.clone().count(), of_stage.filter(|instance| component(instance)).count())
         };
-        StageProgress { stage, total: done.len(), upgraded: done.iter().filter(|d| **d).count() }
+        StageProgress { stage, total, upgraded }
     })
 }
 

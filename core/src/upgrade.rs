@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Component, Node, Selector};
+use crate::cluster::{Cluster, Component, Node, Selector};
 use crate::version::KubeVersion;
 
 /// When work may be started.
@@ -66,9 +66,15 @@ pub struct Group {
     pub executor: Arc<str>,
 }
 
-/// The group a node belongs to: the first that selects it.
-pub fn group_of<'a>(groups: &'a [Group], node: &Node) -> Option<&'a Group> {
-    groups.iter().find(|group| group.selector.matches(&node.labels))
+/// A node that takes part in an upgrade.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// Its group, by its place among the upgrade's.
+    pub group: usize,
+    /// Whether its kubelet runs the target, as far as its version is known.
+    pub at_target: Option<bool>,
 }
 
 /// Who changes a version.
@@ -139,6 +145,18 @@ pub struct Upgrade {
     pub drain_timeout: SignedDuration,
     /// The executors by name. Every name used above is a key.
     pub executors: BTreeMap<Arc<str>, Executor>,
+}
+
+impl Upgrade {
+    /// The nodes that take part, by name. A node belongs to the first group that selects it.
+    pub fn members<'a>(&self, cluster: &'a Cluster) -> Vec<Member<'a>> {
+        let member = |node: &'a Arc<Node>| {
+            let group = self.groups.iter().position(|group| group.selector.matches(&node.labels))?;
+            let at_target = node.kubelet.known().map(|version| version.satisfies(&self.version));
+            Some(Member { node, group, at_target })
+        };
+        cluster.nodes().iter().filter_map(member).collect()
+    }
 }
 
 /// A control-plane component that was seen: what it is, and where.

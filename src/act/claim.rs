@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Around, NodeRef};
+use evenkeel_core::cluster::Around;
 use evenkeel_core::disruption::{Rules, may_stay};
-use evenkeel_core::rollout::Subject;
+use evenkeel_core::rollout::{Drained, Subject};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DynamicObject;
@@ -46,10 +46,10 @@ impl Hands {
         claim: &Arc<str>,
         resource_version: &str,
         next: Next,
-        drained: Option<NodeRef>,
+        drained: Option<Drained>,
     ) -> Result<Outcome, Stop> {
-        if let Some(node) = drained {
-            self.confirm_drained(claim, &node).await?;
+        if let Some(drained) = drained {
+            self.confirm(&drained).await?;
         }
         let status = status_of(&next.state, next.attempt, &next.message, &next.blockers, self.clock.now());
         let patch =
@@ -63,21 +63,23 @@ impl Hands {
     }
 
     /// The last look before what cannot be undone: watches may be behind, a fresh read is not.
-    async fn confirm_drained(&self, claim: &str, expected: &NodeRef) -> Result<(), Stop> {
+    async fn confirm(&self, drained: &Drained) -> Result<(), Stop> {
+        let Drained { node: expected, mark } = drained;
         let name = &expected.name;
         let mut names = Interner::default();
         let node = self.send(async |client| nodes(client).get(name).await).await;
         let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.keep(&mut names);
         let node = &node.node;
-        let ours = node.cordoned_by.as_deref().is_some_and(|mark| mark.split('/').next() == Some(claim));
+        let ours = node.cordoned_by.as_deref() == Some(mark.as_str());
         if node.uid != expected.uid || !node.unschedulable || !ours {
-            return Err(Stop::Lost(format!("node {name} is not cordoned by {claim} any more")));
+            return Err(Stop::Lost(format!("node {name} is not cordoned by {mark} any more")));
         }
         let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
         let pods = self.send(async |client| Api::<lean::Pod>::all(client).list(&on_node).await).await;
         let pods = pods.map_err(|error| stop(&format!("list the pods of node {name}"), &error))?;
         let mut pods = pods.items.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
         let rules = Rules::of_upgrade(&self.executors_namespace);
+        // A pod that is pinned to its node has to leave it like any other, so volumes need not be read for this.
         let (around, now) = (Around::default(), self.clock.now());
         match pods.find(|pod| !may_stay(pod, &rules, &around, now)) {
             Some(pod) => Err(Stop::Lost(format!("node {name} still runs {}/{}", pod.namespace, pod.name))),

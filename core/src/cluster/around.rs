@@ -1,7 +1,7 @@
 //! What stands around pods and budgets: their controllers, volumes, webhooks, quotas.
 //!
-//! Only a drain's preflight reads it, and the operator reads none of it, so each list is `None` where it was not read:
-//! a controller that is not in a list that was read does not exist; in one that was not read, nobody knows.
+//! Most of it only a drain's preflight reads; the operator reads the volumes. So each list is `None` where it was not
+//! read: a controller that is not in a list that was read does not exist; in one that was not read, nobody knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::guards::Guards;
 use super::{Around, Budget, Component, ControlPlane, EtcdMember, Instance, Leader, Node, Pod, Webhook};
 
 /// What a [`Cluster`] is made of, in any order.
@@ -63,6 +64,8 @@ pub struct Cluster {
     in_namespace: ByText,
     /// By namespace and name.
     budgets: Vec<Arc<Budget>>,
+    /// The same budgets, to be found by what they select.
+    guards: Guards,
     /// Sorted.
     webhooks: Vec<Webhook>,
     control_plane: ControlPlane,
@@ -124,20 +127,15 @@ impl Cluster {
         self.budgets.iter().map(AsRef::as_ref)
     }
 
-    /// The budgets of a namespace, by name.
-    pub fn budgets_in<'a>(
-        &'a self,
-        namespace: &str,
-    ) -> impl ExactSizeIterator<Item = &'a Budget> + Clone + use<'a> {
-        let begin = self.budgets.partition_point(|budget| *budget.namespace < *namespace);
-        let end = self.budgets.partition_point(|budget| *budget.namespace <= *namespace);
-        self.budgets.get(begin..end).unwrap_or_default().iter().map(AsRef::as_ref)
-    }
-
     /// The budget of that namespace and name.
     pub fn budget(&self, namespace: &str, name: &str) -> Option<&Budget> {
         let place = self.place_of_budget(namespace, name).ok()?;
         self.budgets.get(place).map(AsRef::as_ref)
+    }
+
+    /// The budgets that select `pod`, by name.
+    pub fn budgets_of<'a>(&'a self, pod: &Pod) -> Vec<&'a Budget> {
+        self.guards.of(pod)
     }
 
     /// Admission webhooks, sorted.
@@ -264,22 +262,28 @@ impl Cluster {
     /// These are the budgets now.
     pub fn set_budgets(&mut self, mut budgets: Vec<Arc<Budget>>) {
         budgets.sort_by(|a, b| budget_key(a).cmp(&budget_key(b)));
+        self.guards = Guards::default();
+        for budget in &budgets {
+            self.guards.add(budget);
+        }
         self.budgets = budgets;
     }
 
     /// The budget of this namespace and name is now so.
     pub fn set_budget(&mut self, budget: impl Into<Arc<Budget>>) {
         let budget = budget.into();
-        match self.place_of_budget(&budget.namespace, &budget.name) {
-            Ok(place) => self.budgets.splice(place..=place, [budget]).for_each(drop),
-            Err(place) => self.budgets.insert(place, budget),
+        let place = self.place_of_budget(&budget.namespace, &budget.name);
+        if let Ok(place) = place {
+            self.guards.remove(&self.budgets.remove(place));
         }
+        self.guards.add(&budget);
+        self.budgets.insert(place.unwrap_or_else(|place| place), budget);
     }
 
     /// There is no budget of that namespace and name any more.
     pub fn remove_budget(&mut self, namespace: &str, name: &str) {
         if let Ok(place) = self.place_of_budget(namespace, name) {
-            self.budgets.remove(place);
+            self.guards.remove(&self.budgets.remove(place));
         }
     }
 

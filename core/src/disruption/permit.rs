@@ -201,7 +201,7 @@ impl<'a> Budgets<'a> {
 
     /// The budgets that select `pod`.
     pub fn guarding(&self, pod: &Pod) -> Vec<&'a Budget> {
-        self.cluster.budgets_in(&pod.namespace).filter(|budget| budget.selects(pod)).collect()
+        self.cluster.budgets_of(pod)
     }
 
     /// The budget that lets `pod` go without being asked for it, because the pod is not ready.

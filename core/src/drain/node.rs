@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::emptying::{Left, Wait, empty, look};
+use super::emptying::{Emptying, Left, Wait, empty, look};
 use super::policy::{OnTimeout, Policy, STALLED};
 use super::request::first;
 use super::volumes::attached;
@@ -145,12 +145,16 @@ impl NodeDrain {
         let deadline = policy.timeout.map(|timeout| after(self.begun, timeout));
         let ahead = deadline.filter(|deadline| *deadline > now);
         let late = deadline.is_some() && ahead.is_none();
-        let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
-        if !left.is_empty() {
-            if let Some(why) = self.gives_up(node, &left, policy, late, now) {
+        // What waits is looked at before anything is asked for, where the node may be given up for it.
+        if late || self.stalled.is_some_and(|since| now >= after(since, STALLED)) {
+            let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
+            if let Some(why) = given_up(node, &left, policy, late) {
                 return (Step::GivenUp { why, left }, None);
             }
-            let (step, again) = self.asks(node, seen, budgets, late);
+        }
+        let asked = asks(node, seen, budgets);
+        if !asked.left.is_empty() {
+            let (step, again) = self.leaving(node, asked, seen, late);
             return (step, earliest([again, ahead]));
         }
         if let Some(volumes) =
@@ -159,7 +163,7 @@ impl NodeDrain {
             return match policy.timeout.filter(|_| late) {
                 Some(timeout) => {
                     let why = GivenUp::Late { timeout, waits: volumes };
-                    (Step::GivenUp { why, left }, None)
+                    (Step::GivenUp { why, left: Vec::new() }, None)
                 }
                 None => (Step::Detaching(volumes), ahead),
             };
@@ -168,48 +172,51 @@ impl NodeDrain {
         if now < settled { (Step::Settling, Some(settled)) } else { (Step::Empty, ahead) }
     }
 
-    /// Why the node is given up now, if it is.
-    fn gives_up(
+    /// The step of a node that pods have yet to leave.
+    fn leaving<'c>(
         self,
         node: &Node,
-        left: &[Left<'_>],
-        policy: &Policy,
-        late: bool,
-        now: Timestamp,
-    ) -> Option<GivenUp> {
-        if late {
-            let timeout = policy.timeout.filter(|_| policy.on_timeout != OnTimeout::Force)?;
-            return Some(GivenUp::Late { timeout, waits: first(left) });
-        }
-        self.stalled.filter(|since| now >= after(*since, STALLED))?;
-        match stall(node, left)? {
-            Stall::Person => Some(GivenUp::Stalled(first(left))),
-            Stall::Kubelet => Some(GivenUp::Unconfirmed(first(left))),
-        }
-    }
-
-    fn asks<'c>(
-        self,
-        node: &'c Node,
+        asked: Emptying<'c>,
         seen: Seen<'c, '_>,
-        budgets: &mut Budgets<'_>,
         late: bool,
     ) -> (Step<'c>, Option<Timestamp>) {
-        let Seen { cluster, memory, policy, stopped, now } = seen;
-        if stopped {
-            let left = look(cluster, &node.name, &policy.rules, memory, budgets, now);
-            return (Step::Leaving { drain: self, permits: Vec::new(), forced: Vec::new(), left }, None);
+        let Emptying { permits, left, again_at } = asked;
+        if seen.stopped {
+            return (Step::Leaving { drain: self, permits, forced: Vec::new(), left }, None);
         }
-        let asked = empty(cluster, &node.name, &policy.rules, memory, budgets, now);
-        let (permits, left) = (asked.permits, asked.left);
         // Only a drain that forces goes on after its time.
         let (permits, forced) =
-            if late { (Vec::new(), forced(&left, memory)) } else { (permits, Vec::new()) };
-        let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(now));
+            if late { (Vec::new(), forced(&left, seen.memory)) } else { (permits, Vec::new()) };
+        let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(seen.now));
         let gives_up = stalled.map(|since| after(since, STALLED));
         let drain = Self { stalled, ..self };
-        (Step::Leaving { drain, permits, forced, left }, earliest([asked.again_at, gives_up]))
+        (Step::Leaving { drain, permits, forced, left }, earliest([again_at, gives_up]))
     }
+}
+
+/// Why a node that is `late`, or on which nothing has moved for long, is given up, if it is.
+fn given_up(node: &Node, left: &[Left<'_>], policy: &Policy, late: bool) -> Option<GivenUp> {
+    if left.is_empty() {
+        return None;
+    }
+    if late {
+        let timeout = policy.timeout.filter(|_| policy.on_timeout != OnTimeout::Force)?;
+        return Some(GivenUp::Late { timeout, waits: first(left) });
+    }
+    match stall(node, left)? {
+        Stall::Person => Some(GivenUp::Stalled(first(left))),
+        Stall::Kubelet => Some(GivenUp::Unconfirmed(first(left))),
+    }
+}
+
+/// Asks the pods that may go, and nobody where the drain was stopped.
+fn asks<'c>(node: &'c Node, seen: Seen<'c, '_>, budgets: &mut Budgets<'_>) -> Emptying<'c> {
+    let Seen { cluster, memory, policy, stopped, now } = seen;
+    if stopped {
+        let left = look(cluster, &node.name, &policy.rules, memory, budgets, now);
+        return Emptying { left, ..Emptying::default() };
+    }
+    empty(cluster, &node.name, &policy.rules, memory, budgets, now)
 }
 
 /// Why nothing on a node moves by itself.

@@ -53,8 +53,8 @@ pub enum Action {
         message: String,
         /// What blocks it.
         blockers: Vec<Blocker>,
-        /// Node that must be found cordoned by us, of this UID and without a pod to move, by a fresh read.
-        drained: Option<NodeRef>,
+        /// What a fresh read must find before.
+        drained: Option<Drained>,
     },
     /// Start the executor's Job for a claim. Does nothing when it exists.
     StartJob {
@@ -99,4 +99,13 @@ pub enum Action {
         /// It is deleted already, and our finalizer is all that is to be taken off: those that stay.
         finalizers: Option<Vec<Arc<str>>>,
     },
+}
+
+/// A node that a fresh read must find cordoned by this mark, of this UID, and without a pod to move.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// The node.
+    pub node: NodeRef,
+    /// The value of its cordon annotation.
+    pub mark: String,
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::ends::{forget, settle};
-use super::round::{Round, release};
+use super::round::{Round, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
 use super::{Action, Claim, Decision, State, World, components, nodes, open};
@@ -16,7 +16,8 @@ use crate::upgrade::{Hidden, Mode, Place, Progress, Upgrade};
 pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decision {
     let cluster = world.cluster;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
-    let stages = plan::progress(cluster, upgrade);
+    let members = upgrade.members(cluster);
+    let stages = plan::progress(cluster, upgrade, &members);
     let (seen, missing) = follow(cluster, &progress.seen);
     let hidden = hidden(upgrade, world);
     let stage = current_stage(&stages, &mine, &missing, &hidden);
@@ -33,7 +34,7 @@ pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decis
         progress,
         world,
         mine: &mine,
-        of_node: mine.iter().filter(|c| c.is_of_kubelet()).map(|c| (&*c.subject.node, *c)).collect(),
+        selected: selected(members, &mine),
         stage,
         missing: &missing,
         may_disrupt: approved && !upgrade.suspended && !progress.ending && progress.queued_behind.is_none(),

@@ -31,7 +31,7 @@ use jiff::Timestamp;
 use crate::cluster::{Cluster, Component};
 
 pub use crate::disruption::{Memory, PodMemory};
-pub use action::Action;
+pub use action::{Action, Drained};
 pub use claim::{Before, Blocker, Claim, State, Subject, Unreadable};
 pub use decide::decide;
 pub use ends::{abandoned, orphans};

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::ends::{at_target, holds, node_of, settle};
 use super::executor::{Standing, drive};
 use super::round::{Round, after, record, release};
-use super::{Action, Before, Blocker, Claim, State};
+use super::{Action, Before, Blocker, Claim, Drained, State};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{Held, Left, NodeDrain, SETTLE, Seen, Step, first};
 
@@ -143,7 +143,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
                 attempt: claim.attempt,
                 message: "drained; the executor may work".to_owned(),
                 blockers: Vec::new(),
-                drained: Some(node.reference()),
+                drained: Some(Drained { node: node.reference(), mark: claim.mark() }),
             });
         }
     }

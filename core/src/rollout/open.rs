@@ -4,16 +4,18 @@
 //! before one more node is taken away. The invariants: nodes unavailable for whatever reason count; control-plane nodes
 //! go one at a time, whichever groups they are in; and a node that could not be emptied anyway is not disturbed.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::executor::tried;
 use super::hold::{Hold, Out, OutOf, hold};
 use super::nodes::{PARKED_AT_LEAST, blockers};
-use super::round::{Round, after, claim_name, record};
+use super::round::{Round, Selected, after, claim_name, record};
 use super::{Action, Blocker, Claim, State, Subject, Unreadable};
 use crate::cluster::{Component, Node};
 use crate::drain::look;
-use crate::upgrade::{Group, group_of};
+use crate::upgrade::Group;
 use crate::version::KubeVersion;
 
 /// A parked node that nobody has to do anything for may still come to nothing; after this it is called stalled.
@@ -31,34 +33,28 @@ const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
 /// The nodes of one group.
 struct Members<'a> {
     group: &'a Group,
-    nodes: Vec<(&'a Node, Option<&'a Claim>)>,
+    nodes: Vec<Selected<'a>>,
     limit: usize,
 }
 
 /// The selected nodes that are not at the target and are left alone, with the reason.
-pub(super) fn held(round: &Round<'_>) -> Vec<(std::sync::Arc<str>, Hold)> {
-    let target = &round.upgrade.version;
-    let behind = round.world.cluster.nodes().iter().filter(|node| {
-        group_of(&round.upgrade.groups, node).is_some()
-            && !node.kubelet.known().is_some_and(|version| version.satisfies(target))
-    });
-    behind.filter_map(|node| Some((node.name.clone(), held_by(round, node)?))).collect()
+pub(super) fn held(round: &Round<'_>) -> Vec<(Arc<str>, Hold)> {
+    let behind = round.selected.iter().filter(|selected| selected.member.at_target != Some(true));
+    behind
+        .filter_map(|selected| Some((selected.member.node.name.clone(), held_by(round, selected)?)))
+        .collect()
 }
 
-fn held_by(round: &Round<'_>, node: &Node) -> Option<Hold> {
-    hold(node, claim_of(round, node), unreadable_of(round, node), &round.upgrade.version)
+fn held_by(round: &Round<'_>, selected: &Selected<'_>) -> Option<Hold> {
+    hold(selected.member.node, selected.claim, unreadable_of(round, selected), &round.upgrade.version)
 }
 
-fn claim_of<'a>(round: &Round<'a>, node: &Node) -> Option<&'a Claim> {
-    round.of_node.get(&*node.name).copied().filter(|claim| claim.subject.node_uid == node.uid)
-}
-
-fn unreadable_of<'a>(round: &Round<'a>, node: &Node) -> Option<&'a Unreadable> {
+fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a Unreadable> {
     if round.world.unreadable.is_empty() {
         return None;
     }
-    let group = group_of(&round.upgrade.groups, node)?;
-    let name = claim_name(&round.upgrade.name, &subject(round, group, node));
+    let group = round.upgrade.groups.get(selected.member.group)?;
+    let name = claim_name(&round.upgrade.name, &subject(round, group, selected.member.node));
     round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name)
 }
 
@@ -75,30 +71,23 @@ fn subject(round: &Round<'_>, group: &Group, node: &Node) -> Subject {
 
 /// Takes up as many further nodes as the groups' budgets allow.
 pub(super) fn open(round: &mut Round<'_>) {
-    if let Some((until, line)) = settles(round).filter(|(until, _)| round.world.now < *until) {
+    if let Some(until) = controllers_settle(round).filter(|until| round.world.now < *until) {
         round.wake(until);
         round.hope = true;
-        round.working.push(line.to_owned());
+        round.working.push("gives the replaced controllers time to take up their work".to_owned());
         return;
     }
     let groups = members(round);
-    let behind = |members: &Members<'_>, executor: &str| {
-        let needed = |node: &Node| {
-            *members.group.executor == *executor
-                && !node.kubelet.known().is_some_and(|v| v.satisfies(&round.upgrade.version))
+    let behind = |executor: &str| {
+        let of_group = |members: &Members<'_>| {
+            let node = members.nodes.iter().find(|selected| selected.member.at_target != Some(true))?;
+            Some(subject(round, members.group, node.member.node))
         };
-        members
-            .nodes
-            .iter()
-            .find(|(node, _)| needed(node))
-            .map(|(node, _)| subject(round, members.group, node))
+        groups.iter().filter(|members| *members.group.executor == *executor).find_map(of_group)
     };
-    let subjects: Vec<(std::sync::Arc<str>, Subject)> = round
-        .upgrade
-        .executors
-        .keys()
-        .filter_map(|name| Some((name.clone(), groups.iter().find_map(|members| behind(members, name))?)))
-        .collect();
+    let executors = round.upgrade.executors.keys();
+    let subjects: Vec<(Arc<str>, Subject)> =
+        executors.filter_map(|name| Some((name.clone(), behind(name)?))).collect();
     let subject_of = |name: &str| subjects.iter().find(|(of, _)| **of == *name).map(|(_, s)| s.clone());
     if let Err(lines) = tried(round, subject_of) {
         round.blocked.extend(lines);
@@ -109,31 +98,32 @@ pub(super) fn open(round: &mut Round<'_>) {
     }
 }
 
-/// Until when what was replaced last takes up its work, with a line for it.
-fn settles(round: &Round<'_>) -> Option<(Timestamp, &'static str)> {
-    let settle = |claim: &&&Claim| {
-        let State::Upgraded { at } = claim.state else { return None };
-        let node = round.world.cluster.node(&claim.subject.node);
-        if claim.subject.component.is_controller() {
-            let line = "gives the replaced controllers time to take up their work";
-            Some((after(at, CONTROLLERS_SETTLE), line))
-        } else if claim.is_of_kubelet() && node.is_some_and(|node| node.control_plane) {
-            let line = "gives the static pods of the control-plane node time to come back";
-            Some((after(at, STATIC_PODS_SETTLE), line))
-        } else {
-            None
+/// Until when the controllers that were replaced last take up their work.
+fn controllers_settle(round: &Round<'_>) -> Option<Timestamp> {
+    let settle = |claim: &&Claim| match claim.state {
+        State::Upgraded { at } if claim.subject.component.is_controller() => {
+            Some(after(at, CONTROLLERS_SETTLE))
         }
+        _ => None,
     };
-    round.mine.iter().filter_map(|claim| settle(&claim)).max()
+    round.mine.iter().filter_map(settle).max()
+}
+
+/// Until when the static pods of the control-plane node that was upgraded last come back.
+fn static_pods_settle(round: &Round<'_>) -> Option<Timestamp> {
+    let settle = |selected: &Selected<'_>| match selected.claim?.state {
+        State::Upgraded { at } if selected.member.node.control_plane => Some(after(at, STATIC_PODS_SETTLE)),
+        _ => None,
+    };
+    round.selected.iter().filter_map(settle).max()
 }
 
 fn members<'a>(round: &Round<'a>) -> Vec<Members<'a>> {
     let of_group = |group: &'a Group| Members { group, limit: 0, nodes: Vec::new() };
     let mut all: Vec<Members<'a>> = round.upgrade.groups.iter().map(of_group).collect();
-    for node in round.world.cluster.nodes() {
-        let own = all.iter_mut().find(|members| members.group.selector.matches(&node.labels));
-        if let Some(members) = own {
-            members.nodes.push((node, claim_of(round, node)));
+    for selected in &round.selected {
+        if let Some(members) = all.get_mut(selected.member.group) {
+            members.nodes.push(*selected);
         }
     }
     for members in &mut all {
@@ -142,29 +132,29 @@ fn members<'a>(round: &Round<'a>) -> Vec<Members<'a>> {
     all
 }
 
-fn in_flight(claim: Option<&Claim>) -> bool {
-    claim.is_some_and(|claim| claim.state.in_flight())
-}
-
 fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
-    let target = &round.upgrade.version;
     let Members { group, nodes, limit } = members;
-    let mut working = nodes.iter().filter(|(_, claim)| in_flight(*claim)).count();
-    let away =
-        |(node, claim): &&(&Node, Option<&Claim>)| !node.ready || node.unschedulable || in_flight(*claim);
+    let mut working = nodes.iter().filter(|selected| selected.in_flight()).count();
+    if working >= *limit {
+        return;
+    }
+    let away = |selected: &&Selected<'_>| {
+        !selected.member.node.ready || selected.member.node.unschedulable || selected.in_flight()
+    };
     let mut unavailable = nodes.iter().filter(away).count();
     let free = |claim: Option<&Claim>| claim.is_none_or(|c| matches!(c.state, State::Parked { .. }));
-    let behind = |node: &Node| node.kubelet.known().is_some_and(|v| !v.satisfies(target));
-    let mut candidates: Vec<(&Node, Option<&Claim>)> = nodes
+    let mut candidates: Vec<Selected<'_>> = nodes
         .iter()
+        .filter(|of| of.member.at_target == Some(false) && free(of.claim) && held_by(round, of).is_none())
         .copied()
-        .filter(|(node, claim)| behind(node) && free(*claim) && held_by(round, node).is_none())
         .collect();
     // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest.
-    candidates.sort_by_cached_key(|(node, claim)| {
-        (node.ready, claim.is_some(), node.kubelet.known().map(KubeVersion::release), node.name.clone())
+    candidates.sort_by_key(|Selected { member, claim }| {
+        let version = member.node.kubelet.known().map(KubeVersion::release);
+        (member.node.ready, claim.is_some(), version, &member.node.name)
     });
-    for (node, claim) in candidates {
+    for Selected { member, claim } in candidates {
+        let node = member.node;
         if working >= *limit {
             break;
         }
@@ -195,17 +185,19 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
 /// Says which nodes fill the budget of a group in which nothing of ours is under way.
 fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let Members { group, nodes, limit } = members;
-    let why = |(node, claim): &&(&Node, Option<&Claim>)| {
-        let failed = claim.is_some_and(|claim| matches!(claim.state, State::Failed { .. }));
+    let failed =
+        |of: &Selected<'_>| of.claim.is_some_and(|claim| matches!(claim.state, State::Failed { .. }));
+    let why = |of: &Selected<'_>| {
+        let node = of.member.node;
         let why = match (node.ready, node.unschedulable) {
-            _ if failed => "failed",
+            _ if failed(of) => "failed",
             (false, _) => "not ready",
             (true, true) => "cordoned",
             (true, false) => return None,
         };
         Some(format!("{} ({why})", node.name))
     };
-    let named: Vec<String> = nodes.iter().filter_map(|of| why(&of)).take(3).collect();
+    let named: Vec<String> = nodes.iter().filter_map(why).take(3).collect();
     let more = unavailable.saturating_sub(named.len());
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     round.blocked.push(format!(
@@ -215,14 +207,21 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
         named.join(", "),
     ));
     // Nodes that failed under us stay as they are; others may recover by themselves.
-    let failed = |(_, claim): &&(&Node, Option<&Claim>)| {
-        claim.is_some_and(|claim| matches!(claim.state, State::Failed { .. }))
-    };
-    round.hope |= nodes.iter().filter(failed).count() < *limit;
+    round.hope |= nodes.iter().filter(|of| failed(of)).count() < *limit;
 }
 
 /// Whether `node` may be taken up now; what takes its parked claim up again, if it has one.
 fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
+    if node.control_plane
+        && let Some(until) = static_pods_settle(round).filter(|until| round.world.now < *until)
+    {
+        round.wake(until);
+        round.hope = true;
+        return Err(format!(
+            "{} waits: the static pods of the last control-plane node have time to come back",
+            node.name
+        ));
+    }
     if node.control_plane
         && let Err(line) = control_plane_is_whole(round, node)
     {
@@ -260,7 +259,8 @@ fn control_plane_is_whole(round: &Round<'_>, node: &Node) -> Result<(), String> 
     let name = &node.name;
     let mut others = cluster.nodes().iter().filter(|other| other.control_plane && other.name != *name);
     let away = others.find(|other| {
-        !other.ready || other.unschedulable || claim_of(round, other).is_some_and(|c| c.state.in_flight())
+        let of_it = |claim: &Claim| claim.is_of_kubelet() && claim.subject.node_uid == other.uid;
+        !other.ready || other.unschedulable || round.mine.iter().any(|c| of_it(c) && c.state.in_flight())
     });
     let opened = |action: &Action| match action {
         Action::Claim { subject, .. } if subject.component == Component::Kubelet => {

@@ -11,7 +11,7 @@ use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
 use crate::plan::{Stage, hex};
-use crate::upgrade::{Place, Progress, Upgrade};
+use crate::upgrade::{Member, Place, Progress, Upgrade};
 
 /// What a kube-apiserver said is believed for so long where something begins by it.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
@@ -20,6 +20,35 @@ const GONE: SignedDuration = SignedDuration::from_mins(15);
 /// How soon the answers of apiservers that were asked afresh are looked at.
 const ASKED_AGAIN: SignedDuration = SignedDuration::from_millis(500);
 
+/// A node that takes part, and its claim.
+#[derive(Clone, Copy)]
+pub(super) struct Selected<'a> {
+    pub(super) member: Member<'a>,
+    /// Of this very Node.
+    pub(super) claim: Option<&'a Claim>,
+}
+
+impl Selected<'_> {
+    /// Whether its claim takes a place in its group's budget.
+    pub(super) fn in_flight(&self) -> bool {
+        self.claim.is_some_and(|claim| claim.state.in_flight())
+    }
+}
+
+/// `members`, which are in the order of their names, each with its claim of `mine`.
+pub(super) fn selected<'a>(members: Vec<Member<'a>>, mine: &[&'a Claim]) -> Vec<Selected<'a>> {
+    let of_nodes = mine.iter().filter(|claim| claim.is_of_kubelet());
+    let by_name: BTreeMap<&str, &Claim> = of_nodes.map(|claim| (&*claim.subject.node, *claim)).collect();
+    let mut claims = by_name.into_iter().peekable();
+    let with_claim = |member: Member<'a>| {
+        let name = &*member.node.name;
+        while claims.next_if(|(of, _)| *of < name).is_some() {}
+        let claim = claims.next_if(|(of, _)| *of == name).map(|(_, claim)| claim);
+        Selected { member, claim: claim.filter(|claim| claim.subject.node_uid == member.node.uid) }
+    };
+    members.into_iter().map(with_claim).collect()
+}
+
 /// What the parts of a decision share.
 pub(super) struct Round<'a> {
     pub(super) upgrade: &'a Upgrade,
@@ -27,8 +56,8 @@ pub(super) struct Round<'a> {
     pub(super) world: World<'a>,
     /// The claims of this upgrade, by name.
     pub(super) mine: &'a [&'a Claim],
-    /// Those of kubelets, by node.
-    pub(super) of_node: BTreeMap<&'a str, &'a Claim>,
+    /// The nodes that take part, by name.
+    pub(super) selected: Vec<Selected<'a>>,
     /// The first stage that is not done; `None` when all are.
     pub(super) stage: Option<Stage>,
     /// Control-plane components that were seen before and are not seen now.

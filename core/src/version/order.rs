@@ -40,6 +40,9 @@ impl KubeVersion {
     /// build and the release that it builds, builds of two vendors, two commits. So it says that two are equal more often
     /// than that they are the same, and `Less` only of what certainly has to move.
     pub fn progress(&self, other: &Self) -> Ordering {
+        if self.suffix == other.suffix {
+            return self.release().cmp(&other.release());
+        }
         let builds = || match (self.numbered_build(), other.numbered_build()) {
             (Some((vendor, build)), Some((other, other_build))) if vendor == other => build.cmp(&other_build),
             _ => Ordering::Equal,

@@ -240,12 +240,13 @@ impl Toy {
             Action::Evict(permit) => self.evict(&permit),
             Action::Record { claim, state, attempt, message, blockers, drained, .. } => {
                 self.log.push(format!("Record {claim} {}", state.name()));
-                if let Some(node) = drained {
+                if let Some(Drained { node, mark }) = drained {
                     let moves =
                         |pod: &&Pod| pod.owner.as_ref().is_none_or(|owner| *owner.kind != *"DaemonSet");
                     let left = self.cluster.pods_on(&node.name).filter(moves).count();
                     assert_eq!(left, 0, "{} is upgraded with pods on it", node.name);
-                    assert!(self.cluster.node(&node.name).unwrap().unschedulable);
+                    let live = self.cluster.node(&node.name).unwrap();
+                    assert!(live.unschedulable && live.cordoned_by.as_deref() == Some(mark.as_str()));
                 }
                 let live = self.claims.iter_mut().find(|c| c.name == claim).unwrap();
                 (live.state, live.attempt, live.message, live.blockers) = (state, attempt, message, blockers);

@@ -116,6 +116,25 @@ fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
 }
 
 #[test]
+fn workers_go_on_while_the_static_pods_of_a_control_plane_node_come_back() {
+    let mut toy = Toy::new(12, 2);
+    for name in ["cp-1", "cp-2"] {
+        toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
+    }
+    let upgraded = |claim: &&Claim| claim.is_of_kubelet() && matches!(claim.state, State::Upgraded { .. });
+    toy.run_until(300, |toy| toy.claims.iter().any(|c| upgraded(&c) && c.subject.node.starts_with("cp-")));
+    let (before, since) = (toy.claims.iter().filter(upgraded).count(), toy.world().now);
+    toy.run_until(60, |toy| toy.claims.iter().filter(upgraded).count() > before);
+    let second = |toy: &Toy| {
+        let of_it = |claim: &Claim| claim.is_of_kubelet() && &*claim.subject.node == "cp-2";
+        toy.claims.iter().any(|claim| of_it(claim) && claim.state.in_flight())
+    };
+    assert!(!second(&toy) && toy.world().now.duration_since(since).as_secs() < 30, "{:?}", toy.log);
+    toy.run_until(60, second);
+    assert!(toy.world().now.duration_since(since).as_secs() >= 30, "{:?}", toy.log);
+}
+
+#[test]
 fn a_kubelet_that_somebody_takes_back_is_not_fought() {
     let mut toy = Toy::new(2, 1);
     toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
