@@ -33,7 +33,7 @@ use cache::{Cache, Changes, Pace, Select};
 use fold::{Detail, State, Watched};
 use leaders::Leading;
 use lean::{
-    EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, Pod, PodDisruptionBudget,
+    EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, PersistentVolume, Pod, PodDisruptionBudget,
     ValidatingWebhooks,
 };
 use model::Model;
@@ -60,21 +60,27 @@ pub enum Source {
     Budgets,
     /// `ValidatingWebhookConfigurations` and `MutatingWebhookConfigurations`.
     Webhooks,
+    /// `PersistentVolumes`: which pods can run on one node only.
+    Volumes,
 }
 
 impl Source {
-    /// Every source.
-    pub const ALL: [Self; 7] = [
-        Self::Nodes,
-        Self::Endpoints,
-        Self::Versions,
-        Self::Pods,
-        Self::Leases,
-        Self::Budgets,
-        Self::Webhooks,
-    ];
+    /// Every source that is watched where the pods of `scope` are.
+    pub fn of(scope: PodScope) -> impl Iterator<Item = Self> {
+        let everywhere = [
+            Self::Nodes,
+            Self::Endpoints,
+            Self::Versions,
+            Self::Pods,
+            Self::Leases,
+            Self::Budgets,
+            Self::Webhooks,
+        ];
+        everywhere.into_iter().chain((scope == PodScope::All).then_some(Self::Volumes))
+    }
 
-    /// Its name: `nodes`, `endpointslices`, `version`, `pods`, `leases`, `pdbs`, `webhooks`.
+    /// Its name: `nodes`, `endpointslices`, `version`, `pods`, `leases`, `pdbs`, `webhooks`,
+    /// `persistentvolumes`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
@@ -84,6 +90,7 @@ impl Source {
             Self::Leases => "leases",
             Self::Budgets => "pdbs",
             Self::Webhooks => "webhooks",
+            Self::Volumes => "persistentvolumes",
         }
     }
 }
@@ -200,6 +207,8 @@ pub struct Observer {
     pub validating: Cache<ValidatingWebhooks>,
     /// Webhooks that change what is admitted.
     pub mutating: Cache<MutatingWebhooks>,
+    /// Volumes, where nodes are drained.
+    pub volumes: Option<Cache<PersistentVolume>>,
     candidates: Served<LeaseCandidate>,
     apiservers: Arc<Apiservers>,
     model: Mutex<Model>,
@@ -246,6 +255,8 @@ impl Observer {
             leases: watch(leases, None, detail, &changes, stop),
             validating: watch(Api::all(client.clone()), None, detail, &changes, stop),
             mutating: watch(Api::all(client.clone()), None, detail, &changes, stop),
+            volumes: (scope == PodScope::All)
+                .then(|| watch(Api::all(client.clone()), None, detail, &changes, stop)),
             candidates: Served::watch(client, "kube-system", &changes, stop),
             apiservers,
             model: Mutex::new(Model::new(scope)),
@@ -325,7 +336,7 @@ impl Observer {
             state: versions(&asked),
             age: asked.iter().map(|endpoint| endpoint.confirmed).min().flatten().map(|at| at.elapsed()),
         };
-        vec![
+        let mut all = vec![
             of(Source::Nodes, &self.nodes),
             of(Source::Endpoints, &self.endpoints),
             versions,
@@ -334,7 +345,9 @@ impl Observer {
             of(Source::Budgets, &self.budgets),
             of(Source::Webhooks, &self.validating),
             of(Source::Webhooks, &self.mutating),
-        ]
+        ];
+        all.extend(self.volumes.as_ref().map(|volumes| of(Source::Volumes, volumes)));
+        all
     }
 
     /// The cluster as it is known at `now`, and what it was made without. It costs what changed since it was last asked
@@ -379,6 +392,9 @@ impl Observer {
             let configurations = self.validating.list().into_iter().chain(self.mutating.list());
             configurations.flat_map(|hooks| hooks.to_vec()).collect()
         });
+        if let Some(volumes) = &self.volumes {
+            gaps.may(Source::Volumes, &volumes.news(|volumes, news| model.volumes(volumes, &news)));
+        }
         model.find(&leases.unwrap_or_default(), &endpoints, self.candidates.list(), now);
         let (platform, leading) = (model.platform(), model.leading().to_vec());
         Ok((model.cluster(), Inventory { missing: gaps.missing, platform, pods_known, leading }))

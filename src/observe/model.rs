@@ -16,7 +16,9 @@ use super::apiservers::Endpoint;
 use super::components::{self, Sources};
 use super::fold::{Fold, Key, News, State};
 use super::leaders::{self, Leading};
-use super::lean::{CandidateSeen, LeaseSeen, Node, NodeSeen, Pod, PodDisruptionBudget, PodSeen};
+use super::lean::{
+    CandidateSeen, LeaseSeen, Node, NodeSeen, PersistentVolume, Pod, PodDisruptionBudget, PodSeen,
+};
 use super::platform::{self, Platform};
 
 /// The model, and what it needs to be kept.
@@ -44,6 +46,7 @@ struct Has {
     pods: bool,
     budgets: bool,
     webhooks: bool,
+    volumes: bool,
 }
 
 /// What is few and tells of components. Of the time of a lease it matters whether it is fresh, and which other ones are
@@ -250,6 +253,22 @@ impl Model {
             Arc::make_mut(&mut self.cluster).set_webhooks(Vec::new());
         }
         self.has.webhooks = usable;
+    }
+
+    /// Follows the volumes, and says how they stand. Where they cannot be relied on nobody knows which pods are tied to a
+    /// node.
+    pub(super) fn volumes(&mut self, fold: &Fold<PersistentVolume>, news: &News) -> State {
+        let state = fold.state();
+        let usable = state == State::Synced;
+        if usable && (!news.is_empty() || !self.has.volumes) {
+            let tied = fold.values().flatten().filter(|seen| !seen.hosts.is_empty());
+            let tied = tied.map(|seen| (seen.claim.clone(), seen.hosts.clone())).collect();
+            Arc::make_mut(&mut self.cluster).around_mut().volumes = Some(tied);
+        } else if !usable && self.has.volumes {
+            Arc::make_mut(&mut self.cluster).around_mut().volumes = None;
+        }
+        self.has.volumes = usable;
+        state
     }
 
     /// Finds the components by the nodes and pods that were followed and by these, if anything of that is another.

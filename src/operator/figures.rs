@@ -142,6 +142,7 @@ mod tests {
 
     use super::super::metrics::Build;
     use super::*;
+    use crate::observe::PodScope;
 
     fn instance(component: Component, name: &str, version: &str) -> Instance {
         Instance {
@@ -177,7 +178,9 @@ mod tests {
     }
 
     fn text(cluster: &Cluster) -> String {
-        let metrics = Metrics::new(&Build { version: "0", revision: "0", rust_version: "0" }).unwrap();
+        let metrics =
+            Metrics::new(&Build { version: "0", revision: "0", rust_version: "0" }, PodScope::KubeSystem)
+                .unwrap();
         show(
             &metrics,
             &assess(cluster, &Policy::default()),

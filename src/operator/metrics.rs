@@ -15,7 +15,7 @@ use prometheus::{
     TextEncoder,
 };
 
-use crate::observe::Source;
+use crate::observe::{PodScope, Source};
 
 /// Which controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,11 +247,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All metrics, with every series whose labels are known beforehand at 0.
+    /// All metrics, with every series whose labels are known beforehand at 0. Pods of `scope` are watched.
     ///
     /// # Errors
     /// When two metrics have the same name, or a name is none.
-    pub fn new(build: &Build<'_>) -> prometheus::Result<Self> {
+    pub fn new(build: &Build<'_>, scope: PodScope) -> prometheus::Result<Self> {
         let registry = Registry::new();
         let r = &registry;
         r.register(Box::new(ProcessCollector::for_self()))?;
@@ -327,11 +327,11 @@ impl Metrics {
             evictions: counter("evenkeel_evictions_total", "Evictions that were tried.", &["result"])?,
             registry,
         };
-        metrics.begin_at_zero();
+        metrics.begin_at_zero(scope);
         Ok(metrics)
     }
 
-    fn begin_at_zero(&self) {
+    fn begin_at_zero(&self, scope: PodScope) {
         for controller in Controller::ALL {
             for outcome in Outcome::ALL.iter().filter(|outcome| controller.ends_with(**outcome)) {
                 let _ = self.reconcile_duration.with_label_values(&[controller.label(), outcome.label()]);
@@ -340,7 +340,7 @@ impl Metrics {
                 let _ = self.reconcile_errors.with_label_values(&[controller.label(), reason.label()]);
             }
         }
-        for source in Source::ALL {
+        for source in Source::of(scope) {
             let _ = self.collector_success.with_label_values(&[source.name()]);
             let _ = self.collector_errors.with_label_values(&[source.name()]);
         }
@@ -441,7 +441,8 @@ mod tests {
     use super::*;
 
     fn metrics() -> Metrics {
-        Metrics::new(&Build { version: "0.1.0", revision: "abc", rust_version: "1.95" }).unwrap()
+        Metrics::new(&Build { version: "0.1.0", revision: "abc", rust_version: "1.95" }, PodScope::KubeSystem)
+            .unwrap()
     }
 
     #[test]

@@ -91,14 +91,14 @@ pub async fn operate(
         revision: option_env!("EVENKEEL_REVISION").unwrap_or("unknown"),
         rust_version: env!("CARGO_PKG_RUST_VERSION"),
     };
-    let metrics = Arc::new(Metrics::new(&build).map_err(|error| NotBegun(error.to_string()))?);
+    let scope = if options.upgrades { PodScope::All } else { PodScope::KubeSystem };
+    let metrics = Arc::new(Metrics::new(&build, scope).map_err(|error| NotBegun(error.to_string()))?);
 
     // The watches outlive the controllers, and the election outlives both: see `Candidate::spawn`.
     let watching = CancellationToken::new();
     let _watching = watching.clone().drop_guard();
     let listener = serve::bind(options.listen).await?;
     tracing::info!(address = %options.listen, upgrades = options.upgrades, "serving metrics and health");
-    let scope = if options.upgrades { PodScope::All } else { PodScope::KubeSystem };
     let connect = Arc::clone(&clients.connect);
     let changes = Changes::default();
     let observer = Arc::new(Observer::start(&clients.read, connect, scope, changes.clone(), &watching));

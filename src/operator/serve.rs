@@ -67,11 +67,12 @@ mod tests {
 
     use super::super::metrics::Build;
     use super::*;
+    use crate::observe::PodScope;
 
     #[tokio::test]
     async fn answers_what_is_asked() {
         let build = Build { version: "0.1.0", revision: "abc", rust_version: "1.95" };
-        let metrics = Arc::new(Metrics::new(&build).unwrap());
+        let metrics = Arc::new(Metrics::new(&build, PodScope::KubeSystem).unwrap());
         let is_ready = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&is_ready);
         let ready: Ready = Arc::new(move || {

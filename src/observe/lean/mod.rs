@@ -9,6 +9,7 @@ mod node;
 mod others;
 mod pod;
 mod special;
+mod volume;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub use node::{Node, NodeSeen};
 pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget, VolumeAttachment};
 pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
-pub(super) use special::NodeAffinity;
+pub use volume::{PersistentVolume, VolumeSeen};
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks, WebhooksSeen};
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

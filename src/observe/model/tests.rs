@@ -320,3 +320,29 @@ fn components_are_found_again_only_when_something_tells_of_them() {
     world.look(&mut model);
     assert_ne!(instances(&model), before, "its address tells which apiserver runs there");
 }
+
+#[test]
+fn volumes_that_are_tied_to_hosts_are_known_while_they_can_be_relied_on() {
+    let mut fold: Fold<PersistentVolume> = Fold::default();
+    let mut model = Model::new(PodScope::All);
+    let volume = |name: &str, key: &str| -> PersistentVolume {
+        let terms = json!([{"matchExpressions": [{"key": key, "operator": "In", "values": ["n-1"]}]}]);
+        let spec = json!({"claimRef": {"namespace": "shop", "name": name}, "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}});
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    };
+    let mut look = |fold: &mut Fold<PersistentVolume>| {
+        let news = fold.news();
+        model.volumes(fold, &news);
+        let volumes = model.cluster().around().volumes.clone();
+        volumes.map(|all| all.keys().map(|(_, name)| name.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(look(&mut fold), None, "nothing was listed yet");
+    fold.list_begins();
+    fold.listed(volume("data", "kubernetes.io/hostname"));
+    fold.listed(volume("logs", "topology.kubernetes.io/zone"));
+    fold.list_ends("1");
+    assert_eq!(look(&mut fold), Some(vec!["data".to_owned()]));
+    assert_eq!(look(&mut fold), Some(vec!["data".to_owned()]), "nothing is new");
+    fold.failing("the server is away");
+    assert_eq!(look(&mut fold), None);
+}

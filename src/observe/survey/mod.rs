@@ -24,8 +24,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::files::{self, Piece, Unreadable, Use};
-use super::fold::Fold;
-use super::lean::{Node, Pod, PodDisruptionBudget};
+use super::fold::{Fold, Interner, Watched as _};
+use super::lean::{Node, PersistentVolume, Pod, PodDisruptionBudget, VolumeSeen};
 use crate::clients::{one_line, within};
 
 /// What is listed, and whether nothing can be said without it.
@@ -304,11 +304,10 @@ impl Survey {
             | ("batch", "Job") => decoded(raw).map(|object| {
                 self.workloads.get_or_insert_default().push(wire::workload(api_version, kind, object));
             }),
-            ("", "PersistentVolume") => decoded(raw).map(|object| {
+            ("", "PersistentVolume") => decoded::<PersistentVolume>(raw).map(|object| {
                 let volumes = self.volumes.get_or_insert_default();
-                let Some(wire::Places { volume, claim, hosts, zones }) = wire::volume(&object) else {
-                    return;
-                };
+                let Some(seen) = object.keep(&mut Interner::default()) else { return };
+                let VolumeSeen { volume, claim, hosts, zones } = seen;
                 self.claims.insert(volume, claim.clone());
                 if !zones.is_empty() {
                     self.room.zones.insert(claim.clone(), zones);

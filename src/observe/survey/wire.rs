@@ -7,7 +7,7 @@ use evenkeel_core::cluster::{Amounts, Autoscaler, FullQuota, Owner, PodWebhook, 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Deserialize;
 
-use super::super::lean::{NodeAffinity, meta};
+use super::super::lean::meta;
 use super::Name;
 use super::placement::Affinity;
 use super::quantity::thousandths;
@@ -85,42 +85,6 @@ pub(super) fn workload(api_version: &str, kind: &str, object: Object<WorkloadSpe
         owner: metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true)).map(owner),
         ignores_disruption: rules.iter().any(ignores),
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct VolumeSpec {
-    claim_ref: Option<ClaimRef>,
-    node_affinity: Option<NodeAffinity>,
-}
-
-#[derive(Deserialize)]
-struct ClaimRef {
-    namespace: Option<String>,
-    name: Option<String>,
-}
-
-/// Where the volume of a claim can be mounted.
-pub(super) struct Places {
-    pub(super) volume: Arc<str>,
-    pub(super) claim: Name,
-    /// On these hosts only, if not empty.
-    pub(super) hosts: Vec<Arc<str>>,
-    /// In these zones only, if not empty.
-    pub(super) zones: Vec<Arc<str>>,
-}
-
-/// Where a volume that is claimed can be mounted.
-pub(super) fn volume(object: &Object<VolumeSpec>) -> Option<Places> {
-    let spec = object.spec.as_ref()?;
-    let claim = spec.claim_ref.as_ref()?;
-    let affinity = spec.node_affinity.as_ref();
-    Some(Places {
-        volume: text(object.metadata.name.as_ref()),
-        claim: (claim.namespace.as_deref()?.into(), claim.name.as_deref()?.into()),
-        hosts: affinity.map(NodeAffinity::hosts).unwrap_or_default(),
-        zones: affinity.map(NodeAffinity::zones).unwrap_or_default(),
-    })
 }
 
 #[derive(Default, Deserialize)]
@@ -289,10 +253,16 @@ struct Webhook {
     rules: Option<Vec<Rule>>,
 }
 
+#[derive(Deserialize)]
+struct ServiceRef {
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ClientConfig {
-    service: Option<ClaimRef>,
+    service: Option<ServiceRef>,
 }
 
 #[derive(Default, Deserialize)]
@@ -387,25 +357,5 @@ mod tests {
         whole["overhead"] = serde_json::json!({"cpu": "10m", "memory": "1Ki"});
         assert_eq!(requested(&whole), (2010, 3072), "of the whole pod, and its overhead");
         assert_eq!(requested(&serde_json::json!({})), (0, 0));
-    }
-
-    #[test]
-    fn volumes_are_tied_to_hosts_or_zones() {
-        let of = |key: &str, values: &[&str]| {
-            let volume = serde_json::json!({"metadata": {}, "spec": {
-                "claimRef": {"namespace": "shop", "name": "data"},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]}}}});
-            let places = volume_of(volume).unwrap();
-            (places.hosts, places.zones)
-        };
-        let texts = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect::<Vec<Arc<str>>>();
-        assert_eq!(of("kubernetes.io/hostname", &["n-1"]), (texts(&["n-1"]), vec![]));
-        assert_eq!(of("topology.ebs.csi.aws.com/zone", &["b", "a"]), (vec![], texts(&["a", "b"])));
-        assert_eq!(of("example.com/rack", &["7"]), (vec![], vec![]));
-    }
-
-    fn volume_of(object: serde_json::Value) -> Option<Places> {
-        volume(&serde_json::from_value(object).unwrap())
     }
 }
