@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::figures;
 use super::metrics::{Controller, Metrics, Outcome, Reason};
-use crate::act::status::{NotWritten, create_report, dropped, repair, write};
+use crate::act::status::{NotWritten, create_report, dropped, write};
 use crate::act::{Authority, Effects, Events};
 use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
 use crate::api::{ClusterSkewReport, conditions, decode};
@@ -268,15 +268,9 @@ impl Reporter<'_> {
         wanted: &ClusterSkewReportStatus,
     ) -> Result<(), NotWritten> {
         memory.last_write = Some(Instant::now());
-        let mut written = write(&self.effects, &self.authority, FIELD_MANAGER, object, wanted).await?;
-        self.reports.apply_own(written.clone());
-        // Fields that somebody else put there stay with an apply; they are taken out by name.
         let told = serde_json::to_value(wanted).map_err(|error| NotWritten::Failed(error.to_string()))?;
-        if let Some(mended) = repair(&self.effects, &self.authority, FIELD_MANAGER, &written, &told).await? {
-            tracing::warn!("somebody else wrote to the status of ClusterSkewReport cluster; it is mended");
-            self.reports.apply_own(mended.clone());
-            written = mended;
-        }
+        let written = write(&self.effects, &self.authority, FIELD_MANAGER, object, &told).await?;
+        self.reports.apply_own(written.clone());
         let outdated = dropped(&written, &told).map(|field| {
             format!(
                 "the server drops {field}: its CustomResourceDefinition {} is of another version; install this one's with kubectl apply -k config/crd",

@@ -375,7 +375,7 @@ fn asked_for(cluster: &Cluster) -> TestResult {
             "create clusterskewreports/",
             "create events/",
             "create leases/",
-            "patch clusterskewreports/status",
+            "update clusterskewreports/status",
             "update leases/"
         ]
     );
