@@ -34,7 +34,7 @@ test: binaries ## Run every test, those on a real control plane included, with t
 
 .PHONY: campaign
 campaign: ## Run every campaign on the virtual cluster in full: every fault at every request, for hours
-	EVENKEEL_CAMPAIGN=long $(CARGO) test --test virtual -- --include-ignored --nocapture $(ARGS)
+	EVENKEEL_CAMPAIGN=long $(CARGO) test --release --test virtual -- --include-ignored --nocapture --test-threads=1 $(ARGS)
 
 .PHONY: lint
 lint: cargo-deny check-rules ## Check format, clippy, documentation, licenses, dependencies and the Prometheus alerts

@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -137,6 +137,31 @@ fn a_job_upgrades_the_kubelet_of_its_node() {
             (status.succeeded.unwrap_or(0), status.failed.unwrap_or(0))
         };
         assert_eq!((ended("good").await, ended("bad").await), ((1, 0), (0, 1)));
+    });
+}
+
+/// Whatever came to its node while it was away, and whatever was to end, though nobody noticed that it was away.
+#[test]
+fn a_kubelet_that_is_back_goes_on_with_its_pods() {
+    run(async |cluster, client| {
+        cluster.add_nodes(&NodeGroup::new("w", 1));
+        seconds(15).await;
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        let pod = |name: &str| -> Pod {
+            let spec = json!({"nodeName": "w-1", "containers": [{"name": "c", "image": "registry.example/c:1"}]});
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+        };
+        pods.create(&PostParams::default(), &pod("leaves")).await.unwrap();
+        seconds(30).await;
+        cluster.kubelets().stop("w-1");
+        pods.delete("leaves", &DeleteParams::default()).await.unwrap();
+        pods.create(&PostParams::default(), &pod("comes")).await.unwrap();
+        seconds(3).await;
+        cluster.start_kubelet("w-1", "v1.37.1");
+        seconds(60).await;
+        assert!(pods.get_opt("leaves").await.unwrap().is_none());
+        let phase = pods.get("comes").await.unwrap().status.unwrap().phase;
+        assert_eq!(phase.as_deref(), Some("Running"));
     });
 }
 

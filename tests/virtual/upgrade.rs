@@ -234,7 +234,20 @@ async fn end(cluster: &Cluster, kube: &Kube) -> Value {
 fn run(seed: u64, script: &[Step]) -> Run {
     let (mut run, panics) = virtually(async || life(seed, script).await);
     run.wrong.extend(panics);
+    if std::env::var("EVENKEEL_SHOW").is_ok() {
+        show(&run);
+    }
     run
+}
+
+/// Prints every request and the end.
+fn show(run: &Run) {
+    let Some(first) = run.calls.first().map(|call| call.at) else { return };
+    for call in &run.calls {
+        let since = (call.at - first).as_secs_f64();
+        eprintln!("{since:>9.3} {:>3} {} {}", call.nth, call.agent, call.line());
+    }
+    eprintln!("{:#}\n{} evicted in {:?}", run.end, run.evicted, run.took);
 }
 
 /// Without people in between: the same end as without faults.

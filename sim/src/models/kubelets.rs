@@ -74,6 +74,8 @@ type Program = Arc<dyn Fn(&Value) -> Deed + Send + Sync>;
 #[derive(Clone, Debug, Default)]
 struct Kubelet {
     down: bool,
+    /// It was started again and has not looked at its pods yet.
+    back: bool,
     images: BTreeSet<String>,
     /// The number of its address, by which it is also told from an earlier one of its name; 0 until its node is there.
     address: u32,
@@ -143,9 +145,13 @@ impl Kubelets {
         self.with(|inner| inner.nodes.entry(node.into()).or_default().down = true);
     }
 
-    /// Starts a kubelet that was stopped. It finds its pods as they are.
+    /// Starts a kubelet that was stopped. It finds its pods as they are, and goes on with each when it has said that it
+    /// is back.
     pub(crate) fn start(&self, node: &str) {
-        self.with(|inner| inner.nodes.entry(node.into()).or_default().down = false);
+        self.with(|inner| {
+            let kubelet = inner.nodes.entry(node.into()).or_default();
+            kubelet.back |= std::mem::take(&mut kubelet.down);
+        });
     }
 
     fn runs(&self, node: &str) -> bool {
@@ -184,7 +190,7 @@ impl super::Model for Model {
         "kubelet"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
         match resource {
             "pods" if change.deleted => {
                 self.timed.remove(&*change.record.key);
@@ -199,7 +205,7 @@ impl super::Model for Model {
                 let name = &*change.record.key;
                 // Only a kubelet that is well gives this reason.
                 let well = change.record.text().contains("\"KubeletReady\"");
-                let begins = self.kubelets.with(|inner| {
+                let (begins, back) = self.kubelets.with(|inner| {
                     inner.addresses += 1;
                     let address = inner.addresses;
                     let kubelet = inner.nodes.entry(name.into()).or_default();
@@ -208,9 +214,13 @@ impl super::Model for Model {
                     if begins {
                         kubelet.address = address;
                     }
-                    begins
+                    (begins, std::mem::take(&mut kubelet.back))
                 });
-                if begins { vec![format!("first|{name}")] } else { Vec::new() }
+                let mut keys = if begins { vec![format!("first|{name}")] } else { Vec::new() };
+                if back {
+                    keys.extend(state.store.pods_of(name).iter().map(|pod| format!("pod|{}", pod.key)));
+                }
+                keys
             }
             _ => Vec::new(),
         }
