@@ -89,7 +89,22 @@ fn write(file: &Path, nodes: usize) {
     out.flush().unwrap();
 }
 
-/// Half of the nodes are a minor behind; four pools; half as many images as a kubelet tells of at most.
+/// Half as many as a kubelet tells of at most.
+fn images(number: usize) -> Vec<Value> {
+    let all = (0..24).map(|image| {
+        let repository = format!("registry.example.com/team-{:02}/service-{:03}", image % 10, (number + image) % 400);
+        json!({
+            "names": [
+                format!("{repository}@sha256:{:064x}", (number as u128 + 7) * (image as u128 + 3) * 0x9e37_79b9_7f4a_7c15),
+                format!("{repository}:v{}.{}.{}", image % 7, image % 13, number % 29),
+            ],
+            "sizeBytes": 20_000_000 + 1_234_567 * image,
+        })
+    });
+    all.collect()
+}
+
+/// Half of the nodes are a minor behind; four pools.
 fn node(number: usize) -> Value {
     let pool = ["canary", "general", "memory", "gpu"][number % 4];
     let name = format!(
@@ -109,16 +124,6 @@ fn node(number: usize) -> Value {
             "type": r#type,
         })
     };
-    let images = (0..24).map(|image| {
-        let repository = format!("registry.example.com/team-{:02}/service-{:03}", image % 10, (number + image) % 400);
-        json!({
-            "names": [
-                format!("{repository}@sha256:{:064x}", (number as u128 + 7) * (image as u128 + 3) * 0x9e37_79b9_7f4a_7c15),
-                format!("{repository}:v{}.{}.{}", image % 7, image % 13, number % 29),
-            ],
-            "sizeBytes": 20_000_000 + 1_234_567 * image,
-        })
-    });
     let resources = json!({
         "cpu": "16", "ephemeral-storage": "209702892Ki", "hugepages-1Gi": "0", "hugepages-2Mi": "0",
         "memory": "64820344Ki", "pods": "110",
@@ -163,7 +168,7 @@ fn node(number: usize) -> Value {
                 condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-            "images": images.collect::<Vec<_>>(),
+            "images": images(number),
             "nodeInfo": {
                 "architecture": "amd64", "bootID": format!("{number:032x}"), "containerRuntimeVersion": "containerd://2.1.4",
                 "kernelVersion": "6.12.41-generic", "kubeletVersion": version, "kubeProxyVersion": "",

@@ -19,7 +19,7 @@ use evenkeel_core::cluster::{
 };
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::plan::{obstacles, progress};
-use evenkeel_core::rollout::{Claim, Decision, Jobs, Memory, State, Subject, World, decide};
+use evenkeel_core::rollout::{Claim, ClaimState, Decision, Jobs, Memory, Subject, World, decide};
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
 use evenkeel_core::upgrade::{Amount, ControlPlane, Executor, Group, Hidden, Mode, Progress, Upgrade};
@@ -398,7 +398,7 @@ fn claim(node: &mut Node, target: &KubeVersion) -> Claim {
             to: target.clone(),
             executor: "cloud".into(),
         },
-        state: State::Draining { since: at(30), stalled: None },
+        state: ClaimState::Draining { since: at(30), stalled: None },
         attempt: 1,
         message: "draining".to_owned(),
         blockers: Vec::new(),

@@ -14,26 +14,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::version::{Effective, Observed};
 
-mod around;
+mod capacity;
 mod control;
 mod guards;
 mod incarnation;
 mod placement;
 mod reference;
-mod room;
 mod sealed;
 mod select;
+mod surroundings;
 
-pub use around::{
-    Around, Attachment, Autoscaler, Demand, Disrupted, FullQuota, Name, PodWebhook, Quantity, Scale, Traits,
-    Workload, Workloads,
-};
+pub use capacity::{Amounts, Capacity, Lack};
 pub use control::{ControlPlane, EtcdMember, Leader};
-pub use incarnation::{Mark, incarnation};
+pub use incarnation::{RunMark, incarnation};
 pub use placement::{Apart, Namespaces, NodeTerm, Placement};
 pub use reference::NodeRef;
-pub use room::{Amounts, Lack, Room};
 pub use sealed::{Cluster, Parts};
+pub use surroundings::{
+    Attachment, Autoscaler, Demand, Disrupted, FullQuota, Name, PodWebhook, Quantity, Scale, Surroundings,
+    Traits, Workload, Workloads,
+};
 
 /// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
 ///
@@ -185,7 +185,7 @@ pub struct Instance {
     pub effective: Option<Effective>,
     /// Which apiservers it talks to.
     pub reach: Reach,
-    /// What is seen of this run of the process: each [`Mark`] with its value. Compare two of them with
+    /// What is seen of this run of the process: each [`RunMark`] with its value. Compare two of them with
     /// [`Instance::replaced_since`], never for equality: a mark that is not visible at the moment is left out.
     ///
     /// What it promises: where `replaced_since` is true, another process runs. And after an upgrade it is true, even if
@@ -226,7 +226,7 @@ pub struct Node {
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// The value of [`CORDON_ANNOTATION`], unless the cordon is another than the one that it is about
-    /// ([`Mark::is_current`](crate::disruption::Mark::is_current)).
+    /// ([`RunMark::is_current`](crate::disruption::RunMark::is_current)).
     pub cordoned_by: Option<Arc<str>>,
     /// [`HOLD_ANNOTATION`] is present.
     pub held: bool,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::cluster::{Cluster, Component, Instance, Selector};
-use crate::disruption::Mark;
+use crate::disruption::CordonMark;
 use crate::skew::{blockers_of_minor, policy::Policy};
 use crate::upgrade::{Amount, Executor, Group, Hidden, Member, Upgrade};
 use crate::version::KubeVersion;
@@ -74,7 +74,8 @@ impl StageProgress {
 pub fn progress(cluster: &Cluster, upgrade: &Upgrade, members: &[Member<'_>]) -> [StageProgress; 3] {
     // A node that an upgrade holds is not done: it is given back only when it was observed Ready at the target. A
     // person's drain is theirs to end, and changes nothing about the version.
-    let held = |mark: Option<&str>| matches!(mark.and_then(Mark::read), Some(Mark::Upgrade { .. }));
+    let held =
+        |mark: Option<&str>| matches!(mark.and_then(CordonMark::read), Some(CordonMark::Upgrade { .. }));
     let node =
         |member: &Member<'_>| member.at_target == Some(true) && !held(member.node.cordoned_by.as_deref());
     let at_target = |version: Option<&KubeVersion>| version.is_some_and(|v| v.satisfies(&upgrade.version));

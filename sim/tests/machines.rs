@@ -148,7 +148,8 @@ fn a_kubelet_that_is_back_goes_on_with_its_pods() {
         seconds(15).await;
         let pods: Api<Pod> = Api::default_namespaced(client);
         let pod = |name: &str| -> Pod {
-            let spec = json!({"nodeName": "w-1", "containers": [{"name": "c", "image": "registry.example/c:1"}]});
+            let spec =
+                json!({"nodeName": "w-1", "containers": [{"name": "c", "image": "registry.example/c:1"}]});
             serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
         };
         pods.create(&PostParams::default(), &pod("leaves")).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::cluster::Around;
+use evenkeel_core::cluster::Surroundings;
 use evenkeel_core::disruption::{Rules, may_stay};
 use evenkeel_core::rollout::{Drained, Subject};
 use kube::Api;
@@ -80,8 +80,8 @@ impl Hands {
         let mut pods = pods.items.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
         let rules = Rules::of_upgrade(&self.executors_namespace);
         // A pod that is pinned to its node has to leave it like any other, so volumes need not be read for this.
-        let (around, now) = (Around::default(), self.clock.now());
-        match pods.find(|pod| !may_stay(pod, &rules, &around, now)) {
+        let (surroundings, now) = (Surroundings::default(), self.clock.now());
+        match pods.find(|pod| !may_stay(pod, &rules, &surroundings, now)) {
             Some(pod) => Err(Stop::Lost(format!("node {name} still runs {}/{}", pod.namespace, pod.name))),
             None => Ok(()),
         }

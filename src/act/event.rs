@@ -1,6 +1,6 @@
 //! Events: one for each step of a node that a person may want to know, on the `ClusterUpgrade`.
 
-use evenkeel_core::rollout::State;
+use evenkeel_core::rollout::ClaimState;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::DynamicObject;
 use kube::runtime::events::{Event, EventType, Recorder};
@@ -32,13 +32,13 @@ impl Events {
     pub(super) fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &Next) {
         let (message, blocked) = (&next.message, !next.blockers.is_empty());
         let (type_, reason, action) = match &next.state {
-            State::Claimed => return,
-            State::Draining { .. } if blocked => (EventType::Warning, "DrainBlocked", "Drain"),
-            State::Draining { .. } => (EventType::Normal, "NodeDraining", "Drain"),
-            State::Upgrading { .. } => (EventType::Normal, "ExecutorStarted", "Upgrade"),
-            State::Upgraded { .. } => (EventType::Normal, "Upgraded", "Verify"),
-            State::Parked { .. } => (EventType::Warning, "NodeParked", "Drain"),
-            State::Failed { .. } => (EventType::Warning, "UpgradeFailed", "Upgrade"),
+            ClaimState::Claimed => return,
+            ClaimState::Draining { .. } if blocked => (EventType::Warning, "DrainBlocked", "Drain"),
+            ClaimState::Draining { .. } => (EventType::Normal, "NodeDraining", "Drain"),
+            ClaimState::Upgrading { .. } => (EventType::Normal, "ExecutorStarted", "Upgrade"),
+            ClaimState::Upgraded { .. } => (EventType::Normal, "Upgraded", "Verify"),
+            ClaimState::Parked { .. } => (EventType::Warning, "NodeParked", "Drain"),
+            ClaimState::Failed { .. } => (EventType::Warning, "UpgradeFailed", "Upgrade"),
         };
         let spec = &claim.data["spec"];
         let what = |key: &str| spec[key].as_str().unwrap_or_default();

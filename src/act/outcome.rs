@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use evenkeel_core::disruption::{CORDON_MANAGER, Charge, answer::Answer};
-use evenkeel_core::rollout::{Blocker, State, Trial};
+use evenkeel_core::rollout::{Blocker, ClaimState, Trial};
 use kube::core::DynamicObject;
 
 use super::authority::NotDone;
@@ -65,7 +65,7 @@ pub enum Outcome {
 
 /// The state a claim goes to.
 pub(super) struct Next {
-    pub(super) state: State,
+    pub(super) state: ClaimState,
     pub(super) attempt: u32,
     pub(super) message: String,
     pub(super) blockers: Vec<Blocker>,

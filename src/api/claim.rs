@@ -2,7 +2,7 @@
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::Stage;
-use evenkeel_core::rollout::{Before, Blocker, Claim, State, Subject};
+use evenkeel_core::rollout::{Before, Blocker, Claim, ClaimState, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
@@ -137,23 +137,23 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
     let since = status.since.as_ref().map(|time| time.0);
     let timed = || since.ok_or_else(|| bad(format!("is {} without a time", status.state)));
     let state = match status.state.as_str() {
-        "" | "Claimed" => State::Claimed,
+        "" | "Claimed" => ClaimState::Claimed,
         "Draining" => {
-            State::Draining { since: timed()?, stalled: status.stalled_time.as_ref().map(|time| time.0) }
+            ClaimState::Draining { since: timed()?, stalled: status.stalled_time.as_ref().map(|time| time.0) }
         }
         "Upgrading" => {
             let before = Before {
                 incarnation: status.incarnation_before.as_str().into(),
                 not_ready: status.not_ready_before.iter().map(|name| name.as_str().into()).collect(),
             };
-            State::Upgrading { since: timed()?, before }
+            ClaimState::Upgrading { since: timed()?, before }
         }
-        "Upgraded" => State::Upgraded { at: timed()? },
+        "Upgraded" => ClaimState::Upgraded { at: timed()? },
         "Parked" => {
             let since = timed()?;
-            State::Parked { since, retry_at: status.retry_time.as_ref().map_or(since, |time| time.0) }
+            ClaimState::Parked { since, retry_at: status.retry_time.as_ref().map_or(since, |time| time.0) }
         }
-        "Failed" => State::Failed { since: timed()? },
+        "Failed" => ClaimState::Failed { since: timed()? },
         other => return Err(bad(format!("has the state {other}, which this version does not know"))),
     };
     let budget = |text: &str| text.split_once('/').map(|(namespace, name)| (namespace.into(), name.into()));
@@ -196,7 +196,7 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
 
 /// The status that stores `state`.
 pub fn status_of(
-    state: &State,
+    state: &ClaimState,
     attempt: u32,
     message: &str,
     blockers: &[Blocker],
@@ -222,20 +222,20 @@ pub fn status_of(
     };
     let since = |at: Timestamp| Some(Time(at));
     match state {
-        State::Claimed => NodeUpgradeStatus { since: since(now), ..told },
-        State::Draining { since: at, stalled } => {
+        ClaimState::Claimed => NodeUpgradeStatus { since: since(now), ..told },
+        ClaimState::Draining { since: at, stalled } => {
             NodeUpgradeStatus { since: since(*at), stalled_time: stalled.map(Time), ..told }
         }
-        State::Upgraded { at } | State::Failed { since: at } => {
+        ClaimState::Upgraded { at } | ClaimState::Failed { since: at } => {
             NodeUpgradeStatus { since: since(*at), ..told }
         }
-        State::Upgrading { since: at, before } => NodeUpgradeStatus {
+        ClaimState::Upgrading { since: at, before } => NodeUpgradeStatus {
             since: since(*at),
             incarnation_before: before.incarnation.to_string(),
             not_ready_before: before.not_ready.iter().map(ToString::to_string).collect(),
             ..told
         },
-        State::Parked { since: at, retry_at } => {
+        ClaimState::Parked { since: at, retry_at } => {
             NodeUpgradeStatus { since: since(*at), retry_time: Some(Time(*retry_at)), ..told }
         }
     }

@@ -7,7 +7,7 @@ use evenkeel_core::cluster::Component;
 use evenkeel_core::version::{KubeVersion, escape};
 
 use super::output::{Level, Output};
-use crate::observe::given::Given;
+use crate::observe::stated::Given;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

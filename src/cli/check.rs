@@ -2,7 +2,7 @@
 
 use super::args::CheckArgs;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
-use super::look::look;
+use super::judge::look;
 use super::output::{self, Style};
 
 pub(super) async fn run(args: CheckArgs) -> Result<u8, String> {

@@ -10,8 +10,8 @@ mod connect;
 mod demo;
 pub mod drain;
 mod exit;
-mod forms;
-mod look;
+mod fuzzing;
+mod judge;
 #[cfg(not(feature = "sim"))]
 mod no_demo;
 mod output;
@@ -37,7 +37,7 @@ use crate::operator::{self, telemetry};
 use args::{CheckArgs, ClusterArgs, ReportArgs};
 use drain::{DrainArgs, UncordonArgs};
 use exit::{EXIT_FAILED, EXIT_OK, EXIT_USAGE, print};
-pub use forms::every_form;
+pub use fuzzing::every_form;
 use preflight::{ExplainArgs, PreflightArgs};
 
 /// Where kube-apiservers and controllers have theirs.

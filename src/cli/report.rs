@@ -4,7 +4,7 @@ use evenkeel_core::skew::Verdict;
 
 use super::args::ReportArgs;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
-use super::look::look;
+use super::judge::look;
 use super::output::{self, Level, Style};
 
 pub(super) async fn run(args: ReportArgs) -> Result<u8, String> {

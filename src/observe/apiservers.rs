@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::answer::Answer;
 use super::cache::Changes;
+use super::version_answer::VersionAnswer;
 use crate::clients::{Connect, PROBE_TIMEOUT, one_line, within};
 
 /// How many of the checks that failed are named.
@@ -292,8 +292,8 @@ impl Endpoint {
     }
 
     /// It answered `/version`. Of another build nothing is known yet but that.
-    fn answers(&mut self, answer: Answer) {
-        let Answer { version, effective, build } = answer;
+    fn answers(&mut self, answer: VersionAnswer) {
+        let VersionAnswer { version, effective, build } = answer;
         if !self.reachable || self.build != build || self.version != version {
             (self.ready, self.error) = (false, None);
         }

@@ -2,7 +2,7 @@
 //!
 //! Here belongs who is told what; the requests are made in `follow`, and what an event means is decided in
 //! [`super::fold`]. The invariants: one watch per kind in the whole program; and every change, and every change of
-//! [`State`], wakes whoever subscribed to [`Changes`].
+//! [`SyncState`], wakes whoever subscribed to [`Changes`].
 
 mod follow;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::follow::Follow;
-use super::fold::{Detail, Fold, News, State, Watched};
+use super::fold::{Detail, Fold, News, SyncState, Watched};
 use crate::clients::one_line;
 
 /// Wakes the controllers: a counter that every cache and probe shares.
@@ -126,7 +126,7 @@ impl<K: Watched> Cache<K> {
     }
 
     /// How far what is held can be relied on.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SyncState {
         self.read(Fold::state)
     }
 
@@ -188,17 +188,17 @@ impl<K: Watched> Inner<K> {
         let after = held.0.state();
         drop(held);
         // Half a list is nothing to decide on; the end of the list wakes.
-        if before != after || (changed && after != State::Syncing) {
+        if before != after || (changed && after != SyncState::Syncing) {
             self.changes.bump();
         }
     }
 
-    fn read_state(&self) -> State {
+    fn read_state(&self) -> SyncState {
         self.held.read().unwrap_or_else(PoisonError::into_inner).0.state()
     }
 
     fn tainted(&self) -> bool {
-        matches!(self.read_state(), State::Tainted(_))
+        matches!(self.read_state(), SyncState::Tainted(_))
     }
 
     fn undecodable(&self, error: &kube::Error) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, EtcdMember, Evidence, Instance, Mark, Phase, Reach, incarnation};
+use evenkeel_core::cluster::{Component, EtcdMember, Evidence, Instance, Phase, Reach, RunMark, incarnation};
 use evenkeel_core::version::{Observed, Unknown};
 use jiff::Timestamp;
 
@@ -152,7 +152,7 @@ fn node_of(pod: &PodSeen) -> Option<Arc<str>> {
     Some(Arc::clone(&pod.pod.node)).filter(|node| !node.is_empty())
 }
 
-fn mark(runs: &Runs) -> (Mark, &str) {
+fn mark(runs: &Runs) -> (RunMark, &str) {
     (runs.mark.0, &runs.mark.1)
 }
 
@@ -202,8 +202,10 @@ impl<'a> Traces<'a> {
     /// What is seen of the run of an apiserver.
     fn incarnation(&self, node: Option<&str>, lease: Option<&LeaseSeen>, build: &str) -> Arc<str> {
         let pod = self.pods.iter().find(|(pod, _)| node.is_some_and(|node| *node == *pod.pod.node));
-        let holder = lease.map(|lease| (Mark::Lease, lease.holder.as_ref()));
-        incarnation([(Mark::Build, build)].into_iter().chain(holder).chain(pod.map(|(_, runs)| mark(runs))))
+        let holder = lease.map(|lease| (RunMark::Lease, lease.holder.as_ref()));
+        incarnation(
+            [(RunMark::Build, build)].into_iter().chain(holder).chain(pod.map(|(_, runs)| mark(runs))),
+        )
     }
 }
 

@@ -152,7 +152,7 @@ struct Entry<T> {
 
 /// How far a cache can be relied on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SyncState {
     /// No list since the start, or since the history was lost, is complete: objects may be missing or long gone.
     Syncing,
     /// Every object is held, and changes are being followed.
@@ -165,7 +165,7 @@ pub enum State {
     Refused(Arc<str>),
 }
 
-impl State {
+impl SyncState {
     /// Why this cannot be relied on, when something is wrong with it.
     pub fn fault(&self) -> Option<&Arc<str>> {
         match self {
@@ -189,7 +189,7 @@ pub struct Fold<K: Watched> {
     /// The fault of the list that is under way.
     fault: Option<Arc<str>>,
     taint: Option<Arc<str>>,
-    failure: Option<State>,
+    failure: Option<SyncState>,
 }
 
 impl<K: Watched> Default for Fold<K> {
@@ -215,15 +215,15 @@ impl<K: Watched> Fold<K> {
     }
 
     /// How far this can be relied on; the gravest reason not to wins.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SyncState {
         if let Some(failure) = &self.failure {
             failure.clone()
         } else if let Some(taint) = &self.taint {
-            State::Tainted(Arc::clone(taint))
+            SyncState::Tainted(Arc::clone(taint))
         } else if self.complete {
-            State::Synced
+            SyncState::Synced
         } else {
-            State::Syncing
+            SyncState::Syncing
         }
     }
 
@@ -382,12 +382,12 @@ impl<K: Watched> Fold<K> {
 
     /// The list or watch failed.
     pub fn failing(&mut self, failure: &str) {
-        self.failure = Some(State::Failing(failure.into()));
+        self.failure = Some(SyncState::Failing(failure.into()));
     }
 
     /// The server does not let us list or watch.
     pub fn refused(&mut self, refusal: &str) {
-        self.failure = Some(State::Refused(refusal.into()));
+        self.failure = Some(SyncState::Refused(refusal.into()));
     }
 
     /// The watch goes on from where it was: nothing was missed. Whether it had been failing.
@@ -440,19 +440,19 @@ mod tests {
     #[test]
     fn nothing_is_complete_before_the_end_of_a_list() {
         let mut fold = Test::default();
-        assert_eq!(fold.state(), State::Syncing);
+        assert_eq!(fold.state(), SyncState::Syncing);
         fold.list_begins();
         fold.listed(object("a", "5", "a"));
-        assert_eq!(fold.state(), State::Syncing);
+        assert_eq!(fold.state(), SyncState::Syncing);
         fold.list_ends("10");
-        assert_eq!(fold.state(), State::Synced);
+        assert_eq!(fold.state(), SyncState::Synced);
     }
 
     #[test]
     fn a_new_list_drops_what_vanished_and_keeps_what_is_newer_than_it() {
         let mut fold = listed(&["a", "b", "c"]);
         fold.list_begins();
-        assert_eq!(fold.state(), State::Syncing, "history was lost: what is held may be gone");
+        assert_eq!(fold.state(), SyncState::Syncing, "history was lost: what is held may be gone");
         fold.listed(object("a", "5", "a"));
         fold.apply(object("ours", "21", "ours"));
         fold.apply(object("b", "15", "b"));
@@ -467,19 +467,19 @@ mod tests {
         fold.listed(object("good", "5", "good"));
         fold.undecodable("bad");
         fold.list_ends("10");
-        assert_eq!(fold.state(), State::Tainted("bad".into()));
+        assert_eq!(fold.state(), SyncState::Tainted("bad".into()));
         fold.apply(object("good", "11", "good"));
         fold.failing("refused");
-        assert_eq!(fold.state(), State::Failing("refused".into()));
+        assert_eq!(fold.state(), SyncState::Failing("refused".into()));
         assert!(fold.following());
-        assert_eq!(fold.state(), State::Tainted("bad".into()), "a watch that resumes does not clean");
+        assert_eq!(fold.state(), SyncState::Tainted("bad".into()), "a watch that resumes does not clean");
         fold.list_begins();
-        assert_eq!(fold.state(), State::Tainted("bad".into()));
+        assert_eq!(fold.state(), SyncState::Tainted("bad".into()));
         fold.list_ends("20");
-        assert_eq!(fold.state(), State::Synced);
+        assert_eq!(fold.state(), SyncState::Synced);
 
         fold.undecodable("worse");
-        assert_eq!(fold.state(), State::Tainted("worse".into()), "while watching, one event is lost");
+        assert_eq!(fold.state(), SyncState::Tainted("worse".into()), "while watching, one event is lost");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Evidence, Instance, Leader, Mark, Reach, incarnation};
+use evenkeel_core::cluster::{Component, Evidence, Instance, Leader, Reach, RunMark, incarnation};
 use evenkeel_core::version::escape;
 use jiff::Timestamp;
 
@@ -97,8 +97,8 @@ pub fn add(
                 effective: candidate.effective,
                 reach: Reach::Any,
                 incarnation: incarnation([
-                    (Mark::Lease, lease.holder.as_ref()),
-                    (Mark::Build, candidate.version.to_string().as_str()),
+                    (RunMark::Lease, lease.holder.as_ref()),
+                    (RunMark::Build, candidate.version.to_string().as_str()),
                 ]),
                 ready: true,
                 probed: None,

@@ -4,19 +4,19 @@
 //! caches that are complete, untainted and followed; what a report can do without is listed as missing, never
 //! silently empty.
 
-pub mod answer;
 pub mod apiservers;
 pub mod cache;
 pub mod components;
 pub mod files;
 pub mod fold;
-pub mod given;
 pub mod leaders;
 pub mod lean;
 mod model;
+mod optional_kind;
 pub mod platform;
-mod served;
+pub mod stated;
 pub mod survey;
+pub mod version_answer;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,15 +30,15 @@ use tokio_util::sync::CancellationToken;
 
 use apiservers::Apiservers;
 use cache::{Cache, Changes, Pace, Select};
-use fold::{Detail, State, Watched};
+use fold::{Detail, SyncState, Watched};
 use leaders::Leading;
 use lean::{
     EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, PersistentVolume, Pod, PodDisruptionBudget,
     ValidatingWebhooks,
 };
 use model::Model;
+use optional_kind::OptionalKind;
 use platform::Platform;
-use served::Served;
 
 use crate::api::report::Server;
 use crate::clients::Connect;
@@ -177,7 +177,7 @@ pub struct Standing {
     /// Which source.
     pub source: Source,
     /// Whether it can be relied on.
-    pub state: State,
+    pub state: SyncState,
     /// How long ago the server last told anything.
     pub age: Option<Duration>,
 }
@@ -209,7 +209,7 @@ pub struct Observer {
     pub mutating: Cache<MutatingWebhooks>,
     /// Volumes, where nodes are drained.
     pub volumes: Option<Cache<PersistentVolume>>,
-    candidates: Served<LeaseCandidate>,
+    candidates: OptionalKind<LeaseCandidate>,
     apiservers: Arc<Apiservers>,
     model: Mutex<Model>,
     changes: Changes,
@@ -257,7 +257,7 @@ impl Observer {
             mutating: watch(Api::all(client.clone()), None, detail, &changes, stop),
             volumes: (scope == PodScope::All)
                 .then(|| watch(Api::all(client.clone()), None, detail, &changes, stop)),
-            candidates: Served::watch(client, "kube-system", &changes, stop),
+            candidates: OptionalKind::watch(client, "kube-system", &changes, stop),
             apiservers,
             model: Mutex::new(Model::new(scope)),
             changes,
@@ -280,7 +280,7 @@ impl Observer {
                 let holders: Vec<_> = identities.map(|lease| lease.holder).collect();
                 let now = Some((slices, holders));
                 // A list that is not complete must not take an endpoint away.
-                if endpoints.state() == State::Synced && asked != now {
+                if endpoints.state() == SyncState::Synced && asked != now {
                     let slices = now.iter().flat_map(|(slices, _)| slices);
                     apiservers.set(&slices.flat_map(|slice| slice.addresses.iter().cloned()).collect());
                     asked = now;
@@ -410,19 +410,19 @@ struct Gaps {
 
 impl Gaps {
     /// Whether `source` can be relied on. Without it there is no model, unless it is refused.
-    fn must(&mut self, source: Source, state: &State) -> bool {
+    fn must(&mut self, source: Source, state: &SyncState) -> bool {
         let gap = gap(source, state);
         match state {
-            State::Refused(_) => self.missing.extend(gap),
+            SyncState::Refused(_) => self.missing.extend(gap),
             _ => self.needed.extend(gap),
         }
-        *state == State::Synced
+        *state == SyncState::Synced
     }
 
     /// Whether `source` can be relied on. A model can do without.
-    fn may(&mut self, source: Source, state: &State) -> bool {
+    fn may(&mut self, source: Source, state: &SyncState) -> bool {
         self.missing.extend(gap(source, state));
-        *state == State::Synced
+        *state == SyncState::Synced
     }
 
     fn not_asked(&mut self, reason: String) {
@@ -434,28 +434,28 @@ impl Gaps {
     }
 }
 
-fn gap(source: Source, state: &State) -> Option<Missing> {
-    if *state == State::Synced {
+fn gap(source: Source, state: &SyncState) -> Option<Missing> {
+    if *state == SyncState::Synced {
         return None;
     }
     let syncing = || format!("{source}: the first list is not complete yet").into();
     let reason = state.fault().map_or_else(syncing, Arc::clone);
     let trouble = match state {
-        State::Refused(_) => Trouble::Refused,
-        State::Tainted(_) | State::Failing(_) => Trouble::Failing,
-        State::Syncing | State::Synced => Trouble::Pending,
+        SyncState::Refused(_) => Trouble::Refused,
+        SyncState::Tainted(_) | SyncState::Failing(_) => Trouble::Failing,
+        SyncState::Syncing | SyncState::Synced => Trouble::Pending,
     };
     Some(Missing { source, reason, trouble })
 }
 
 /// The probes as one source: failing when no endpoint answers.
-fn versions(asked: &[apiservers::Endpoint]) -> State {
+fn versions(asked: &[apiservers::Endpoint]) -> SyncState {
     if asked.iter().any(|endpoint| endpoint.reachable) {
-        State::Synced
+        SyncState::Synced
     } else if let Some(error) = asked.iter().find_map(|endpoint| endpoint.error.as_ref()) {
-        State::Failing(format!("no kube-apiserver answers at its own address: {error}").into())
+        SyncState::Failing(format!("no kube-apiserver answers at its own address: {error}").into())
     } else {
-        State::Syncing
+        SyncState::Syncing
     }
 }
 

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::PodScope;
 use super::apiservers::Endpoint;
 use super::components::{self, Sources};
-use super::fold::{Fold, Key, News, State};
+use super::fold::{Fold, Key, News, SyncState};
 use super::leaders::{self, Leading};
 use super::lean::{
     CandidateSeen, LeaseSeen, Node, NodeSeen, PersistentVolume, Pod, PodDisruptionBudget, PodSeen,
@@ -116,9 +116,9 @@ impl Model {
     }
 
     /// Follows the nodes, and says how they stand.
-    pub(super) fn nodes(&mut self, fold: &Fold<Node>, news: News) -> State {
+    pub(super) fn nodes(&mut self, fold: &Fold<Node>, news: News) -> SyncState {
         let state = fold.state();
-        let usable = state == State::Synced;
+        let usable = state == SyncState::Synced;
         match news {
             News::These(keys) if usable && self.has.nodes => {
                 for key in keys {
@@ -160,9 +160,9 @@ impl Model {
     }
 
     /// Follows the pods, and says how they stand.
-    pub(super) fn pods(&mut self, fold: &Fold<Pod>, news: News) -> State {
+    pub(super) fn pods(&mut self, fold: &Fold<Pod>, news: News) -> SyncState {
         let state = fold.state();
-        let usable = state == State::Synced;
+        let usable = state == SyncState::Synced;
         match news {
             News::These(keys) if usable && self.has.pods => {
                 for key in keys {
@@ -218,9 +218,9 @@ impl Model {
     }
 
     /// Follows the budgets, and says how they stand.
-    pub(super) fn budgets(&mut self, fold: &Fold<PodDisruptionBudget>, news: News) -> State {
+    pub(super) fn budgets(&mut self, fold: &Fold<PodDisruptionBudget>, news: News) -> SyncState {
         let state = fold.state();
-        let usable = state == State::Synced;
+        let usable = state == SyncState::Synced;
         match news {
             News::These(keys) if usable && self.has.budgets => {
                 for key in keys {
@@ -257,15 +257,15 @@ impl Model {
 
     /// Follows the volumes, and says how they stand. Where they cannot be relied on nobody knows which pods are tied to a
     /// node.
-    pub(super) fn volumes(&mut self, fold: &Fold<PersistentVolume>, news: &News) -> State {
+    pub(super) fn volumes(&mut self, fold: &Fold<PersistentVolume>, news: &News) -> SyncState {
         let state = fold.state();
-        let usable = state == State::Synced;
+        let usable = state == SyncState::Synced;
         if usable && (!news.is_empty() || !self.has.volumes) {
             let tied = fold.values().flatten().filter(|seen| !seen.hosts.is_empty());
             let tied = tied.map(|seen| (seen.claim.clone(), seen.hosts.clone())).collect();
-            Arc::make_mut(&mut self.cluster).around_mut().volumes = Some(tied);
+            Arc::make_mut(&mut self.cluster).surroundings_mut().volumes = Some(tied);
         } else if !usable && self.has.volumes {
-            Arc::make_mut(&mut self.cluster).around_mut().volumes = None;
+            Arc::make_mut(&mut self.cluster).surroundings_mut().volumes = None;
         }
         self.has.volumes = usable;
         state

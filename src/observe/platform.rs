@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Mark, Node, Reach, incarnation};
+use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Reach, RunMark, incarnation};
 use evenkeel_core::skew::{Assessment, Finding, lifecycle};
 use evenkeel_core::version::escape;
 
@@ -225,7 +225,7 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
         let mut servers = cluster.of(Component::KubeApiserver);
         let own = servers.find(|server| server.node.as_ref() == Some(&node.name));
         let own = own.map(|server| Arc::clone(&server.incarnation)).filter(|marks| !marks.is_empty());
-        own.unwrap_or_else(|| incarnation([(Mark::Build, node.kubelet.to_string().as_str())]))
+        own.unwrap_or_else(|| incarnation([(RunMark::Build, node.kubelet.to_string().as_str())]))
     };
     let mut found = Vec::new();
     for component in [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler] {

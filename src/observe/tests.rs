@@ -114,5 +114,7 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
     assert_eq!(inventory.unseen(), None, "budgets are no components");
     assert!(inventory.is_settled(), "a refusal stays one");
     let standing = observer.standing();
-    assert!(standing.iter().all(|found| (found.state == State::Synced) == (found.source != Source::Budgets)));
+    assert!(
+        standing.iter().all(|found| (found.state == SyncState::Synced) == (found.source != Source::Budgets))
+    );
 }

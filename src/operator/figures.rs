@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::skew::lifecycle::Catalogue;
-use evenkeel_core::skew::policy::{Policy, Subject};
+use evenkeel_core::skew::policy::{Policy, RuleSubject};
 use evenkeel_core::skew::{Assessment, Row, Standing};
 use evenkeel_core::version::Minor;
 use k8s_openapi::jiff::civil::Date;
@@ -100,7 +100,7 @@ fn violations(metrics: &Metrics, rows: &[Row]) {
 fn limits(metrics: &Metrics, judged: &Assessment, policy: &Policy) {
     let server = judged.servers.as_ref().map(|(_, newest)| newest.minor());
     let limit = |component: Component, minor: Minor| {
-        policy.rule(Subject::Component(component), minor).map(|rule| i64::from(rule.max_older))
+        policy.rule(RuleSubject::Component(component), minor).map(|rule| i64::from(rule.max_older))
     };
     let of = |component: Component| {
         let rows = judged.rows.iter().filter(|row| row.component == component);

@@ -28,7 +28,7 @@ pub enum Controller {
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReconcileOutcome {
     /// Nothing more to do until something changes.
     Ok,
     /// It waits for a time.
@@ -81,7 +81,7 @@ macro_rules! labels {
 }
 
 labels!(Controller { Report => "report", Upgrade => "upgrade" });
-labels!(Outcome { Ok => "ok", Requeue => "requeue", Error => "error" });
+labels!(ReconcileOutcome { Ok => "ok", Requeue => "requeue", Error => "error" });
 labels!(Reason {
     NotReady => "not_ready", Conflict => "conflict", Api => "api", LeadershipLost => "leadership_lost",
 });
@@ -92,11 +92,11 @@ labels!(Eviction {
 
 impl Controller {
     /// Whether a reconcile of this controller can end so.
-    fn ends_with(self, outcome: Outcome) -> bool {
+    fn ends_with(self, outcome: ReconcileOutcome) -> bool {
         match self {
             Self::Report => true,
             // When it waits for a time it has nothing more to do until then.
-            Self::Upgrade => outcome != Outcome::Requeue,
+            Self::Upgrade => outcome != ReconcileOutcome::Requeue,
         }
     }
 }
@@ -333,7 +333,7 @@ impl Metrics {
 
     fn begin_at_zero(&self, scope: PodScope) {
         for controller in Controller::ALL {
-            for outcome in Outcome::ALL.iter().filter(|outcome| controller.ends_with(**outcome)) {
+            for outcome in ReconcileOutcome::ALL.iter().filter(|outcome| controller.ends_with(**outcome)) {
                 let _ = self.reconcile_duration.with_label_values(&[controller.label(), outcome.label()]);
             }
             for reason in Reason::ALL {
@@ -366,7 +366,7 @@ impl Metrics {
     }
 
     /// A reconcile ended.
-    pub fn reconciled(&self, controller: Controller, outcome: Outcome, took: Duration) {
+    pub fn reconciled(&self, controller: Controller, outcome: ReconcileOutcome, took: Duration) {
         let labels = [controller.label(), outcome.label()];
         self.reconcile_duration.with_label_values(&labels).observe(took.as_secs_f64());
     }

@@ -22,14 +22,14 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::figures;
-use super::metrics::{Controller, Metrics, Outcome, Reason};
+use super::metrics::{Controller, Metrics, Reason, ReconcileOutcome};
 use crate::act::status::{NotWritten, create_report, dropped, write};
 use crate::act::{Authority, Effects, Events};
 use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
 use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
-use crate::observe::fold::State;
+use crate::observe::fold::SyncState;
 use crate::observe::platform::{Platform, advise, same_process};
 use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 
@@ -94,10 +94,10 @@ impl Reporter<'_> {
             changes.mark_unchanged();
             let began = Instant::now();
             let (outcome, wait) = match self.once(&mut memory).await {
-                Ok(Looked::Unclear) => (Outcome::Requeue, BETWEEN_WRITES),
+                Ok(Looked::Unclear) => (ReconcileOutcome::Requeue, BETWEEN_WRITES),
                 Ok(_) => {
                     memory.complaint.clear();
-                    (Outcome::Ok, AT_LEAST)
+                    (ReconcileOutcome::Ok, AT_LEAST)
                 }
                 Err(problem) => {
                     let line = problem.to_string();
@@ -107,7 +107,7 @@ impl Reporter<'_> {
                         memory.complaint = line;
                     }
                     self.metrics.reconcile_failed(Controller::Report, problem.reason());
-                    (Outcome::Error, AFTER_FAILURE)
+                    (ReconcileOutcome::Error, AFTER_FAILURE)
                 }
             };
             self.metrics.reconciled(Controller::Report, outcome, began.elapsed());
@@ -126,10 +126,12 @@ impl Reporter<'_> {
     /// One look.
     async fn once(&self, memory: &mut Memory) -> Result<Looked, Problem> {
         match self.reports.state() {
-            State::Synced => {}
-            State::Syncing if memory.is_patient(true) => return Ok(Looked::Unclear),
-            State::Syncing => return Err(Problem::Reports("the first list is not complete yet".to_owned())),
-            State::Tainted(why) | State::Failing(why) | State::Refused(why) => {
+            SyncState::Synced => {}
+            SyncState::Syncing if memory.is_patient(true) => return Ok(Looked::Unclear),
+            SyncState::Syncing => {
+                return Err(Problem::Reports("the first list is not complete yet".to_owned()));
+            }
+            SyncState::Tainted(why) | SyncState::Failing(why) | SyncState::Refused(why) => {
                 return Err(Problem::Reports(why.to_string()));
             }
         }

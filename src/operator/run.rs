@@ -24,7 +24,7 @@ use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade};
 use crate::clients::{ClientError, Clients, one_line, within};
 use crate::clock::Clock;
 use crate::observe::cache::{Cache, Changes, Pace, Select};
-use crate::observe::fold::State;
+use crate::observe::fold::SyncState;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, PodScope};
 
@@ -308,9 +308,11 @@ fn readiness(observer: Arc<Observer>, needs: Arc<Needs>) -> serve::Ready {
             return Err(line);
         }
         let faults = observer.standing().into_iter().filter_map(|standing| match standing.state {
-            State::Synced => None,
-            State::Syncing => Some(format!("{}: the first list is not complete yet", standing.source)),
-            State::Tainted(why) | State::Failing(why) | State::Refused(why) => Some(why.to_string()),
+            SyncState::Synced => None,
+            SyncState::Syncing => Some(format!("{}: the first list is not complete yet", standing.source)),
+            SyncState::Tainted(why) | SyncState::Failing(why) | SyncState::Refused(why) => {
+                Some(why.to_string())
+            }
         });
         let faults: Vec<String> = faults.collect();
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
@@ -330,7 +332,7 @@ async fn watch_sources(observer: &Observer, metrics: &Metrics, clock: &Clock) {
                 metrics.collect_failed(source.source);
             }
             *failed = broken;
-            if let (State::Synced, Some(age)) = (&source.state, source.age) {
+            if let (SyncState::Synced, Some(age)) = (&source.state, source.age) {
                 #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
                 metrics.collected(source.source, now.as_second() as f64 - age.as_secs_f64());
             }

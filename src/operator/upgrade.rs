@@ -32,7 +32,7 @@ use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, de
 use crate::clock::Clock;
 use crate::observe::Observer;
 use crate::observe::cache::Cache;
-use crate::observe::fold::State;
+use crate::observe::fold::SyncState;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 
 /// At most one decision in this time: what changes together is seen together.
@@ -87,7 +87,7 @@ impl Driver<'_> {
             let (look_at, outcome) = match self.once(&mut kept).await {
                 Ok(at) => {
                     kept.complaint.clear();
-                    (at, metrics::Outcome::Ok)
+                    (at, metrics::ReconcileOutcome::Ok)
                 }
                 Err(line) => {
                     if line != kept.complaint {
@@ -95,7 +95,7 @@ impl Driver<'_> {
                         kept.complaint = line;
                     }
                     self.metrics.reconcile_failed(Controller::Upgrade, Reason::NotReady);
-                    (None, metrics::Outcome::Error)
+                    (None, metrics::ReconcileOutcome::Error)
                 }
             };
             self.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
@@ -122,9 +122,9 @@ impl Driver<'_> {
             ("Jobs", self.jobs.state()),
         ] {
             match state {
-                State::Synced => {}
-                State::Syncing => return Err(format!("{what}: the first list is not complete yet")),
-                State::Tainted(why) | State::Failing(why) | State::Refused(why) => {
+                SyncState::Synced => {}
+                SyncState::Syncing => return Err(format!("{what}: the first list is not complete yet")),
+                SyncState::Tainted(why) | SyncState::Failing(why) | SyncState::Refused(why) => {
                     return Err(why.to_string());
                 }
             }

@@ -125,7 +125,7 @@ fn written(budget: &Budget) -> Status {
 /// What the core makes of the same objects.
 fn computed(cluster: &Cluster, budget: &Budget) -> Result<Numbers, Unsynced> {
     let pods: Vec<&Pod> = cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
-    compute(budget, &pods, cluster.around(), Timestamp::now())
+    compute(budget, &pods, cluster.surroundings(), Timestamp::now())
 }
 
 #[test]

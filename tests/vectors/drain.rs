@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{
-    Around, Budget, Cluster, Demand, Disrupted, Owner, Parts, Phase, Pod, Quantity, Scale, Selector,
+    Budget, Cluster, Demand, Disrupted, Owner, Parts, Phase, Pod, Quantity, Scale, Selector, Surroundings,
     UnhealthyPolicy, Workload,
 };
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
@@ -115,7 +115,7 @@ fn described(value: &Value) -> Pod {
     }
 }
 
-fn with_daemon_set() -> Around {
+fn with_daemon_set() -> Surroundings {
     let set = Workload {
         this: owner("apps/v1", "DaemonSet", "owner"),
         namespace: "default".into(),
@@ -126,9 +126,9 @@ fn with_daemon_set() -> Around {
     let others = ["ReplicaSet", "Deployment"]
         .map(|kind| Workload { this: owner("apps/v1", kind, "owner"), ..set.clone() });
     let job = Workload { this: owner("batch/v1", "Job", "job"), ..set.clone() };
-    Around {
+    Surroundings {
         workloads: Some([vec![set, job], others.to_vec()].concat().into_iter().collect()),
-        ..Around::default()
+        ..Surroundings::default()
     }
 }
 
@@ -172,15 +172,15 @@ fn kubectl(case: &Case) -> Outcome {
         ..Rules::default()
     };
     let pods: Vec<Pod> = list.iter().map(described).collect();
-    let cluster = Parts { pods, around: with_daemon_set(), ..Parts::default() }.seal();
+    let cluster = Parts { pods, surroundings: with_daemon_set(), ..Parts::default() }.seal();
     let mut budgets = Budgets::new(&cluster, BTreeMap::new(), now());
     let emptying = empty(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
     let fails = emptying.left.iter().any(|left| matches!(left.wait, Wait::Refused(_)));
     // kubectl touches no pod of a node of which it refuses one.
     let asked = if fails { 0 } else { emptying.permits.len() };
-    let warned = cluster
-        .pods()
-        .flat_map(|pod| warnings(pod, class(pod, &rules, cluster.around(), now()), cluster.around()));
+    let warned = cluster.pods().flat_map(|pod| {
+        warnings(pod, class(pod, &rules, cluster.surroundings(), now()), cluster.surroundings())
+    });
     if case.expects("stderr_contains") && warned.count() == 0 {
         return Outcome::Fail("no warning".to_owned());
     }
@@ -202,7 +202,7 @@ fn waiting(case: &Case) -> Outcome {
     let of = |age: i64, skip: i64| {
         let rules = Rules { skip_deleting_after: Some(SignedDuration::from_secs(skip)), ..Rules::default() };
         let pod = Pod { deleting: Some(ago(age)), ..pod("old") };
-        handling(&pod, class(&pod, &rules, &Around::default(), now()), &rules)
+        handling(&pod, class(&pod, &rules, &Surroundings::default(), now()), &rules)
     };
     match case.id.as_str() {
         "wait-5-skip-deleted" => {
@@ -228,7 +228,8 @@ fn namespace_terminating(_: &Case) -> Outcome {
     let looks_again = matches!(answer.next(), Next::Again(..) | Next::Show(..));
     let pod = Pod { deleting: Some(ago(0)), owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
     let rules = Rules::default();
-    let waits = handling(&pod, class(&pod, &rules, &Around::default(), now()), &rules) == Handling::Await;
+    let waits =
+        handling(&pod, class(&pod, &rules, &Surroundings::default(), now()), &rules) == Handling::Await;
     if looks_again && waits { Outcome::Pass } else { Outcome::Fail(format!("{answer:?}, waits {waits}")) }
 }
 
@@ -370,9 +371,10 @@ fn controller(case: &Case) -> Outcome {
             .map(|(name, since_)| (name.as_str().into(), since(since_.as_str().unwrap_or_default())))
             .collect();
     }
-    let around = Around { workloads: Some(workloads.into_iter().collect()), ..Around::default() };
+    let surroundings =
+        Surroundings { workloads: Some(workloads.into_iter().collect()), ..Surroundings::default() };
     let pods: Vec<&Pod> = pods.iter().collect();
-    let got = match compute(&budget, &pods, &around, now()) {
+    let got = match compute(&budget, &pods, &surroundings, now()) {
         Ok(numbers) => json!({
             "disruptionsAllowed": numbers.allowed,
             "currentHealthy": numbers.healthy,
@@ -411,8 +413,9 @@ fn finders(case: &Case) -> Option<Outcome> {
             }
             _ => Vec::new(),
         };
-        let around = Around { workloads: Some(read.into_iter().collect()), ..Around::default() };
-        let error = around.scale(&"default".into(), &thing) == Scale::None;
+        let surroundings =
+            Surroundings { workloads: Some(read.into_iter().collect()), ..Surroundings::default() };
+        let error = surroundings.scale(&"default".into(), &thing) == Scale::None;
         return Some(Outcome::of(&json!({"error": error}), &case.expected));
     }
     if !case.expects("scale") {
@@ -422,7 +425,8 @@ fn finders(case: &Case) -> Option<Outcome> {
         [("apps/v1", "ReplicaSet", 10), ("v1", "ReplicationController", 12), ("apps/v1", "StatefulSet", 14)];
     let workloads =
         read.map(|(api_version, kind, replicas)| workload(&owner(api_version, kind, "x"), Some(replicas)));
-    let around = Around { workloads: Some(workloads.into_iter().collect()), ..Around::default() };
+    let surroundings =
+        Surroundings { workloads: Some(workloads.into_iter().collect()), ..Surroundings::default() };
     let wanted = match case.text("controllerRef").unwrap_or_default() {
         "apps ReplicaSet" => owner("apps/v1", "ReplicaSet", "x"),
         "ReplicaSet in group invalid" => owner("invalid/v1", "ReplicaSet", "x"),
@@ -432,7 +436,7 @@ fn finders(case: &Case) -> Option<Outcome> {
         // The StatefulSet's name and UID, said to be a ReplicaSet.
         _ => Owner { kind: "ReplicaSet".into(), ..owner("apps/v1", "StatefulSet", "x") },
     };
-    let scale = match around.scale(&"default".into(), &wanted) {
+    let scale = match surroundings.scale(&"default".into(), &wanted) {
         Scale::Of(_, replicas) => json!(replicas),
         _ => Value::Null,
     };
@@ -455,9 +459,9 @@ fn cluster_api(case: &Case) -> Outcome {
         ..Rules::default()
     };
     let pod = described(value);
-    let around = with_daemon_set();
-    let class = class(&pod, &rules, &around, now());
-    let warned = !warnings(&pod, class, &around).is_empty();
+    let surroundings = with_daemon_set();
+    let class = class(&pod, &rules, &surroundings, now());
+    let warned = !warnings(&pod, class, &surroundings).is_empty();
     let (behavior, reason) = match handling(&pod, class, &rules) {
         Handling::Leave => ("Skip", "Skip"),
         Handling::Await if class == Class::WaitCompleted => ("WaitCompleted", "WaitCompleted"),

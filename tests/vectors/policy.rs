@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Parts, Reach};
-use evenkeel_core::skew::policy::{Judgement, Policy, Running, Servers, Subject, may_update_in_place};
+use evenkeel_core::skew::policy::{Judgement, Policy, RuleSubject, Running, Servers, may_update_in_place};
 use evenkeel_core::skew::{assess, blockers_of_minor};
 use evenkeel_core::version::{Effective, Floors, KubeVersion, Minor, Observed};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ fn cluster(case: &Case) -> Option<Cluster> {
     (case.inputs.get("reachesAnyApiserver") != Some(&Value::Bool(false))).then(|| parts.seal())
 }
 
-const KUBECTL: Subject = Subject::Component(Component::Kubectl);
+const KUBECTL: RuleSubject = RuleSubject::Component(Component::Kubectl);
 
 fn kubectl(version: Minor, servers: Servers) -> bool {
     let (_, judgement) = Policy::default().judge(KUBECTL, version.into(), servers);
@@ -159,8 +159,8 @@ pub fn effective(case: &Case) -> Outcome {
         (0..100).map(|number| Minor::new(1, number)).filter(within).map(|minor| minor.to_string()).collect()
     };
     let mut got = json!({
-        "kcmAllowed": allowed(Subject::Component(Component::KubeControllerManager)),
-        "kubeletAllowed": allowed(Subject::Component(Component::Kubelet)),
+        "kcmAllowed": allowed(RuleSubject::Component(Component::KubeControllerManager)),
+        "kubeletAllowed": allowed(RuleSubject::Component(Component::Kubelet)),
         "kubectlAllowed": allowed(KUBECTL),
     });
     if let Some(got) = got.as_object_mut() {

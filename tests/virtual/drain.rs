@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use evenkeel::clock::Clock;
 use evenkeel_core::cluster::CORDON_ANNOTATION;
-use evenkeel_core::disruption::{Mark, Rules};
+use evenkeel_core::disruption::{CordonMark, Rules};
 use evenkeel_core::drain::{OnTimeout, Policy, Request, SETTLE};
 use evenkeel_sim::faults::Call;
 use evenkeel_sim::{Cluster, NodeGroup};
@@ -120,7 +120,7 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
                 await_volumes: false,
             },
             give_back: false,
-            mark: Mark::of_drain(clock.now(), "test"),
+            mark: CordonMark::of_drain(clock.now(), "test"),
             stopped: false,
         };
         let (out, notes) = (Box::new(paper.clone()), Box::new(paper.clone()));
@@ -154,8 +154,8 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
     codes
 }
 
-async fn life(seed: u64, script: &[Step]) -> Run {
-    let (cluster, kube) = base().start(seed).await;
+/// Who sees what is written, and knows what is there.
+async fn watcher(kube: &Kube) -> Watcher {
     let mut watcher = Watcher::default();
     for pod in kube.list(PODS).await {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -170,7 +170,12 @@ async fn life(seed: u64, script: &[Step]) -> Run {
         let labels = labels(&budget["spec"]["selector"]["matchLabels"]);
         watcher.budgets.insert(format!("shop/{name}"), Budget { labels, needs, known: true });
     }
-    let watcher = Arc::new(Mutex::new(watcher));
+    watcher
+}
+
+async fn life(seed: u64, script: &[Step]) -> Run {
+    let (cluster, kube) = base().start(seed).await;
+    let watcher = Arc::new(Mutex::new(watcher(&kube).await));
     let seeing = Arc::clone(&watcher);
     cluster.on_write(move |write| seeing.lock().unwrap().see(write));
     cluster.faults().record();
@@ -327,7 +332,7 @@ async fn end(kube: &Kube) -> Value {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         let mark = node["metadata"]["annotations"][CORDON_ANNOTATION].as_str();
         nodes[name] = json!({"cordoned": node["spec"]["unschedulable"] == true,
-            "marked": mark.is_some_and(Mark::is_drain), "pods": []});
+            "marked": mark.is_some_and(CordonMark::is_drain), "pods": []});
     }
     let mut ready: BTreeMap<String, usize> = BTreeMap::new();
     for pod in kube.list(PODS).await {

@@ -12,7 +12,7 @@ use super::Instance;
 
 /// What changes when a process is replaced by another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mark {
+pub enum RunMark {
     /// The build that the process itself names: an upgraded process always names another one.
     Build,
     /// The container's ID: the kubelet makes another container for each run.
@@ -24,7 +24,7 @@ pub enum Mark {
     Pod,
 }
 
-impl Mark {
+impl RunMark {
     const fn name(self) -> &'static str {
         match self {
             Self::Build => "build",
@@ -36,7 +36,7 @@ impl Mark {
 }
 
 /// The text of an [`Instance::incarnation`] with these marks, in a fixed order; empty marks are left out.
-pub fn incarnation<'a>(marks: impl IntoIterator<Item = (Mark, &'a str)>) -> Arc<str> {
+pub fn incarnation<'a>(marks: impl IntoIterator<Item = (RunMark, &'a str)>) -> Arc<str> {
     let mut marks: Vec<_> = marks.into_iter().filter(|(_, value)| !value.is_empty()).collect();
     marks.sort_unstable();
     let mut text = String::new();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn marks_are_written_in_a_fixed_order_and_each_is_one_word() {
-        let marks = [(Mark::Pod, ""), (Mark::Lease, "a_1"), (Mark::Build, "v1 x")];
+        let marks = [(RunMark::Pod, ""), (RunMark::Lease, "a_1"), (RunMark::Build, "v1 x")];
         assert_eq!(incarnation(marks).as_ref(), "build=v1_x lease=a_1");
         assert_eq!(incarnation([]).as_ref(), "");
     }

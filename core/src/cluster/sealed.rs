@@ -10,7 +10,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::guards::Guards;
-use super::{Around, Budget, Component, ControlPlane, EtcdMember, Instance, Leader, Node, Pod, Webhook};
+use super::{
+    Budget, Component, ControlPlane, EtcdMember, Instance, Leader, Node, Pod, Surroundings, Webhook,
+};
 
 /// What a [`Cluster`] is made of, in any order.
 #[derive(Clone, Debug, Default)]
@@ -28,15 +30,15 @@ pub struct Parts {
     /// Etcd's members, and who leads.
     pub control_plane: ControlPlane,
     /// What a drain's preflight reads besides.
-    pub around: Around,
+    pub surroundings: Surroundings,
 }
 
 impl Parts {
     /// The cluster that they are.
     #[must_use]
     pub fn seal(self) -> Cluster {
-        let Self { instances, nodes, pods, budgets, webhooks, control_plane, around } = self;
-        let mut cluster = Cluster { around, ..Cluster::default() };
+        let Self { instances, nodes, pods, budgets, webhooks, control_plane, surroundings } = self;
+        let mut cluster = Cluster { surroundings, ..Cluster::default() };
         cluster.set_instances(instances);
         cluster.set_nodes(nodes);
         cluster.set_pods(pods.into_iter().map(Arc::new).collect());
@@ -69,7 +71,7 @@ pub struct Cluster {
     /// Sorted.
     webhooks: Vec<Webhook>,
     control_plane: ControlPlane,
-    around: Around,
+    surroundings: Surroundings,
 }
 
 /// What is seen.
@@ -154,8 +156,8 @@ impl Cluster {
     }
 
     /// What a drain's preflight reads besides.
-    pub fn around(&self) -> &Around {
-        &self.around
+    pub fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
     }
 
     fn place_of_node(&self, name: &str) -> Result<usize, usize> {
@@ -299,8 +301,8 @@ impl Cluster {
     }
 
     /// What a drain's preflight reads besides, to be changed.
-    pub fn around_mut(&mut self) -> &mut Around {
-        &mut self.around
+    pub fn surroundings_mut(&mut self) -> &mut Surroundings {
+        &mut self.surroundings
     }
 }
 

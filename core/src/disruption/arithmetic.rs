@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Around, Budget, Demand, Disrupted, Pod, Quantity, Scale};
+use crate::cluster::{Budget, Demand, Disrupted, Pod, Quantity, Scale, Surroundings};
 
 /// How long an evicted pod that is not deleted stays out of the healthy ones.
 pub const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
@@ -67,8 +67,13 @@ pub enum Unsynced {
 ///
 /// # Errors
 /// [`Unsynced`].
-pub fn compute(budget: &Budget, pods: &[&Pod], around: &Around, now: Timestamp) -> Result<Numbers, Unsynced> {
-    let (expected, desired) = expected(budget, pods, around)?;
+pub fn compute(
+    budget: &Budget,
+    pods: &[&Pod],
+    surroundings: &Surroundings,
+    now: Timestamp,
+) -> Result<Numbers, Unsynced> {
+    let (expected, desired) = expected(budget, pods, surroundings)?;
     let kept = disrupted(budget, pods, now);
     let counts = |pod: &&&Pod| pod.deleting.is_none() && !kept.contains_key(&pod.name) && pod.ready;
     let healthy = count(pods.iter().filter(counts).count());
@@ -77,25 +82,25 @@ pub fn compute(budget: &Budget, pods: &[&Pod], around: &Around, now: Timestamp) 
 }
 
 /// `expectedPods` and `desiredHealthy`.
-fn expected(budget: &Budget, pods: &[&Pod], around: &Around) -> Result<(i64, i64), Unsynced> {
+fn expected(budget: &Budget, pods: &[&Pod], surroundings: &Surroundings) -> Result<(i64, i64), Unsynced> {
     match budget.demand {
         Demand::Nothing => Ok((0, 0)),
         Demand::Unreadable => Err(Unsynced::Unreadable),
         Demand::MaxUnavailable(quantity) => {
-            let expected = scale(pods, around)?;
+            let expected = scale(pods, surroundings)?;
             Ok((expected, expected.saturating_sub(quantity.of(expected)).max(0)))
         }
         // A plain number asks no controller, so it works for pods of any kind.
         Demand::MinAvailable(Quantity::Count(number)) => Ok((count(pods.len()), number.into())),
         Demand::MinAvailable(percent) => {
-            let expected = scale(pods, around)?;
+            let expected = scale(pods, surroundings)?;
             Ok((expected, percent.of(expected)))
         }
     }
 }
 
 /// The sum of the scales of the distinct controllers of `pods`; pods without one add nothing.
-fn scale(pods: &[&Pod], around: &Around) -> Result<i64, Unsynced> {
+fn scale(pods: &[&Pod], surroundings: &Surroundings) -> Result<i64, Unsynced> {
     let mut scales: BTreeMap<Arc<str>, i64> = BTreeMap::new();
     for pod in pods {
         let Some(owner) = &pod.owner else { continue };
@@ -103,7 +108,7 @@ fn scale(pods: &[&Pod], around: &Around) -> Result<i64, Unsynced> {
             continue;
         }
         let named = || (Arc::clone(&pod.name), format!("{} {}", owner.kind, owner.name));
-        match around.scale(&pod.namespace, owner) {
+        match surroundings.scale(&pod.namespace, owner) {
             Scale::Of(uid, replicas) => _ = scales.insert(uid, replicas.into()),
             Scale::None => {
                 let (pod, owner) = named();
@@ -182,13 +187,13 @@ mod tests {
     }
 
     fn of(demand: Demand, replicas: i32, pods: usize) -> Result<Numbers, Unsynced> {
-        let around = Around {
+        let surroundings = Surroundings {
             workloads: Some([workload("ReplicaSet", "cart", replicas, None)].into_iter().collect()),
-            ..Around::default()
+            ..Surroundings::default()
         };
         let pods: Vec<Pod> = (0..pods).map(|number| pod("cart", number, "n-1")).collect();
         let budget = Budget { demand, ..budget("cart", 0, 0, 0) };
-        compute(&budget, &pods.iter().collect::<Vec<_>>(), &around, at(0))
+        compute(&budget, &pods.iter().collect::<Vec<_>>(), &surroundings, at(0))
     }
 
     #[test]
@@ -201,12 +206,12 @@ mod tests {
             .zip(0..)
             .map(|(set, number)| Pod { owner: Some(set.this.clone()), ..pod("cart", number, "n-1") })
             .collect();
-        let around = Around {
+        let surroundings = Surroundings {
             workloads: Some([vec![deployment], sets.to_vec()].concat().into_iter().collect()),
-            ..Around::default()
+            ..Surroundings::default()
         };
         let budget = Budget { demand: Demand::MaxUnavailable(Quantity::Count(1)), ..budget("cart", 0, 0, 0) };
-        let numbers = compute(&budget, &pods.iter().collect::<Vec<_>>(), &around, at(0)).unwrap();
+        let numbers = compute(&budget, &pods.iter().collect::<Vec<_>>(), &surroundings, at(0)).unwrap();
         assert_eq!(
             (numbers.expected, numbers.desired),
             (4, 3),
@@ -218,10 +223,12 @@ mod tests {
     fn what_was_not_read_is_unknown_and_what_is_not_there_is_gone() {
         let cart = pod("cart", 1, "n-1");
         let budget = Budget { demand: Demand::MaxUnavailable(Quantity::Count(1)), ..budget("cart", 0, 0, 0) };
-        let compute = |around| compute(&budget, &[&cart], &around, at(0));
-        assert_eq!(compute(Around::default()), Err(Unsynced::Unknown));
-        let read =
-            |workload| Around { workloads: Some([workload].into_iter().collect()), ..Around::default() };
+        let compute = |surroundings| compute(&budget, &[&cart], &surroundings, at(0));
+        assert_eq!(compute(Surroundings::default()), Err(Unsynced::Unknown));
+        let read = |workload| Surroundings {
+            workloads: Some([workload].into_iter().collect()),
+            ..Surroundings::default()
+        };
         assert_eq!(
             compute(read(workload("StatefulSet", "db", 3, None))),
             Err(Unsynced::Unknown),
@@ -242,7 +249,8 @@ mod tests {
         let disrupted = [("cart-0".into(), at(0)), ("cart-9".into(), at(0))].into();
         let demand = Demand::MinAvailable(Quantity::Count(1));
         let budget = Budget { demand, disrupted, ..budget("cart", 0, 0, 0) };
-        let healthy = |seconds| compute(&budget, &pods, &Around::default(), at(seconds)).unwrap().healthy;
+        let healthy =
+            |seconds| compute(&budget, &pods, &Surroundings::default(), at(seconds)).unwrap().healthy;
         assert_eq!((healthy(0), healthy(119), healthy(120)), (2, 2, 3));
     }
 

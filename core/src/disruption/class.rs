@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Around, Phase, Pod, Selector};
+use crate::cluster::{Phase, Pod, Selector, Surroundings};
 
 /// The label by which Cluster API lets a pod stay (`skip`) or finish (`wait-completed`), in any case of letters.
 const CLUSTER_API_LABEL: &str = "cluster.x-k8s.io/drain";
@@ -84,7 +84,7 @@ pub enum Handling {
 }
 
 /// What `pod` is to a drain by `rules` at `now`. Filters in the order of `pkg/drain/filters.go`, then Cluster API's.
-pub fn class(pod: &Pod, rules: &Rules, around: &Around, now: Timestamp) -> Class {
+pub fn class(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timestamp) -> Class {
     let owner = pod.owner.as_ref();
     let owned_by = |api_version: &str, kind: &str| {
         owner.is_some_and(|o| o.kind.as_ref() == kind && o.api_version.as_ref() == api_version)
@@ -100,7 +100,7 @@ pub fn class(pod: &Pod, rules: &Rules, around: &Around, now: Timestamp) -> Class
         Class::Static
     } else if executor {
         Class::Executor
-    } else if owned_by("apps/v1", "DaemonSet") && pod.phase != Phase::Finished && !orphan(pod, around) {
+    } else if owned_by("apps/v1", "DaemonSet") && pod.phase != Phase::Finished && !orphan(pod, surroundings) {
         Class::DaemonSet
     } else if pod.phase == Phase::Finished && pod.deleting.is_none() {
         // One that was waited for is never evicted, not even now.
@@ -116,7 +116,7 @@ pub fn class(pod: &Pod, rules: &Rules, around: &Around, now: Timestamp) -> Class
         class
     } else if owner.is_none() {
         Class::Bare
-    } else if pinned(pod, around) {
+    } else if pinned(pod, surroundings) {
         Class::Pinned
     } else {
         Class::Move
@@ -135,14 +135,14 @@ fn by_label(pod: &Pod, rules: &Rules) -> Option<Class> {
 }
 
 /// Its controller is gone, as far as that was read.
-pub fn orphan(pod: &Pod, around: &Around) -> bool {
-    pod.owner.as_ref().is_some_and(|owner| around.is_gone(&pod.namespace, owner))
+pub fn orphan(pod: &Pod, surroundings: &Surroundings) -> bool {
+    pod.owner.as_ref().is_some_and(|owner| surroundings.is_gone(&pod.namespace, owner))
 }
 
 /// The pod that its controller makes instead can run on this node only.
-pub fn pinned(pod: &Pod, around: &Around) -> bool {
+pub fn pinned(pod: &Pod, surroundings: &Surroundings) -> bool {
     let traits = pod.traits();
-    let volumes = around.volumes.as_ref();
+    let volumes = surroundings.volumes.as_ref();
     let hosts = |claim: &Arc<str>| volumes?.get(&(Arc::clone(&pod.namespace), Arc::clone(claim)));
     traits.hosts.len() == 1 || traits.claims.iter().filter_map(hosts).any(|hosts| hosts.len() == 1)
 }
@@ -169,12 +169,12 @@ pub fn handling(pod: &Pod, class: Class, rules: &Rules) -> Handling {
 }
 
 /// Whether a node on which `pod` is counts as drained by `rules`.
-pub fn may_stay(pod: &Pod, rules: &Rules, around: &Around, now: Timestamp) -> bool {
-    handling(pod, class(pod, rules, around, now), rules) == Handling::Leave
+pub fn may_stay(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timestamp) -> bool {
+    handling(pod, class(pod, rules, surroundings, now), rules) == Handling::Leave
 }
 
 /// What a person should know about evicting `pod`, every one of them.
-pub fn warnings(pod: &Pod, class: Class, around: &Around) -> Vec<String> {
+pub fn warnings(pod: &Pod, class: Class, surroundings: &Surroundings) -> Vec<String> {
     let traits = pod.traits();
     let leaves = matches!(class, Class::Move | Class::Pinned | Class::Bare);
     let mut lines = Vec::new();
@@ -186,7 +186,7 @@ pub fn warnings(pod: &Pod, class: Class, around: &Around) -> Vec<String> {
     }
     if class == Class::Bare {
         lines.push("has no controller: it is not made again".to_owned());
-    } else if orphan(pod, around) {
+    } else if orphan(pod, surroundings) {
         lines.push("its controller is gone: it is not made again".to_owned());
     }
     if pod.empty_dir {
@@ -249,7 +249,7 @@ mod tests {
         let finished = |pod: Pod| Pod { phase: Phase::Finished, ..pod };
         let deleting = |pod: Pod| Pod { deleting: Some(at(1)), ..pod };
         let bare = Pod { owner: None, ..pod("a", 1, "n-1") };
-        let around = Around {
+        let surroundings = Surroundings {
             volumes: Some(
                 [
                     (("shop".into(), "local".into()), vec!["n-1".into()]),
@@ -257,7 +257,7 @@ mod tests {
                 ]
                 .into(),
             ),
-            ..Around::default()
+            ..Surroundings::default()
         };
         let mounts = |claim: &str| special(Traits { claims: vec![claim.into()], ..Traits::default() });
         for (what, pod, expected) in [
@@ -280,19 +280,19 @@ mod tests {
                 Class::Pinned,
             ),
         ] {
-            assert_eq!(class(&pod, &rules, &around, at(0)), expected, "{what}");
+            assert_eq!(class(&pod, &rules, &surroundings, at(0)), expected, "{what}");
         }
     }
 
     #[test]
     fn labels_count_where_a_person_asked_for_them() {
         let rules = Rules { cluster_api_labels: true, ..Rules::default() };
-        let of = |value| class(&labelled(value), &rules, &Around::default(), at(0));
+        let of = |value| class(&labelled(value), &rules, &Surroundings::default(), at(0));
         assert_eq!([of("skip"), of("Skip"), of("other")], [Class::Skip, Class::Skip, Class::Move]);
-        let wait = class(&labelled("wait-completed"), &rules, &Around::default(), at(0));
+        let wait = class(&labelled("wait-completed"), &rules, &Surroundings::default(), at(0));
         assert_eq!(handling(&labelled("x"), wait, &rules), Handling::Await, "never evicted");
         let done = |value| Pod { phase: Phase::Finished, ..labelled(value) };
-        let of = |value| class(&done(value), &rules, &Around::default(), at(0));
+        let of = |value| class(&done(value), &rules, &Surroundings::default(), at(0));
         assert_eq!(
             [of("wait-completed"), of("other")],
             [Class::Skip, Class::Finished],
@@ -304,22 +304,26 @@ mod tests {
     fn a_pod_that_has_been_terminating_for_long_is_left_on_request() {
         let rules = Rules { skip_deleting_after: Some(SignedDuration::from_secs(20)), ..Rules::default() };
         let pod = Pod { deleting: Some(at(0)), ..pod("a", 1, "n-1") };
-        assert_eq!(class(&pod, &rules, &Around::default(), at(20)), Class::Terminating);
-        assert_eq!(class(&pod, &rules, &Around::default(), at(21)), Class::Skip);
+        assert_eq!(class(&pod, &rules, &Surroundings::default(), at(20)), Class::Terminating);
+        assert_eq!(class(&pod, &rules, &Surroundings::default(), at(21)), Class::Skip);
     }
 
     #[test]
     fn every_warning_is_kept() {
         let pod =
             Pod { owner: None, empty_dir: true, ..special(Traits { host_path: true, ..Traits::default() }) };
-        assert_eq!(warnings(&pod, Class::Bare, &Around::default()).len(), 3);
-        assert_eq!(warnings(&pod, Class::Finished, &Around::default()), Vec::<String>::new());
+        assert_eq!(warnings(&pod, Class::Bare, &Surroundings::default()).len(), 3);
+        assert_eq!(warnings(&pod, Class::Finished, &Surroundings::default()), Vec::<String>::new());
     }
 
     #[test]
     fn a_daemon_sets_pod_whose_set_is_gone_leaves() {
         let this = owned("apps/v1", "DaemonSet");
-        assert_eq!(class(&this, &Rules::default(), &Around::default(), at(0)), Class::DaemonSet, "not known");
+        assert_eq!(
+            class(&this, &Rules::default(), &Surroundings::default(), at(0)),
+            Class::DaemonSet,
+            "not known"
+        );
         let set = Workload {
             this: this.owner.clone().unwrap(),
             namespace: "shop".into(),
@@ -327,7 +331,8 @@ mod tests {
             owner: None,
             ignores_disruption: false,
         };
-        let read = |set| Around { workloads: Some([set].into_iter().collect()), ..Around::default() };
+        let read =
+            |set| Surroundings { workloads: Some([set].into_iter().collect()), ..Surroundings::default() };
         assert_eq!(class(&this, &Rules::default(), &read(set.clone()), at(0)), Class::DaemonSet);
         let mut another = set;
         another.this.uid = "another".into();

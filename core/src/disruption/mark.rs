@@ -16,7 +16,7 @@ const ANCIENT: &str = "ancient-changes";
 
 /// Who cordoned a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mark<'a> {
+pub enum CordonMark<'a> {
     /// A claim: the name and the UID of a `NodeUpgrade`.
     Upgrade {
         /// Its name.
@@ -33,7 +33,7 @@ pub enum Mark<'a> {
     },
 }
 
-impl<'a> Mark<'a> {
+impl<'a> CordonMark<'a> {
     /// Whether a mark on a cordoned Node is about the cordon that it has: `owners` are the managers that own
     /// `spec.unschedulable`. Who uncordons with another tool leaves the mark behind, and whoever cordons after that is not
     /// us. Where no owner is known, as in a file, the mark is believed.
@@ -80,21 +80,21 @@ mod tests {
             (&["kubectl-cordon", CORDON_MANAGER], true),
             (&["kubelet", ANCIENT], true),
         ] {
-            assert_eq!(Mark::is_current(owners.iter().copied()), current, "{owners:?}");
+            assert_eq!(CordonMark::is_current(owners.iter().copied()), current, "{owners:?}");
         }
     }
 
     #[test]
     fn both_forms_are_told_apart() {
-        let drain = Mark::of_drain(at(0), "ann@host\n/x");
+        let drain = CordonMark::of_drain(at(0), "ann@host\n/x");
         assert_eq!(drain, "drain:2027-01-15T08:00:00Z/ann@hostx");
-        assert_eq!(Mark::read(&drain), Some(Mark::Drain { since: at(0), by: "ann@hostx" }));
+        assert_eq!(CordonMark::read(&drain), Some(CordonMark::Drain { since: at(0), by: "ann@hostx" }));
         assert_eq!(
-            Mark::read("up.kubelet.n-1/uid"),
-            Some(Mark::Upgrade { claim: "up.kubelet.n-1", uid: "uid" })
+            CordonMark::read("up.kubelet.n-1/uid"),
+            Some(CordonMark::Upgrade { claim: "up.kubelet.n-1", uid: "uid" })
         );
         for nobodys in ["", "x", "drain:", "drain:yesterday/ann"] {
-            assert_eq!(Mark::read(nobodys), None, "{nobodys}");
+            assert_eq!(CordonMark::read(nobodys), None, "{nobodys}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub mod preflight;
 mod refusal;
 
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
-pub use mark::{CORDON_MANAGER, Mark};
+pub use mark::{CORDON_MANAGER, CordonMark};
 pub use memory::{Memory, Origin, PodMemory, Sent};
 pub use permit::{BudgetName, Budgets, Busy, Charge, Counted, Permit, Taken};
 pub use refusal::Refusal;

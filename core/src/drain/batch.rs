@@ -86,7 +86,7 @@ impl<'c> Batch<'c> {
     fn pinned(&self, node: &str) -> BTreeMap<BudgetName, (&'c Budget, usize)> {
         let mut counts: BTreeMap<BudgetName, (&Budget, usize)> = BTreeMap::new();
         for pod in self.cluster.pods_on(node) {
-            let pinned = || class(pod, self.rules, self.cluster.around(), self.now) == Class::Pinned;
+            let pinned = || class(pod, self.rules, self.cluster.surroundings(), self.now) == Class::Pinned;
             if pod.phase == Phase::Running && pinned() {
                 for budget in self.budgets.guarding(pod) {
                     let key = (Arc::clone(&budget.namespace), Arc::clone(&budget.name));

@@ -164,7 +164,7 @@ fn emptied<'a>(
     let mut emptying = Emptying::default();
     let classed: Vec<_> = cluster
         .pods_on(node)
-        .map(|pod| (pod, class(pod, rules, cluster.around(), now)))
+        .map(|pod| (pod, class(pod, rules, cluster.surroundings(), now)))
         .map(|(pod, class)| (pod, class, handling(pod, class, rules)))
         .filter(|(_, _, handling)| *handling != Handling::Leave)
         .collect();

@@ -17,4 +17,4 @@ pub use batch::{Batch, NotAdmitted};
 pub use emptying::{Emptying, Held, Left, Wait, empty, look};
 pub use node::{Forced, GivenUp, NodeDrain, Seen, Step};
 pub use policy::{OnTimeout, Policy, SETTLE, STALLED};
-pub use request::{Action, Decision, Request, State, TOGETHER, World, decide, first, refusal};
+pub use request::{Action, Decision, DrainWorld, NodeState, Request, TOGETHER, decide, first, refusal};

@@ -1,7 +1,7 @@
 //! A drain that a person began: which nodes are cordoned, emptied, done or given up, step by step.
 //!
 //! [`decide`] is pure and total, like the rollout's. What it must know after a crash is on the Nodes: the cordon and its
-//! [`Mark`]. The invariants: a node is touched only when no pod of it is refused, and a node that somebody uncordons
+//! [`CordonMark`]. The invariants: a node is touched only when no pod of it is refused, and a node that somebody uncordons
 //! meanwhile is theirs.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::emptying::Left;
 use super::node::{Forced, GivenUp, NodeDrain, Seen, Step};
 use super::policy::{OnTimeout, Policy, STALLED};
 use crate::cluster::{Cluster, Node, NodeRef};
-use crate::disruption::{Budgets, Handling, Mark, Memory, Permit, Rules, class, handling};
+use crate::disruption::{Budgets, CordonMark, Handling, Memory, Permit, Rules, class, handling};
 
 /// How long a cordoned node waits for the others to be cordoned, so that no pod moves from one to the next.
 pub const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
@@ -38,7 +38,7 @@ pub struct Request {
 
 /// Where a node is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum NodeState {
     /// Not touched yet.
     #[default]
     Waiting,
@@ -63,7 +63,7 @@ pub enum State {
     },
 }
 
-impl State {
+impl NodeState {
     /// Whether nothing more is done about it.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Drained { .. } | Self::Failed { .. })
@@ -72,13 +72,13 @@ impl State {
 
 /// Everything a decision is made from.
 #[derive(Clone, Copy, Debug)]
-pub struct World<'c, 'w> {
+pub struct DrainWorld<'c, 'w> {
     /// The nodes that are drained, their pods, and all budgets.
     pub cluster: &'c Cluster,
     /// What is under way.
     pub memory: &'w Memory,
     /// Where each node was after the last decision.
-    pub states: &'w BTreeMap<Arc<str>, State>,
+    pub states: &'w BTreeMap<Arc<str>, NodeState>,
     /// UIDs of the Nodes, as first seen.
     pub uids: &'w BTreeMap<Arc<str>, Arc<str>>,
     /// Nodes that a fresh look found empty, after they had settled.
@@ -108,7 +108,7 @@ pub struct Decision<'a> {
     /// The requests, in the order in which to begin them.
     pub actions: Vec<Action>,
     /// Where each node is now.
-    pub states: BTreeMap<Arc<str>, State>,
+    pub states: BTreeMap<Arc<str>, NodeState>,
     /// The pods that are left, of nodes that are being emptied.
     pub left: BTreeMap<Arc<str>, Vec<Left<'a>>>,
     /// What nodes that have not begun wait for.
@@ -125,11 +125,11 @@ fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
 
 /// Why `node` may not be drained at all, as far as can be seen before it is touched.
 pub fn refusal(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) -> Option<String> {
-    if let Some(Mark::Upgrade { claim, .. }) = node.cordoned_by.as_deref().and_then(Mark::read) {
+    if let Some(CordonMark::Upgrade { claim, .. }) = node.cordoned_by.as_deref().and_then(CordonMark::read) {
         return Some(format!("is being upgraded by NodeUpgrade {claim}; suspend its ClusterUpgrade first"));
     }
     cluster.pods_on(&node.name).find_map(|pod| {
-        match handling(pod, class(pod, rules, cluster.around(), now), rules) {
+        match handling(pod, class(pod, rules, cluster.surroundings(), now), rules) {
             Handling::Refuse(why) => Some(format!("pod {} {why}", pod.full_name())),
             _ => None,
         }
@@ -137,7 +137,7 @@ pub fn refusal(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) ->
 }
 
 /// What to do about `request` now. Total: any world has an answer.
-pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
+pub fn decide<'c>(request: &Request, world: DrainWorld<'c, '_>) -> Decision<'c> {
     let mut round = Round {
         request,
         world,
@@ -156,31 +156,31 @@ pub fn decide<'c>(request: &Request, world: World<'c, '_>) -> Decision<'c> {
     // The node that is nearest to its end goes first, so that its last pods do not wait behind another's first.
     let mut order: Vec<&Arc<str>> = request.nodes.iter().collect();
     order.sort_by_key(|name| match state_of(name) {
-        State::Draining(drain) => (0, drain.begun),
-        State::Cordoned { .. } => (1, Timestamp::MIN),
+        NodeState::Draining(drain) => (0, drain.begun),
+        NodeState::Cordoned { .. } => (1, Timestamp::MIN),
         _ => (2, Timestamp::MIN),
     });
     for name in order {
         let state = round.step(name, state_of(name));
-        if matches!(state, State::Draining(_)) {
+        if matches!(state, NodeState::Draining(_)) {
             round.batch.open(name);
         }
         round.decision.states.insert(Arc::clone(name), state);
     }
     let halted = request.policy.on_timeout == OnTimeout::Halt
-        && round.decision.states.values().any(|state| matches!(state, State::Failed { .. }));
+        && round.decision.states.values().any(|state| matches!(state, NodeState::Failed { .. }));
     if halted {
         round.halt();
     }
     round.give_back();
     let mut decision = round.decision;
-    decision.done = decision.states.values().all(State::is_final) && decision.actions.is_empty();
+    decision.done = decision.states.values().all(NodeState::is_final) && decision.actions.is_empty();
     decision
 }
 
 struct Round<'c, 'w, 'r> {
     request: &'r Request,
-    world: World<'c, 'w>,
+    world: DrainWorld<'c, 'w>,
     /// The nodes that are being emptied after this decision.
     batch: Batch<'r>,
     budgets: Budgets<'c>,
@@ -193,15 +193,17 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
         *again = Some(again.map_or(at, |earlier| earlier.min(at)));
     }
 
-    fn step(&mut self, name: &Arc<str>, state: State) -> State {
+    fn step(&mut self, name: &Arc<str>, state: NodeState) -> NodeState {
         let now = self.world.now;
-        let failed = |why: &str| State::Failed { why: why.to_owned() };
+        let failed = |why: &str| NodeState::Failed { why: why.to_owned() };
         if state.is_final() {
             return state;
         }
         let Some(node) = self.world.cluster.node(name) else {
             return match state {
-                State::Draining(drain) => State::Drained { at: now, took: now.duration_since(drain.begun) },
+                NodeState::Draining(drain) => {
+                    NodeState::Drained { at: now, took: now.duration_since(drain.begun) }
+                }
                 _ => failed("there is no such node"),
             };
         };
@@ -209,7 +211,7 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
             return failed("was made again under its name meanwhile; it is another node");
         }
         match state {
-            State::Waiting => {
+            NodeState::Waiting => {
                 if let Some(why) = refusal(self.world.cluster, node, &self.request.policy.rules, now) {
                     return failed(&why);
                 }
@@ -219,19 +221,19 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
                 if !self.request.stopped {
                     self.decision.actions.push(Action::Cordon(node.reference()));
                 }
-                State::Waiting
+                NodeState::Waiting
             }
-            State::Cordoned { .. } | State::Draining { .. } if !node.unschedulable => {
+            NodeState::Cordoned { .. } | NodeState::Draining { .. } if !node.unschedulable => {
                 failed("was uncordoned by someone else while it drained")
             }
-            State::Cordoned { since } => self.turn(node, since),
-            State::Draining(drain) => self.draining(node, drain),
-            State::Drained { .. } | State::Failed { .. } => state,
+            NodeState::Cordoned { since } => self.turn(node, since),
+            NodeState::Draining(drain) => self.draining(node, drain),
+            NodeState::Drained { .. } | NodeState::Failed { .. } => state,
         }
     }
 
     /// Begins `node` if it is its turn.
-    fn turn(&mut self, node: &'c Node, cordoned: Timestamp) -> State {
+    fn turn(&mut self, node: &'c Node, cordoned: Timestamp) -> NodeState {
         let now = self.world.now;
         let together = after(cordoned, TOGETHER);
         let waits = if self.request.stopped {
@@ -241,14 +243,14 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
             self.decision
                 .waiting
                 .insert(Arc::clone(&node.name), "waits until the others are cordoned".to_owned());
-            return State::Cordoned { since: cordoned };
+            return NodeState::Cordoned { since: cordoned };
         } else if self.batch.len() >= self.request.concurrency.max(1) {
             Some(format!("waits for its turn ({} at a time)", self.request.concurrency.max(1)))
         } else {
             match self.batch.admit(&node.name) {
                 Ok(()) => None,
                 Err(refused) if refused.lasting && self.batch.is_empty() => {
-                    return State::Failed { why: refused.reason };
+                    return NodeState::Failed { why: refused.reason };
                 }
                 Err(refused) => Some(refused.reason),
             }
@@ -259,18 +261,18 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
             // What the pods of drained nodes took comes back with those nodes, and those are not ours to bring back.
             let states = self.world.states.values().chain(self.decision.states.values());
             let drained = states.filter_map(|state| match state {
-                State::Drained { at, .. } => Some(after(*at, STALLED)),
+                NodeState::Drained { at, .. } => Some(after(*at, STALLED)),
                 _ => None,
             });
             let until = begun.into_iter().chain(drained.max()).min();
             let nobody = self.batch.is_empty() && !self.request.stopped;
             if let Some(until) = until.filter(|_| nobody) {
                 if now >= until {
-                    return State::Failed { why: waits };
+                    return NodeState::Failed { why: waits };
                 }
                 self.wake(until);
             }
-            return State::Cordoned { since: cordoned };
+            return NodeState::Cordoned { since: cordoned };
         }
         self.draining(node, NodeDrain::new(cordoned, now))
     }
@@ -278,7 +280,7 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
     /// Whether another node is still to be cordoned, to which the pods of `node` could go.
     fn cordons_are_missing(&self, node: &Node) -> bool {
         self.request.nodes.iter().filter(|name| **name != node.name).any(|name| {
-            let waits = |state: &State| matches!(state, State::Waiting);
+            let waits = |state: &NodeState| matches!(state, NodeState::Waiting);
             let before = self.world.states.get(name).is_none_or(waits);
             // One that this very decision gave up is not waited for.
             let now = self.decision.states.get(name).is_none_or(waits);
@@ -291,8 +293,8 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
         })
     }
 
-    fn draining(&mut self, node: &'c Node, drain: NodeDrain) -> State {
-        let World { cluster, memory, now, .. } = self.world;
+    fn draining(&mut self, node: &'c Node, drain: NodeDrain) -> NodeState {
+        let DrainWorld { cluster, memory, now, .. } = self.world;
         let Request { policy, stopped, .. } = self.request;
         let seen = Seen { cluster, memory, policy, stopped: *stopped, now };
         let (step, again) = drain.step(node, seen, &mut self.budgets);
@@ -305,29 +307,30 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
                 if !matches!(why, GivenUp::Late { .. }) {
                     self.decision.left.insert(name(), left);
                 }
-                return State::Failed { why: why.to_string() };
+                return NodeState::Failed { why: why.to_string() };
             }
             Step::Leaving { drain, permits, forced, left } => {
                 let actions = &mut self.decision.actions;
                 actions.extend(forced.into_iter().map(Action::Delete));
                 actions.extend(permits.into_iter().map(Action::Evict));
                 self.decision.left.insert(name(), left);
-                return State::Draining(drain);
+                return NodeState::Draining(drain);
             }
             Step::Detaching(volumes) => _ = self.decision.waiting.insert(name(), volumes),
             Step::Settling => {}
             Step::Empty if self.world.confirmed.contains(&node.name) => {
-                return State::Drained { at: now, took: now.duration_since(drain.begun) };
+                return NodeState::Drained { at: now, took: now.duration_since(drain.begun) };
             }
             Step::Empty => self.decision.actions.push(Action::Confirm(name())),
         }
-        State::Draining(NodeDrain { stalled: None, ..drain })
+        NodeState::Draining(NodeDrain { stalled: None, ..drain })
     }
 
     fn halt(&mut self) {
         self.decision.actions.retain(|action| matches!(action, Action::Uncordon(_)));
         for state in self.decision.states.values_mut().filter(|state| !state.is_final()) {
-            *state = State::Failed { why: "halted, because another node could not be drained".to_owned() };
+            *state =
+                NodeState::Failed { why: "halted, because another node could not be drained".to_owned() };
         }
     }
 
@@ -335,8 +338,8 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
     fn give_back(&mut self) {
         for (name, state) in &self.decision.states {
             let Some(node) = self.world.cluster.node(name) else { continue };
-            let ours = node.cordoned_by.as_deref().is_some_and(Mark::is_drain);
-            let failed = matches!(state, State::Failed { .. });
+            let ours = node.cordoned_by.as_deref().is_some_and(CordonMark::is_drain);
+            let failed = matches!(state, NodeState::Failed { .. });
             // A mark without a cordon would make somebody's later cordon look like ours.
             let orphaned = state.is_final() && !node.unschedulable;
             if ours && (orphaned || failed && self.request.give_back) {

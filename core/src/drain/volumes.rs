@@ -11,18 +11,18 @@ use crate::disruption::{Rules, may_stay};
 /// The volumes that are attached to `node` for pods that left, in one line. Those of pods that stay are theirs. `None` if
 /// there are none, or attachments were not read.
 pub(super) fn attached(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) -> Option<String> {
-    let around = cluster.around();
+    let surroundings = cluster.surroundings();
     let stays = |claim: &Name| {
         cluster.pods_on(&node.name).any(|pod| {
             *pod.namespace == *claim.0
                 && pod.traits().claims.contains(&claim.1)
-                && may_stay(pod, rules, around, now)
+                && may_stay(pod, rules, surroundings, now)
         })
     };
-    let here = around.attached.as_ref()?.iter().filter(|attachment| attachment.node == node.name);
+    let here = surroundings.attached.as_ref()?.iter().filter(|attachment| attachment.node == node.name);
     let mut volumes: Vec<String> = here
         .filter_map(|Attachment { volume, .. }| {
-            match around.claims.as_ref().and_then(|all| all.get(volume)) {
+            match surroundings.claims.as_ref().and_then(|all| all.get(volume)) {
                 Some(claim) if stays(claim) => None,
                 Some((namespace, claim)) => Some(format!("{volume} ({namespace}/{claim})")),
                 None if volume.is_empty() => Some("one without a name".to_owned()),

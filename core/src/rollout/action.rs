@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::claim::{Blocker, State, Subject};
+use super::claim::{Blocker, ClaimState, Subject};
 use crate::cluster::NodeRef;
 use crate::disruption::Permit;
 
@@ -46,7 +46,7 @@ pub enum Action {
         /// Its resourceVersion.
         resource_version: Arc<str>,
         /// The state.
-        state: State,
+        state: ClaimState,
         /// The attempt.
         attempt: u32,
         /// One line for a person.

@@ -23,7 +23,7 @@ pub struct Before {
 
 /// What a claim is at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ClaimState {
     /// Recorded; nothing was touched yet.
     Claimed,
     /// Cordoned by us; its pods are leaving.
@@ -59,7 +59,7 @@ pub enum State {
     },
 }
 
-impl State {
+impl ClaimState {
     /// The word for it in a status.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -140,7 +140,7 @@ pub struct Claim {
     /// What it is about.
     pub subject: Subject,
     /// Where it is.
-    pub state: State,
+    pub state: ClaimState,
     /// How often it was tried, the present one included.
     pub attempt: u32,
     /// What its status last said in one line.

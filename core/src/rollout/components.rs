@@ -3,7 +3,7 @@
 use super::executor::{Standing, drive, tried};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
-use super::{Action, Before, Claim, State, Subject};
+use super::{Action, Before, Claim, ClaimState, Subject};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::Stage;
 
@@ -42,9 +42,9 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
     let instance = instance_of(round.world.cluster, claim);
     let at_target =
         instance.filter(|i| i.ready && i.version.known().is_some_and(|v| v.satisfies(&claim.subject.to)));
-    let upgraded = State::Upgraded { at: now };
+    let upgraded = ClaimState::Upgraded { at: now };
     match &claim.state {
-        State::Claimed => {
+        ClaimState::Claimed => {
             if !round.wants(claim) {
                 round.actions.push(release(claim));
             } else if at_target.is_some() {
@@ -58,10 +58,10 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             } else {
                 let incarnation = instance.map_or_else(|| "".into(), |i| i.incarnation.clone());
                 let before = Before { incarnation, ..Before::default() };
-                round.record(claim, State::Upgrading { since: now, before }, "the executor may work");
+                round.record(claim, ClaimState::Upgrading { since: now, before }, "the executor may work");
             }
         }
-        State::Upgrading { since, before } => {
+        ClaimState::Upgrading { since, before } => {
             if at_target.is_some_and(|instance| was_replaced(instance, claim, before)) {
                 let message = format!("observed at {}", claim.subject.to);
                 round.record(claim, upgraded, message);
@@ -76,12 +76,12 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                     round.blocked.push(line);
                 }
                 Standing::Failed(why) => {
-                    round.record(claim, State::Failed { since: now }, why.clone());
+                    round.record(claim, ClaimState::Failed { since: now }, why.clone());
                     round.blocked.push(why);
                 }
             }
         }
-        State::Failed { .. } => {
+        ClaimState::Failed { .. } => {
             if at_target.is_some() {
                 round.record(claim, upgraded, format!("observed at {} after all", claim.subject.to));
             } else if claim.ending {
@@ -90,10 +90,10 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             let subject = &claim.subject;
             round.blocked.push(format!("{} on {}: {}", subject.component, subject.node, claim.message));
         }
-        State::Upgraded { .. } if claim.ending || claim.subject.to != round.upgrade.version => {
+        ClaimState::Upgraded { .. } if claim.ending || claim.subject.to != round.upgrade.version => {
             round.actions.push(release(claim));
         }
-        State::Upgraded { .. } => {
+        ClaimState::Upgraded { .. } => {
             if let Some(instance) = instance.filter(|i| i.ready && at_target.is_none()) {
                 let Subject { component, node, .. } = &claim.subject;
                 let (version, name) = (&instance.version, &claim.name);
@@ -104,7 +104,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                 ));
             }
         }
-        State::Draining { .. } | State::Parked { .. } => round.actions.push(release(claim)),
+        ClaimState::Draining { .. } | ClaimState::Parked { .. } => round.actions.push(release(claim)),
     }
 }
 

@@ -6,7 +6,7 @@ use super::ends::{forget, settle};
 use super::round::{Round, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
-use super::{Action, Claim, Decision, State, World, components, nodes, open};
+use super::{Action, Claim, ClaimState, Decision, World, components, nodes, open};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
 use crate::plan::{self, Stage, StageProgress};
@@ -113,12 +113,12 @@ fn current_stage(
 fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
     let mut by_age = round.mine.to_vec();
     by_age.sort_by_key(|claim| match claim.state {
-        State::Draining { since, .. } => (since, claim.name.clone()),
+        ClaimState::Draining { since, .. } => (since, claim.name.clone()),
         _ => (Timestamp::MAX, claim.name.clone()),
     });
     for claim in &by_age {
         let on_node = round.world.cluster.node(&claim.subject.node).is_some_and(|node| node.unschedulable);
-        let away = claim.state.in_flight() || matches!(claim.state, State::Failed { .. }) && on_node;
+        let away = claim.state.in_flight() || matches!(claim.state, ClaimState::Failed { .. }) && on_node;
         if claim.is_of_kubelet() && away {
             round.batch.open(&claim.subject.node);
         }
@@ -150,8 +150,8 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
 fn ends(round: &mut Round<'_>) {
     for claim in round.mine {
         match claim.state {
-            State::Upgrading { .. } if claim.is_of_kubelet() => nodes::advance(round, claim),
-            State::Upgrading { .. } => components::advance(round, claim),
+            ClaimState::Upgrading { .. } if claim.is_of_kubelet() => nodes::advance(round, claim),
+            ClaimState::Upgrading { .. } => components::advance(round, claim),
             _ if claim.is_of_kubelet() => round.actions.push(settle(round.world.cluster, claim)),
             _ => round.actions.push(release(claim)),
         }

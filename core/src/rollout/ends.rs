@@ -4,9 +4,9 @@
 //! handed over to a person, cordoned.
 
 use super::round::{Round, release};
-use super::{Action, Claim, State};
+use super::{Action, Claim, ClaimState};
 use crate::cluster::{Cluster, Node};
-use crate::disruption::Mark;
+use crate::disruption::CordonMark;
 
 /// How many finished claims are kept to look at; beyond, the oldest are deleted.
 const KEPT_UPGRADED: usize = 100;
@@ -30,7 +30,7 @@ pub(super) fn at_target(node: &Node, claim: &Claim) -> bool {
 /// person where its executor may have left it half upgraded; then the claim goes.
 pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
     let Some(node) = node_of(cluster, claim).filter(|node| holds(claim, node)) else { return release(claim) };
-    let touched = matches!(claim.state, State::Failed { .. } | State::Upgrading { .. });
+    let touched = matches!(claim.state, ClaimState::Failed { .. } | ClaimState::Upgrading { .. });
     if touched && !(at_target(node, claim) && node.ready) {
         Action::HandOver { node: node.reference() }
     } else {
@@ -48,7 +48,7 @@ pub(super) fn forget(round: &mut Round<'_>) {
         .iter()
         .filter(|claim| !claim.is_of_kubelet() || done(claim))
         .filter_map(|claim| match claim.state {
-            State::Upgraded { at } => Some((at, *claim)),
+            ClaimState::Upgraded { at } => Some((at, *claim)),
             _ => None,
         })
         .collect();
@@ -70,12 +70,12 @@ pub fn abandoned<'a>(cluster: &Cluster, claims: impl IntoIterator<Item = &'a Cla
 pub fn orphans(cluster: &Cluster, claims: &[Claim], known: impl Fn(&str) -> bool) -> Vec<Action> {
     let marked = cluster.nodes().iter().filter_map(|node| Some((node, node.cordoned_by.clone()?)));
     marked
-        .filter(|(_, mark)| match Mark::read(mark) {
-            Some(Mark::Upgrade { claim, .. }) => {
+        .filter(|(_, mark)| match CordonMark::read(mark) {
+            Some(CordonMark::Upgrade { claim, .. }) => {
                 !known(claim) && claims.iter().all(|claim| claim.mark() != **mark)
             }
             // A drain that a person began is theirs to end, and what nobody can read is nobody's.
-            Some(Mark::Drain { .. }) | None => false,
+            Some(CordonMark::Drain { .. }) | None => false,
         })
         .map(|(node, mark)| Action::ReleaseOrphan { node: node.reference(), mark: mark.to_string() })
         .collect()

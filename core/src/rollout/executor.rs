@@ -23,7 +23,7 @@ pub(super) enum Standing {
     Failed(String),
 }
 
-/// Drives and reads the executor of a claim that is at [`State::Upgrading`](super::State::Upgrading). `waits` is what is
+/// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`](super::ClaimState::Upgrading). `waits` is what is
 /// still waited for besides the version, if the version was observed.
 pub(super) fn drive(
     round: &mut Round<'_>,

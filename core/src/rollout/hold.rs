@@ -109,7 +109,9 @@ pub(super) fn hold(
         return Some(Hold::Newer(version.to_string()));
     }
     let upgraded = |claim: &&Claim| {
-        matches!(claim.state, super::State::Upgraded { .. }) && claim.subject.to == *target && !claim.ending
+        matches!(claim.state, super::ClaimState::Upgraded { .. })
+            && claim.subject.to == *target
+            && !claim.ending
     };
     claim.filter(upgraded).map(|claim| Hold::WentBack { claim: claim.name.clone(), to: version.to_string() })
 }

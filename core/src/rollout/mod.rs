@@ -6,8 +6,8 @@
 //! design: stages in order, a claim before the cordon, a cordon of somebody else never touched, budgets of groups counted
 //! with unhealthy nodes, and "upgraded" only when observed.
 //!
-//! A node's way: [`State::Claimed`] → cordon → [`State::Draining`] → evictions → [`State::Upgrading`] → the executor
-//! → observed → uncordon → [`State::Upgraded`]. A drain that does not end in time is [`State::Parked`] and uncordoned,
+//! A node's way: [`ClaimState::Claimed`] → cordon → [`ClaimState::Draining`] → evictions → [`ClaimState::Upgrading`] → the executor
+//! → observed → uncordon → [`ClaimState::Upgraded`]. A drain that does not end in time is [`ClaimState::Parked`] and uncordoned,
 //! and comes back later. A control-plane component goes from claimed to upgrading at once.
 
 mod action;
@@ -32,7 +32,7 @@ use crate::cluster::{Cluster, Component};
 
 pub use crate::disruption::{Memory, PodMemory};
 pub use action::{Action, Drained};
-pub use claim::{Before, Blocker, Claim, State, Subject, Unreadable};
+pub use claim::{Before, Blocker, Claim, ClaimState, Subject, Unreadable};
 pub use decide::decide;
 pub use ends::{abandoned, orphans};
 pub use hold::{Hold, Out, OutOf};

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::ends::{at_target, holds, node_of, settle};
 use super::executor::{Standing, drive};
 use super::round::{Round, after, record, release};
-use super::{Action, Before, Blocker, Claim, Drained, State};
+use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{Held, Left, NodeDrain, SETTLE, Seen, Step, first};
 
@@ -43,47 +43,47 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
     let ours = holds(claim, node);
     let stale = claim.subject.to != round.upgrade.version;
     match &claim.state {
-        State::Claimed | State::Draining { .. } if !round.wants(claim) || (node.held && !ours) => {
+        ClaimState::Claimed | ClaimState::Draining { .. } if !round.wants(claim) || (node.held && !ours) => {
             if !give_back(round, node, claim) {
                 round.actions.push(release(claim));
             }
         }
-        State::Claimed if at_target(node, claim) => {
+        ClaimState::Claimed if at_target(node, claim) => {
             if !give_back(round, node, claim) {
-                round.record(claim, State::Upgraded { at: now }, "was at the target already");
+                round.record(claim, ClaimState::Upgraded { at: now }, "was at the target already");
             }
         }
-        State::Claimed if ours && node.unschedulable => {
+        ClaimState::Claimed if ours && node.unschedulable => {
             round.wake(after(now, SETTLE));
-            round.record(claim, State::Draining { since: now, stalled: None }, "its pods are leaving");
+            round.record(claim, ClaimState::Draining { since: now, stalled: None }, "its pods are leaving");
         }
-        State::Claimed if node.unschedulable => {
+        ClaimState::Claimed if node.unschedulable => {
             // A person was faster. The node is theirs until they uncordon it.
             round.actions.push(release(claim));
         }
-        State::Claimed => {
+        ClaimState::Claimed => {
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }
-        State::Draining { since, stalled } => draining(round, claim, node, *since, *stalled),
-        State::Upgrading { since, before } => upgrading(round, claim, node, *since, before),
-        State::Upgraded { .. } => {
+        ClaimState::Draining { since, stalled } => draining(round, claim, node, *since, *stalled),
+        ClaimState::Upgrading { since, before } => upgrading(round, claim, node, *since, before),
+        ClaimState::Upgraded { .. } => {
             if !give_back(round, node, claim) && (claim.ending || stale) {
                 round.actions.push(release(claim));
             }
         }
-        State::Parked { .. } => {
+        ClaimState::Parked { .. } => {
             if give_back(round, node, claim) {
             } else if claim.ending || stale {
                 round.actions.push(release(claim));
             } else if at_target(node, claim) {
-                round.record(claim, State::Upgraded { at: now }, "reached the target while parked");
+                round.record(claim, ClaimState::Upgraded { at: now }, "reached the target while parked");
             }
         }
-        State::Failed { .. } => {
+        ClaimState::Failed { .. } => {
             let waits = waits_for(round.world.cluster, node, &Before::default());
             if at_target(node, claim) && node.ready && waits.is_none() {
                 if !give_back(round, node, claim) {
-                    round.record(claim, State::Upgraded { at: now }, "observed at the target after all");
+                    round.record(claim, ClaimState::Upgraded { at: now }, "observed at the target after all");
                 }
             } else if claim.ending {
                 round.actions.push(settle(round.world.cluster, claim));
@@ -139,7 +139,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             round.actions.push(Action::Record {
                 claim: claim.name.clone(),
                 resource_version: claim.resource_version.clone(),
-                state: State::Upgrading { since: world.now, before },
+                state: ClaimState::Upgrading { since: world.now, before },
                 attempt: claim.attempt,
                 message: "drained; the executor may work".to_owned(),
                 blockers: Vec::new(),
@@ -166,7 +166,7 @@ fn say_blocked(
     blockers: Vec<Blocker>,
     message: String,
 ) {
-    let State::Draining { since, stalled } = claim.state else { return };
+    let ClaimState::Draining { since, stalled } = claim.state else { return };
     let begins_to_stall = drain.stalled.is_some() != stalled.is_some();
     let from = after(since, SAY_BLOCKED_AFTER.min(round.upgrade.drain_timeout / 2));
     if !begins_to_stall && blockers.is_empty() {
@@ -186,7 +186,7 @@ fn say_blocked(
     round.actions.push(Action::Record {
         claim: claim.name.clone(),
         resource_version: claim.resource_version.clone(),
-        state: State::Draining { since, stalled: drain.stalled },
+        state: ClaimState::Draining { since, stalled: drain.stalled },
         attempt: claim.attempt,
         message,
         blockers: shown,
@@ -201,7 +201,7 @@ fn park(round: &mut Round<'_>, claim: &Claim, message: String, mut blockers: Vec
     round.actions.push(Action::Record {
         claim: claim.name.clone(),
         resource_version: claim.resource_version.clone(),
-        state: State::Parked { since: now, retry_at },
+        state: ClaimState::Parked { since: now, retry_at },
         attempt: claim.attempt,
         message,
         blockers,
@@ -222,7 +222,7 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
     if observed && waits.is_none() {
         if !give_back(round, node, claim) {
             let message = format!("observed at {}", node.kubelet);
-            round.record(claim, State::Upgraded { at: now }, message);
+            round.record(claim, ClaimState::Upgraded { at: now }, message);
         }
         return;
     }
@@ -235,7 +235,7 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
             round.blocked.push(format!("{}: {line}", node.name));
         }
         Standing::Failed(why) => {
-            round.record(claim, State::Failed { since: now }, format!("{why}; the node stays cordoned"));
+            round.record(claim, ClaimState::Failed { since: now }, format!("{why}; the node stays cordoned"));
             round.blocked.push(format!("{}: {why}", node.name));
         }
     }

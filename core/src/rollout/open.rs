@@ -12,7 +12,7 @@ use super::executor::tried;
 use super::hold::{Hold, Out, OutOf, hold};
 use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
-use super::{Action, Blocker, Claim, State, Subject, Unreadable};
+use super::{Action, Blocker, Claim, ClaimState, Subject, Unreadable};
 use crate::cluster::{Component, Node};
 use crate::drain::look;
 use crate::upgrade::Group;
@@ -101,7 +101,7 @@ pub(super) fn open(round: &mut Round<'_>) {
 /// Until when the controllers that were replaced last take up their work.
 fn controllers_settle(round: &Round<'_>) -> Option<Timestamp> {
     let settle = |claim: &&Claim| match claim.state {
-        State::Upgraded { at } if claim.subject.component.is_controller() => {
+        ClaimState::Upgraded { at } if claim.subject.component.is_controller() => {
             Some(after(at, CONTROLLERS_SETTLE))
         }
         _ => None,
@@ -112,7 +112,9 @@ fn controllers_settle(round: &Round<'_>) -> Option<Timestamp> {
 /// Until when the static pods of the control-plane node that was upgraded last come back.
 fn static_pods_settle(round: &Round<'_>) -> Option<Timestamp> {
     let settle = |selected: &Selected<'_>| match selected.claim?.state {
-        State::Upgraded { at } if selected.member.node.control_plane => Some(after(at, STATIC_PODS_SETTLE)),
+        ClaimState::Upgraded { at } if selected.member.node.control_plane => {
+            Some(after(at, STATIC_PODS_SETTLE))
+        }
         _ => None,
     };
     round.selected.iter().filter_map(settle).max()
@@ -142,7 +144,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         !selected.member.node.ready || selected.member.node.unschedulable || selected.in_flight()
     };
     let mut unavailable = nodes.iter().filter(away).count();
-    let free = |claim: Option<&Claim>| claim.is_none_or(|c| matches!(c.state, State::Parked { .. }));
+    let free = |claim: Option<&Claim>| claim.is_none_or(|c| matches!(c.state, ClaimState::Parked { .. }));
     let mut candidates: Vec<Selected<'_>> = nodes
         .iter()
         .filter(|of| of.member.at_target == Some(false) && free(of.claim) && held_by(round, of).is_none())
@@ -186,7 +188,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
 fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let Members { group, nodes, limit } = members;
     let failed =
-        |of: &Selected<'_>| of.claim.is_some_and(|claim| matches!(claim.state, State::Failed { .. }));
+        |of: &Selected<'_>| of.claim.is_some_and(|claim| matches!(claim.state, ClaimState::Failed { .. }));
     let why = |of: &Selected<'_>| {
         let node = of.member.node;
         let why = match (node.ready, node.unschedulable) {
@@ -294,7 +296,7 @@ fn control_plane_is_whole(round: &Round<'_>, node: &Node) -> Result<(), String> 
 /// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked
 /// it is gone. While a budget visibly allows nothing, trying would only disturb the node's other pods for nothing.
 fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker]) -> Result<Action, String> {
-    let State::Parked { since, retry_at } = claim.state else {
+    let ClaimState::Parked { since, retry_at } = claim.state else {
         return Err(format!("{} is not parked", node.name));
     };
     let hope_until = after(since, HOPE_FOR);
@@ -316,7 +318,7 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
         round.wake(due);
         return Err(format!("{} is parked: {}", node.name, claim.message));
     }
-    let mut action = record(claim, State::Claimed, format!("tried again after: {}", claim.message));
+    let mut action = record(claim, ClaimState::Claimed, format!("tried again after: {}", claim.message));
     if let Action::Record { attempt, .. } = &mut action {
         *attempt = claim.attempt + 1;
     }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::hold::Out;
-use super::{Action, Claim, State, Subject, World};
+use super::{Action, Claim, ClaimState, Subject, World};
 use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
@@ -92,7 +92,7 @@ impl Round<'_> {
     }
 
     /// Record `state` for `claim`.
-    pub(super) fn record(&mut self, claim: &Claim, state: State, message: impl Into<String>) {
+    pub(super) fn record(&mut self, claim: &Claim, state: ClaimState, message: impl Into<String>) {
         self.actions.push(record(claim, state, message));
     }
 
@@ -135,7 +135,7 @@ pub(super) fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
 }
 
 /// The write that takes `claim` to `state`.
-pub(super) fn record(claim: &Claim, state: State, message: impl Into<String>) -> Action {
+pub(super) fn record(claim: &Claim, state: ClaimState, message: impl Into<String>) -> Action {
     Action::Record {
         claim: claim.name.clone(),
         resource_version: claim.resource_version.clone(),

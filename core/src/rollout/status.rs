@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::hold::{Hold, Out, OutOf};
-use super::{Action, Claim, State, World};
+use super::{Action, Claim, ClaimState, World};
 use crate::plan::{Stage, StageProgress};
 use crate::upgrade::{Mode, Place, Progress, Upgrade};
 use crate::version::KubeVersion;
@@ -147,7 +147,7 @@ pub(super) fn status(
     let has = |state: OutOf| parked.iter().any(|out| out.state == state);
     let failed = |kubelet: bool| {
         let of = |c: &&&Claim| c.is_of_kubelet() == kubelet;
-        mine.iter().filter(of).any(|c| matches!(c.state, State::Failed { .. }))
+        mine.iter().filter(of).any(|c| matches!(c.state, ClaimState::Failed { .. }))
     };
     let moving = opens || in_flight > 0;
     let never_began = progress.started.is_none() && mine.is_empty();
@@ -227,8 +227,8 @@ fn waits_for_a_word(
 fn out(mine: &[&Claim], outlook: &Outlook) -> Vec<Out> {
     let of_claim = |claim: &&Claim| {
         let (state, since) = match claim.state {
-            State::Parked { since, .. } => (OutOf::Parked, since),
-            State::Failed { since } => (OutOf::Failed, since),
+            ClaimState::Parked { since, .. } => (OutOf::Parked, since),
+            ClaimState::Failed { since } => (OutOf::Failed, since),
             _ => return None,
         };
         let (node, reason) = (claim.subject.node.clone(), claim.message.clone());

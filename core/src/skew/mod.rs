@@ -22,7 +22,7 @@ pub use census::Census;
 use census::{Counted, Met};
 pub use findings::{Finding, Severity};
 pub use next::{NextMinor, blockers_of_minor};
-use policy::{Judgement, Policy, Rule, Running, Servers, Subject};
+use policy::{Judgement, Policy, Rule, RuleSubject, Running, Servers};
 
 /// How many names a row or finding shows as examples.
 pub const SAMPLES: usize = 5;
@@ -192,7 +192,7 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
         servers: span(cluster.of(Component::KubeApiserver).map(|i| &i.version)),
         behind: oldest.zip(servers).map(|(oldest, servers)| oldest.behind(servers.newest_emulated)),
         limit: oldest
-            .and_then(|oldest| policy.rule(Subject::Component(Component::Kubelet), oldest))
+            .and_then(|oldest| policy.rule(RuleSubject::Component(Component::Kubelet), oldest))
             .map(|rule| i32::from(rule.max_older)),
         kubelets,
         supported,
@@ -245,7 +245,7 @@ fn row(seen: &Counted<'_>, servers: Option<Servers>, policy: &Policy) -> Row {
     let component = seen.key.component;
     let judged = seen.version.minor().zip(servers).map(|(binary, servers)| {
         let running = Running { binary, emulation: seen.key.emulation };
-        let (rule, judgement) = policy.judge(Subject::Component(component), running, servers);
+        let (rule, judgement) = policy.judge(RuleSubject::Component(component), running, servers);
         Judged { running, servers, rule, judgement }
     });
     let standing = match judged.map(|judged| judged.judgement) {

@@ -5,7 +5,7 @@
 //! current minor, kubelets at most three behind the target). The invariant: a target that is let through leaves no pair
 //! outside the policy in any order in which the apiservers go.
 
-use super::policy::{self, Judgement, Policy, Servers, Subject};
+use super::policy::{self, Judgement, Policy, RuleSubject, Servers};
 use super::{Row, Verdict, assess, names, servers_of};
 use crate::cluster::{Cluster, Component};
 use crate::version::Minor;
@@ -124,7 +124,7 @@ fn in_the_way(policy: &Policy, row: &Row, all: Servers, target: Minor) -> Option
         return (!never).then(|| format!("{who}: version unknown, must be {} first", all.oldest));
     };
     let during = judged.servers.during(target);
-    match policy.judge(Subject::Component(row.component), judged.running, during).1 {
+    match policy.judge(RuleSubject::Component(row.component), judged.running, during).1 {
         Judgement::TooOld { floor } => {
             Some(format!("{who} would be too old: must be {floor} or newer first"))
         }

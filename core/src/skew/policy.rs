@@ -8,7 +8,7 @@ use crate::version::{Effective, Minor};
 
 /// What a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum RuleSubject {
     /// A component, or a person's kubectl, against the apiservers it talks to; kube-apiservers among themselves.
     Component(Component),
     /// A kube-proxy against the kubelet on its node.
@@ -23,7 +23,7 @@ pub struct Rule {
     /// Stable short name.
     pub id: &'static str,
     /// What it is about.
-    pub subject: Subject,
+    pub subject: RuleSubject,
     /// It holds only for subjects of a minor before this one.
     pub before: Option<Minor>,
     /// Minors it may be older.
@@ -38,17 +38,22 @@ pub struct Rule {
 const N_MINUS_3_SINCE: Option<Minor> = Some(Minor::new(1, 25));
 
 /// A rule of what may be older only; the rest is said where it differs.
-pub(super) const fn rule(id: &'static str, subject: Subject, max_older: u16, source: &'static str) -> Rule {
+pub(super) const fn rule(
+    id: &'static str,
+    subject: RuleSubject,
+    max_older: u16,
+    source: &'static str,
+) -> Rule {
     Rule { id, subject, before: None, max_older, max_newer: 0, source }
 }
 
 /// A sentence that findings refer to, and that judges no pair.
 pub(super) const fn advice(id: &'static str, source: &'static str) -> Rule {
-    rule(id, Subject::Advice, 0, source)
+    rule(id, RuleSubject::Advice, 0, source)
 }
 
-const fn of(component: Component) -> Subject {
-    Subject::Component(component)
+const fn of(component: Component) -> RuleSubject {
+    RuleSubject::Component(component)
 }
 
 /// The rules of kubernetes.io. Of two that are about the same, the first that holds counts.
@@ -72,7 +77,7 @@ static UPSTREAM: [Rule; 11] = [
         max_newer: 2,
         ..rule(
             "R4b",
-            Subject::ProxyBesideKubelet,
+            RuleSubject::ProxyBesideKubelet,
             2,
             "version skew policy, kube-proxy older than 1.25 and its kubelet",
         )
@@ -81,7 +86,7 @@ static UPSTREAM: [Rule; 11] = [
         max_newer: 3,
         ..rule(
             "R4",
-            Subject::ProxyBesideKubelet,
+            RuleSubject::ProxyBesideKubelet,
             3,
             "version skew policy, kube-proxy and the kubelet beside it",
         )
@@ -97,7 +102,7 @@ pub static CONTROLLERS_MATCH: Rule = advice("R9", "version skew policy, \"are ex
 
 /// The page's older sentence on kubelets before an upgrade: "within 2 minor versions of the new API server".
 pub static KUBELETS_BEFORE_UPGRADE: Rule =
-    rule("O4", Subject::Advice, 2, "version skew policy, kube-apiserver upgrade, prerequisites");
+    rule("O4", RuleSubject::Advice, 2, "version skew policy, kube-apiserver upgrade, prerequisites");
 
 /// The page's precondition on admission webhooks.
 pub static WEBHOOKS_BEFORE_UPGRADE: Rule = rule(
@@ -138,7 +143,7 @@ impl Policy {
     }
 
     /// The rule for `subject` at `minor`, if there is one.
-    pub fn rule(&self, subject: Subject, minor: Minor) -> Option<&'static Rule> {
+    pub fn rule(&self, subject: RuleSubject, minor: Minor) -> Option<&'static Rule> {
         self.rules
             .iter()
             .find(|rule| rule.subject == subject && rule.before.is_none_or(|before| minor < before))
@@ -151,7 +156,7 @@ impl Policy {
     /// newer binary cannot be served by an older one even if both emulate the same (KEP-4330, "API availability").
     pub fn judge(
         &self,
-        subject: Subject,
+        subject: RuleSubject,
         running: Running,
         servers: Servers,
     ) -> (Option<&'static Rule>, Judgement) {
@@ -159,7 +164,7 @@ impl Policy {
         let Some(rule) = self.rule(subject, running.binary) else {
             return (None, Judgement::Within { behind, headroom: 0 });
         };
-        if matches!(subject, Subject::Component(Component::KubeApiserver)) {
+        if matches!(subject, RuleSubject::Component(Component::KubeApiserver)) {
             return (Some(rule), Judgement::Within { behind, headroom: 0 });
         }
         let effective = running.emulation.unwrap_or(running.binary);
@@ -169,7 +174,8 @@ impl Policy {
         let judgement = if running.binary > ceiling {
             Judgement::TooNew { ceiling }
         } else if effective > effective_ceiling {
-            let controller = matches!(subject, Subject::Component(component) if component.is_controller());
+            let controller =
+                matches!(subject, RuleSubject::Component(component) if component.is_controller());
             if controller && running.emulation.is_none() {
                 Judgement::Undecided { ceiling: effective_ceiling }
             } else {
@@ -185,7 +191,7 @@ impl Policy {
 
     /// The oldest minor that these apiservers allow `subject` to be, each minor judged by the rule that holds for it:
     /// under 1.28 no kubelet before 1.25 is allowed, and 1.25 is.
-    fn least(&self, subject: Subject, servers: Servers) -> Minor {
+    fn least(&self, subject: RuleSubject, servers: Servers) -> Minor {
         let mut from = Minor::new(0, 0);
         for rule in self.rules.iter().filter(|rule| rule.subject == subject) {
             let least = servers.floor(rule).max(from);
@@ -202,7 +208,7 @@ impl Policy {
     /// Wherever both are allowed by the apiservers, so is the pair: it adds something only where no apiserver's version
     /// is known.
     pub fn broken_by_pair(&self, proxy: Minor, kubelet: Minor) -> Option<&'static Rule> {
-        let rule = self.rule(Subject::ProxyBesideKubelet, proxy)?;
+        let rule = self.rule(RuleSubject::ProxyBesideKubelet, proxy)?;
         let behind = proxy.behind(kubelet);
         (behind > i32::from(rule.max_older) || -behind > i32::from(rule.max_newer)).then_some(rule)
     }
@@ -210,7 +216,7 @@ impl Policy {
     /// The rule that two apiservers break together, if they do.
     pub fn broken_by_spread(&self, one: Minor, other: Minor) -> Option<&'static Rule> {
         let (oldest, newest) = (one.min(other), one.max(other));
-        let rule = self.rule(Subject::Component(Component::KubeApiserver), oldest)?;
+        let rule = self.rule(RuleSubject::Component(Component::KubeApiserver), oldest)?;
         (oldest.behind(newest) > i32::from(rule.max_older)).then_some(rule)
     }
 }

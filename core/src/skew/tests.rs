@@ -176,7 +176,7 @@ fn a_kubelet_that_is_too_old_is_told_the_oldest_that_would_do() {
         let policy = Policy::default();
         let servers = Servers::from(Effective::plain(Minor::new(1, server)));
         let judge = |minor| {
-            policy.judge(Subject::Component(Component::Kubelet), Minor::new(1, minor).into(), servers).1
+            policy.judge(RuleSubject::Component(Component::Kubelet), Minor::new(1, minor).into(), servers).1
         };
         let floor = Minor::new(1, least);
         assert_eq!(judge(kubelet), Judgement::TooOld { floor }, "1.{kubelet} under 1.{server}");
@@ -287,7 +287,8 @@ fn headroom_is_how_far_the_apiservers_may_go_before_it_must_move() {
 fn a_pair_that_the_apiservers_allow_is_never_broken_by_itself() {
     let policy = Policy::default();
     let within = |component, minor: u16, servers| {
-        let judgement = policy.judge(Subject::Component(component), Minor::new(1, minor).into(), servers).1;
+        let judgement =
+            policy.judge(RuleSubject::Component(component), Minor::new(1, minor).into(), servers).1;
         matches!(judgement, Judgement::Within { .. })
     };
     for (oldest, spread) in (15..45).flat_map(|oldest| [(oldest, 0), (oldest, 1)]) {
@@ -436,7 +437,7 @@ mod properties {
             let allowed = |subject, servers| {
                 matches!(Policy::default().judge(subject, running, servers).1, Judgement::Within { .. })
             };
-            let others = Component::ALL.into_iter().skip(1).map(Subject::Component);
+            let others = Component::ALL.into_iter().skip(1).map(RuleSubject::Component);
             for subject in others {
                 prop_assert!(allowed(subject, fewer) || !allowed(subject, more), "{:?}", subject);
             }

@@ -5,11 +5,11 @@
 //! nothing here changes what Evenkeel itself allows. The invariant: a check says what that program would, also where
 //! that is laxer or stricter than the policy.
 
-use super::policy::{Judgement, Policy, Rule, Servers, Subject, rule};
+use super::policy::{Judgement, Policy, Rule, RuleSubject, Servers, rule};
 use crate::cluster::Component;
 use crate::version::{Comparison, Effective, KubeVersion, Minor};
 
-const KUBELET: Subject = Subject::Component(Component::Kubelet);
+const KUBELET: RuleSubject = RuleSubject::Component(Component::Kubelet);
 
 macro_rules! kubelets {
     ($id:literal, $older:literal, $source:literal) => {{

@@ -4,7 +4,7 @@
 //! itself is what the cluster was told, so it can lie. What the containers of a pod do that runs to an end, a program
 //! says: among other things they may restart the kubelet of their node in another version.
 
-mod beats;
+mod heartbeats;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Names for what cannot be predicted, in the order in which it is first seen.
 #[derive(Debug, Default)]
@@ -17,94 +17,9 @@ impl Names {
     pub fn plain(&mut self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
-                // A bookmark's too.
-                if fields.get("type").is_some_and(|kind| kind == "BOOKMARK")
-                    && let Some(metadata) =
-                        fields.get_mut("object").and_then(|object| object.get_mut("metadata"))
-                {
-                    metadata["resourceVersion"] = "(bookmark)".into();
-                }
-                // Owners are in the order of the second in which they wrote; no case depends on where a second begins.
-                if let Some(Value::Array(owners)) = fields.get_mut("managedFields") {
-                    owners.sort_by_key(|owner| {
-                        ["operation", "manager", "subresource"].map(|name| owner[name].to_string())
-                    });
-                }
-                // What a table says of its columns is for people.
-                if fields.contains_key("priority") && fields.contains_key("format") {
-                    fields.remove("description");
-                }
-                // Whether a time changed depends on where a second begins, and so does who owns it.
-                fields.remove("f:lastTransitionTime");
-                // A list's revision is that of everything that happened in the cluster.
-                let list = fields
-                    .get("kind")
-                    .and_then(Value::as_str)
-                    .is_some_and(|kind| kind.ends_with("List") || kind == "Table");
-                if list
-                    && let Some(revision) =
-                        fields.get_mut("metadata").and_then(|metadata| metadata.get_mut("resourceVersion"))
-                    && let Some(number) = revision.as_str().and_then(|text| text.parse::<u64>().ok())
-                {
-                    *revision = if number < self.last { "(list, earlier)".into() } else { "(list)".into() };
-                }
-                // The order of revisions is compared; their distance is not.
-                if let Some(Value::String(revision)) = fields.get_mut("resourceVersion")
-                    && let Ok(number) = revision.parse::<u64>()
-                {
-                    *revision = match number.cmp(&self.last) {
-                        std::cmp::Ordering::Less => "earlier",
-                        std::cmp::Ordering::Equal => "same",
-                        std::cmp::Ordering::Greater => "later",
-                    }
-                    .to_owned();
-                    self.last = self.last.max(number);
-                }
-                if let Some(token) = fields.get_mut("continue") {
-                    *token = "(token)".into();
-                }
-                if let Some(Value::Array(cells)) = fields.get_mut("cells") {
-                    for cell in cells.iter_mut() {
-                        if let Some(made) = cell.as_str().and_then(self::cell) {
-                            *cell = made.into();
-                        }
-                    }
-                }
-                // Where in its range a server takes an address or a port from is its own affair.
-                for field in ["clusterIP", "clusterIPs", "nodePort"] {
-                    let drawn = match fields.get(field) {
-                        Some(Value::Array(all)) => all.first().cloned(),
-                        other => other.cloned(),
-                    };
-                    if drawn.is_some_and(|drawn| {
-                        drawn.is_number() || drawn.as_str().is_some_and(|text| text.starts_with("10."))
-                    }) {
-                        fields.insert(field.to_owned(), "(drawn)".into());
-                    }
-                }
-                // The server's own labels of what is in it; nobody decides by them.
-                fields.remove("storageVersionHash");
-                for (name, value) in fields.iter_mut() {
-                    match value {
-                        Value::String(text) => self.text(name, text),
-                        value => self.plain(value),
-                    }
-                }
-                let owners: Vec<String> =
-                    fields.keys().filter(|key| key.starts_with("k:{\"uid\"")).cloned().collect();
-                for key in owners {
-                    let value = fields.remove(&key);
-                    let uid = key.get(9..45).unwrap_or_default().to_owned();
-                    let next = self.uids.len();
-                    let name = self.uids.entry(uid).or_insert(next);
-                    fields.insert(format!("k:uid-{name}"), value.unwrap_or_default());
-                }
-                let renamed: Vec<String> =
-                    fields.keys().filter(|key| key.contains("kube-api-access-")).cloned().collect();
-                for key in renamed {
-                    let value = fields.remove(&key);
-                    fields.insert(cut(&key), value.unwrap_or_default());
-                }
+                self.revisions(fields);
+                self.drawn(fields);
+                self.keys(fields);
             }
             Value::Array(items) => {
                 for item in items {
@@ -115,6 +30,105 @@ impl Names {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Revisions, times and owners.
+    fn revisions(&mut self, fields: &mut Map<String, Value>) {
+        // A bookmark's too.
+        if fields.get("type").is_some_and(|kind| kind == "BOOKMARK")
+            && let Some(metadata) = fields.get_mut("object").and_then(|object| object.get_mut("metadata"))
+        {
+            metadata["resourceVersion"] = "(bookmark)".into();
+        }
+        // Owners are in the order of the second in which they wrote; no case depends on where a second begins.
+        if let Some(Value::Array(owners)) = fields.get_mut("managedFields") {
+            owners.sort_by_key(|owner| {
+                ["operation", "manager", "subresource"].map(|name| owner[name].to_string())
+            });
+        }
+        // What a table says of its columns is for people.
+        if fields.contains_key("priority") && fields.contains_key("format") {
+            fields.remove("description");
+        }
+        // Whether a time changed depends on where a second begins, and so does who owns it.
+        fields.remove("f:lastTransitionTime");
+        // A list's revision is that of everything that happened in the cluster.
+        let list = fields
+            .get("kind")
+            .and_then(Value::as_str)
+            .is_some_and(|kind| kind.ends_with("List") || kind == "Table");
+        if list
+            && let Some(revision) =
+                fields.get_mut("metadata").and_then(|metadata| metadata.get_mut("resourceVersion"))
+            && let Some(number) = revision.as_str().and_then(|text| text.parse::<u64>().ok())
+        {
+            *revision = if number < self.last { "(list, earlier)".into() } else { "(list)".into() };
+        }
+        // The order of revisions is compared; their distance is not.
+        if let Some(Value::String(revision)) = fields.get_mut("resourceVersion")
+            && let Ok(number) = revision.parse::<u64>()
+        {
+            *revision = match number.cmp(&self.last) {
+                std::cmp::Ordering::Less => "earlier",
+                std::cmp::Ordering::Equal => "same",
+                std::cmp::Ordering::Greater => "later",
+            }
+            .to_owned();
+            self.last = self.last.max(number);
+        }
+    }
+
+    /// What a server draws as it likes; then what is in the fields.
+    fn drawn(&mut self, fields: &mut Map<String, Value>) {
+        if let Some(token) = fields.get_mut("continue") {
+            *token = "(token)".into();
+        }
+        if let Some(Value::Array(cells)) = fields.get_mut("cells") {
+            for cell in cells.iter_mut() {
+                if let Some(made) = cell.as_str().and_then(self::cell) {
+                    *cell = made.into();
+                }
+            }
+        }
+        // Where in its range a server takes an address or a port from is its own affair.
+        for field in ["clusterIP", "clusterIPs", "nodePort"] {
+            let drawn = match fields.get(field) {
+                Some(Value::Array(all)) => all.first().cloned(),
+                other => other.cloned(),
+            };
+            if drawn.is_some_and(|drawn| {
+                drawn.is_number() || drawn.as_str().is_some_and(|text| text.starts_with("10."))
+            }) {
+                fields.insert(field.to_owned(), "(drawn)".into());
+            }
+        }
+        // The server's own labels of what is in it; nobody decides by them.
+        fields.remove("storageVersionHash");
+        for (name, value) in fields.iter_mut() {
+            match value {
+                Value::String(text) => self.text(name, text),
+                value => self.plain(value),
+            }
+        }
+    }
+
+    /// Names of fields that hold a UID or a drawn name.
+    fn keys(&mut self, fields: &mut Map<String, Value>) {
+        let owners: Vec<String> =
+            fields.keys().filter(|key| key.starts_with("k:{\"uid\"")).cloned().collect();
+        for key in owners {
+            let value = fields.remove(&key);
+            let uid = key.get(9..45).unwrap_or_default().to_owned();
+            let next = self.uids.len();
+            let name = self.uids.entry(uid).or_insert(next);
+            fields.insert(format!("k:uid-{name}"), value.unwrap_or_default());
+        }
+        let renamed: Vec<String> =
+            fields.keys().filter(|key| key.contains("kube-api-access-")).cloned().collect();
+        for key in renamed {
+            let value = fields.remove(&key);
+            fields.insert(cut(&key), value.unwrap_or_default());
         }
     }
 

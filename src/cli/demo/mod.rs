@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::args::Color;
 use super::exit::EXIT_OK;
-use super::look::judged;
+use super::judge::judged;
 use super::output::table::{Cell, table};
 use super::output::{self, Level, Output, Paint, Style};
 use super::releases;

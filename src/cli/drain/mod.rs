@@ -3,13 +3,13 @@
 //! Nothing here decides: the core does ([`evenkeel_core::drain`]), `work` carries it out, `tell` says it. [`run`] is the
 //! same without a command line.
 
-mod end;
+mod conclusion;
+mod display;
+mod drive;
 mod interrupt;
 mod narrate;
 mod rehearse;
-mod tell;
 mod waited;
-mod work;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use evenkeel_core::cluster::{Node, NodeRef, Selector};
-use evenkeel_core::disruption::{Mark, Rules};
+use evenkeel_core::disruption::{CordonMark, Rules};
 use evenkeel_core::drain::{OnTimeout, Policy, Request};
 use evenkeel_core::version::escape;
 use jiff::SignedDuration;
@@ -33,7 +33,7 @@ use crate::clients::{effects_client, one_line, read_client};
 use crate::clock::Clock;
 use crate::observe::fold::{Interner, Watched as _};
 use crate::observe::lean;
-use tell::{Event, Form, Teller, Told};
+use display::{Event, Form, Teller, Told};
 
 /// How many pods a page of the last look at a node has.
 const PAGE: u32 = 500;
@@ -194,12 +194,12 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
             await_volumes: args.wait_for_volumes,
         },
         give_back: args.uncordon_on_failure,
-        mark: Mark::of_drain(clock.now(), &who()),
+        mark: CordonMark::of_drain(clock.now(), &who()),
         stopped: false,
     };
     let teller = Teller::new(args.output, clock.clone());
     let grace = (args.grace_period >= 0).then_some(args.grace_period.max(1));
-    let work = work::Work::begin(&read, effects, clock, request, teller, grace, args.chunk_size).await?;
+    let work = drive::Drive::begin(&read, effects, clock, request, teller, grace, args.chunk_size).await?;
     let work = work.with_conditions(args.node_conditions);
     match args.dry_run {
         DryRun::None => work.run().await,
@@ -223,7 +223,7 @@ pub async fn run(
 ) -> Result<u8, String> {
     let teller = Teller::to(Form::Text, out, notes, clock.clone());
     let effects = Effects::new(effects);
-    work::Work::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
+    drive::Drive::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
 }
 
 /// The names of the nodes that are meant; with names, nothing is read.
@@ -304,8 +304,8 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
     for name in wanted {
         let Some(node) = found.get(&name) else { return Err(format!("there is no node {}", escape(&name))) };
         let say = |what: &'static str, line: String| Event::of_node(&name, what, line);
-        let event = match node.cordoned_by.as_deref().and_then(Mark::read) {
-            Some(Mark::Drain { since, by }) => match taken_off(&read, &effects, node).await {
+        let event = match node.cordoned_by.as_deref().and_then(CordonMark::read) {
+            Some(CordonMark::Drain { since, by }) => match taken_off(&read, &effects, node).await {
                 Ok(()) if args.node_conditions => {
                     let cleared = [("DrainInProgress", false), ("Drained", false)];
                     let who = &Authority::Person;
@@ -330,7 +330,7 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
                     say("failed", format!("not uncordoned: {}; run this again", error.line()))
                 }
             },
-            Some(Mark::Upgrade { claim, .. }) => {
+            Some(CordonMark::Upgrade { claim, .. }) => {
                 left += 1;
                 let claim = escape(claim);
                 say(

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::preflight::{Question, REPLACEMENT, forecast};
-use evenkeel_core::disruption::{Mark, Rules, class, warnings};
-use evenkeel_core::drain::{Decision, Left, State, Wait, first};
+use evenkeel_core::disruption::{CordonMark, Rules, class, warnings};
+use evenkeel_core::drain::{Decision, Left, NodeState, Wait, first};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::tell::{Event, View};
+use super::display::{Event, View};
+use super::drive::Drive;
 use super::waited::Waited;
-use super::work::Work;
 
 /// What is waited for is told when it lasts this long, and again after the second.
 const TELL_AFTER: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const TELL_AGAIN: Duration = Duration::from_mins(1);
 /// While something is asked for again it is not waited for; it counts as one wait unless it stays away for this long.
 const OVER_AFTER: Duration = Duration::from_secs(2);
 
-impl Work {
+impl Drive {
     /// Says first what the drain of several nodes will take, and what more of them at once would bring.
     pub(super) fn foretell(&mut self) -> Result<(), String> {
         let cluster = self.cluster();
@@ -71,22 +71,22 @@ impl Work {
                 continue;
             }
             match state {
-                State::Drained { .. } => {
+                NodeState::Drained { .. } => {
                     self.say_on_node(name, &[("DrainInProgress", false), ("Drained", true)]);
                 }
-                State::Failed { .. } => self.say_on_node(name, &[("DrainInProgress", false)]),
+                NodeState::Failed { .. } => self.say_on_node(name, &[("DrainInProgress", false)]),
                 _ => {}
             }
             let event = match state {
-                State::Drained { took, .. } => {
+                NodeState::Drained { took, .. } => {
                     Event::of_node(name, "drained", format!("drained in {} s", took.as_secs()))
                 }
-                State::Failed { why } if why.starts_with("not drained") => {
+                NodeState::Failed { why } if why.starts_with("not drained") => {
                     Event::of_node(name, "failed", why)
                 }
-                State::Failed { why } => Event::of_node(name, "failed", format!("not drained: {why}")),
-                State::Cordoned { .. } | State::Draining(_)
-                    if matches!(before, None | Some(State::Waiting)) && !ours(cluster, name) =>
+                NodeState::Failed { why } => Event::of_node(name, "failed", format!("not drained: {why}")),
+                NodeState::Cordoned { .. } | NodeState::Draining(_)
+                    if matches!(before, None | Some(NodeState::Waiting)) && !ours(cluster, name) =>
                 {
                     Event::of_node(name, "cordoned", "was cordoned already, by somebody else")
                 }
@@ -147,9 +147,9 @@ impl Work {
         let mut view = View::default();
         for name in &self.request.nodes {
             let what = match decision.states.get(name) {
-                None | Some(State::Waiting) => "is being cordoned".to_owned(),
-                Some(State::Cordoned { .. }) => decision.waiting.get(name).cloned().unwrap_or_default(),
-                Some(State::Draining(drain)) => {
+                None | Some(NodeState::Waiting) => "is being cordoned".to_owned(),
+                Some(NodeState::Cordoned { .. }) => decision.waiting.get(name).cloned().unwrap_or_default(),
+                Some(NodeState::Draining(drain)) => {
                     let left = decision.left.get(name).map_or(0, Vec::len);
                     let seconds = now.duration_since(drain.begun).as_secs();
                     let all = cluster.pods_on(name).len();
@@ -159,9 +159,9 @@ impl Work {
                         _ => format!("{left} to leave, {} stay   {seconds} s", all.saturating_sub(left)),
                     }
                 }
-                Some(State::Drained { took, .. }) => format!("drained in {} s", took.as_secs()),
-                Some(State::Failed { why }) if why.starts_with("not drained") => why.clone(),
-                Some(State::Failed { why }) => format!("not drained: {why}"),
+                Some(NodeState::Drained { took, .. }) => format!("drained in {} s", took.as_secs()),
+                Some(NodeState::Failed { why }) if why.starts_with("not drained") => why.clone(),
+                Some(NodeState::Failed { why }) => format!("not drained: {why}"),
             };
             view.nodes.push((Arc::clone(name), what));
         }
@@ -184,15 +184,15 @@ impl Work {
 
 /// Whether the Node of that name carries the cordon of a drain, this one or one before it.
 pub(super) fn ours(cluster: &Cluster, name: &str) -> bool {
-    cluster.node(name).is_some_and(|node| node.cordoned_by.as_deref().is_some_and(Mark::is_drain))
+    cluster.node(name).is_some_and(|node| node.cordoned_by.as_deref().is_some_and(CordonMark::is_drain))
 }
 
 /// The warnings about pods of `node`, with the pods.
 fn warned(cluster: &Cluster, node: &str, rules: &Rules, now: Timestamp) -> BTreeMap<String, String> {
     let mut lines: BTreeMap<String, Vec<Arc<str>>> = BTreeMap::new();
     for pod in cluster.pods_on(node) {
-        let class = class(pod, rules, cluster.around(), now);
-        for line in warnings(pod, class, cluster.around()) {
+        let class = class(pod, rules, cluster.surroundings(), now);
+        for line in warnings(pod, class, cluster.surroundings()) {
             lines.entry(line).or_default().push(pod.full_name().into());
         }
     }

@@ -10,18 +10,18 @@ use evenkeel_core::disruption::{Budgets, Memory};
 use evenkeel_core::drain::{Wait, empty, refusal};
 
 use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
-use super::tell::{Event, OfNode, Told};
-use super::work::Work;
+use super::display::{Event, OfNode, Told};
+use super::drive::Drive;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, node};
 
-impl Work {
+impl Drive {
     /// Says what would be done; with `ask`, what the server would answer to each request.
     pub(super) async fn rehearse(mut self, ask: bool) -> Result<u8, String> {
         let cluster = self.cluster();
         let now = self.clock.now();
-        let (budgets, around) = (cluster.budgets().cloned().collect(), self.around.clone());
-        let without_pods = Parts { budgets, around, ..Parts::default() }.seal();
+        let (budgets, surroundings) = (cluster.budgets().cloned().collect(), self.surroundings.clone());
+        let without_pods = Parts { budgets, surroundings, ..Parts::default() }.seal();
         let (mut failed, mut told) = (false, Told::default());
         for name in self.request.nodes.clone() {
             let Some(at) = cluster.node(&name) else { continue };

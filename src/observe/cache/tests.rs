@@ -101,7 +101,7 @@ async fn until(cache: &Cache<Lease>, done: impl Fn(&Cache<Lease>) -> bool) {
 }
 
 fn synced(cache: &Cache<Lease>, expected: &[&str]) -> bool {
-    cache.state() == State::Synced && names(cache) == expected
+    cache.state() == SyncState::Synced && names(cache) == expected
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn an_undecodable_object_taints_until_it_is_listed_clean() {
         Answer::Watch(vec![good, mark(8, true)], true),
     ]);
     let (cache, _stop) = server.watch();
-    until(&cache, |cache| matches!(cache.state(), State::Tainted(_)) && names(cache) == ["good"]).await;
+    until(&cache, |cache| matches!(cache.state(), SyncState::Tainted(_)) && names(cache) == ["good"]).await;
     until(&cache, |cache| synced(cache, &["good"])).await;
 }
 
@@ -182,10 +182,9 @@ async fn refusals_say_what_to_do_and_grow_rarer() {
     ]);
     let begun = Instant::now();
     let (cache, _stop) = server.watch();
-    let failing =
-        |cache: &Cache<Lease>, text: &str| matches!(cache.state(), State::Failing(why) if why.contains(text));
+    let failing = |cache: &Cache<Lease>, text: &str| matches!(cache.state(), SyncState::Failing(why) if why.contains(text));
     let grant = "grant the verbs list and watch on leases.coordination.k8s.io";
-    until(&cache, |cache| matches!(cache.state(), State::Refused(why) if why.contains(grant))).await;
+    until(&cache, |cache| matches!(cache.state(), SyncState::Refused(why) if why.contains(grant))).await;
     until(&cache, |cache| failing(cache, "does not serve leases.coordination.k8s.io")).await;
     until(&cache, |cache| failing(cache, "etcd is down (HTTP 500)")).await;
     until(&cache, |cache| synced(cache, &[])).await;
@@ -200,10 +199,10 @@ async fn a_server_that_has_just_started_is_no_lost_permission() {
     let (cache, _stop) = server.watch();
     let begun = Instant::now();
     let why = "Lease: cannot watch leases.coordination.k8s.io: leases is forbidden (HTTP 403)";
-    until(&cache, |cache| matches!(cache.state(), State::Failing(told) if told.as_ref() == why)).await;
+    until(&cache, |cache| matches!(cache.state(), SyncState::Failing(told) if told.as_ref() == why)).await;
     sleep(STARTING.saturating_sub(begun.elapsed() + Duration::from_secs(1))).await;
-    assert!(matches!(cache.state(), State::Failing(_)), "{:?}", cache.state());
-    until(&cache, |cache| matches!(cache.state(), State::Refused(_))).await;
+    assert!(matches!(cache.state(), SyncState::Failing(_)), "{:?}", cache.state());
+    until(&cache, |cache| matches!(cache.state(), SyncState::Refused(_))).await;
 }
 
 #[tokio::test]
@@ -214,7 +213,7 @@ async fn a_watch_that_breaks_keeps_what_is_held() {
         Answer::Watch(Vec::new(), true),
     ]);
     let (cache, _stop) = server.watch();
-    until(&cache, |cache| matches!(cache.state(), State::Failing(_)) && names(cache) == ["a"]).await;
+    until(&cache, |cache| matches!(cache.state(), SyncState::Failing(_)) && names(cache) == ["a"]).await;
     until(&cache, |cache| synced(cache, &["a"])).await;
     assert_eq!(server.asked().len(), 3, "no second list");
 }

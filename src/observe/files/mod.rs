@@ -18,12 +18,12 @@ use evenkeel_core::cluster::{Cluster, Component, Parts, Webhook};
 use evenkeel_core::version::Observed;
 use jiff::Timestamp;
 
-use super::answer::Answer;
 use super::components::{self, Sources};
 use super::fold::{Fold, Interner, Watched as _};
-use super::given;
 use super::lean::{Node, Pod, PodDisruptionBudget};
 use super::platform::{self, Platform, with_same_process};
+use super::stated;
+use super::version_answer::VersionAnswer;
 use input::{Input, Source};
 use objects::{Bad, Found, Kind, found, parse};
 pub(super) use objects::{Piece, item, without_place};
@@ -80,7 +80,7 @@ impl Places {
 pub struct Snapshot {
     nodes: Fold<Node>,
     pods: Fold<Pod>,
-    servers: Vec<(String, Answer)>,
+    servers: Vec<(String, VersionAnswer)>,
     webhooks: Vec<Webhook>,
     budgets: Fold<PodDisruptionBudget>,
     /// What OpenShift's operators rolled out.
@@ -278,10 +278,10 @@ impl Snapshot {
         }
         .seal();
         for (file, version) in &self.servers {
-            given::front_door(&mut cluster, file, version);
+            stated::front_door(&mut cluster, file, version);
         }
         for (component, version) in &self.operators {
-            given::rolled_out(&mut cluster, *component, version);
+            stated::rolled_out(&mut cluster, *component, version);
         }
         with_same_process(cluster)
     }

@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::super::answer::Answer;
 use super::super::lean::{Node, Pod, PodDisruptionBudget, ValidatingWebhooks};
+use super::super::version_answer::VersionAnswer;
 use super::input::Source;
 use super::text::{is_blackened_name, said};
 
@@ -65,7 +65,7 @@ pub(super) enum Found {
     Webhooks(Box<ValidatingWebhooks>),
     Budget(Box<PodDisruptionBudget>),
     /// What a kube-apiserver says of its version.
-    Version(Answer),
+    Version(VersionAnswer),
     /// What an OpenShift `ClusterOperator` says it rolled out of a component.
     Operator(Component, Observed),
     /// The answer of `kubectl version` without a server.
@@ -230,9 +230,9 @@ fn value<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
 }
 
 /// The answer to `/version` in `raw`: nothing else has a `gitVersion`.
-fn answer(raw: Option<&RawValue>) -> Option<Answer> {
+fn answer(raw: Option<&RawValue>) -> Option<VersionAnswer> {
     value::<Head<'_>>(raw)?.git_version?;
-    value::<Info>(raw).map(Answer::from)
+    value::<Info>(raw).map(VersionAnswer::from)
 }
 
 /// What the items of a list are, where the list says it and they do not.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, CORDON_ANNOTATION, HOLD_ANNOTATION};
-use evenkeel_core::disruption::Mark;
+use evenkeel_core::disruption::CordonMark;
 use evenkeel_core::version::{KubeVersion, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde::de::IgnoredAny;
@@ -181,7 +181,8 @@ impl Watched for Node {
         let annotations = self.metadata.annotations.unwrap_or_default();
         let control_plane = is_control_plane(&labels);
         let owners = self.metadata.managed_fields.iter().flatten();
-        let is_current = Mark::is_current(owners.map(|owner| owner.manager.as_deref().unwrap_or_default()));
+        let is_current =
+            CordonMark::is_current(owners.map(|owner| owner.manager.as_deref().unwrap_or_default()));
         let mark = annotations.get(CORDON_ANNOTATION).filter(|_| is_current);
         let status = self.status.unwrap_or_default();
         let info = status.node_info.unwrap_or_default();

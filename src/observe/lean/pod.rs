@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{self, Component, Mark, Owner, Phase};
+use evenkeel_core::cluster::{self, Component, Owner, Phase, RunMark};
 use evenkeel_core::version::{Observed, Unknown};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -97,7 +97,7 @@ pub struct Runs {
     /// By the tag of its image.
     pub version: Observed,
     /// What tells this run of it from others.
-    pub mark: (Mark, Box<str>),
+    pub mark: (RunMark, Box<str>),
     /// `status.hostIP`.
     pub host_ip: Option<IpAddr>,
     /// It is a static pod that kubeadm made.
@@ -110,15 +110,15 @@ fn mark_of(
     component: Option<Component>,
     pod: Option<&str>,
     container: Option<&Container>,
-) -> (Mark, Box<str>) {
+) -> (RunMark, Box<str>) {
     /// As many digits of a container's ID as tools show.
     const SHOWN: usize = 12;
     let id = container.and_then(|container| container.id.as_deref()).and_then(|id| id.split("://").last());
     if let Some(id) = id.filter(|id| !id.is_empty() && component != Some(Component::KubeProxy)) {
-        return (Mark::Container, id.chars().take(SHOWN).collect());
+        return (RunMark::Container, id.chars().take(SHOWN).collect());
     }
     let restarts = container.and_then(|container| container.restart_count).unwrap_or_default();
-    (Mark::Pod, format!("{}/{restarts}", pod.unwrap_or_default()).into())
+    (RunMark::Pod, format!("{}/{restarts}", pod.unwrap_or_default()).into())
 }
 
 impl Watched for Pod {

@@ -252,7 +252,7 @@ impl World {
     /// Made of everything that is held, as if nobody had looked before.
     fn anew(&self, scope: PodScope) -> (Cluster, Option<Platform>) {
         fn usable<K: Watched>(fold: &Fold<K>) -> Vec<&K::Kept> {
-            fold.values().filter(|_| fold.state() == State::Synced).collect()
+            fold.values().filter(|_| fold.state() == SyncState::Synced).collect()
         }
         let (nodes, pods, leases) = (usable(&self.nodes), usable(&self.pods), &self.leases);
         let nodes: Vec<&NodeSeen> = nodes.into_iter().map(AsRef::as_ref).collect();
@@ -333,7 +333,7 @@ fn volumes_that_are_tied_to_hosts_are_known_while_they_can_be_relied_on() {
     let mut look = |fold: &mut Fold<PersistentVolume>| {
         let news = fold.news();
         model.volumes(fold, &news);
-        let volumes = model.cluster().around().volumes.clone();
+        let volumes = model.cluster().surroundings().volumes.clone();
         volumes.map(|all| all.keys().map(|(_, name)| name.to_string()).collect::<Vec<_>>())
     };
     assert_eq!(look(&mut fold), None, "nothing was listed yet");

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{
-    Around, Autoscaler, Cluster, FullQuota, Parts, Placement, PodWebhook, Room, Workload,
+    Autoscaler, Capacity, Cluster, FullQuota, Parts, Placement, PodWebhook, Surroundings, Workload,
 };
 use evenkeel_core::disruption::preflight::Cause;
 use evenkeel_core::version::escape;
@@ -63,7 +63,7 @@ pub struct Survey {
     workloads: Option<Vec<Workload>>,
     volumes: Option<BTreeMap<Name, Vec<Arc<str>>>>,
     claims: BTreeMap<Arc<str>, Name>,
-    room: Room,
+    capacity: Capacity,
     placements: BTreeMap<Arc<str>, Arc<Placement>>,
     known: placement::Known,
     terminating: Option<Vec<Arc<str>>>,
@@ -119,7 +119,7 @@ impl Survey {
             workloads: None,
             volumes: None,
             claims: BTreeMap::new(),
-            room: Room::default(),
+            capacity: Capacity::default(),
             placements: BTreeMap::new(),
             known: placement::Known::default(),
             terminating: None,
@@ -310,7 +310,7 @@ impl Survey {
                 let VolumeSeen { volume, claim, hosts, zones } = seen;
                 self.claims.insert(volume, claim.clone());
                 if !zones.is_empty() {
-                    self.room.zones.insert(claim.clone(), zones);
+                    self.capacity.zones.insert(claim.clone(), zones);
                 }
                 if !hosts.is_empty() {
                     volumes.insert(claim, hosts);
@@ -383,7 +383,7 @@ impl Survey {
     fn offers(&mut self, raw: &RawValue) {
         let Ok(node) = decoded::<wire::Offering>(raw) else { return };
         if let Some((name, amounts)) = node.metadata.name.as_deref().zip(wire::offers(&node)) {
-            self.room.offers.insert(name.into(), amounts);
+            self.capacity.offers.insert(name.into(), amounts);
         }
     }
 
@@ -391,7 +391,7 @@ impl Survey {
     fn requests(&mut self, raw: &RawValue) {
         let Ok(pod) = decoded::<wire::Object<wire::RoomSpec>>(raw) else { return };
         if let Some((uid, spec)) = pod.metadata.uid.as_deref().zip(pod.spec.as_ref()) {
-            self.room.requests.insert(uid.into(), wire::requests(spec));
+            self.capacity.requests.insert(uid.into(), wire::requests(spec));
             let asked = self.known.placement(spec.node_selector.as_ref(), spec.affinity.as_ref());
             self.placements.extend(asked.map(|asked| (uid.into(), asked)));
         }
@@ -413,7 +413,7 @@ impl Survey {
             nodes: self.nodes.values().map(|seen| seen.node.clone()).collect(),
             pods: self.pods.values().map(|seen| seen.pod.as_ref().clone()).collect(),
             budgets: self.budgets.values().map(|budget| budget.as_ref().clone()).collect(),
-            around: Around {
+            surroundings: Surroundings {
                 workloads: self.workloads.as_ref().map(|all| all.iter().cloned().collect()),
                 volumes: self.volumes.clone(),
                 terminating: self.terminating.clone(),
@@ -423,7 +423,7 @@ impl Survey {
                 claims: self.volumes.as_ref().map(|_| self.claims.clone()),
                 attached: None,
                 placements: Some(self.placements.clone()),
-                room: Some(self.room.clone()).filter(|room| !room.offers.is_empty()),
+                capacity: Some(self.capacity.clone()).filter(|capacity| !capacity.offers.is_empty()),
             },
             ..Parts::default()
         }

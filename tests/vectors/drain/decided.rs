@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{Cluster, Node, Parts, Pod};
-use evenkeel_core::disruption::{Mark, Memory, Rules};
+use evenkeel_core::disruption::{CordonMark, Memory, Rules};
 use evenkeel_core::drain::{
-    Action, Decision, NodeDrain, OnTimeout, Policy, Request, SETTLE, State, World, decide,
+    Action, Decision, DrainWorld, NodeDrain, NodeState, OnTimeout, Policy, Request, SETTLE, decide,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -27,15 +27,15 @@ fn drained(cluster: &Cluster, begun: Option<i64>, change: impl FnOnce(&mut Reque
             await_volumes: false,
         },
         give_back: false,
-        mark: Mark::of_drain(now(), "a"),
+        mark: CordonMark::of_drain(now(), "a"),
         stopped: false,
     };
     change(&mut request);
     let states = begun.map(|seconds| {
         let since = ago(seconds);
-        (Arc::from(NODE), State::Draining(NodeDrain::new(since, since)))
+        (Arc::from(NODE), NodeState::Draining(NodeDrain::new(since, since)))
     });
-    let world = World {
+    let world = DrainWorld {
         cluster,
         memory: &Memory::default(),
         states: &states.into_iter().collect(),
@@ -81,7 +81,7 @@ pub(super) fn cordon(case: &Case) -> Outcome {
     if case.expects("update_required") {
         return Outcome::of(&json!({"update_required": patched}), &case.expected);
     }
-    let failed = decision.states.values().any(|state| matches!(state, State::Failed { .. }));
+    let failed = decision.states.values().any(|state| matches!(state, NodeState::Failed { .. }));
     let got = json!({
         "unschedulable_after": before || patched, "command_fails": failed, "patch_sent": patched,
     });
@@ -106,7 +106,7 @@ pub(super) fn timed(case: &Case) -> Outcome {
             decision
                 .states
                 .values()
-                .all(|state| matches!(state, State::Failed { why } if why.contains("within 3 s")))
+                .all(|state| matches!(state, NodeState::Failed { why } if why.contains("within 3 s")))
         }
         "karp-tgp" => {
             let decision = drained(&blocked, Some(4), |request| {

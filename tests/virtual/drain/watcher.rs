@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel_core::cluster::CORDON_ANNOTATION;
-use evenkeel_core::disruption::Mark;
+use evenkeel_core::disruption::CordonMark;
 use evenkeel_sim::Write;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -172,7 +172,7 @@ impl Watcher {
             }
             return Ok(());
         }
-        let marked = after.1.as_deref().is_some_and(Mark::is_drain);
+        let marked = after.1.as_deref().is_some_and(CordonMark::is_drain);
         match (&before, &after) {
             _ if !TARGETS.contains(&name.as_str()) => Err(format!("writes node {name}")),
             ((false, _), (true, _)) if !marked => Err(format!("cordons {name} without its mark")),

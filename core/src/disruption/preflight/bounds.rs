@@ -40,7 +40,7 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
     let mut leaving: BTreeMap<BudgetName, (&Budget, BTreeMap<Arc<str>, usize>)> = BTreeMap::new();
     for node in &question.nodes {
         for pod in cluster.pods_on(&node.name) {
-            let class = class(pod, question.rules, cluster.around(), question.now);
+            let class = class(pod, question.rules, cluster.surroundings(), question.now);
             let leaves =
                 pod.phase == Phase::Running && handling(pod, class, question.rules) == Handling::Evict;
             for budget in budgets.guarding(pod).into_iter().filter(|_| leaves) {
@@ -97,7 +97,7 @@ pub fn shown(time: SignedDuration) -> String {
 fn room(question: &Question<'_>, budget: &Budget) -> (i64, i64) {
     let pods: Vec<&Pod> =
         question.cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
-    match compute(budget, &pods, question.cluster.around(), question.now) {
+    match compute(budget, &pods, question.cluster.surroundings(), question.now) {
         Ok(numbers) => (numbers.expected, numbers.steady()),
         Err(_) if budget.sync_failed.is_some() => (0, 0),
         Err(_) => {

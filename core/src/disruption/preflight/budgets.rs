@@ -30,7 +30,7 @@ pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Caus
     let mut several: BTreeMap<Vec<BudgetName>, Vec<&Pod>> = BTreeMap::new();
     for node in &question.nodes {
         for pod in cluster.pods_on(&node.name) {
-            let class = class(pod, question.rules, cluster.around(), question.now);
+            let class = class(pod, question.rules, cluster.surroundings(), question.now);
             // The handler asks no budget for the others.
             if pod.phase != Phase::Running || handling(pod, class, question.rules) != Handling::Evict {
                 continue;
@@ -132,7 +132,7 @@ impl<'a> Seen<'a> {
     fn of(cluster: &'a Cluster, budget: &'a Budget, question: &Question<'_>) -> Self {
         let pods: Vec<&Pod> = cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
         let guards = !pods.is_empty();
-        let numbers = compute(budget, &pods, cluster.around(), question.now);
+        let numbers = compute(budget, &pods, cluster.surroundings(), question.now);
         Self { cluster, budget, pods, guards, numbers, now: question.now }
     }
 
@@ -144,7 +144,7 @@ impl<'a> Seen<'a> {
     /// What opens it.
     fn remedy(&self) -> String {
         let Self { cluster, budget, now, .. } = *self;
-        Stuck { budget, pods: &self.pods, around: cluster.around(), now }.shown()
+        Stuck { budget, pods: &self.pods, surroundings: cluster.surroundings(), now }.shown()
     }
 
     /// Why it allows no eviction, if it allows none.
@@ -345,9 +345,9 @@ impl<'a> Seen<'a> {
         let numbers = self.numbers.as_ref().ok().filter(|numbers| numbers.steady() > 0)?;
         let mut owners = self.pods.iter().filter_map(|pod| Some((&pod.namespace, pod.owner.as_ref()?)));
         let (namespace, owner) = owners.next()?;
-        let workload = self.cluster.around().workload(namespace, owner)?;
+        let workload = self.cluster.surroundings().workload(namespace, owner)?;
         let top = workload.owner.as_ref().unwrap_or(&workload.this);
-        let scaler = self.cluster.around().autoscalers.iter().flatten().find(|scaler| {
+        let scaler = self.cluster.surroundings().autoscalers.iter().flatten().find(|scaler| {
             scaler.namespace == *namespace && scaler.target == (top.kind.clone(), top.name.clone())
         })?;
         let least = i64::from(scaler.min_replicas);

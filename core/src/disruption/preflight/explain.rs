@@ -33,7 +33,7 @@ pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
     let mut details = Vec::new();
     let mut moving = 0;
     for pod in cluster.pods_on(&node.name) {
-        let class = class(pod, question.rules, cluster.around(), question.now);
+        let class = class(pod, question.rules, cluster.surroundings(), question.now);
         let handling = handling(pod, class, question.rules);
         moving += usize::from(handling != Handling::Leave);
         details.push(format!(
@@ -58,7 +58,7 @@ pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
 pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
     let cluster = question.cluster;
     let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
-    let class = class(pod, question.rules, cluster.around(), question.now);
+    let class = class(pod, question.rules, cluster.surroundings(), question.now);
     let handling = handling(pod, class, question.rules);
     let node = cluster.node(&pod.node);
     let name = pod.full_name();
@@ -85,7 +85,7 @@ pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
     if guarding.is_empty() {
         details.push("no PDB selects it".to_owned());
     }
-    details.extend(warnings(pod, class, cluster.around()));
+    details.extend(warnings(pod, class, cluster.surroundings()));
     Explanation { line, causes, details }
 }
 

@@ -88,7 +88,7 @@ pub fn forecast(question: &Question<'_>, at_once: usize, slot: SignedDuration) -
         let mut of_node: BTreeMap<BudgetName, (usize, usize)> = BTreeMap::new();
         let before = pods;
         for pod in cluster.pods_on(&node.name) {
-            let class = class(pod, question.rules, cluster.around(), question.now);
+            let class = class(pod, question.rules, cluster.surroundings(), question.now);
             if handling(pod, class, question.rules) != Handling::Evict || pod.phase == Phase::Finished {
                 continue;
             }

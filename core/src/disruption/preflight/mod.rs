@@ -6,12 +6,12 @@
 
 mod bounds;
 mod budgets;
+mod capacity;
 pub mod explain;
 mod forecast;
 mod placement;
 mod pods;
 mod remedy;
-mod room;
 
 use std::collections::BTreeMap;
 use std::fmt;

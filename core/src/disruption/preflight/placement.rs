@@ -99,7 +99,7 @@ impl<'a> Places<'a> {
 
     /// What `pod` asks for, if that is anything.
     fn rule(&self, pod: &Pod) -> Option<&'a Placement> {
-        self.cluster.around().placements.as_ref()?.get(&pod.uid).map(AsRef::as_ref)
+        self.cluster.surroundings().placements.as_ref()?.get(&pod.uid).map(AsRef::as_ref)
     }
 
     /// `pod`, which leaves its node.

@@ -2,15 +2,15 @@
 //!
 //! Here belongs what follows from a pod, its node and what stands around them. Pods of one controller share a cause,
 //! so that a thousand replicas are one line. Which nodes a replacement may run on is asked of [`super::placement`], and
-//! whether it finds room there of [`super::room`].
+//! whether it finds capacity there of [`super::capacity`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling, pinned};
 use super::budgets::plural;
+use super::capacity::Left;
 use super::placement::{Places, Seeking, Unfit};
-use super::room::Left;
 use super::{Cause, Object, Outlook, Question};
 use crate::cluster::{Node, Phase, Placement, Pod};
 
@@ -116,11 +116,10 @@ impl<'a> Found<'a> {
     }
 
     fn pod(&mut self, question: &Question<'a>, places: &Places<'a>, pod: &'a Pod) {
-        let (around, rules) = (question.cluster.around(), question.rules);
-        let class = class(pod, rules, around, question.now);
+        let (surroundings, rules) = (question.cluster.surroundings(), question.rules);
+        let class = class(pod, rules, surroundings, question.now);
         let handling = handling(pod, class, rules);
         let refused = matches!(handling, Handling::Refuse(_));
-        let or_never = |outlook| if refused { Outlook::Never } else { outlook };
         if let Some(since) = pod.deleting {
             let late = question.now.duration_since(since).as_secs() > STUCK_AFTER_SECONDS;
             if late && class == Class::Terminating {
@@ -140,25 +139,7 @@ impl<'a> Found<'a> {
             return;
         }
         let traits = pod.traits();
-        if class == Class::Bare {
-            let remedy =
-                if refused { "move it by hand, or allow it with --force" } else { "nothing makes it again" };
-            self.add(
-                "B1",
-                or_never(Outlook::Caution),
-                pod,
-                "has no controller that would bring it back",
-                remedy,
-            );
-        } else if class == Class::DaemonSet {
-            self.add(
-                "B1",
-                Outlook::Never,
-                pod,
-                "is managed by a DaemonSet",
-                "leave it with --ignore-daemonsets",
-            );
-        }
+        self.controller(pod, class, refused);
         if class == Class::Finished {
             return;
         }
@@ -175,7 +156,7 @@ impl<'a> Found<'a> {
                 "",
             );
         }
-        if pinned(pod, around) {
+        if pinned(pod, surroundings) {
             let code = if traits.hosts.len() == 1 { "B4" } else { "B3" };
             let why = if code == "B4" { "its node selector or affinity" } else { "its volume" };
             let what = format!("can run on this node only, by {why}: it is away until the node is back");
@@ -192,11 +173,26 @@ impl<'a> Found<'a> {
             let what = format!("may take {grace} s to terminate, and the drain is given {timeout} s");
             self.add("B12", Outlook::NotNow, pod, what, "give the drain more time");
         }
-        if around.terminating.iter().flatten().any(|namespace| *namespace == pod.namespace) {
+        if surroundings.terminating.iter().flatten().any(|namespace| *namespace == pod.namespace) {
             let what = "its namespace is being deleted: it is not evicted, and goes with it";
             self.add("B15", Outlook::NotNow, pod, what, "wait for the namespace to go, or see what keeps it");
         }
         self.wishes(question, pod);
+    }
+
+    /// Whether something would bring it back.
+    fn controller(&mut self, pod: &'a Pod, class: Class, refused: bool) {
+        if class == Class::Bare {
+            let (outlook, remedy) = if refused {
+                (Outlook::Never, "move it by hand, or allow it with --force")
+            } else {
+                (Outlook::Caution, "nothing makes it again")
+            };
+            self.add("B1", outlook, pod, "has no controller that would bring it back", remedy);
+        } else if class == Class::DaemonSet {
+            let remedy = "leave it with --ignore-daemonsets";
+            self.add("B1", Outlook::Never, pod, "is managed by a DaemonSet", remedy);
+        }
     }
 
     /// What its owner asked of other tools, or should know.
@@ -215,7 +211,7 @@ impl<'a> Found<'a> {
             self.add("B19", Outlook::Caution, pod, what, "ask its owner");
         }
         let owner = pod.owner.as_ref().filter(|owner| owner.kind.as_ref() == "Job");
-        let job = owner.and_then(|owner| question.cluster.around().workload(&pod.namespace, owner));
+        let job = owner.and_then(|owner| question.cluster.surroundings().workload(&pod.namespace, owner));
         if job.is_some_and(|job| !job.ignores_disruption) {
             let what = "its eviction counts as a failure of the Job (backoffLimit)";
             let remedy = "give the Job a podFailurePolicy that ignores DisruptionTarget";
@@ -236,7 +232,7 @@ impl<'a> Found<'a> {
         let traits = pod.traits();
         let Some(here) = cluster.node(&pod.node) else { return };
         if let Some(quota) =
-            cluster.around().full_quotas.iter().flatten().find(|quota| quota.namespace == pod.namespace)
+            cluster.surroundings().full_quotas.iter().flatten().find(|quota| quota.namespace == pod.namespace)
         {
             let what = format!(
                 "quota {} is used up ({}), and a terminating pod still counts",
@@ -246,11 +242,11 @@ impl<'a> Found<'a> {
         }
         let elsewhere: Vec<&Node> = others(question, here).collect();
         // Of a pod that is tied to its node, or that has no other, it is told already.
-        let told = pinned(pod, cluster.around()) || elsewhere.is_empty();
+        let told = pinned(pod, cluster.surroundings()) || elsewhere.is_empty();
         let seeking = places.seek(pod);
         let closed = !told && self.closed(&seeking, &elsewhere, pod);
         // Where nobody read what pods ask for, their number tells.
-        if !closed && traits.alone_on_host && cluster.around().placements.is_none() {
+        if !closed && traits.alone_on_host && cluster.surroundings().placements.is_none() {
             let of_kind = |other: &&Pod| {
                 other.namespace == pod.namespace && other.owner == pod.owner && other.phase != Phase::Finished
             };
@@ -318,7 +314,7 @@ impl<'a> Found<'a> {
 
     fn webhooks(&mut self, question: &Question<'_>) {
         let none: Arc<str> = "".into();
-        for webhook in question.cluster.around().pod_webhooks.iter().flatten() {
+        for webhook in question.cluster.surroundings().pod_webhooks.iter().flatten() {
             let object = Object::new("Webhook", &none, &webhook.name);
             if webhook.evictions {
                 self.put(

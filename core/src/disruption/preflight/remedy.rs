@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::super::arithmetic::{Unsynced, compute};
 use super::budgets::plural;
-use crate::cluster::{Around, Budget, Demand, Pod, Quantity};
+use crate::cluster::{Budget, Demand, Pod, Quantity, Surroundings};
 
 /// A way that takes more pods than this is none.
 const MOST_PODS: i64 = 20;
@@ -34,7 +34,7 @@ pub(super) enum Way {
 pub(super) struct Stuck<'a> {
     pub(super) budget: &'a Budget,
     pub(super) pods: &'a [&'a Pod],
-    pub(super) around: &'a Around,
+    pub(super) surroundings: &'a Surroundings,
     pub(super) now: Timestamp,
 }
 
@@ -60,7 +60,7 @@ impl Stuck<'_> {
     /// Whether the budget would allow something with `demand`, when its pods are healthy.
     fn allows(&self, demand: Demand) -> bool {
         let budget = Budget { demand, ..self.budget.clone() };
-        match compute(&budget, self.pods, self.around, self.now) {
+        match compute(&budget, self.pods, self.surroundings, self.now) {
             // Nobody read them.
             _ if self.pods.is_empty() => matches!(demand, Demand::MaxUnavailable(_)) && self.has_scale(),
             Ok(numbers) => numbers.steady() > 0,
@@ -73,7 +73,7 @@ impl Stuck<'_> {
     /// Whether the controllers of its pods have a scale, as far as is known.
     fn has_scale(&self) -> bool {
         let by_scale = Budget { demand: Demand::MaxUnavailable(Quantity::Count(1)), ..self.budget.clone() };
-        match compute(&by_scale, self.pods, self.around, self.now) {
+        match compute(&by_scale, self.pods, self.surroundings, self.now) {
             Ok(numbers) if !self.pods.is_empty() => numbers.expected > 0,
             Ok(_) | Err(Unsynced::Unknown) => {
                 let has = |pod: &&Pod| {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     /// `read` or as it is.
-    fn around(control: Control, replicas: i64, truth: bool) -> Around {
+    fn surroundings(control: Control, replicas: i64, truth: bool) -> Surroundings {
         let is_scaled = matches!(control, Control::Scaled | Control::ScaledUnread);
         let read = control == Control::Scaled || truth && is_scaled;
         let set = |this| Workload {
@@ -189,14 +189,14 @@ mod tests {
             ignores_disruption: false,
         };
         let sets = owner(control).filter(|_| read).map(|this| [set(this)].into_iter().collect());
-        Around { workloads: sets, ..Around::default() }
+        Surroundings { workloads: sets, ..Surroundings::default() }
     }
 
     fn allowed(demand: Demand, control: Control, count: usize) -> i64 {
         let budget = Budget { demand, ..budget("cart", 0, 0, 0) };
         let pods = pods(control, count);
-        let around = around(control, i64::try_from(count).unwrap(), true);
-        compute(&budget, &pods.iter().collect::<Vec<_>>(), &around, at(0))
+        let surroundings = surroundings(control, i64::try_from(count).unwrap(), true);
+        compute(&budget, &pods.iter().collect::<Vec<_>>(), &surroundings, at(0))
             .map_or(0, |numbers| numbers.allowed)
     }
 
@@ -216,8 +216,8 @@ mod tests {
             };
             let (budget, pods) = (Budget { demand, ..budget("cart", 0, 0, 0) }, pods(control, count));
             let pods: Vec<&Pod> = pods.iter().collect();
-            let around = around(control, i64::try_from(count).unwrap(), false);
-            let stuck = Stuck { budget: &budget, pods: &pods, around: &around, now: at(0) };
+            let surroundings = surroundings(control, i64::try_from(count).unwrap(), false);
+            let stuck = Stuck { budget: &budget, pods: &pods, surroundings: &surroundings, now: at(0) };
             let ways = stuck.ways();
             prop_assert!(!ways.is_empty(), "there is always a way");
             for way in ways {
@@ -235,8 +235,8 @@ mod tests {
         let shown = |demand, control, count| {
             let (budget, pods) = (Budget { demand, ..budget("cart", 0, 0, 0) }, pods(control, count));
             let pods: Vec<&Pod> = pods.iter().collect();
-            let around = around(control, i64::try_from(count).unwrap(), false);
-            Stuck { budget: &budget, pods: &pods, around: &around, now: at(0) }.shown()
+            let surroundings = surroundings(control, i64::try_from(count).unwrap(), false);
+            Stuck { budget: &budget, pods: &pods, surroundings: &surroundings, now: at(0) }.shown()
         };
         let least = |count| Demand::MinAvailable(Quantity::Count(count));
         let share = |percent| Demand::MinAvailable(Quantity::Percent(percent));

@@ -1,15 +1,15 @@
 //! Each cause from the objects that make it, and no cause where there is none.
 
 mod alone;
+mod capacity;
 mod placement;
-mod room;
 
 use std::sync::Arc;
 
 use super::*;
 use crate::cluster::{
-    Amounts, Around, Autoscaler, Demand, FullQuota, Owner, Parts, Phase, PodWebhook, Quantity, Room,
-    Selector, Traits, UnhealthyPolicy, Workload,
+    Amounts, Autoscaler, Capacity, Demand, FullQuota, Owner, Parts, Phase, PodWebhook, Quantity, Selector,
+    Surroundings, Traits, UnhealthyPolicy, Workload,
 };
 use crate::fixture::{at, budget, node, of, pod};
 
@@ -33,7 +33,10 @@ fn asked(change: impl FnOnce(&mut Parts), rules: &Rules, timeout: Option<SignedD
             demand: Demand::MaxUnavailable(Quantity::Count(1)),
             ..budget("cart", 1, 3, 2)
         }],
-        around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
+        surroundings: Surroundings {
+            workloads: Some([cart].into_iter().collect()),
+            ..Surroundings::default()
+        },
         ..Parts::default()
     };
     change(&mut parts);
@@ -64,7 +67,7 @@ fn replicas(cluster: &mut Parts, replicas: i32) {
         owner: None,
         ignores_disruption: false,
     };
-    cluster.around.workloads = Some([cart].into_iter().collect());
+    cluster.surroundings.workloads = Some([cart].into_iter().collect());
 }
 
 fn special(traits: Traits) -> impl FnOnce(&mut Parts) {
@@ -103,7 +106,7 @@ fn budgets_that_never_allow_or_do_not_now() {
         (
             "U8 never PDB shop/cart",
             Box::new(|c| {
-                c.around.workloads = None;
+                c.surroundings.workloads = None;
                 c.budgets[0].sync_failed = Some("jobs.batch does not implement the scale subresource".into());
             }),
         ),
@@ -168,7 +171,7 @@ fn budgets_that_never_allow_or_do_not_now() {
                 c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(2));
                 let target = ("ReplicaSet".into(), "cart".into());
                 let scaler = Autoscaler { namespace: "shop".into(), target, min_replicas: 2 };
-                c.around.autoscalers = Some(vec![scaler]);
+                c.surroundings.autoscalers = Some(vec![scaler]);
             }),
         ),
     ];
@@ -194,7 +197,7 @@ fn pods_and_nodes_that_keep_a_drain() {
             Box::new(move |c| {
                 special(Traits { claims: vec!["data".into()], ..Traits::default() })(c);
                 let volume = (("shop".into(), "data".into()), vec!["n-1".into()]);
-                c.around.volumes = Some([volume].into());
+                c.surroundings.volumes = Some([volume].into());
             }),
         ),
         (
@@ -226,7 +229,7 @@ fn pods_and_nodes_that_keep_a_drain() {
             Box::new(|c| {
                 let quota =
                     FullQuota { namespace: "shop".into(), name: "q".into(), what: "pods 3 of 3".into() };
-                c.around.full_quotas = Some(vec![quota]);
+                c.surroundings.full_quotas = Some(vec![quota]);
             }),
         ),
         (
@@ -247,7 +250,7 @@ fn pods_and_nodes_that_keep_a_drain() {
                     service: None,
                     endpoints: None,
                 };
-                c.around.pod_webhooks = Some(vec![webhook]);
+                c.surroundings.pod_webhooks = Some(vec![webhook]);
             }),
         ),
         (
@@ -260,10 +263,13 @@ fn pods_and_nodes_that_keep_a_drain() {
                     service: Some(("kube-system".into(), "w".into())),
                     endpoints: Some(vec!["n-1".into()]),
                 };
-                c.around.pod_webhooks = Some(vec![webhook]);
+                c.surroundings.pod_webhooks = Some(vec![webhook]);
             }),
         ),
-        ("B15 not-now ReplicaSet shop/cart", Box::new(|c| c.around.terminating = Some(vec!["shop".into()]))),
+        (
+            "B15 not-now ReplicaSet shop/cart",
+            Box::new(|c| c.surroundings.terminating = Some(vec!["shop".into()])),
+        ),
         ("B16 not-now ReplicaSet shop/cart", Box::new(|c| c.pods[0].deleting = Some(at(-31)))),
         (
             "B17 caution ReplicaSet shop/cart",
@@ -287,7 +293,7 @@ fn pods_and_nodes_that_keep_a_drain() {
                     owner: None,
                     ignores_disruption: false,
                 };
-                c.around.workloads = Some([job].into_iter().collect());
+                c.surroundings.workloads = Some([job].into_iter().collect());
             }),
         ),
         ("B21 not-now Node n-1", Box::new(|c| Arc::make_mut(&mut c.nodes[0]).ready = false)),
@@ -422,7 +428,10 @@ fn the_least_time_of_a_drain() {
             demand: Demand::MaxUnavailable(Quantity::Count(1)),
             ..budget("cart", 1, 40, 39)
         }],
-        around: Around { workloads: Some([cart].into_iter().collect()), ..Around::default() },
+        surroundings: Surroundings {
+            workloads: Some([cart].into_iter().collect()),
+            ..Surroundings::default()
+        },
         ..Parts::default()
     }
     .seal();

@@ -9,7 +9,7 @@ use crate::fixture::{at, budget, node, pod};
 struct Toy {
     cluster: Cluster,
     request: Request,
-    states: BTreeMap<Arc<str>, State>,
+    states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
     confirmed: Vec<Arc<str>>,
     sent: Sent,
@@ -35,7 +35,7 @@ impl Toy {
                     await_volumes: false,
                 },
                 give_back: false,
-                mark: Mark::of_drain(at(0), "ann"),
+                mark: CordonMark::of_drain(at(0), "ann"),
                 stopped: false,
             },
             states: BTreeMap::new(),
@@ -50,7 +50,7 @@ impl Toy {
         self.seconds += 1;
         let now = at(self.seconds);
         let memory = self.sent.memory(&self.cluster, now);
-        let world = World {
+        let world = DrainWorld {
             cluster: &self.cluster,
             memory: &memory,
             states: &self.states,
@@ -122,8 +122,8 @@ impl Toy {
         }
         for (name, state) in &self.states {
             let end = match state {
-                State::Drained { .. } => "drained".to_owned(),
-                State::Failed { why } => why.clone(),
+                NodeState::Drained { .. } => "drained".to_owned(),
+                NodeState::Failed { why } => why.clone(),
                 other => format!("{other:?}"),
             };
             self.log.push(format!("{name}: {end}"));
@@ -315,7 +315,7 @@ fn no_pod_leaves_while_it_could_go_to_a_node_that_is_still_to_be_cordoned() {
 #[test]
 fn a_drained_node_that_somebody_uncordons_loses_its_mark() {
     let mut toy = Toy::new(2, vec![pod("web", 1, "n-1"), pod("web", 2, "n-2")], Vec::new());
-    let drained = |toy: &Toy| matches!(toy.states.get("n-1"), Some(State::Drained { .. }));
+    let drained = |toy: &Toy| matches!(toy.states.get("n-1"), Some(NodeState::Drained { .. }));
     while !drained(&toy) {
         assert!(!toy.tick(), "n-2 has its turn after n-1");
     }
@@ -345,13 +345,13 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
         )
     };
     let claim = |volume: &str, claim: &str| (volume.into(), ("shop".into(), claim.into()));
-    toy.cluster.around_mut().claims = Some([claim("pv-1", "data"), claim("pv-2", "logs")].into());
-    toy.cluster.around_mut().attached = attached(&["pv-1", "pv-2"]);
+    toy.cluster.surroundings_mut().claims = Some([claim("pv-1", "data"), claim("pv-2", "logs")].into());
+    toy.cluster.surroundings_mut().attached = attached(&["pv-1", "pv-2"]);
     toy.request.policy.await_volumes = true;
     (0..30).for_each(|_| _ = toy.tick());
-    assert!(matches!(toy.states["n-1"], State::Draining(_)), "{:?}", toy.states);
+    assert!(matches!(toy.states["n-1"], NodeState::Draining(_)), "{:?}", toy.states);
     let sent = toy.sent.clone().memory(&toy.cluster, at(31));
-    let world = World {
+    let world = DrainWorld {
         cluster: &toy.cluster,
         memory: &sent,
         states: &toy.states,
@@ -365,16 +365,16 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     late.request.policy.timeout = Some(SignedDuration::from_secs(50));
     late.tick();
     let why = "not drained within 50 s: volume pv-1 (shop/data) still attached to it".to_owned();
-    assert_eq!(late.states["n-1"], State::Failed { why });
+    assert_eq!(late.states["n-1"], NodeState::Failed { why });
     let mut toy = Toy::new(1, vec![on("db", "data")], vec![]);
-    toy.cluster.around_mut().attached = attached(&["pv-1"]);
+    toy.cluster.surroundings_mut().attached = attached(&["pv-1"]);
     (0..30).for_each(|_| _ = toy.tick());
-    assert!(matches!(toy.states["n-1"], State::Drained { .. }), "nobody asked for it");
+    assert!(matches!(toy.states["n-1"], NodeState::Drained { .. }), "nobody asked for it");
     let mut toy = Toy::new(1, vec![on("db", "data")], vec![]);
-    toy.cluster.around_mut().attached = attached(&[]);
+    toy.cluster.surroundings_mut().attached = attached(&[]);
     toy.request.policy.await_volumes = true;
     (0..30).for_each(|_| _ = toy.tick());
-    assert!(matches!(toy.states["n-1"], State::Drained { .. }), "{:?}", toy.states);
+    assert!(matches!(toy.states["n-1"], NodeState::Drained { .. }), "{:?}", toy.states);
 }
 
 #[test]
@@ -394,8 +394,8 @@ fn a_node_whose_kubelet_is_gone_is_given_up_with_what_keeps_its_pod() {
                 toy.tick();
             }
             match &toy.states["n-1"] {
-                State::Draining(_) => assert!(ready, "a kubelet that is there may still end it"),
-                State::Failed { why: told } => {
+                NodeState::Draining(_) => assert!(ready, "a kubelet that is there may still end it"),
+                NodeState::Failed { why: told } => {
                     assert!(!ready && told.starts_with("its kubelet confirms no pod's end: "), "{told}");
                     assert!(told.contains(why), "{told}");
                 }

@@ -199,27 +199,29 @@ impl Toy {
         self.forget_seen();
     }
 
+    fn claim(&mut self, name: String, subject: Subject) {
+        assert!(self.claims.iter().all(|c| *c.name != *name), "{name} exists");
+        self.log.push(format!("Claim {name}"));
+        self.made += 1;
+        self.claims.push(Claim {
+            uid: format!("uid-{}", self.made).into(),
+            name: name.into(),
+            resource_version: "1".into(),
+            upgrade: "up".into(),
+            upgrade_uid: "uid-up".into(),
+            ending: false,
+            finalizers: Vec::new(),
+            subject,
+            state: ClaimState::Claimed,
+            attempt: 1,
+            message: String::new(),
+            blockers: Vec::new(),
+        });
+    }
+
     fn apply(&mut self, action: Action) {
         match action {
-            Action::Claim { name, subject } => {
-                assert!(self.claims.iter().all(|c| *c.name != *name), "{name} exists");
-                self.log.push(format!("Claim {name}"));
-                self.made += 1;
-                self.claims.push(Claim {
-                    uid: format!("uid-{}", self.made).into(),
-                    name: name.into(),
-                    resource_version: "1".into(),
-                    upgrade: "up".into(),
-                    upgrade_uid: "uid-up".into(),
-                    ending: false,
-                    finalizers: Vec::new(),
-                    subject,
-                    state: State::Claimed,
-                    attempt: 1,
-                    message: String::new(),
-                    blockers: Vec::new(),
-                });
-            }
+            Action::Claim { name, subject } => self.claim(name, subject),
             Action::Cordon { node, mark } => {
                 assert!(self.claims.iter().any(|c| c.mark() == mark), "the claim comes first");
                 self.log.push(format!("Cordon {}", node.name));
@@ -317,7 +319,7 @@ impl Toy {
     fn executors(&mut self) {
         let now = at(self.seconds);
         for claim in self.claims.clone() {
-            let State::Upgrading { since, .. } = claim.state else { continue };
+            let ClaimState::Upgrading { since, .. } = claim.state else { continue };
             let due = now.duration_since(since).as_secs() >= 2;
             if !due || self.broken.as_deref() == Some(&*claim.subject.node) {
                 continue;
@@ -397,8 +399,12 @@ impl Toy {
     fn check(&mut self) {
         let of_node = |c: &&Claim| c.subject.component == Component::Kubelet;
         let in_flight = self.claims.iter().filter(of_node).filter(|c| c.state.in_flight()).count();
-        let failed =
-            self.claims.iter().filter(of_node).filter(|c| matches!(c.state, State::Failed { .. })).count();
+        let failed = self
+            .claims
+            .iter()
+            .filter(of_node)
+            .filter(|c| matches!(c.state, ClaimState::Failed { .. }))
+            .count();
         self.max_in_flight = self.max_in_flight.max(in_flight);
         assert!(in_flight <= self.limit, "{in_flight} nodes in flight of {}", self.limit);
         let ours = self

@@ -2,9 +2,9 @@
 
 use super::cluster::Toy;
 use crate::cluster::{Owner, Pod};
-use crate::disruption::Mark;
+use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
-use crate::rollout::{Phase, State, Unreadable, decide};
+use crate::rollout::{ClaimState, Phase, Unreadable, decide};
 use crate::upgrade::Executor;
 use jiff::SignedDuration;
 
@@ -156,7 +156,7 @@ fn a_persons_drain_on_a_node_at_the_target_does_not_keep_the_upgrade_from_its_en
     let mut toy = Toy::new(2, 1);
     toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
     let done = toy.cluster.nodes().iter().find(|n| n.kubelet.to_string() == "v1.37.1").unwrap().name.clone();
-    let mark = Mark::of_drain(at(0), "ann");
+    let mark = CordonMark::of_drain(at(0), "ann");
     toy.cluster.change_node(&done, |node| node.cordoned_by = Some(mark.into()));
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
@@ -197,5 +197,5 @@ fn nothing_begins_before_the_upgrade_has_our_finalizer() {
     let decision = decide(&toy.upgrade, &toy.progress, toy.world());
     assert_eq!(decision.actions, [crate::rollout::Action::Protect]);
     toy.run_until(20, |toy| !toy.claims.is_empty());
-    assert!(matches!(toy.claims[0].state, State::Claimed | State::Upgrading { .. }));
+    assert!(matches!(toy.claims[0].state, ClaimState::Claimed | ClaimState::Upgrading { .. }));
 }

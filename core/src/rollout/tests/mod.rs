@@ -122,14 +122,20 @@ fn a_person_who_uncordons_is_not_fought() {
     let mut toy = Toy::new(2, 1);
     toy.deploy("slow", 2, 1);
     toy.lingers = 1000;
-    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
-    let node =
-        toy.claims.iter().find(|c| matches!(c.state, State::Draining { .. })).unwrap().subject.node.clone();
+    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, ClaimState::Draining { .. })));
+    let node = toy
+        .claims
+        .iter()
+        .find(|c| matches!(c.state, ClaimState::Draining { .. }))
+        .unwrap()
+        .subject
+        .node
+        .clone();
     toy.cluster.change_node(&node, |node| node.unschedulable = false);
     toy.tick();
     toy.tick();
     let claim = toy.claims.iter().find(|c| c.subject.node == node).unwrap();
-    assert!(matches!(claim.state, State::Parked { .. }), "{:?}", claim.state);
+    assert!(matches!(claim.state, ClaimState::Parked { .. }), "{:?}", claim.state);
     assert!(claim.message.contains("uncordoned by someone else"));
 }
 
@@ -299,9 +305,15 @@ fn a_node_re_created_under_its_name_is_another_node() {
     let mut toy = Toy::new(2, 1);
     toy.deploy("slow", 2, 1);
     toy.lingers = 1000;
-    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
-    let node =
-        toy.claims.iter().find(|c| matches!(c.state, State::Draining { .. })).unwrap().subject.node.clone();
+    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, ClaimState::Draining { .. })));
+    let node = toy
+        .claims
+        .iter()
+        .find(|c| matches!(c.state, ClaimState::Draining { .. }))
+        .unwrap()
+        .subject
+        .node
+        .clone();
     let fresh = crate::fixture::node(&node, "v1.36.4");
     toy.cluster.set_node(crate::cluster::Node { uid: "another".into(), ..fresh });
     toy.tick();
@@ -315,7 +327,7 @@ fn cordons_of_deleted_claims_are_given_back() {
     let mut toy = Toy::new(2, 1);
     toy.deploy("slow", 2, 1);
     toy.lingers = 1000;
-    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, State::Draining { .. })));
+    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, ClaimState::Draining { .. })));
     toy.claims.clear();
     let actions = orphans(&toy.cluster, &toy.claims, |_| false);
     assert!(matches!(actions.as_slice(), [Action::ReleaseOrphan { .. }]), "{actions:?}");

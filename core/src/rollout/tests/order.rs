@@ -6,12 +6,12 @@ use super::cluster::Toy;
 use super::scheduler_upgraded;
 use crate::cluster::{Component, Node, Pod, Selector, Traits};
 use crate::fixture::{node, pod};
-use crate::rollout::{Claim, Phase, State, Subject};
+use crate::rollout::{Claim, ClaimState, Phase, Subject};
 use crate::upgrade::{Amount, Group, Hidden};
 use crate::version::Observed;
 
 /// A claim of the toy's upgrade on a control-plane component.
-fn claim(component: Component, place: &str, state: State) -> Claim {
+fn claim(component: Component, place: &str, state: ClaimState) -> Claim {
     Claim {
         name: format!("up.{component}.{place}").into(),
         uid: format!("uid-{component}-{place}").into(),
@@ -46,7 +46,7 @@ fn no_kubelet_moves_while_a_claim_of_the_control_plane_is_not_finished() {
     toy.broken = Some("cp-2".to_owned());
     let since = toy.world().now;
     let before = crate::rollout::Before { incarnation: "cp-2-1".into(), ..Default::default() };
-    toy.claims.push(claim(Component::KubeApiserver, "cp-2", State::Upgrading { since, before }));
+    toy.claims.push(claim(Component::KubeApiserver, "cp-2", ClaimState::Upgrading { since, before }));
     for _ in 0..20 {
         toy.tick();
         assert_eq!(toy.kubelets("Claimed"), 0, "cp-2 is still being restarted: {:?}", toy.log);
@@ -121,7 +121,8 @@ fn workers_go_on_while_the_static_pods_of_a_control_plane_node_come_back() {
     for name in ["cp-1", "cp-2"] {
         toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
     }
-    let upgraded = |claim: &&Claim| claim.is_of_kubelet() && matches!(claim.state, State::Upgraded { .. });
+    let upgraded =
+        |claim: &&Claim| claim.is_of_kubelet() && matches!(claim.state, ClaimState::Upgraded { .. });
     toy.run_until(300, |toy| toy.claims.iter().any(|c| upgraded(&c) && c.subject.node.starts_with("cp-")));
     let (before, since) = (toy.claims.iter().filter(upgraded).count(), toy.world().now);
     toy.run_until(60, |toy| toy.claims.iter().filter(upgraded).count() > before);

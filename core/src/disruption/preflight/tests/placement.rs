@@ -15,7 +15,7 @@ fn placed(infra: usize, rule: Placement, change: impl FnOnce(&mut Parts)) -> Vec
         }
         let rule = Arc::new(rule);
         let placements = c.pods.iter().map(|pod| (pod.uid.clone(), Arc::clone(&rule)));
-        c.around.placements = Some(placements.collect());
+        c.surroundings.placements = Some(placements.collect());
         change(c);
     });
     causes
@@ -78,7 +78,7 @@ fn keeping_apart_by_zones_and_by_others() {
     assert_eq!(placed(0, apart_on("no-such-label"), |_| {}), NONE, "nodes without the label are no part");
     // Those that are there keep this one away, which itself asks for nothing.
     let theirs = |c: &mut Parts| {
-        let all = c.around.placements.as_mut().unwrap();
+        let all = c.surroundings.placements.as_mut().unwrap();
         all.remove("uid-cart-1");
     };
     assert_eq!(placed(0, apart_on("zone"), theirs).len(), 1);
@@ -94,13 +94,13 @@ fn room_is_looked_for_where_a_pod_may_run() {
     let with_room = |free: &'static str| {
         move |c: &mut Parts| {
             let of = |cpu: i64| Amounts::from_iter([("cpu".into(), cpu), ("pods".into(), 110_000)]);
-            let mut room = Room::default();
+            let mut capacity = Capacity::default();
             for node in &c.nodes {
-                room.offers.insert(node.name.clone(), of(if *node.name == *free { 9000 } else { 2000 }));
+                capacity.offers.insert(node.name.clone(), of(if *node.name == *free { 9000 } else { 2000 }));
             }
-            room.requests = c.pods.iter().map(|pod| (pod.uid.clone(), of(1500))).collect();
+            capacity.requests = c.pods.iter().map(|pod| (pod.uid.clone(), of(1500))).collect();
             c.pods.truncate(2);
-            c.around.room = Some(room);
+            c.surroundings.capacity = Some(capacity);
         }
     };
     assert_eq!(placed(3, infra(), with_room("n-3")), NONE);
@@ -114,8 +114,8 @@ fn room_is_looked_for_where_a_pod_may_run() {
     let tied = |c: &mut Parts| {
         with_room("n-3")(c);
         c.pods[0].special = Some(Arc::new(Traits { claims: vec!["data".into()], ..Traits::default() }));
-        let room = c.around.room.as_mut().unwrap();
-        room.zones.insert(("shop".into(), "data".into()), vec!["c".into()]);
+        let capacity = c.surroundings.capacity.as_mut().unwrap();
+        capacity.zones.insert(("shop".into(), "data".into()), vec!["c".into()]);
         for node in &mut c.nodes {
             let mut labels = (*node.labels).clone();
             labels.insert("topology.kubernetes.io/zone".to_owned(), labels["zone"].clone());

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Around, Cluster, Parts};
+use evenkeel_core::cluster::{Cluster, Parts, Surroundings};
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Charge, Rules, Sent, may_stay};
-use evenkeel_core::drain::{Action, Decision, Request, State, World, decide};
+use evenkeel_core::drain::{Action, Decision, DrainWorld, NodeState, Request, decide};
 use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -19,15 +19,15 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::EXIT_INTERRUPTED;
+use super::display::{Event, Teller};
 use super::interrupt::interrupt;
-use super::tell::{Event, Teller};
 use super::waited::Waited;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, NotDone, node};
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 use crate::clock::Clock;
 use crate::observe::cache::{Cache, Changes, Pace, Select};
-use crate::observe::fold::{Interner, State as Standing, Watched as _};
+use crate::observe::fold::{Interner, SyncState, Watched as _};
 use crate::observe::lean;
 use crate::observe::survey::Survey;
 
@@ -58,7 +58,7 @@ enum Done {
 }
 
 /// One drain.
-pub(super) struct Work {
+pub(super) struct Drive {
     client: Client,
     pub(super) effects: Effects,
     pub(super) clock: Clock,
@@ -74,7 +74,7 @@ pub(super) struct Work {
     budgets: Cache<lean::PodDisruptionBudget>,
     /// Where it is waited for volumes.
     attachments: Option<Cache<lean::VolumeAttachment>>,
-    pub(super) around: Around,
+    pub(super) surroundings: Surroundings,
     pub(super) kept: Kept,
     _stop: tokio_util::sync::DropGuard,
 }
@@ -82,7 +82,7 @@ pub(super) struct Work {
 #[derive(Default)]
 pub(super) struct Kept {
     sent: Sent,
-    pub(super) states: BTreeMap<Arc<str>, State>,
+    pub(super) states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
     confirmed: Vec<Arc<str>>,
     running: JoinSet<Done>,
@@ -97,7 +97,7 @@ pub(super) struct Kept {
     pub(super) warned: BTreeSet<Arc<str>>,
 }
 
-impl Work {
+impl Drive {
     /// Begins to watch, and waits until everything that is needed was seen.
     pub(super) async fn begin(
         client: &Client,
@@ -146,7 +146,7 @@ impl Work {
             pods,
             budgets,
             attachments,
-            around: Around::default(),
+            surroundings: Surroundings::default(),
             kept: Kept::default(),
             _stop: stop.drop_guard(),
         };
@@ -168,7 +168,7 @@ impl Work {
             for line in survey.missing() {
                 eprintln!("warning: {line}; pods on local volumes are not told apart");
             }
-            work.around = survey.cluster().around().clone();
+            work.surroundings = survey.cluster().surroundings().clone();
         }
         Ok(work)
     }
@@ -213,9 +213,9 @@ impl Work {
         let attachments = self.attachments.iter().map(Cache::state);
         for state in nodes.chain(pods).chain([self.budgets.state()]).chain(attachments) {
             match state {
-                Standing::Synced => {}
-                Standing::Syncing => return Err("the cluster did not answer in time".to_owned()),
-                Standing::Tainted(why) | Standing::Failing(why) | Standing::Refused(why) => {
+                SyncState::Synced => {}
+                SyncState::Syncing => return Err("the cluster did not answer in time".to_owned()),
+                SyncState::Tainted(why) | SyncState::Failing(why) | SyncState::Refused(why) => {
                     return Err(why.to_string());
                 }
             }
@@ -224,7 +224,7 @@ impl Work {
     }
 
     pub(super) fn cluster(&self) -> Cluster {
-        let mut parts = Parts { around: self.around.clone(), ..Parts::default() };
+        let mut parts = Parts { surroundings: self.surroundings.clone(), ..Parts::default() };
         for (name, cache) in &self.nodes {
             parts.nodes.extend(cache.get("", name).map(|seen| seen.node.clone()));
         }
@@ -233,7 +233,7 @@ impl Work {
         }
         let attached =
             |cache: &Cache<lean::VolumeAttachment>| cache.read(|all| all.values().cloned().collect());
-        parts.around.attached = self.attachments.as_ref().map(attached);
+        parts.surroundings.attached = self.attachments.as_ref().map(attached);
         self.budgets.read(|budgets| parts.budgets.extend(budgets.values().map(|b| b.as_ref().clone())));
         parts.seal()
     }
@@ -295,7 +295,7 @@ impl Work {
         let now = self.clock.now();
         self.warn(&cluster, now)?;
         let memory = self.kept.sent.memory(&cluster, now);
-        let world = World {
+        let world = DrainWorld {
             cluster: &cluster,
             memory: &memory,
             states: &self.kept.states,
@@ -374,9 +374,9 @@ impl Work {
                 }
                 let (client, rules, chunk) =
                     (self.client.clone(), self.request.policy.rules.clone(), self.chunk);
-                let around = self.around.clone();
+                let surroundings = self.surroundings.clone();
                 self.kept.running.spawn(async move {
-                    let left = left_on(&client, &name, &rules, &around, chunk, now).await;
+                    let left = left_on(&client, &name, &rules, &surroundings, chunk, now).await;
                     Done::Confirmed(name, left)
                 });
             }
@@ -466,7 +466,7 @@ async fn left_on(
     client: &Client,
     node: &str,
     rules: &Rules,
-    around: &Around,
+    surroundings: &Surroundings,
     chunk: u32,
     now: Timestamp,
 ) -> Result<Option<String>, String> {
@@ -477,7 +477,7 @@ async fn left_on(
         let page = within(EFFECT_TIMEOUT, pods.list(&params)).await.map_err(|error| one_line(&error))?;
         for pod in page.items {
             let pod = pod.keep(&mut names).pod;
-            if !may_stay(&pod, rules, around, now) {
+            if !may_stay(&pod, rules, surroundings, now) {
                 return Ok(Some(pod.full_name()));
             }
         }

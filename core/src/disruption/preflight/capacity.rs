@@ -13,7 +13,7 @@ use super::budgets::plural;
 use super::placement::Places;
 use super::pods::{Found, others};
 use super::{Object, Outlook, Question};
-use crate::cluster::{Amounts, Lack, Node, Phase, Placement, Pod, Room};
+use crate::cluster::{Amounts, Capacity, Lack, Node, Phase, Placement, Pod};
 
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -21,7 +21,7 @@ const REMEDY: &str = "add a node, or scale something down; an autoscaler of node
 
 /// What every node has left.
 pub(super) struct Left<'a> {
-    room: &'a Room,
+    capacity: &'a Capacity,
     left: BTreeMap<&'a str, Amounts>,
 }
 
@@ -29,16 +29,17 @@ impl<'a> Left<'a> {
     /// `None` where it was not read what pods request.
     pub(super) fn of(question: &Question<'a>) -> Option<Self> {
         let cluster = question.cluster;
-        let room = cluster.around().room.as_ref()?;
+        let capacity = cluster.surroundings().capacity.as_ref()?;
         let mut left = BTreeMap::new();
         for node in cluster.nodes() {
-            let Some(offered) = room.offers.get(&node.name) else { continue };
+            let Some(offered) = capacity.offers.get(&node.name) else { continue };
             let pods = cluster.pods_on(&node.name);
             let mut own = offered.clone();
-            pods.filter(|pod| pod.phase != Phase::Finished).for_each(|pod| own.take(&room.requested(pod)));
+            pods.filter(|pod| pod.phase != Phase::Finished)
+                .for_each(|pod| own.take(&capacity.requested(pod)));
             left.insert(&*node.name, own);
         }
-        Some(Self { room, left })
+        Some(Self { capacity, left })
     }
 
     /// What is in the way of `node`'s pods.
@@ -57,12 +58,12 @@ impl<'a> Left<'a> {
         }
         let mut together: BTreeMap<Choice<'a>, (usize, Amounts)> = BTreeMap::new();
         for pod in question.cluster.pods_on(&node.name) {
-            let class = class(pod, question.rules, question.cluster.around(), question.now);
+            let class = class(pod, question.rules, question.cluster.surroundings(), question.now);
             let leaves = handling(pod, class, question.rules) == Handling::Evict;
             if !leaves || class != Class::Move || pod.phase == Phase::Finished {
                 continue;
             }
-            let wanted = self.room.requested(pod);
+            let wanted = self.capacity.requested(pod);
             let seeking = places.seek(pod);
             let choice = Choice { zone: self.zone(pod), rule: seeking.rule.filter(|rule| rule.chooses()) };
             let open = |other: &Node| choice.allows(other) && seeking.unfit(other).is_none();
@@ -99,7 +100,8 @@ impl<'a> Left<'a> {
 
     /// The zone that a volume of `pod` ties it to, where that is one.
     fn zone(&self, pod: &Pod) -> Option<&'a str> {
-        let zones = |claim: &Arc<str>| self.room.zones.get(&(Arc::clone(&pod.namespace), Arc::clone(claim)));
+        let zones =
+            |claim: &Arc<str>| self.capacity.zones.get(&(Arc::clone(&pod.namespace), Arc::clone(claim)));
         pod.traits().claims.iter().filter_map(zones).find_map(|zones| match zones.as_slice() {
             [zone] => Some(&**zone),
             _ => None,

@@ -8,30 +8,30 @@ fn amounts(cpu: i64, gi: i64, pods: i64) -> Amounts {
 }
 
 /// Nodes of 4 CPUs and 8 GiB in two zones, and a pod on each that requests `cpu` thousandths and `gi` GiB.
-fn crowded(cpu: i64, gi: i64, change: impl FnOnce(&mut Parts, &mut Room)) -> Vec<String> {
+fn crowded(cpu: i64, gi: i64, change: impl FnOnce(&mut Parts, &mut Capacity)) -> Vec<String> {
     let causes = seen(|c| {
-        let mut room = Room::default();
+        let mut capacity = Capacity::default();
         for (number, node) in c.nodes.iter_mut().enumerate() {
-            room.offers.insert(node.name.clone(), amounts(4000, 8, 110));
+            capacity.offers.insert(node.name.clone(), amounts(4000, 8, 110));
             let zone = if number < 2 { "a" } else { "b" };
             let labels = [("topology.kubernetes.io/zone".to_owned(), zone.to_owned())].into();
             Arc::make_mut(node).labels = Arc::new(labels);
         }
         for pod in &c.pods {
-            room.requests.insert(pod.uid.clone(), amounts(cpu, gi, 0));
+            capacity.requests.insert(pod.uid.clone(), amounts(cpu, gi, 0));
         }
-        change(c, &mut room);
-        c.around.room = Some(room);
+        change(c, &mut capacity);
+        c.surroundings.capacity = Some(capacity);
     });
     causes.iter().map(|cause| format!("{} {}: {}", cause.code, cause.object, cause.what)).collect()
 }
 
 #[test]
 fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
-    let claims = |c: &mut Parts, room: &mut Room, zones: &[&str]| {
+    let claims = |c: &mut Parts, capacity: &mut Capacity, zones: &[&str]| {
         c.pods[0].special = Some(Arc::new(Traits { claims: vec!["data".into()], ..Traits::default() }));
         let zones = zones.iter().map(|zone| (*zone).into()).collect();
-        room.zones.insert(("shop".into(), "data".into()), zones);
+        capacity.zones.insert(("shop".into(), "data".into()), zones);
     };
     let none: [&str; 0] = [];
     assert_eq!(crowded(2000, 4, |_, _| {}), none, "two fit on a node");
@@ -47,9 +47,9 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
             "B9 ReplicaSet shop/cart: requests 5Gi of memory, and no other schedulable node has more than 3Gi left"
         ]
     );
-    let one_of_each = |c: &mut Parts, room: &mut Room| {
-        room.offers.insert("n-2".into(), amounts(4000, 3, 110));
-        room.offers.insert("n-3".into(), amounts(3000, 8, 110));
+    let one_of_each = |c: &mut Parts, capacity: &mut Capacity| {
+        capacity.offers.insert("n-2".into(), amounts(4000, 3, 110));
+        capacity.offers.insert("n-3".into(), amounts(3000, 8, 110));
         c.pods.truncate(1);
     };
     assert_eq!(
@@ -58,18 +58,18 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
             "B9 ReplicaSet shop/cart: requests what no other schedulable node has left at once, though each resource is there"
         ]
     );
-    let full = |c: &mut Parts, room: &mut Room| {
+    let full = |c: &mut Parts, capacity: &mut Capacity| {
         c.pods.truncate(1);
-        room.offers.values_mut().for_each(|offered| offered.set("pods".into(), 0));
+        capacity.offers.values_mut().for_each(|offered| offered.set("pods".into(), 0));
     };
     assert_eq!(
         crowded(0, 0, full),
         ["B9 ReplicaSet shop/cart: requests 1 of pods, and no other schedulable node has more than 0 left"]
     );
-    let device = |c: &mut Parts, room: &mut Room| {
+    let device = |c: &mut Parts, capacity: &mut Capacity| {
         let gpu = || "nvidia.com/gpu".into();
-        room.requests.get_mut(&c.pods[0].uid).unwrap().set(gpu(), 1000);
-        room.offers.get_mut("n-1").unwrap().set(gpu(), 8000);
+        capacity.requests.get_mut(&c.pods[0].uid).unwrap().set(gpu(), 1000);
+        capacity.offers.get_mut("n-1").unwrap().set(gpu(), 8000);
     };
     assert_eq!(
         crowded(100, 1, device),
@@ -77,11 +77,15 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
             "B9 ReplicaSet shop/cart: requests 1 of nvidia.com/gpu, and no other schedulable node has more than 0 left"
         ]
     );
-    assert_eq!(crowded(2000, 4, |c, room| claims(c, room, &["a", "b"])), none, "two zones are no tie");
-    assert_eq!(crowded(2000, 4, |c, room| claims(c, room, &["a"])), none, "n-2 is of that zone");
-    let unready = |c: &mut Parts, room: &mut Room| {
+    assert_eq!(
+        crowded(2000, 4, |c, capacity| claims(c, capacity, &["a", "b"])),
+        none,
+        "two zones are no tie"
+    );
+    assert_eq!(crowded(2000, 4, |c, capacity| claims(c, capacity, &["a"])), none, "n-2 is of that zone");
+    let unready = |c: &mut Parts, capacity: &mut Capacity| {
         Arc::make_mut(&mut c.nodes[1]).ready = false;
-        claims(c, room, &["a"]);
+        claims(c, capacity, &["a"]);
     };
     assert_eq!(
         crowded(2000, 4, unready),
@@ -95,15 +99,15 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
 fn pods_that_fit_one_by_one_and_not_together_are_told_with_the_sums() {
     // Five small ones leave; one would fit anywhere.
     let five = |zones: usize| {
-        move |c: &mut Parts, room: &mut Room| {
+        move |c: &mut Parts, capacity: &mut Capacity| {
             for number in 11..=15 {
                 let claims = if number < 11 + zones { vec!["data".into()] } else { Vec::new() };
                 let special = Some(Arc::new(Traits { claims, ..Traits::default() }));
                 let pod = Pod { special, ..pod("cart", number, "n-1") };
-                room.requests.insert(pod.uid.clone(), amounts(700, 0, 0));
+                capacity.requests.insert(pod.uid.clone(), amounts(700, 0, 0));
                 c.pods.push(pod);
             }
-            room.zones.insert(("shop".into(), "data".into()), vec!["a".into()]);
+            capacity.zones.insert(("shop".into(), "data".into()), vec!["a".into()]);
         }
     };
     let none: [&str; 0] = [];

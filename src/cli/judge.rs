@@ -21,12 +21,12 @@ use super::output::Report;
 use super::releases;
 use crate::api::report::{with_gaps, with_lifecycle};
 use crate::clients::{Connect, effects_client, one_line, probe_client, read_client, within};
-use crate::observe::answer::Answer;
 use crate::observe::cache::Changes;
 use crate::observe::files::{Places, Snapshot, shown};
-use crate::observe::given::Given;
 use crate::observe::platform::{advise, with_same_process};
-use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, given};
+use crate::observe::stated::Given;
+use crate::observe::version_answer::VersionAnswer;
+use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, stated};
 
 /// How long the cluster may take to tell everything.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -44,7 +44,7 @@ pub(super) async fn look(args: &LookArgs, command: &str) -> Result<Report, Strin
     if let Some(nothing) = nothing(&cluster, &inventory) {
         return Err(nothing);
     }
-    let cluster = given::add(with_same_process(cluster), &args.given())?;
+    let cluster = stated::add(with_same_process(cluster), &args.given())?;
     let subject = vec![("Cluster", config.cluster_url.to_string())];
     Ok(judged(subject, &cluster, &inventory, &releases, Timestamp::now()))
 }
@@ -84,7 +84,7 @@ fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String> {
 /// Looks into files, and judges what is in them.
 pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) -> Result<Report, String> {
     let snapshot = Snapshot::read(files).map_err(|error| error.to_string())?;
-    let cluster = given::add(snapshot.cluster(), given)?;
+    let cluster = stated::add(snapshot.cluster(), given)?;
     let names: Vec<_> = files.iter().map(|path| shown(path)).collect();
     let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
     subject.extend(snapshot.unused().into_iter().map(|line| ("Unused", line)));
@@ -170,8 +170,8 @@ async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
     let asking = effects_client(config).map_err(|error| one_line(&error))?;
     // One question first: whatever is wrong with the connection is then told once, and not by every watch.
     let version = within(PATIENCE, asking.apiserver_version()).await;
-    let answer: Answer = version
-        .map(Answer::from)
+    let answer: VersionAnswer = version
+        .map(VersionAnswer::from)
         .map_err(|error| format!("cannot reach {}: {}", config.cluster_url, one_line(&error)))?;
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
@@ -210,10 +210,10 @@ fn refused(not_ready: &NotReady) -> bool {
 
 /// From outside, the apiservers' own addresses are often not reachable. Then what answers at the front door stands for
 /// them, under that name.
-fn by_the_front_door(mut cluster: Cluster, config: &Config, answer: &Answer) -> Cluster {
+fn by_the_front_door(mut cluster: Cluster, config: &Config, answer: &VersionAnswer) -> Cluster {
     if cluster.of(Component::KubeApiserver).all(|instance| instance.version.known().is_none()) {
         let name = config.cluster_url.host().unwrap_or("apiserver");
-        given::front_door(&mut cluster, name, answer);
+        stated::front_door(&mut cluster, name, answer);
     }
     cluster
 }

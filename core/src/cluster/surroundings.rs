@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Owner, Placement, Room};
+use super::{Capacity, Owner, Placement};
 
 /// A namespace and a name in it.
 pub type Name = (Arc<str>, Arc<str>);
 
 /// What was read of a pod's and a budget's surroundings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Around {
+pub struct Surroundings {
     /// Everything that may control pods: Deployments, `ReplicaSets`, `StatefulSets`, Jobs, and kinds not known here.
     pub workloads: Option<Workloads>,
     /// Namespace and name of each `PersistentVolumeClaim` whose volume can be mounted on some nodes only, and the
@@ -30,7 +30,7 @@ pub struct Around {
     /// `HorizontalPodAutoscalers`: what each scales, and how far down it may go.
     pub autoscalers: Option<Vec<Autoscaler>>,
     /// What pods request and nodes offer.
-    pub room: Option<Room>,
+    pub capacity: Option<Capacity>,
     /// What pods ask of their nodes, by the pod's UID; those that ask for nothing are not in it.
     pub placements: Option<BTreeMap<Arc<str>, Arc<Placement>>>,
     /// The claim that each `PersistentVolume` is bound to, by the volume's name.
@@ -146,7 +146,7 @@ pub enum Scale {
     Unknown,
 }
 
-impl Around {
+impl Surroundings {
     /// The scale behind `owner`, the controller of a pod in `namespace`.
     ///
     /// A kind of which nothing was read at all is unknown: files often hold some kinds only. Source: the finders of

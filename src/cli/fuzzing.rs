@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use clap::ValueEnum as _;
 
 use super::args::Color;
-use super::look;
+use super::judge;
 use super::output::{self, Level, Output, Style};
 use super::releases;
-use crate::observe::given::Given;
+use crate::observe::stated::Given;
 
 /// What `report` and `check` print about `files` in each of their forms, with what a person said of components.
 ///
@@ -20,7 +20,7 @@ use crate::observe::given::Given;
 /// # Errors
 /// The one line that the command line would end with, without its `error: `.
 pub fn every_form(files: &[PathBuf], given: &[Given]) -> Result<Vec<(String, String)>, String> {
-    let report = look::files(files, given, &releases::read(None)?)?;
+    let report = judge::files(files, given, &releases::read(None)?)?;
     let mut texts = Vec::new();
     for (command, check) in [("report", false), ("check", true)] {
         let style = Style { check, fail_on: Level::Warning, paint: output::paint(Color::Never), width: None };

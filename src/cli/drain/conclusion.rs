@@ -2,15 +2,15 @@
 //!
 //! It changes nothing in the cluster. The invariant: whatever this drain leaves cordoned is named.
 
-use evenkeel_core::drain::State;
+use evenkeel_core::drain::NodeState;
 
 use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
 use super::EXIT_INTERRUPTED;
+use super::display::{OfNode, Told};
+use super::drive::Drive;
 use super::narrate::ours;
-use super::tell::{OfNode, Told};
-use super::work::Work;
 
-impl Work {
+impl Drive {
     /// Says how it ended, and what is left behind.
     pub(super) fn finish(mut self, interrupted: bool) -> Result<u8, String> {
         let cluster = self.cluster();
@@ -18,7 +18,7 @@ impl Work {
         let mut cordoned = Vec::new();
         for name in &self.request.nodes {
             let state = self.kept.states.get(name).cloned().unwrap_or_default();
-            let drained = matches!(state, State::Drained { .. });
+            let drained = matches!(state, NodeState::Drained { .. });
             let node = cluster.node(name);
             let is_cordoned = node.is_some_and(|node| node.unschedulable);
             if !drained && is_cordoned && ours(&cluster, name) {
@@ -29,12 +29,12 @@ impl Work {
                 drained,
                 cordoned: is_cordoned,
                 seconds: match &state {
-                    State::Drained { took, .. } => Some(took.as_secs()),
+                    NodeState::Drained { took, .. } => Some(took.as_secs()),
                     _ => None,
                 },
                 reason: match state {
-                    State::Failed { why } => Some(why),
-                    State::Drained { .. } => None,
+                    NodeState::Failed { why } => Some(why),
+                    NodeState::Drained { .. } => None,
                     _ if interrupted => Some("interrupted".to_owned()),
                     _ => None,
                 },

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Changes, Pace, Select};
-use super::fold::{State, Watched};
+use super::fold::{SyncState, Watched};
 use crate::clients::{PROBE_TIMEOUT, within};
 
 /// Between two questions whether the kind is served: gates change when an apiserver is restarted.
@@ -19,9 +19,9 @@ const AGAIN: Duration = Duration::from_mins(10);
 
 /// The objects of a kind, if the cluster serves it.
 #[derive(Debug)]
-pub(super) struct Served<K: Watched>(Arc<OnceLock<Cache<K>>>);
+pub(super) struct OptionalKind<K: Watched>(Arc<OnceLock<Cache<K>>>);
 
-impl<K> Served<K>
+impl<K> OptionalKind<K>
 where
     K: Watched<DynamicType = ()> + kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
 {
@@ -57,7 +57,7 @@ where
 
     /// What is there; nothing while it cannot be relied on.
     pub(super) fn list(&self) -> Vec<K::Kept> {
-        let synced = self.0.get().filter(|cache| cache.state() == State::Synced);
+        let synced = self.0.get().filter(|cache| cache.state() == SyncState::Synced);
         synced.map(Cache::list).unwrap_or_default()
     }
 }

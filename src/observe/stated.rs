@@ -9,7 +9,7 @@ use std::sync::Arc;
 use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Reach};
 use evenkeel_core::version::{KubeVersion, Observed};
 
-use super::answer::Answer;
+use super::version_answer::VersionAnswer;
 
 /// The name of a component that a person gave no name.
 const UNNAMED: &str = "(given)";
@@ -67,8 +67,8 @@ fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: 
 
 /// What answers `/version` for all of `cluster`'s apiservers, under `name`. It stands for them where none is known; where
 /// some are, it adds only a minor that none of them shows.
-pub fn front_door(cluster: &mut Cluster, name: &str, answer: &Answer) {
-    let Answer { version, effective, .. } = answer.clone();
+pub fn front_door(cluster: &mut Cluster, name: &str, answer: &VersionAnswer) {
+    let VersionAnswer { version, effective, .. } = answer.clone();
     let door = Instance {
         evidence: Evidence::FrontDoor,
         effective,
@@ -179,7 +179,7 @@ mod tests {
         ] {
             let mut cluster = Parts { instances: there, ..Parts::default() }.seal();
             let answer =
-                Answer { version: Observed::from_report(version), effective: None, build: "".into() };
+                VersionAnswer { version: Observed::from_report(version), effective: None, build: "".into() };
             front_door(&mut cluster, "door", &answer);
             assert_eq!(shown(&cluster), expected);
         }

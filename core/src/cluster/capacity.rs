@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Pod;
-use super::around::Name;
+use super::surroundings::Name;
 
 /// The resource that each pod takes one of.
 const PODS: &str = "pods";
@@ -29,7 +29,7 @@ pub struct Lack {
 
 /// What was read of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct Capacity {
     /// What each pod requests, by its UID.
     pub requests: BTreeMap<Arc<str>, Amounts>,
     /// `status.allocatable` of each node, by its name.
@@ -38,7 +38,7 @@ pub struct Room {
     pub zones: BTreeMap<Name, Vec<Arc<str>>>,
 }
 
-impl Room {
+impl Capacity {
     /// What `pod` requests, and itself.
     pub fn requested(&self, pod: &Pod) -> Amounts {
         let mut amounts = self.requests.get(&pod.uid).cloned().unwrap_or_default();

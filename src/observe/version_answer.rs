@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::version::Info;
 
 /// The versions in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct VersionAnswer {
     /// `gitVersion`, else `major` and `minor`.
     pub version: Observed,
     /// What it emulates; `None` when it says nothing of that (before 1.33).
@@ -19,7 +19,7 @@ pub struct Answer {
     pub build: Arc<str>,
 }
 
-impl From<Info> for Answer {
+impl From<Info> for VersionAnswer {
     fn from(info: Info) -> Self {
         let version = Observed::from_info(&info.git_version, &info.major, &info.minor);
         let said = |field: Option<String>| field.unwrap_or_default();
