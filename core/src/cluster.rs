@@ -226,7 +226,7 @@ pub struct Node {
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// The value of [`CORDON_ANNOTATION`], unless the cordon is another than the one that it is about
-    /// ([`RunMark::is_current`](crate::disruption::RunMark::is_current)).
+    /// ([`CordonMark::is_current`](crate::disruption::CordonMark::is_current)).
     pub cordoned_by: Option<Arc<str>>,
     /// [`HOLD_ANNOTATION`] is present.
     pub held: bool,

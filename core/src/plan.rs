@@ -101,7 +101,7 @@ pub fn refusals(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
     let Some(oldest) = versions.iter().map(|(_, version)| version.minor()).min() else {
         return vec!["no kube-apiserver's version is known".to_owned()];
     };
-    let newer = versions.iter().find(|(_, v)| v.release() > target.release());
+    let newer = versions.iter().find(|(_, version)| version.progress(target).is_gt());
     if let Some((name, version)) = newer {
         return vec![format!("{target} would be a downgrade: kube-apiserver {name} runs {version}")];
     }
@@ -126,7 +126,7 @@ pub fn obstacles(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
 /// The oldest apiserver version: where the upgrade comes from.
 pub fn from_version(cluster: &Cluster) -> Option<KubeVersion> {
     let known = cluster.of(Component::KubeApiserver).filter_map(|i| i.version.known());
-    known.min_by_key(|v| v.release()).cloned()
+    known.min_by(|a, b| a.progress(b)).cloned()
 }
 
 /// The plan's hash, 12 hex digits: what an approval is bound to.

@@ -233,8 +233,11 @@ fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result
         return Err(line);
     }
     if let Err(refused) = round.batch.admit(&node.name) {
-        round.hope |= !refused.lasting;
-        return Err(format!("{} waits: {}", node.name, refused.reason));
+        if !refused.lasting {
+            round.hope = true;
+            return Err(format!("{} waits: {}", node.name, refused.reason));
+        }
+        return Err(not_begun(round, node, claim, refused.reason));
     }
     let world = round.world;
     let left = look(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
@@ -242,17 +245,20 @@ fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result
     match claim {
         Some(parked) => retry(round, parked, node, &blocked).map(Some),
         None => match blocked.iter().find(|blocker| blocker.lasting) {
-            // Draining it would only move its other pods for nothing.
-            Some(first) => {
-                let reason = format!("pod {}: {}", first.pod, first.reason);
-                let out = Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason };
-                let line = format!("{} is not begun: {}", node.name, out.reason);
-                round.out.push(out);
-                Err(line)
-            }
+            Some(first) => Err(not_begun(round, node, claim, format!("pod {}: {}", first.pod, first.reason))),
             None => Ok(None),
         },
     }
+}
+
+/// Leaves `node` out for `reason`, which only a person takes away: draining it would only move its other pods for
+/// nothing. The line for it.
+fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: String) -> String {
+    let line = format!("{} is not begun: {reason}", node.name);
+    if claim.is_none() {
+        round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason });
+    }
+    line
 }
 
 /// Whether `node`, a control-plane node, may be taken away: every other one is there, with what runs on it.

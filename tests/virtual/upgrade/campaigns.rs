@@ -118,10 +118,11 @@ fn stale_reads_and_late_requests() {
     campaign("upgrade: stale reads", spread(scripts, 8));
 }
 
-const WATCHED: [&str; 8] = [
+const WATCHED: [&str; 9] = [
     "nodes",
     "pods",
     "poddisruptionbudgets.policy",
+    "persistentvolumes",
     "endpointslices.discovery.k8s.io",
     "leases.coordination.k8s.io",
     "clusterupgrades.evenkeel.dev",

@@ -62,6 +62,17 @@ fn an_external_executor_that_never_comes_stops_its_node_alone() {
 }
 
 #[test]
+fn a_budget_that_never_allows_anything_keeps_its_node_alone_until_somebody_changes_it() {
+    let run = ends("at 0 impossible");
+    assert_eq!(said(&run), ("NodesParked", true, "8/9"), "{:#}", run.end);
+    assert_eq!(claim(&run, "kubelet", "main-6"), "none", "its other pods are not disturbed for nothing");
+    let said_of = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(said_of.contains("main-6") && said_of.contains("shop/frozen"), "{said_of}");
+    let run = ends("at 0 impossible; at 400000 budget frozen maxUnavailable 1");
+    assert_eq!(said(&run), DONE, "{:#}", run.end);
+}
+
+#[test]
 fn a_server_that_does_not_come_stops_everything() {
     for component in ["kube-apiserver", "kube-controller-manager"] {
         for way in ["hang", "wrong v1.36.9", "gone"] {

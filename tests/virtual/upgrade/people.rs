@@ -65,6 +65,7 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["hold", node] => annotate(kube, node, json!("")).await,
         ["unhold", node] => annotate(kube, node, Value::Null).await,
         ["returning"] => returning(kube).await,
+        ["impossible"] => impossible(kube).await,
         ["cut", agent, seconds] => {
             let time = Duration::from_secs(seconds.parse().unwrap());
             cluster.faults().blackout_of(&[agent, &format!("{agent}-lease")], time);
@@ -113,5 +114,14 @@ async fn returning(kube: &Kube) {
     let more = json!({"spec": {"template": {"spec": {"tolerations": tolerates,
         "nodeSelector": {"kubernetes.io/hostname": "main-5"}}}}});
     kube.workload("deployments", "returning", 1, &more).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// A pod that can run on one node only, and that its budget never lets go.
+async fn impossible(kube: &Kube) {
+    let here =
+        json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "main-6"}}}}});
+    kube.workload("deployments", "frozen", 1, &here).await;
+    kube.budget("frozen", Some(json!({"maxUnavailable": 0}))).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
 }

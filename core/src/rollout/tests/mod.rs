@@ -4,11 +4,13 @@ mod cluster;
 mod ends;
 mod order;
 
+use std::sync::Arc;
+
 use expect_test::expect;
 
 use self::cluster::Toy;
 use super::*;
-use crate::cluster::Component;
+use crate::cluster::{Component, Pod, Traits};
 use crate::upgrade::{Amount, Mode};
 
 #[test]
@@ -66,13 +68,20 @@ fn a_node_that_cannot_be_drained_is_parked_named_and_finished_when_it_can() {
 
 #[test]
 fn a_node_that_could_not_be_emptied_anyway_is_not_disturbed() {
-    let mut toy = Toy::new(3, 1);
-    toy.deploy("impossible", 1, 1);
-    toy.deploy("web", 6, 3);
-    let stuck = toy.pods_of("impossible").first().unwrap().node.clone();
-    toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::NodesParked);
-    assert!(!toy.log.iter().any(|line| line.ends_with(&format!("kubelet.{stuck}"))), "{:?}", toy.log);
+    for pinned in [false, true] {
+        let mut toy = Toy::new(3, 1);
+        toy.deploy("impossible", 1, 1);
+        toy.deploy("web", 6, 3);
+        let pod = (*toy.pods_of("impossible").first().unwrap()).clone();
+        let stuck = pod.node.clone();
+        if pinned {
+            let traits = Traits { hosts: vec![stuck.clone()], ..Traits::default() };
+            toy.cluster.set_pod(Pod { special: Some(Arc::new(traits)), ..pod });
+        }
+        toy.run_to_the_end(900);
+        assert_eq!(toy.phase(), Phase::NodesParked, "pinned: {pinned}");
+        assert!(!toy.log.iter().any(|line| line.ends_with(&format!("kubelet.{stuck}"))), "{:?}", toy.log);
+    }
 }
 
 #[test]
@@ -270,6 +279,7 @@ fn nothing_begins_without_approval_and_the_hash_of_what_was_seen() {
 fn targets_that_are_refused() {
     for (target, line) in [
         ("v1.35.9", "v1.35.9 would be a downgrade: kube-apiserver cp-1 runs v1.36.4"),
+        ("v1.36.4-rc.1", "v1.36.4-rc.1 would be a downgrade: kube-apiserver cp-1 runs v1.36.4"),
         (
             "v1.38.0",
             "kube-apiservers are at 1.36; 1.38 is more than one minor away and minors must not be skipped",
