@@ -11,10 +11,10 @@ use evenkeel_core::cluster::{Cluster, ControlPlane, Instance, Webhook};
 use evenkeel_core::version::{Effective, Observed};
 use jiff::Timestamp;
 
-use super::PodScope;
 use super::apiservers::Endpoint;
 use super::components::{self, Sources};
 use super::fold::{Fold, Key, News, SyncState};
+use super::inventory::PodScope;
 use super::leaders::{self, Leading};
 use super::lean::{
     CandidateSeen, LeaseSeen, Node, NodeSeen, PersistentVolume, Pod, PodDisruptionBudget, PodSeen,

@@ -1,6 +1,7 @@
 //! The observer against an in-process cluster of one node.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use evenkeel_core::cluster::Component;

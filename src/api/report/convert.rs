@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::tz::TimeZone;
 
 use super::super::conditions;
-use super::{
+use super::schema::{
     Apiserver, BlockingBudget, ClusterSkewReportStatus, Finding, NextMinor, Omitted, PolicyName, Row,
 };
 

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-use super::{
+use super::schema::{
     ClusterUpgrade, ClusterUpgradeStatus, Hidden, LabelExpression, LabelSelector, Mode, NodeGroup,
     ParkedNode, Plan, PlanStage, Progress, SeenComponent,
 };

@@ -14,7 +14,7 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::fold::{Fold, Watched};
-use super::{Inner, Pace, Select};
+use super::held::{Inner, Pace, Select};
 
 /// How long the server keeps one watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;

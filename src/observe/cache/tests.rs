@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use futures::{StreamExt as _, stream};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::super::lean::Lease;
+use super::held::STARTING;
 use super::*;
 
 /// One answer of the apiserver.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::objects::{harmless, is_json};
 use super::text;
+use super::text::{brief, is_json};
 pub(super) use reader::Reader;
 
 /// What some editors write before UTF-8.
@@ -131,7 +131,7 @@ pub(super) enum Source {
 pub(super) fn shown(path: &Path) -> String {
     match path.to_string_lossy() {
         text if text == "-" => "standard input".to_owned(),
-        text => harmless(text.strip_prefix("./").unwrap_or(&text)),
+        text => brief(text.strip_prefix("./").unwrap_or(&text)),
     }
 }
 

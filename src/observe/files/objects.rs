@@ -10,7 +10,6 @@ mod yaml;
 use std::fmt;
 
 use evenkeel_core::cluster::Component;
-use evenkeel_core::text;
 use evenkeel_core::version::Observed;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::Deserialize;
@@ -20,10 +19,8 @@ use serde_json::value::RawValue;
 use super::super::lean::{Node, Pod, PodDisruptionBudget, ValidatingWebhooks};
 use super::super::version_answer::VersionAnswer;
 use super::input::Source;
-use super::text::{is_blackened_name, said};
+use super::text::{brief, is_blackened_name, is_json, said};
 
-/// Longest text of a file that is shown, in characters.
-const MAX_SHOWN: usize = 120;
 /// What an apiserver accepts as a name and as a label's value, in bytes.
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
@@ -140,11 +137,11 @@ fn broken(error: &serde_json::Error) -> String {
         format!("ends in the middle of its JSON (line {}); write the file again", error.line())
     } else if error.is_io() {
         // Those of a reader tell themselves what is wrong.
-        harmless(without_line(&error.to_string()))
+        brief(without_line(&error.to_string()))
     } else if error.to_string().starts_with("recursion limit") {
         format!("is nested deeper than anything of a cluster (line {})", error.line())
     } else {
-        format!("is not valid JSON: {}", harmless(&error.to_string()))
+        format!("is not valid JSON: {}", brief(&error.to_string()))
     }
 }
 
@@ -169,16 +166,6 @@ pub(super) fn found(piece: &Piece<'_>) -> Found {
     match serde_json::from_str::<Head<'_>>(raw.get()) {
         Ok(head) => object(raw, &head, list, item),
         Err(error) => unreadable(kind_of(list), None, item, &error),
-    }
-}
-
-/// YAML may begin with a brace too; but then no quote follows it.
-pub(super) fn is_json(text: &str) -> bool {
-    let mut start = text.trim_start().chars();
-    match start.next() {
-        Some('{') => matches!(start.find(|c| !c.is_whitespace()), Some('"' | '}') | None),
-        Some('[') => matches!(start.find(|c| !c.is_whitespace()), Some('{' | ']' | '[' | '"') | None),
-        _ => false,
     }
 }
 
@@ -310,7 +297,7 @@ fn node(raw: &RawValue, meta: &Meta, item: usize) -> Found {
     match node.metadata.labels.iter().flatten().find(|(_, label)| !is_label(label)) {
         None => Found::Node(Box::new(node)),
         Some((key, _)) => {
-            let why = format!("label {} has a value that no cluster accepts", harmless(key));
+            let why = format!("label {} has a value that no cluster accepts", brief(key));
             Found::Bad(Bad { kind: Kind::Node, name: name_of(meta), item, why })
         }
     }
@@ -413,7 +400,7 @@ pub(in super::super) fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = without_line(&text);
     let types = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| text.strip_prefix(start));
-    harmless(&match types.and_then(|types| types.split_once(", expected ")) {
+    brief(&match types.and_then(|types| types.split_once(", expected ")) {
         Some((there, wanted)) => format!("it has {} where {} belongs", plain(there), plain(wanted)),
         None => text.to_owned(),
     })
@@ -466,11 +453,4 @@ fn is_taken_out(meta: &Meta) -> bool {
 
 fn is_label(value: &str) -> bool {
     value.len() <= MAX_LABEL && value.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
-}
-
-/// `text` on one line, short, without anything that acts on a terminal.
-pub(super) fn harmless(text: &str) -> String {
-    let short: String = text.chars().take(MAX_SHOWN).collect();
-    let cut = if text.chars().nth(MAX_SHOWN).is_some() { "..." } else { "" };
-    text::harmless(&short) + cut
 }

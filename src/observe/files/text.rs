@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use evenkeel_core::text::harmless;
 
+/// Longest text of a file that is shown, in characters.
+const MAX_SHOWN: usize = 120;
 /// Files that are packed, by their first bytes.
 const PACKED: [(&[u8], &str); 6] = [
     (b"\x1f\x8b", "gzip"),
@@ -125,6 +127,23 @@ pub(super) fn is_blackened(start: &[u8]) -> bool {
 pub(super) fn is_blackened_name(name: &str) -> bool {
     let small = name.to_ascii_lowercase();
     BLACKENED.iter().any(|mark| std::str::from_utf8(mark).is_ok_and(|mark| small.contains(mark)))
+}
+
+/// YAML may begin with a brace too; but then no quote follows it.
+pub(super) fn is_json(text: &str) -> bool {
+    let mut start = text.trim_start().chars();
+    match start.next() {
+        Some('{') => matches!(start.find(|c| !c.is_whitespace()), Some('"' | '}') | None),
+        Some('[') => matches!(start.find(|c| !c.is_whitespace()), Some('{' | ']' | '[' | '"') | None),
+        _ => false,
+    }
+}
+
+/// `text` on one line, short, without anything that acts on a terminal.
+pub(super) fn brief(text: &str) -> String {
+    let short: String = text.chars().take(MAX_SHOWN).collect();
+    let cut = if text.chars().nth(MAX_SHOWN).is_some() { "..." } else { "" };
+    harmless(&short) + cut
 }
 
 #[cfg(test)]

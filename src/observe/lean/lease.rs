@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::super::fold::{Interner, Watched};
-use super::{HOSTNAME_LABEL, PEER_ADDRESS, meta, text, time};
+use super::wire::{HOSTNAME_LABEL, PEER_ADDRESS, meta, text, time};
 
 /// On the identity lease of a kube-apiserver: since 1.27, and in 1.26.
 const IDENTITY_LABELS: [&str; 2] = ["apiserver.kubernetes.io/identity", "k8s.io/component"];

@@ -8,147 +8,20 @@ mod lease;
 mod node;
 mod others;
 mod pod;
+mod pod_spec;
 mod special;
 mod volume;
 mod webhook;
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use evenkeel_core::cluster::{CORDON_ANNOTATION, HOLD_ANNOTATION};
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+mod wire;
 
 pub use lease::{CandidateSeen, Lease, LeaseCandidate, LeaseSeen};
 pub use node::{Node, NodeSeen};
 pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget, VolumeAttachment};
-pub(super) use pod::Container;
 pub use pod::{EXECUTOR_LABEL, Pod, PodSeen, Runs};
+pub(super) use pod_spec::Container;
 pub use volume::{PersistentVolume, VolumeSeen};
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks, WebhooksSeen};
-
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// Stands for any annotation that only kubeadm writes: on a Node, or on an apiserver's static pod.
-const KUBEADM: &str = "kubeadm";
-/// Annotations by which other tools are asked to leave a pod alone.
-const OPT_OUTS: [&str; 3] = [
-    "karpenter.sh/do-not-disrupt",
-    "cluster-autoscaler.kubernetes.io/safe-to-evict",
-    "descheduler.alpha.kubernetes.io/prefer-no-eviction",
-];
-/// Annotation on the identity lease of a kube-apiserver: `192.0.2.1:6443`, by which its peers find it.
-const PEER_ADDRESS: &str = "kubernetes.io/peer-advertise-address";
-const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
-
-/// `metadata`, without what no decision reads.
-pub(super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    meta_and::<D, IgnoredAny>(deserializer).map(|(meta, _)| meta)
-}
-
-/// The same, and `M` of who owns which field.
-fn meta_and<'de, D, M>(deserializer: D) -> Result<(ObjectMeta, Option<M>), D::Error>
-where
-    D: Deserializer<'de>,
-    M: Deserialize<'de>,
-{
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Meta<M> {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        generation: Option<i64>,
-        deletion_timestamp: Option<String>,
-        finalizers: Option<Vec<String>>,
-        labels: Option<BTreeMap<String, String>>,
-        annotations: Option<Annotations>,
-        owner_references: Option<Vec<OwnerReference>>,
-        managed_fields: Option<M>,
-    }
-    #[derive(Deserialize)]
-    struct Annotations {
-        #[serde(rename = "evenkeel.dev/cordoned-by")]
-        cordoned_by: Option<String>,
-        #[serde(rename = "evenkeel.dev/hold")]
-        hold: Option<String>,
-        #[serde(rename = "kubernetes.io/config.mirror")]
-        mirror: Option<String>,
-        #[serde(rename = "kubernetes.io/peer-advertise-address")]
-        peer_address: Option<String>,
-        #[serde(rename = "kubeadm.alpha.kubernetes.io/cri-socket")]
-        kubeadm_node: Option<IgnoredAny>,
-        #[serde(rename = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint")]
-        kubeadm_server: Option<IgnoredAny>,
-        #[serde(rename = "karpenter.sh/do-not-disrupt")]
-        do_not_disrupt: Option<String>,
-        #[serde(rename = "cluster-autoscaler.kubernetes.io/safe-to-evict")]
-        safe_to_evict: Option<String>,
-        #[serde(rename = "descheduler.alpha.kubernetes.io/prefer-no-eviction")]
-        prefer_no_eviction: Option<String>,
-    }
-    let meta = Meta::deserialize(deserializer)?;
-    let annotations = meta.annotations.map(|found| {
-        [
-            (CORDON_ANNOTATION, found.cordoned_by),
-            (HOLD_ANNOTATION, found.hold),
-            (MIRROR_ANNOTATION, found.mirror),
-            (PEER_ADDRESS, found.peer_address),
-            (KUBEADM, found.kubeadm_node.or(found.kubeadm_server).map(|_| String::new())),
-            (OPT_OUTS[0], found.do_not_disrupt),
-            (OPT_OUTS[1], found.safe_to_evict),
-            (OPT_OUTS[2], found.prefer_no_eviction),
-        ]
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-        .collect()
-    });
-    let managed_fields = meta.managed_fields;
-    let meta = ObjectMeta {
-        name: meta.name,
-        namespace: meta.namespace,
-        uid: meta.uid,
-        resource_version: meta.resource_version,
-        generation: meta.generation,
-        finalizers: meta.finalizers.filter(|finalizers| !finalizers.is_empty()),
-        deletion_timestamp: meta.deletion_timestamp.as_deref().and_then(time).map(Time),
-        labels: meta.labels,
-        annotations,
-        owner_references: meta.owner_references,
-        ..ObjectMeta::default()
-    };
-    Ok((meta, managed_fields))
-}
-
-fn time(text: &str) -> Option<Timestamp> {
-    text.parse().ok()
-}
-
-fn text(value: Option<&str>) -> Arc<str> {
-    value.unwrap_or_default().into()
-}
-
-/// A condition of any kind of object.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Condition {
-    r#type: Option<String>,
-    status: Option<String>,
-    reason: Option<String>,
-    message: Option<String>,
-    last_heartbeat_time: Option<String>,
-    last_transition_time: Option<String>,
-}
-
-fn condition<'a>(conditions: Option<&'a Vec<Condition>>, name: &str) -> Option<&'a Condition> {
-    conditions?.iter().find(|condition| condition.r#type.as_deref() == Some(name))
-}
-
-fn is_true(conditions: Option<&Vec<Condition>>, name: &str) -> bool {
-    condition(conditions, name).is_some_and(|condition| condition.status.as_deref() == Some("True"))
-}
+pub(super) use wire::meta;
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::super::fold::{Detail, Interner, Watched};
 use super::super::platform::Platform;
-use super::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta_and, text, time};
+use super::wire::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta_and, text, time};
 
 /// Before a role that somebody gave to a Node.
 const ROLE: &str = "node-role.kubernetes.io/";

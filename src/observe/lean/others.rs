@@ -11,7 +11,7 @@ use kube::core::DynamicObject;
 use serde::Deserialize;
 
 use super::super::fold::{Interner, Watched};
-use super::{Condition, condition, meta, text, time};
+use super::wire::{Condition, condition, meta, text, time};
 
 /// A `PodDisruptionBudget` on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]

@@ -1,6 +1,5 @@
-//! Pod: the wire form and what is kept.
+//! Pod: what is kept.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,12 +7,12 @@ use evenkeel_core::cluster::{self, Component, Owner, Phase, RunMark};
 use evenkeel_core::version::{Observed, Unknown};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::super::components::image_of;
 use super::super::fold::{Interner, Watched};
-use super::special::{Affinity, Claim, ContainerPort, ContainerState, Spread, Toleration, traits};
-use super::{Condition, KUBEADM, MIRROR_ANNOTATION, is_true, meta, text};
+use super::pod_spec::{Container, PodSpec, PodStatus};
+use super::special::traits;
+use super::wire::{KUBEADM, MIRROR_ANNOTATION, is_true, meta, text};
 
 /// Label on the pods of an executor's Job: the name of the `NodeUpgrade` they work for.
 pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
@@ -27,57 +26,6 @@ pub struct Pod {
     pub metadata: ObjectMeta,
     spec: Option<PodSpec>,
     status: Option<PodStatus>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PodSpec {
-    pub(super) node_name: Option<String>,
-    pub(super) volumes: Option<Vec<Volume>>,
-    pub(super) containers: Option<Vec<Container>>,
-    pub(super) node_selector: Option<BTreeMap<String, String>>,
-    pub(super) affinity: Option<Affinity>,
-    pub(super) tolerations: Option<Vec<Toleration>>,
-    pub(super) topology_spread_constraints: Option<Vec<Spread>>,
-    pub(super) termination_grace_period_seconds: Option<i64>,
-    pub(super) priority_class_name: Option<String>,
-    pub(super) scheduling_group: Option<IgnoredAny>,
-    pub(super) resource_claims: Option<Vec<IgnoredAny>>,
-    pub(super) eviction_responders: Option<Vec<IgnoredAny>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Volume {
-    pub(super) empty_dir: Option<IgnoredAny>,
-    pub(super) host_path: Option<IgnoredAny>,
-    pub(super) persistent_volume_claim: Option<Claim>,
-}
-
-/// A container of a pod: from its spec, or from its status.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(in super::super) struct Container {
-    pub(in super::super) name: Option<String>,
-    pub(in super::super) image: Option<String>,
-    /// The server takes any number here, a negative one too.
-    pub(in super::super) restart_count: Option<i64>,
-    /// In a status: `containerd://` and 64 digits, another one for each run.
-    #[serde(rename = "containerID")]
-    pub(in super::super) id: Option<String>,
-    pub(in super::super) command: Option<Vec<String>>,
-    pub(super) ports: Option<Vec<ContainerPort>>,
-    pub(super) state: Option<ContainerState>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PodStatus {
-    pub(super) phase: Option<String>,
-    pub(super) conditions: Option<Vec<Condition>>,
-    pub(super) container_statuses: Option<Vec<Container>>,
-    #[serde(rename = "hostIP")]
-    pub(super) host_ip: Option<String>,
 }
 
 /// What is kept of a Pod.

@@ -1,158 +1,19 @@
-//! What few pods have and only a drain asks about: the wire form, and what is kept of it.
+//! What few pods have and only a drain asks about: what is kept of it.
 //!
 //! Here belongs reading; what follows for a drain is the core's. The invariant: most pods have none of it, and cost
 //! nothing for it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use evenkeel_core::cluster::{Selector, Traits};
+use evenkeel_core::cluster::Traits;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
 
-use super::pod::{PodSpec, PodStatus};
-use super::{HOSTNAME_LABEL, OPT_OUTS, condition};
+use super::pod_spec::{PodSpec, PodStatus, PodTerm, Spread, Toleration};
+use super::wire::{HOSTNAME_LABEL, OPT_OUTS, condition};
 
-const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 const JOB_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 const USUAL_GRACE: i64 = 30;
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Claim {
-    claim_name: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ContainerPort {
-    host_port: Option<u16>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ContainerState {
-    waiting: Option<Waiting>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    reason: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Toleration {
-    key: Option<String>,
-    operator: Option<String>,
-    value: Option<String>,
-    effect: Option<String>,
-}
-
-impl Toleration {
-    /// The taint of a cordon has no value.
-    fn of_cordon(&self) -> bool {
-        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        let exists = self.operator.as_deref() == Some("Exists");
-        filled(&self.effect).is_none_or(|effect| effect == "NoSchedule")
-            && match filled(&self.key) {
-                None => exists,
-                Some(key) => key == CORDON_TAINT && (exists || filled(&self.value).is_none()),
-            }
-    }
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Spread {
-    when_unsatisfiable: Option<String>,
-    node_taints_policy: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Affinity {
-    node_affinity: Option<NodeAffinity>,
-    pod_anti_affinity: Option<PodAntiAffinity>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(in super::super) struct NodeAffinity {
-    // A PersistentVolume calls it `required`.
-    #[serde(alias = "required", rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    required: Option<NodeTerms>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct NodeTerms {
-    node_selector_terms: Option<Vec<NodeTerm>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct NodeTerm {
-    match_expressions: Option<Vec<NodeRequirement>>,
-    match_fields: Option<Vec<NodeRequirement>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeRequirement {
-    key: Option<String>,
-    operator: Option<String>,
-    values: Option<Vec<String>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodAntiAffinity {
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    required: Option<Vec<PodTerm>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PodTerm {
-    topology_key: Option<String>,
-    label_selector: Option<Selector>,
-}
-
-impl NodeAffinity {
-    /// The hosts it allows, if it allows no other; any of its terms may hold, so each has to name hosts.
-    pub(in super::super) fn hosts(&self) -> Vec<Arc<str>> {
-        self.values(|term| {
-            let by_label = values(term.match_expressions.as_ref(), |key| key == HOSTNAME_LABEL);
-            by_label.or_else(|| values(term.match_fields.as_ref(), |key| key == "metadata.name"))
-        })
-    }
-
-    /// The zones it allows, if it allows no other. Drivers of volumes have labels of their own for the same zones
-    /// (`topology.ebs.csi.aws.com/zone`).
-    pub(in super::super) fn zones(&self) -> Vec<Arc<str>> {
-        self.values(|term| values(term.match_expressions.as_ref(), |key| key.ends_with("/zone")))
-    }
-
-    fn values(&self, named: impl Fn(&NodeTerm) -> Option<Vec<String>>) -> Vec<Arc<str>> {
-        let terms = self.required.iter().flat_map(|terms| terms.node_selector_terms.iter().flatten());
-        let all: Option<Vec<Vec<String>>> = terms.map(named).collect();
-        let mut values: Vec<Arc<str>> = all.into_iter().flatten().flatten().map(Into::into).collect();
-        values.sort();
-        values.dedup();
-        values
-    }
-}
-
-/// The values that a requirement with such a key allows.
-fn values(list: Option<&Vec<NodeRequirement>>, is_key: impl Fn(&str) -> bool) -> Option<Vec<String>> {
-    let found = list?.iter().find(|requirement| {
-        requirement.key.as_deref().is_some_and(&is_key) && requirement.operator.as_deref() == Some("In")
-    });
-    found.and_then(|requirement| requirement.values.clone())
-}
 
 /// What of it the pod has; `None` for a pod that has nothing of it.
 pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> Option<Traits> {

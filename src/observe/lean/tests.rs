@@ -1,5 +1,7 @@
 //! What is kept of objects as real servers send them, and of objects that lack almost everything.
 
+use std::collections::BTreeMap;
+
 use evenkeel_core::cluster::UnhealthyPolicy;
 use serde_json::{Value, json};
 

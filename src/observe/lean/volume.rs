@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::super::fold::{Interner, Watched};
-use super::special::NodeAffinity;
-use super::{meta, text};
+use super::pod_spec::NodeAffinity;
+use super::wire::{meta, text};
 
 /// A `PersistentVolume` on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]

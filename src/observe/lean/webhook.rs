@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::super::fold::{Interner, Watched};
-use super::meta;
+use super::wire::meta;
 
 /// A `ValidatingWebhookConfiguration` on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]

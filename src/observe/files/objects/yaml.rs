@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use serde_saphyr::Error;
 
-use super::harmless;
+use super::super::text::brief;
 
 pub(super) fn parse(text: &str, each: &mut dyn FnMut(&RawValue)) -> Result<(), String> {
     // The defaults are for configuration files; a dump of a large cluster is of another size. What bombs are made of
@@ -39,7 +39,7 @@ fn broken(error: &Error) -> String {
     let place = error.location().map_or_else(String::new, |at| format!(" (line {})", at.line()));
     match error.without_snippet() {
         Error::DuplicateMappingKey { key, .. } => {
-            let key = key.as_deref().map_or_else(String::new, |key| format!(" {}", harmless(key)));
+            let key = key.as_deref().map_or_else(String::new, |key| format!(" {}", brief(key)));
             format!("has the key{key} twice in one object{place}; take one of them away")
         }
         Error::Eof { .. } => format!("ends in the middle of its YAML{place}; write the file again"),
@@ -57,7 +57,7 @@ fn broken(error: &Error) -> String {
         _ => {
             // The library's own words name options that only a programmer can set.
             let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-            format!("is not valid YAML: {}", harmless(text.lines().next().unwrap_or_default()))
+            format!("is not valid YAML: {}", brief(text.lines().next().unwrap_or_default()))
         }
     }
 }

@@ -1,0 +1,327 @@
+//! The schema of `ClusterSkewReport`, its columns and bounds.
+
+use evenkeel_core::skew::policy::Policy;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The report's only name.
+pub const NAME: &str = "cluster";
+
+/// How often a report that says the same is written again, in seconds, where nothing else is asked for.
+pub const REFRESH_SECONDS: u32 = 120;
+
+/// Where the cluster stands by the Kubernetes version skew policy. There is one, named `cluster`; the operator makes
+/// it and writes its status.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "evenkeel.dev",
+    version = "v1alpha1",
+    kind = "ClusterSkewReport",
+    plural = "clusterskewreports",
+    shortname = "skew",
+    category = "upgrades",
+    doc = "Where the cluster stands by the Kubernetes version skew policy. There is one, named `cluster`; the operator makes it and writes its status.",
+    status = "ClusterSkewReportStatus",
+    derive = "PartialEq",
+    validation = Rule::new("self.metadata.name == 'cluster'").message("there is one report, and it must be named `cluster`"),
+    printcolumn(name = "Server", type_ = "string", json_path = ".status.server", description = "Oldest kube-apiserver, or oldest..newest where they differ"),
+    printcolumn(name = "Kubelets", type_ = "string", json_path = ".status.kubelets", description = "Oldest..newest kubelet"),
+    printcolumn(name = "Behind", type_ = "integer", json_path = ".status.minorsBehind", description = "Minors the oldest kubelet is behind the newest kube-apiserver"),
+    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.minorsBehindLimit", description = "Minors it may be behind"),
+    printcolumn(name = "Supported", type_ = "string", json_path = ".status.supported", description = "Whether every component is inside the version skew policy"),
+    printcolumn(name = "Violations", type_ = "integer", json_path = ".status.violations", description = "Components outside the policy"),
+    printcolumn(name = "Next Minor", type_ = "string", json_path = ".status.nextMinor.allowed", description = "Whether every kube-apiserver may go to the next minor now"),
+    printcolumn(name = "Updated", type_ = "date", json_path = ".status.lastObservedTime", description = "When the cluster was last looked at"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes", priority = 1, description = "Nodes"),
+    printcolumn(name = "Pools", type_ = "integer", json_path = ".status.pools", priority = 1, description = "Node pools"),
+    printcolumn(name = "Components", type_ = "integer", json_path = ".status.instances", priority = 1, description = "Running components that were seen, kubelets included"),
+    printcolumn(name = "Unknown", type_ = "integer", json_path = ".status.unknown", priority = 1, description = "Components whose version is not known"),
+    printcolumn(name = "Emulated", type_ = "string", json_path = ".status.emulated", priority = 1, description = "Minor that the kube-apiservers emulate, where it is not their own"),
+    printcolumn(name = "Policy", type_ = "string", json_path = ".status.policy", priority = 1, description = "The rules it is judged by"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1, description = "Why it is supported or not")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSkewReportSpec {
+    /// Whether the report stays as it is: it is not written while this is true. By default false.
+    #[serde(default)]
+    pub suspend: bool,
+    /// How often the report is written when nothing changes, in seconds, to prove that it is fresh; 30 to 3600. What
+    /// changes is written within a second or two in any case. By default 120.
+    #[serde(default = "refresh_seconds")]
+    #[schemars(range(min = 30, max = 3600))]
+    pub refresh_period_seconds: u32,
+    /// The rules to judge by. `Kubernetes` is the version skew policy of kubernetes.io; `KubernetesStrict` also takes its
+    /// prerequisites by the letter: before the next minor no kubelet may be three minors behind that. By default
+    /// `Kubernetes`.
+    #[serde(default)]
+    pub policy: PolicyName,
+    /// Labels of Nodes whose value names the pool, the first that a Node has; for example `example.com/pool`. Nodes
+    /// with none of them are put in a pool by the well-known labels of EKS, GKE, AKS, Karpenter and others, and
+    /// otherwise into `control-plane` or `default`.
+    #[serde(default)]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 317)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub pool_label_keys: Vec<String>,
+}
+
+impl Default for ClusterSkewReportSpec {
+    fn default() -> Self {
+        Self {
+            suspend: false,
+            refresh_period_seconds: REFRESH_SECONDS,
+            policy: PolicyName::default(),
+            pool_label_keys: Vec::new(),
+        }
+    }
+}
+
+const fn refresh_seconds() -> u32 {
+    REFRESH_SECONDS
+}
+
+/// The rules to judge by.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PolicyName {
+    /// The version skew policy of kubernetes.io.
+    #[default]
+    Kubernetes,
+    /// The same, with its prerequisites of an upgrade by the letter.
+    KubernetesStrict,
+}
+
+impl PolicyName {
+    /// The rules.
+    pub fn policy(self) -> Policy {
+        match self {
+            Self::Kubernetes => Policy::default(),
+            Self::KubernetesStrict => Policy::strict(),
+        }
+    }
+}
+
+/// What was observed, and how the policy judges it.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSkewReportStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When the cluster was last looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_observed_time: Option<Time>,
+    /// Oldest kube-apiserver, or `oldest..newest` where they differ.
+    #[serde(default)]
+    pub server: String,
+    /// `oldest..newest` kubelet.
+    #[serde(default)]
+    pub kubelets: String,
+    /// Minors that the oldest kubelet is behind the newest kube-apiserver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minors_behind: Option<i32>,
+    /// Minors that it may be behind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minors_behind_limit: Option<i32>,
+    /// Whether every component is inside the policy: `True`, `False`, or `Unknown` where a version is not known.
+    #[serde(default)]
+    pub supported: String,
+    /// Why, in one line.
+    #[serde(default)]
+    pub reason: String,
+    /// How many components are outside the policy.
+    #[serde(default)]
+    pub violations: i32,
+    /// How many components run an unknown version.
+    #[serde(default)]
+    pub unknown: i32,
+    /// How many Nodes were seen.
+    #[serde(default)]
+    pub nodes: i32,
+    /// The platform that the cluster was recognised as: `kubeadm`, `k3s`, `RKE2`, `k0s`, `Talos`, `EKS`, `GKE`, `AKS` or
+    /// `OpenShift`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub platform: String,
+    /// Components that are not seen because of how the platform runs them, one line each. They are not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
+    pub hidden: Vec<String>,
+    /// How many pools they are in.
+    #[serde(default)]
+    pub pools: i32,
+    /// How many running components were seen, kubelets included.
+    #[serde(default)]
+    pub instances: i32,
+    /// The minor that the kube-apiservers behave as (`--emulated-version`), where it is not their own; the oldest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
+    /// The rules it was judged by, as `spec.policy` names them.
+    #[serde(default)]
+    pub policy: String,
+    /// Every kube-apiserver by itself: those that do not answer come first.
+    #[serde(default)]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub apiservers: Vec<Apiserver>,
+    /// What is needed before every kube-apiserver may go to the next minor.
+    #[serde(default)]
+    pub next_minor: NextMinor,
+    /// Everything that runs, grouped by component, pool and version; the worst first within a component.
+    #[serde(default)]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
+    pub components: Vec<Row>,
+    /// Everything that is wrong or soon will be, with what to do; the worst first.
+    #[serde(default)]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    pub findings: Vec<Finding>,
+    /// What the lists above leave out.
+    #[serde(default)]
+    pub omitted: Omitted,
+    /// `Ready` (the report is fresh), `SkewSupported`, `NextMinorAllowed`, `InventoryComplete`, `Reconciling`, `Stalled`.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// The next minor.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct NextMinor {
+    /// That minor, such as `1.38`.
+    #[serde(default)]
+    pub version: String,
+    /// Whether every kube-apiserver may go there now: `True`, `False` or `Unknown`.
+    #[serde(default)]
+    pub allowed: String,
+    /// What stands in the way, one line each.
+    #[serde(default)]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    pub blockers: Vec<String>,
+    /// PodDisruptionBudgets that would keep the nodes of their pods from being drained for it: those that never allow an
+    /// eviction first, then those that have allowed none for ten minutes or longer.
+    #[serde(default)]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
+    pub budgets: Vec<BlockingBudget>,
+    /// How many PodDisruptionBudgets never allow an eviction. Absent where they could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budgets_never: Option<i32>,
+    /// How many PodDisruptionBudgets have allowed none for ten minutes or longer. Absent where they could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budgets_not_now: Option<i32>,
+}
+
+/// A PodDisruptionBudget that allows no eviction.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockingBudget {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `Never` (until somebody changes it) or `NotNow`.
+    #[serde(default)]
+    pub outlook: String,
+    /// What is so, with its numbers.
+    #[serde(default)]
+    pub message: String,
+    /// What to change.
+    #[serde(default)]
+    pub remedy: String,
+}
+
+/// One kube-apiserver.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Apiserver {
+    /// Its address, such as `192.0.2.1:6443`; its pod's or lease's name while the cluster lists no address for it.
+    pub name: String,
+    /// The Node it runs on, where that is visible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// What it answers to `/version`, or `unknown`.
+    pub version: String,
+    /// The minor it emulates, where that is not its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
+    /// Whether it answered when it was last asked for its version.
+    pub reachable: bool,
+    /// Since when it has been reachable, or not, as far as this report goes back.
+    pub since: Time,
+    /// Why it is not reachable, or not ready by its `/readyz`.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// Components of one kind, pool and version.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Which component.
+    pub component: String,
+    /// The node pool, or `control-plane`.
+    pub pool: String,
+    /// The version, or `unknown`.
+    pub version: String,
+    /// Where it was read: `/version`, `/version (one for all)`, `image`, `nodeInfo`, `nodeInfo (same process)`,
+    /// `LeaseCandidate`, `ClusterOperator` or `given`; for a version that is not known, why it is not.
+    #[serde(default)]
+    pub source: String,
+    /// How many run it.
+    pub count: i32,
+    /// Minors behind the newest kube-apiserver; negative when ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minors_behind: Option<i32>,
+    /// How many more minors the kube-apiservers may go before these must move; at 0 they block the next minor. Absent
+    /// for kube-apiservers and where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<i32>,
+    /// `Supported`, `Transitional`, `AtLimit`, `Unknown` or `Unsupported`.
+    pub state: String,
+    /// The first few names.
+    #[serde(default)]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
+    pub samples: Vec<String>,
+}
+
+/// One thing to know, and what to do about it.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// Stable: rule, component, pool and version.
+    pub id: String,
+    /// `Unsupported` (outside the policy), `AtLimit` (blocks the next minor) or `Warning`.
+    #[serde(default)]
+    pub severity: String,
+    /// Where the rule comes from.
+    pub source: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub remedy: String,
+    /// How many components it is about.
+    pub count: i32,
+    /// The first few names.
+    #[serde(default)]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
+    pub samples: Vec<String>,
+}
+
+/// What was left out of bounded lists.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Omitted {
+    /// Rows of `components`.
+    #[serde(default)]
+    pub components: i32,
+    /// Entries of `findings`.
+    #[serde(default)]
+    pub findings: i32,
+    /// Lines of `nextMinor.blockers`.
+    #[serde(default)]
+    pub blockers: i32,
+    /// Entries of `nextMinor.budgets`.
+    #[serde(default)]
+    pub budgets: i32,
+    /// Entries of `apiservers`.
+    #[serde(default)]
+    pub apiservers: i32,
+}

@@ -1,0 +1,167 @@
+//! What a cache holds, who is woken by it, and what is said when it cannot be filled.
+//!
+//! The invariant: every change, and every change of [`SyncState`], wakes whoever subscribed to [`Changes`].
+
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::super::fold::{Detail, Fold, SyncState, Watched};
+use crate::clients::one_line;
+
+/// Wakes the controllers: a counter that every cache and probe shares.
+#[derive(Clone, Debug)]
+pub struct Changes(watch::Sender<u64>);
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Changes {
+    /// Something changed.
+    pub fn bump(&self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+
+    /// A receiver whose `changed()` resolves once for any number of changes since it was last asked.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+}
+
+/// Which objects of the kind are watched.
+#[derive(Clone, Debug, Default)]
+pub struct Select {
+    /// A label selector in the API's syntax.
+    pub labels: Option<String>,
+    /// A field selector in the API's syntax.
+    pub fields: Option<String>,
+    /// How much of each is kept.
+    pub detail: Detail,
+}
+
+/// How patient the request loop is.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The wait after the first failure; it doubles with each further one.
+    pub first: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(500), longest: Duration::from_secs(30) }
+    }
+}
+
+/// A server that has just started refuses until it has read who may do what: who was told something this lately has not
+/// lost the permission.
+pub(super) const STARTING: Duration = Duration::from_mins(1);
+
+#[derive(Debug)]
+pub(super) struct Inner<K: Watched> {
+    pub(super) held: RwLock<(Fold<K>, Option<Instant>)>,
+    pub(super) changes: Changes,
+    pub(super) what: What,
+}
+
+/// What an error message calls the kind.
+#[derive(Debug)]
+pub(super) struct What {
+    pub(super) kind: String,
+    pub(super) resource: String,
+    pub(super) group: String,
+}
+
+impl<K: Watched> Inner<K> {
+    /// Changes what is held, and wakes the subscribers when `change` says so or the state became another.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Fold<K>) -> bool) {
+        self.change_at(None, change);
+    }
+
+    /// The same for what the server told just now.
+    pub(super) fn told(&self, change: impl FnOnce(&mut Fold<K>) -> bool) {
+        self.change_at(Some(Instant::now()), change);
+    }
+
+    pub(super) fn change_at(&self, confirmed: Option<Instant>, change: impl FnOnce(&mut Fold<K>) -> bool) {
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        held.1 = confirmed.or(held.1);
+        let before = held.0.state();
+        let changed = change(&mut held.0);
+        let after = held.0.state();
+        drop(held);
+        // Half a list is nothing to decide on; the end of the list wakes.
+        if before != after || (changed && after != SyncState::Syncing) {
+            self.changes.bump();
+        }
+    }
+
+    pub(super) fn read_state(&self) -> SyncState {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).0.state()
+    }
+
+    pub(super) fn tainted(&self) -> bool {
+        matches!(self.read_state(), SyncState::Tainted(_))
+    }
+
+    pub(super) fn undecodable(&self, error: &kube::Error) {
+        let What { kind, .. } = &self.what;
+        // kube replaces the decoder's message of a watch event by an empty Status; nothing better is known then.
+        let detail = match error {
+            kube::Error::SerdeError(cause) => format!(": {cause}"),
+            _ => String::new(),
+        };
+        let text = format!("{kind}: an object could not be decoded, so the set is incomplete{detail}");
+        tracing::warn!(%text);
+        self.change(|fold| {
+            fold.undecodable(&text);
+            false
+        });
+    }
+
+    pub(super) fn failing(&self, error: &kube::Error) {
+        let told = self.held.read().unwrap_or_else(PoisonError::into_inner).1;
+        let starting = told.is_some_and(|at| at.elapsed() < STARTING);
+        let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
+        let text = self.what.explain(error, refused);
+        // The same trouble is told once, not at every try.
+        if self.read_state().fault().is_none_or(|told| told.as_ref() != text) {
+            tracing::warn!(%text);
+        }
+        self.change(|fold| {
+            if refused {
+                fold.refused(&text);
+            } else {
+                fold.failing(&text);
+            }
+            false
+        });
+    }
+}
+
+impl What {
+    /// One line that names the kind and what to do.
+    pub(super) fn explain(&self, error: &kube::Error, refused: bool) -> String {
+        let Self { kind, resource, group } = self;
+        let full = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+        let cause = one_line(error);
+        // By code: a missing kind answers with plain text, and kube's `is_not_found` looks at the reason alone.
+        match error {
+            _ if refused => {
+                format!("{kind}: grant the verbs list and watch on {full} to the service account: {cause}")
+            }
+            kube::Error::Api(status) if status.code == 404 => {
+                format!(
+                    "{kind}: the server does not serve {full}; is its CustomResourceDefinition installed? {cause}"
+                )
+            }
+            _ => format!("{kind}: cannot watch {full}: {cause}"),
+        }
+    }
+}

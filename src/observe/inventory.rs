@@ -1,0 +1,161 @@
+//! What a model was made without, and how each source of it stands.
+//!
+//! The invariant: a source that cannot be relied on is named, with the reason and whether only a person changes that.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::cluster::Cluster;
+
+use super::fold::SyncState;
+use super::leaders::Leading;
+use super::platform::{self, Platform};
+
+/// A source of the model, as status, logs and metrics name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// Nodes.
+    Nodes,
+    /// `EndpointSlices` of the Service `default/kubernetes`.
+    Endpoints,
+    /// The answers of the apiservers to `/version`.
+    Versions,
+    /// Pods of kube-system, or of all namespaces.
+    Pods,
+    /// Leases of kube-system: who the apiservers are, and which controllers lead.
+    Leases,
+    /// `PodDisruptionBudgets`.
+    Budgets,
+    /// `ValidatingWebhookConfigurations` and `MutatingWebhookConfigurations`.
+    Webhooks,
+    /// `PersistentVolumes`: which pods can run on one node only.
+    Volumes,
+}
+
+impl Source {
+    /// Every source that is watched where the pods of `scope` are.
+    pub fn of(scope: PodScope) -> impl Iterator<Item = Self> {
+        let everywhere = [
+            Self::Nodes,
+            Self::Endpoints,
+            Self::Versions,
+            Self::Pods,
+            Self::Leases,
+            Self::Budgets,
+            Self::Webhooks,
+        ];
+        everywhere.into_iter().chain((scope == PodScope::All).then_some(Self::Volumes))
+    }
+
+    /// Its name: `nodes`, `endpointslices`, `version`, `pods`, `leases`, `pdbs`, `webhooks`,
+    /// `persistentvolumes`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Endpoints => "endpointslices",
+            Self::Versions => "version",
+            Self::Pods => "pods",
+            Self::Leases => "leases",
+            Self::Budgets => "pdbs",
+            Self::Webhooks => "webhooks",
+            Self::Volumes => "persistentvolumes",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A source that cannot be relied on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Which.
+    pub source: Source,
+    /// Why, in one line that says what to do about it.
+    pub reason: Arc<str>,
+    /// Of what kind the trouble is.
+    pub trouble: Trouble,
+}
+
+/// Why a source cannot be relied on, as far as it matters to whoever waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A first list or answer is on its way.
+    Pending,
+    /// It fails, or something of it cannot be read. It is tried again.
+    Failing,
+    /// We may not read it. Only a person changes that.
+    Refused,
+}
+
+/// What a [`Cluster`] was made without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// The sources that could not be relied on; the model has nothing of theirs.
+    pub missing: Vec<Missing>,
+    /// Which platform it is of.
+    pub platform: Option<Platform>,
+    /// kube-system's pods are known.
+    pub pods_known: bool,
+    /// Controllers that lead where they cannot be seen.
+    pub leading: Vec<Leading>,
+}
+
+impl Inventory {
+    /// What `cluster` shows nothing of, and why, one line each.
+    pub fn hidden(&self, cluster: &Cluster) -> Vec<String> {
+        platform::hidden(self.platform, cluster, &self.leading, self.pods_known)
+    }
+
+    /// Why the model has nothing of `source`, if it has not.
+    pub fn reason(&self, source: Source) -> Option<&str> {
+        self.missing.iter().find(|missing| missing.source == source).map(|missing| missing.reason.as_ref())
+    }
+
+    /// Why components may have gone unseen, so that nothing can be said of the cluster as a whole.
+    pub fn unseen(&self) -> Option<&Missing> {
+        let components = [Source::Nodes, Source::Endpoints, Source::Pods];
+        self.missing.iter().find(|missing| components.contains(&missing.source))
+    }
+
+    /// Whether everything is missing that ever will be: waiting changes nothing.
+    pub fn is_settled(&self) -> bool {
+        self.missing.iter().all(|missing| missing.trouble == Trouble::Refused)
+    }
+}
+
+/// No model can be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not ready: {}", .0.iter().map(|missing| missing.reason.as_ref()).collect::<Vec<_>>().join("; "))]
+pub struct NotReady(pub Vec<Missing>);
+
+impl NotReady {
+    /// Nothing is wrong yet: first lists and first answers are on their way.
+    pub fn is_pending(&self) -> bool {
+        self.0.iter().all(|missing| missing.trouble == Trouble::Pending)
+    }
+}
+
+/// How a source stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Which source.
+    pub source: Source,
+    /// Whether it can be relied on.
+    pub state: SyncState,
+    /// How long ago the server last told anything.
+    pub age: Option<Duration>,
+}
+
+/// Whose pods are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodScope {
+    /// Those of kube-system: enough for a report.
+    KubeSystem,
+    /// Those of all namespaces: needed to drain nodes.
+    All,
+}

@@ -1,0 +1,199 @@
+//! A Pod's spec and status on the wire, as far as anybody reads them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_core::cluster::Selector;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::wire::{Condition, HOSTNAME_LABEL};
+
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodSpec {
+    pub(super) node_name: Option<String>,
+    pub(super) volumes: Option<Vec<Volume>>,
+    pub(super) containers: Option<Vec<Container>>,
+    pub(super) node_selector: Option<BTreeMap<String, String>>,
+    pub(super) affinity: Option<Affinity>,
+    pub(super) tolerations: Option<Vec<Toleration>>,
+    pub(super) topology_spread_constraints: Option<Vec<Spread>>,
+    pub(super) termination_grace_period_seconds: Option<i64>,
+    pub(super) priority_class_name: Option<String>,
+    pub(super) scheduling_group: Option<IgnoredAny>,
+    pub(super) resource_claims: Option<Vec<IgnoredAny>>,
+    pub(super) eviction_responders: Option<Vec<IgnoredAny>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Volume {
+    pub(super) empty_dir: Option<IgnoredAny>,
+    pub(super) host_path: Option<IgnoredAny>,
+    pub(super) persistent_volume_claim: Option<Claim>,
+}
+
+/// A container of a pod: from its spec, or from its status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in super::super) struct Container {
+    pub(in super::super) name: Option<String>,
+    pub(in super::super) image: Option<String>,
+    /// The server takes any number here, a negative one too.
+    pub(in super::super) restart_count: Option<i64>,
+    /// In a status: `containerd://` and 64 digits, another one for each run.
+    #[serde(rename = "containerID")]
+    pub(in super::super) id: Option<String>,
+    pub(in super::super) command: Option<Vec<String>>,
+    pub(super) ports: Option<Vec<ContainerPort>>,
+    pub(super) state: Option<ContainerState>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodStatus {
+    pub(super) phase: Option<String>,
+    pub(super) conditions: Option<Vec<Condition>>,
+    pub(super) container_statuses: Option<Vec<Container>>,
+    #[serde(rename = "hostIP")]
+    pub(super) host_ip: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Claim {
+    pub(super) claim_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ContainerPort {
+    pub(super) host_port: Option<u16>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ContainerState {
+    pub(super) waiting: Option<Waiting>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Waiting {
+    pub(super) reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Toleration {
+    pub(super) key: Option<String>,
+    pub(super) operator: Option<String>,
+    pub(super) value: Option<String>,
+    pub(super) effect: Option<String>,
+}
+
+impl Toleration {
+    /// The taint of a cordon has no value.
+    pub(super) fn of_cordon(&self) -> bool {
+        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let exists = self.operator.as_deref() == Some("Exists");
+        filled(&self.effect).is_none_or(|effect| effect == "NoSchedule")
+            && match filled(&self.key) {
+                None => exists,
+                Some(key) => key == CORDON_TAINT && (exists || filled(&self.value).is_none()),
+            }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Spread {
+    pub(super) when_unsatisfiable: Option<String>,
+    pub(super) node_taints_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Affinity {
+    pub(super) node_affinity: Option<NodeAffinity>,
+    pub(super) pod_anti_affinity: Option<PodAntiAffinity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in super::super) struct NodeAffinity {
+    // A PersistentVolume calls it `required`.
+    #[serde(alias = "required", rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub(super) required: Option<NodeTerms>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct NodeTerms {
+    pub(super) node_selector_terms: Option<Vec<NodeTerm>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct NodeTerm {
+    pub(super) match_expressions: Option<Vec<NodeRequirement>>,
+    pub(super) match_fields: Option<Vec<NodeRequirement>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeRequirement {
+    pub(super) key: Option<String>,
+    pub(super) operator: Option<String>,
+    pub(super) values: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodAntiAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub(super) required: Option<Vec<PodTerm>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodTerm {
+    pub(super) topology_key: Option<String>,
+    pub(super) label_selector: Option<Selector>,
+}
+
+impl NodeAffinity {
+    /// The hosts it allows, if it allows no other; any of its terms may hold, so each has to name hosts.
+    pub(in super::super) fn hosts(&self) -> Vec<Arc<str>> {
+        self.values(|term| {
+            let by_label = values(term.match_expressions.as_ref(), |key| key == HOSTNAME_LABEL);
+            by_label.or_else(|| values(term.match_fields.as_ref(), |key| key == "metadata.name"))
+        })
+    }
+
+    /// The zones it allows, if it allows no other. Drivers of volumes have labels of their own for the same zones
+    /// (`topology.ebs.csi.aws.com/zone`).
+    pub(in super::super) fn zones(&self) -> Vec<Arc<str>> {
+        self.values(|term| values(term.match_expressions.as_ref(), |key| key.ends_with("/zone")))
+    }
+
+    fn values(&self, named: impl Fn(&NodeTerm) -> Option<Vec<String>>) -> Vec<Arc<str>> {
+        let terms = self.required.iter().flat_map(|terms| terms.node_selector_terms.iter().flatten());
+        let all: Option<Vec<Vec<String>>> = terms.map(named).collect();
+        let mut values: Vec<Arc<str>> = all.into_iter().flatten().flatten().map(Into::into).collect();
+        values.sort();
+        values.dedup();
+        values
+    }
+}
+
+/// The values that a requirement with such a key allows.
+fn values(list: Option<&Vec<NodeRequirement>>, is_key: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+    let found = list?.iter().find(|requirement| {
+        requirement.key.as_deref().is_some_and(&is_key) && requirement.operator.as_deref() == Some("In")
+    });
+    found.and_then(|requirement| requirement.values.clone())
+}
