@@ -383,3 +383,19 @@ fn a_failing_script_is_made_as_short_as_it_can_be() {
     assert!(asked < 120, "{asked}");
     assert!(shortest(&script, |_| true).is_empty());
 }
+
+/// A program that opens the watch again goes on after its last bookmark.
+#[test]
+fn a_bookmark_never_overtakes_an_event_that_is_late() {
+    run(async |cluster, _, maps| {
+        let from = cluster.revision().to_string();
+        cluster.faults().event("configmaps", 0, WatchFault::Delay(Duration::from_secs(20)));
+        let work = async {
+            // The bookmark is due at 60 s, the event that was written before at 75 s.
+            tokio::time::sleep(Duration::from_secs(55)).await;
+            maps.create(&PostParams::default(), &named("a")).await.unwrap();
+        };
+        let (seen, _) = watched(&maps, &from, work).await;
+        assert_eq!(seen.first().map(String::as_str), Some("a"), "{seen:?}");
+    });
+}

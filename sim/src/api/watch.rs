@@ -176,7 +176,7 @@ impl Watch {
                 },
                 () = bookmark, if speaks => {
                     let line = self.bookmark(self.at, false);
-                    self.lines.push_back(line);
+                    self.faults.push(line, &mut self.lines);
                     if let Some(bookmark) = &mut self.bookmarks {
                         let (next, last) = (Instant::now() + BOOKMARKS, self.until - Duration::from_secs(2));
                         bookmark.as_mut().reset(if last > Instant::now() { next.min(last) } else { next });

@@ -81,7 +81,8 @@ impl Stream {
         self.mode != Mode::Silence
     }
 
-    fn push(&mut self, line: String, lines: &mut VecDeque<String>) {
+    /// Says `line`, after what is delayed: a bookmark that came before would promise what was not told yet.
+    pub(crate) fn push(&mut self, line: String, lines: &mut VecDeque<String>) {
         if self.delay.is_zero() {
             lines.push_back(line);
         } else {
