@@ -1,0 +1,150 @@
+//! What is held after events, lists and writes of our own, in any order.
+
+use kube::core::DynamicObject;
+use serde_json::json;
+
+use super::*;
+
+type Test = Fold<DynamicObject>;
+
+fn object(name: &str, version: &str, uid: &str) -> DynamicObject {
+    let object =
+        json!({"metadata": {"name": name, "namespace": "shop", "resourceVersion": version, "uid": uid}});
+    serde_json::from_value(object).unwrap()
+}
+
+/// A fold after a complete list of `names` at version 10.
+fn listed(names: &[&str]) -> Test {
+    let mut fold = Test::default();
+    fold.list_begins();
+    for name in names {
+        fold.listed(object(name, "5", name));
+    }
+    fold.list_ends("10");
+    fold
+}
+
+fn held(fold: &Test) -> Vec<(String, String)> {
+    let text = |text: &Option<String>| text.clone().unwrap();
+    fold.values().map(|o| (text(&o.metadata.name), text(&o.metadata.resource_version))).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned())).collect()
+}
+
+#[test]
+fn nothing_is_complete_before_the_end_of_a_list() {
+    let mut fold = Test::default();
+    assert_eq!(fold.state(), SyncState::Syncing);
+    fold.list_begins();
+    fold.listed(object("a", "5", "a"));
+    assert_eq!(fold.state(), SyncState::Syncing);
+    fold.list_ends("10");
+    assert_eq!(fold.state(), SyncState::Synced);
+}
+
+#[test]
+fn a_new_list_drops_what_vanished_and_keeps_what_is_newer_than_it() {
+    let mut fold = listed(&["a", "b", "c"]);
+    fold.list_begins();
+    assert_eq!(fold.state(), SyncState::Syncing, "history was lost: what is held may be gone");
+    fold.listed(object("a", "5", "a"));
+    fold.apply(object("ours", "21", "ours"));
+    fold.apply(object("b", "15", "b"));
+    fold.list_ends("20");
+    assert_eq!(held(&fold), pairs(&[("a", "5"), ("ours", "21")]));
+}
+
+#[test]
+fn an_undecodable_object_taints_until_a_clean_list() {
+    let mut fold = Test::default();
+    fold.list_begins();
+    fold.listed(object("good", "5", "good"));
+    fold.undecodable("bad");
+    fold.list_ends("10");
+    assert_eq!(fold.state(), SyncState::Tainted("bad".into()));
+    fold.apply(object("good", "11", "good"));
+    fold.failing("refused");
+    assert_eq!(fold.state(), SyncState::Failing("refused".into()));
+    assert!(fold.following());
+    assert_eq!(fold.state(), SyncState::Tainted("bad".into()), "a watch that resumes does not clean");
+    fold.list_begins();
+    assert_eq!(fold.state(), SyncState::Tainted("bad".into()));
+    fold.list_ends("20");
+    assert_eq!(fold.state(), SyncState::Synced);
+
+    fold.undecodable("worse");
+    assert_eq!(fold.state(), SyncState::Tainted("worse".into()), "while watching, one event is lost");
+}
+
+#[test]
+fn what_is_older_than_held_is_ignored() {
+    let mut fold = listed(&["a"]);
+    assert!(fold.apply(object("a", "12", "a")), "our own write");
+    assert!(!fold.apply(object("a", "11", "a")), "its watch event comes after");
+    assert!(!fold.apply(object("a", "12", "a")));
+    assert_eq!(held(&fold), pairs(&[("a", "12")]));
+    assert!(fold.apply(object("a", "100", "a")), "compared as numbers, not as text");
+    assert!(fold.apply(object("a", "opaque", "a")), "what cannot be compared is taken as it comes");
+}
+
+#[test]
+fn an_object_that_is_created_again_is_another() {
+    let mut fold = listed(&["a"]);
+    assert!(fold.apply(object("a", "13", "second")), "our create answered first");
+    assert!(!fold.delete(&object("a", "12", "a")), "the first one's end comes late");
+    assert_eq!(held(&fold), pairs(&[("a", "13")]));
+    assert!(fold.delete(&object("a", "14", "second")));
+    assert!(fold.is_empty());
+}
+
+#[test]
+fn what_we_deleted_does_not_come_back() {
+    let mut fold = listed(&["a"]);
+    assert!(!fold.deleted_own("shop", "a", "another"), "only the one that was deleted");
+    assert!(fold.deleted_own("shop", "a", "a"));
+    assert!(!fold.apply(object("a", "11", "a")), "an event from before the deletion");
+    assert!(fold.is_empty());
+    assert!(fold.apply(object("a", "13", "second")));
+    fold.delete(&object("a", "12", "a"));
+    assert_eq!(held(&fold), pairs(&[("a", "13")]));
+}
+
+#[test]
+fn what_changed_is_told_once() {
+    let told = |fold: &mut Test| match fold.news() {
+        News::All => vec!["all".to_owned()],
+        News::These(keys) => keys.into_iter().map(|(_, name)| name.to_string()).collect(),
+    };
+    let mut fold = listed(&["a", "b", "c"]);
+    assert_eq!(told(&mut fold), ["all"], "nobody asked before");
+    assert_eq!(told(&mut fold), [""; 0]);
+    fold.apply(object("a", "12", "a"));
+    fold.apply(object("a", "11", "a"));
+    fold.delete(&object("b", "13", "b"));
+    fold.deleted_own("shop", "c", "c");
+    fold.apply(object("d", "14", "d"));
+    assert_eq!(told(&mut fold), ["a", "b", "c", "d"]);
+    fold.list_begins();
+    fold.listed(object("a", "12", "a"));
+    fold.listed(object("e", "15", "e"));
+    fold.list_ends("20");
+    assert_eq!(told(&mut fold), ["d", "e"], "a list changes only what is another");
+    for number in 0..=MUCH_NEWS {
+        fold.apply(object(&format!("x{number}"), "21", "x"));
+    }
+    assert_eq!(told(&mut fold), ["all"], "too much to remember");
+    fold.apply(object("a", "22", "a"));
+    assert_eq!(told(&mut fold), ["a"]);
+}
+
+#[test]
+fn texts_that_no_object_uses_are_forgotten() {
+    let mut names = Interner::default();
+    let kept = names.text("kept");
+    names.text("gone");
+    assert!(Arc::ptr_eq(&kept, &names.text("kept")));
+    names.sweep();
+    assert_eq!(names.texts.len(), 1);
+}
