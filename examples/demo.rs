@@ -169,7 +169,7 @@ fn tell_cost(cluster: &Cluster, observer: &Observer) -> TestResult {
         "                    {} Jobs, {} events, {} statuses of the upgrade",
         requests.of("create jobs"),
         requests.of("create events") + requests.of("patch events"),
-        requests.of("patch clusterupgrades/status")
+        requests.of("update clusterupgrades/status")
     );
     println!(
         "   unavailable      at most {} of {} workers at once; {} were allowed",
