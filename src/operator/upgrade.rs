@@ -132,7 +132,8 @@ impl Driver<'_> {
         let now = self.clock.now();
         let (cluster, inventory) = self.observer.cluster(now).map_err(|error| error.to_string())?;
         // A report can do without some of it. Here every node would look drained without its pods, every pod free
-        // without budgets, and no webhook in the way without those.
+        // without budgets, no webhook in the way without those, and no pod tied
+        // to its node without volumes.
         if let Some(missing) = inventory.missing.first() {
             return Err(missing.reason.to_string());
         }

@@ -32,7 +32,7 @@ impl Namespace {
         }
     }
 
-    /// Nothing may tell that there was something.
+    /// Takes out empty places, so that a cluster that lost a budget equals one that never had it.
     fn sweep(&mut self) {
         for values in self.labelled.values_mut() {
             values.retain(|_, budgets| !budgets.is_empty());
@@ -103,7 +103,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever budgets come, change and go.
+        /// The budgets found for a pod are those that select it, after budgets came, changed and went in any order.
         #[test]
         fn they_are_those_that_every_budget_was_asked_for(
             steps in prop::collection::vec((0..5u8, 0..2u8, any::<bool>(), 0..6u8, pairs()), 0..24),

@@ -252,12 +252,13 @@ fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result
 }
 
 /// Leaves `node` out for `reason`, which only a person takes away: draining it would only move its other pods for
-/// nothing. The line for it.
+/// nothing. Returns the line for the status. A parked node has a claim that says so already.
 fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: String) -> String {
-    let line = format!("{} is not begun: {reason}", node.name);
-    if claim.is_none() {
-        round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason });
+    if claim.is_some() {
+        return format!("{} is parked: {reason}", node.name);
     }
+    let line = format!("{} is not begun: {reason}", node.name);
+    round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason });
     line
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Here belongs what follows from a pod, its node and what stands around them. Pods of one controller share a cause,
 //! so that a thousand replicas are one line. Which nodes a replacement may run on is asked of [`super::placement`], and
-//! whether it finds capacity there of [`super::capacity`].
+//! whether they have room for it of [`super::capacity`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

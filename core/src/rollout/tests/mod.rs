@@ -126,20 +126,19 @@ fn a_persons_cordon_is_respected() {
     assert_eq!(toy.phase(), Phase::Completed);
 }
 
+/// Goes on until a node drains; its name.
+fn first_draining(toy: &mut Toy) -> Arc<str> {
+    let drains = |claim: &&Claim| matches!(claim.state, ClaimState::Draining { .. });
+    toy.run_until(600, |toy| toy.claims.iter().any(|claim| drains(&claim)));
+    toy.claims.iter().find(drains).unwrap().subject.node.clone()
+}
+
 #[test]
 fn a_person_who_uncordons_is_not_fought() {
     let mut toy = Toy::new(2, 1);
     toy.deploy("slow", 2, 1);
     toy.lingers = 1000;
-    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, ClaimState::Draining { .. })));
-    let node = toy
-        .claims
-        .iter()
-        .find(|c| matches!(c.state, ClaimState::Draining { .. }))
-        .unwrap()
-        .subject
-        .node
-        .clone();
+    let node = first_draining(&mut toy);
     toy.cluster.change_node(&node, |node| node.unschedulable = false);
     toy.tick();
     toy.tick();
@@ -315,15 +314,7 @@ fn a_node_re_created_under_its_name_is_another_node() {
     let mut toy = Toy::new(2, 1);
     toy.deploy("slow", 2, 1);
     toy.lingers = 1000;
-    toy.run_until(600, |toy| toy.claims.iter().any(|c| matches!(c.state, ClaimState::Draining { .. })));
-    let node = toy
-        .claims
-        .iter()
-        .find(|c| matches!(c.state, ClaimState::Draining { .. }))
-        .unwrap()
-        .subject
-        .node
-        .clone();
+    let node = first_draining(&mut toy);
     let fresh = crate::fixture::node(&node, "v1.36.4");
     toy.cluster.set_node(crate::cluster::Node { uid: "another".into(), ..fresh });
     toy.tick();
