@@ -2,8 +2,8 @@
 //!
 //! It looks when something changes, judges, and writes when the judgement is another one or the last one is old. What
 //! stands in the report is compared, not what was last written: an edit by somebody else is repaired. The invariants: at
-//! most one status write a second; and an outage of a moment, such as an apiserver's restart, is waited out rather than
-//! reported.
+//! most one status write a second; looking takes at most a twentieth of a processor, however much changes; and an outage
+//! of a moment, such as an apiserver's restart, is waited out rather than reported.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use kube::runtime::events::EventType;
 use kube::{CustomResourceExt as _, Resource as _, ResourceExt as _};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::figures;
@@ -37,6 +37,9 @@ use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 const FIELD_MANAGER: &str = "evenkeel-controller";
 /// At most one status write in this time, however much changes.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
+/// After a look it rests for so many times as long as the look took: where thousands of budgets change all the time, each
+/// change would be looked at by itself. A change that comes alone is looked at at once.
+const RESTS: u32 = 19;
 /// Longest time without a look: leases go stale without a word.
 const AT_LEAST: Duration = Duration::from_secs(30);
 /// After a write that failed.
@@ -111,12 +114,11 @@ impl Reporter<'_> {
                 }
             };
             self.metrics.reconciled(Controller::Report, outcome, began.elapsed());
-            let rest =
-                memory.last_write.map_or(Duration::ZERO, |at| BETWEEN_WRITES.saturating_sub(at.elapsed()));
+            let next = not_before(began, Instant::now(), memory.last_write);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(wait) => {}
-                _ = changes.changed() => if stop.run_until_cancelled(sleep(rest)).await.is_none() {
+                _ = changes.changed() => if stop.run_until_cancelled(sleep_until(next)).await.is_none() {
                     return;
                 },
             }
@@ -331,6 +333,18 @@ impl Memory {
     }
 }
 
+/// When the next look may begin, given when this one began and ended and when a write was sent last. A look that waits for
+/// the answer to its write is not charged for that: the pause between writes is longer.
+fn not_before(began: Instant, ended: Instant, last_write: Option<Instant>) -> Instant {
+    match last_write {
+        Some(write) if write >= began => write + BETWEEN_WRITES,
+        _ => {
+            let rested = ended + (ended - began) * RESTS;
+            last_write.map_or(rested, |write| rested.max(write + BETWEEN_WRITES))
+        }
+    }
+}
+
 /// `cluster` with the pools that the labels `keys` name.
 fn with_pools(mut cluster: Cluster, keys: &[String]) -> Cluster {
     for seen in cluster.nodes().to_vec() {
@@ -410,6 +424,27 @@ impl Problem {
             Self::NotWritten(NotWritten::Lost(_)) => Reason::Conflict,
             Self::NotWritten(NotWritten::Failed(_)) => Reason::Api,
             Self::NotWritten(NotWritten::NotLeading) => Reason::LeadershipLost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_rests_after_each_look_and_longer_after_a_write() {
+        let origin = Instant::now();
+        let at = |millis| origin + Duration::from_millis(millis);
+        for (began, ended, last_write, next) in [
+            (0, 0, None, 0),
+            (0, 3, None, 60),
+            (5_000, 5_003, Some(0), 5_060),
+            (500, 503, Some(0), 1_000),
+            // Most of this look was the answer to its write.
+            (5_000, 5_900, Some(5_003), 6_003),
+        ] {
+            assert_eq!(not_before(at(began), at(ended), last_write.map(at)), at(next), "{began}");
         }
     }
 }
