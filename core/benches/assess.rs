@@ -412,7 +412,7 @@ fn claim(node: &mut Node, target: &KubeVersion) -> Claim {
 struct App {
     namespace: Arc<str>,
     labels: Arc<BTreeMap<String, String>>,
-    owner: Owner,
+    owner: Arc<Owner>,
 }
 
 impl App {
@@ -421,12 +421,12 @@ impl App {
         Self {
             namespace: namespace(number),
             labels: Arc::new([("app".to_owned(), app.clone())].into()),
-            owner: Owner {
+            owner: Arc::new(Owner {
                 api_version: "apps/v1".into(),
                 kind: "ReplicaSet".into(),
                 uid: format!("uid-{app}").into(),
                 name: app.into(),
-            },
+            }),
         }
     }
 }
@@ -438,13 +438,11 @@ fn pod(number: usize, node: &Arc<str>, app: &App) -> Pod {
         uid: format!("{number:08x}-0000-4000-8000-{number:012x}").into(),
         node: Arc::clone(node),
         labels: Arc::clone(&app.labels),
-        owner: Some(app.owner.clone()),
+        owner: Some(Arc::clone(&app.owner)),
         phase: Phase::Running,
         ready: true,
-        deleting: None,
         mirror: false,
         empty_dir: false,
-        executor_of: None,
         special: None,
     }
 }

@@ -235,7 +235,7 @@ pub struct Node {
 }
 
 /// The controller of a pod (its owner reference with `controller: true`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// `apps/v1`.
     pub api_version: Arc<str>,
@@ -271,20 +271,16 @@ pub struct Pod {
     pub node: Arc<str>,
     /// `metadata.labels`, for budgets' selectors.
     pub labels: Arc<BTreeMap<String, String>>,
-    /// Its controller, if it has one.
-    pub owner: Option<Owner>,
+    /// Its controller, if it has one; the pods of one workload share it.
+    pub owner: Option<Arc<Owner>>,
     /// `status.phase`.
     pub phase: Phase,
     /// Condition `Ready` is `True`.
     pub ready: bool,
-    /// `metadata.deletionTimestamp`, which already contains the grace period.
-    pub deleting: Option<Timestamp>,
     /// It carries `kubernetes.io/config.mirror`: a static pod's image in the API.
     pub mirror: bool,
     /// It has a volume of type `emptyDir`, whose data an eviction destroys.
     pub empty_dir: bool,
-    /// Label `evenkeel.dev/node-upgrade`: it is an executor's own pod and is not drained.
-    pub executor_of: Option<Arc<str>>,
     /// What few pods have; see [`Pod::traits`].
     pub special: Option<Arc<Traits>>,
 }
@@ -293,6 +289,11 @@ impl Pod {
     /// What few pods have.
     pub fn traits(&self) -> &Traits {
         self.special.as_deref().unwrap_or(Traits::NONE)
+    }
+
+    /// `metadata.deletionTimestamp`, which already contains the grace period.
+    pub fn deleting(&self) -> Option<Timestamp> {
+        self.traits().deleting
     }
 
     /// `namespace/name`.

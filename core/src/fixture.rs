@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::cluster::{
     Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Parts, Phase, Pod,
-    Quantity, Reach, Selector, UnhealthyPolicy,
+    Quantity, Reach, Selector, Traits, UnhealthyPolicy,
 };
 use crate::version::Observed;
 
@@ -54,20 +54,24 @@ pub(crate) fn pod(app: &str, number: usize, node: &str) -> Pod {
         uid: format!("uid-{app}-{number}").into(),
         node: node.into(),
         labels: Arc::new([("app".to_owned(), app.to_owned())].into()),
-        owner: Some(Owner {
+        owner: Some(Arc::new(Owner {
             api_version: "apps/v1".into(),
             kind: "ReplicaSet".into(),
             name: app.into(),
             uid: format!("uid-{app}").into(),
-        }),
+        })),
         phase: Phase::Running,
         ready: true,
-        deleting: None,
         mirror: false,
         empty_dir: false,
-        executor_of: None,
         special: None,
     }
+}
+
+/// The pod on its way out, gone at `at`.
+pub(crate) fn terminating(pod: Pod, at: Timestamp) -> Pod {
+    let special = Traits { deleting: Some(at), ..pod.traits().clone() };
+    Pod { special: Some(Arc::new(special)), ..pod }
 }
 
 pub(crate) fn budget(app: &str, allowed: i32, healthy: i32, desired: i32) -> Budget {

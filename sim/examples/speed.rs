@@ -32,7 +32,7 @@ async fn measure(nodes: usize) {
     let client = cluster.client();
     let began = Instant::now();
     cluster.add_nodes(&NodeGroup::new("worker", nodes).zones(["a", "b", "c"]));
-    let loaded = cluster.load(snapshot(nodes));
+    let loaded = cluster.load(snapshot(nodes, 10));
     tokio::time::sleep(Duration::from_mins(1)).await;
     println!(
         "{nodes} nodes and {loaded} other objects: {:.1} s, {} MiB",

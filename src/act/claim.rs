@@ -15,7 +15,8 @@ use super::hands::{Hands, claims, nodes};
 use super::outcome::{FIELD_MANAGER, Next, Outcome, Stop, stop};
 use crate::api::upgrade::FINALIZER;
 use crate::api::{ClusterUpgrade, NodeUpgrade, spec_of, status_of};
-use crate::observe::fold::{Interner, Watched as _};
+use crate::observe::fold::Watched as _;
+use crate::observe::interner::Interner;
 use crate::observe::lean;
 
 impl Hands {

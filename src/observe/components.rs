@@ -143,7 +143,7 @@ pub fn etcd(pods: &[&PodSeen]) -> Vec<EtcdMember> {
     let member = |pod: &&PodSeen| EtcdMember {
         node: Arc::clone(&pod.pod.node),
         name: Arc::clone(&pod.pod.name),
-        ready: pod.pod.ready && pod.pod.deleting.is_none(),
+        ready: pod.pod.ready && pod.pod.deleting().is_none(),
     };
     alive.map(member).collect()
 }

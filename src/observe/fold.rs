@@ -4,11 +4,13 @@
 //! list does not name is dropped; and a set that may lack an object says so until a list without a fault.
 
 use std::collections::btree_map::Entry::{Occupied, Vacant};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
+
+use super::interner::{Detail, Interner};
 
 /// A kind that is watched: the type itself is its wire form, [`Watched::Kept`] is what stays in memory of it.
 pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 'static {
@@ -33,70 +35,6 @@ pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 's
     /// The object's UID. Only kinds whose objects we delete ourselves need to keep it.
     fn uid(_kept: &Self::Kept) -> Option<&str> {
         None
-    }
-}
-
-/// Texts and label sets that many objects share, held once.
-#[derive(Debug, Default)]
-pub struct Interner {
-    texts: HashSet<Arc<str>>,
-    labels: HashSet<Arc<BTreeMap<String, String>>>,
-    /// How many there may be before the next sweep.
-    limit: usize,
-    detail: Detail,
-}
-
-/// How much of an object is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
-    /// Everything that some decision reads.
-    #[default]
-    Decisions,
-    /// What a report shows. It selects no node by its labels, so the one that is another on each node is not among them:
-    /// then all nodes of a pool share one set, which is a third of the memory that the program needs.
-    Report,
-}
-
-impl Interner {
-    /// How much of an object is wanted.
-    pub fn detail(&self) -> Detail {
-        self.detail
-    }
-
-    /// The shared copy of `text`.
-    pub fn text(&mut self, text: &str) -> Arc<str> {
-        if let Some(shared) = self.texts.get(text) {
-            return Arc::clone(shared);
-        }
-        self.sweep_if_grown();
-        let shared: Arc<str> = text.into();
-        self.texts.insert(Arc::clone(&shared));
-        shared
-    }
-
-    /// The shared copy of a label set: the pods of one workload have the same.
-    pub fn labels(&mut self, labels: BTreeMap<String, String>) -> Arc<BTreeMap<String, String>> {
-        if let Some(shared) = self.labels.get(&labels) {
-            return Arc::clone(shared);
-        }
-        self.sweep_if_grown();
-        let shared = Arc::new(labels);
-        self.labels.insert(Arc::clone(&shared));
-        shared
-    }
-
-    /// Sweeps when there are twice as many as after the last time: pods come and go for months without a new list.
-    fn sweep_if_grown(&mut self) {
-        if self.texts.len() + self.labels.len() >= self.limit {
-            self.sweep();
-        }
-    }
-
-    /// Forgets what no object uses any more.
-    fn sweep(&mut self) {
-        self.texts.retain(|shared| Arc::strong_count(shared) > 1);
-        self.labels.retain(|shared| Arc::strong_count(shared) > 1);
-        self.limit = 2 * (self.texts.len() + self.labels.len()).max(512);
     }
 }
 
@@ -211,7 +149,7 @@ impl<K: Watched> Default for Fold<K> {
 impl<K: Watched> Fold<K> {
     /// An empty one that keeps so much of each object.
     pub fn new(detail: Detail) -> Self {
-        Self { names: Interner { detail, ..Interner::default() }, ..Self::default() }
+        Self { names: Interner::new(detail), ..Self::default() }
     }
 
     /// How far this can be relied on; the gravest reason not to wins.
@@ -293,6 +231,8 @@ impl<K: Watched> Fold<K> {
         }
         self.deleted.clear();
         self.names.sweep();
+        // Keys that come in order leave the nodes of the tree half empty. Made of the whole, they are full.
+        self.entries = std::mem::take(&mut self.entries).into_iter().collect();
         self.complete = true;
         self.failure = None;
         self.taint = self.fault.take();

@@ -113,7 +113,8 @@ pub fn add(
 
 #[cfg(test)]
 mod tests {
-    use super::super::fold::{Interner, Watched};
+    use super::super::fold::Watched;
+    use super::super::interner::Interner;
     use super::super::lean::{Lease, LeaseCandidate, Node, Pod};
     use super::*;
     use crate::observe::components::{Sources, instances};

@@ -9,6 +9,7 @@ pub mod cache;
 pub mod components;
 pub mod files;
 pub mod fold;
+pub mod interner;
 mod inventory;
 pub mod leaders;
 pub mod lean;
@@ -29,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 use apiservers::Apiservers;
 use cache::{Cache, Changes, Pace, Select};
-use fold::{Detail, SyncState, Watched};
+use fold::{SyncState, Watched};
+use interner::Detail;
 use lean::{
     EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, PersistentVolume, Pod, PodDisruptionBudget,
     ValidatingWebhooks,

@@ -265,7 +265,8 @@ mod tests {
     use evenkeel_core::version::Observed;
     use serde_json::{Value, json};
 
-    use super::super::fold::{Interner, Watched as _};
+    use super::super::fold::Watched as _;
+    use super::super::interner::Interner;
     use super::super::lean;
     use super::*;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::{
     Budget, Cluster, Demand, Disrupted, Owner, Parts, Phase, Pod, Quantity, Scale, Selector, Surroundings,
-    UnhealthyPolicy, Workload,
+    Traits, UnhealthyPolicy, Workload,
 };
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
 use evenkeel_core::disruption::arithmetic::{Unsynced, compute, disrupted};
@@ -31,13 +31,13 @@ fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-fn owner(api_version: &str, kind: &str, name: &str) -> Owner {
-    Owner {
+fn owner(api_version: &str, kind: &str, name: &str) -> Arc<Owner> {
+    Arc::new(Owner {
         api_version: api_version.into(),
         kind: kind.into(),
         name: name.into(),
         uid: format!("uid-{kind}-{name}").into(),
-    }
+    })
 }
 
 fn pod(name: &str) -> Pod {
@@ -50,10 +50,8 @@ fn pod(name: &str) -> Pod {
         owner: None,
         phase: Phase::Running,
         ready: true,
-        deleting: None,
         mirror: false,
         empty_dir: false,
-        executor_of: None,
         special: None,
     }
 }
@@ -92,6 +90,11 @@ fn phase(text: Option<&str>) -> Phase {
 }
 
 /// A pod as a case of kubectl or Cluster API describes it.
+/// What a pod on its way out has that others have not.
+fn leaving(at: Timestamp) -> Arc<Traits> {
+    Arc::new(Traits { deleting: Some(at), ..Traits::default() })
+}
+
 fn described(value: &Value) -> Pod {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let controller = text("controller").map(|text| match text.split(' ').next().unwrap_or_default() {
@@ -109,7 +112,7 @@ fn described(value: &Value) -> Pod {
         phase: phase(text("phase")),
         empty_dir: volumes.is_some_and(|list| list.iter().any(|volume| volume == "emptyDir")),
         mirror: text("annotation") == Some("kubernetes.io/config.mirror"),
-        deleting: age.map(ago),
+        special: age.map(|age| leaving(ago(age))),
         labels: Arc::new(label.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect()),
         ..pod("bar")
     }
@@ -201,7 +204,7 @@ fn kubectl(case: &Case) -> Outcome {
 fn waiting(case: &Case) -> Outcome {
     let of = |age: i64, skip: i64| {
         let rules = Rules { skip_deleting_after: Some(SignedDuration::from_secs(skip)), ..Rules::default() };
-        let pod = Pod { deleting: Some(ago(age)), ..pod("old") };
+        let pod = Pod { special: Some(leaving(ago(age))), ..pod("old") };
         handling(&pod, class(&pod, &rules, &Surroundings::default(), now()), &rules)
     };
     match case.id.as_str() {
@@ -226,7 +229,8 @@ fn answered(code: u16, causes: Vec<&str>, retry_after: u32, message: &str) -> An
 fn namespace_terminating(_: &Case) -> Outcome {
     let answer = answered(403, vec!["NamespaceTerminating"], 0, "");
     let looks_again = matches!(answer.next(), Next::Again(..) | Next::Show(..));
-    let pod = Pod { deleting: Some(ago(0)), owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
+    let pod =
+        Pod { special: Some(leaving(ago(0))), owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
     let rules = Rules::default();
     let waits =
         handling(&pod, class(&pod, &rules, &Surroundings::default(), now()), &rules) == Handling::Await;
@@ -358,7 +362,7 @@ fn controller(case: &Case) -> Outcome {
             .iter()
             .map(|text| {
                 let name = text.split(' ').next().unwrap_or_default();
-                Pod { deleting: text.contains("deleting").then(|| ago(0)), ..pod(name) }
+                Pod { special: text.contains("deleting").then(|| leaving(ago(0))), ..pod(name) }
             })
             .collect();
         let since = |text: &str| match text {
@@ -396,7 +400,7 @@ fn controller(case: &Case) -> Outcome {
 }
 
 fn finders(case: &Case) -> Option<Outcome> {
-    let workload = |this: &Owner, replicas| Workload {
+    let workload = |this: &Arc<Owner>, replicas| Workload {
         this: this.clone(),
         namespace: "default".into(),
         replicas,
@@ -434,7 +438,10 @@ fn finders(case: &Case) -> Option<Outcome> {
         "RC in group apps" => owner("apps/v1", "ReplicationController", "x"),
         "apps StatefulSet" => owner("apps/v1", "StatefulSet", "x"),
         // The StatefulSet's name and UID, said to be a ReplicaSet.
-        _ => Owner { kind: "ReplicaSet".into(), ..owner("apps/v1", "StatefulSet", "x") },
+        _ => {
+            let set = owner("apps/v1", "StatefulSet", "x");
+            Arc::new(Owner { kind: "ReplicaSet".into(), ..(*set).clone() })
+        }
     };
     let scale = match surroundings.scale(&"default".into(), &wanted) {
         Scale::Of(_, replicas) => json!(replicas),
@@ -493,7 +500,9 @@ fn karpenter(case: &Case) -> Outcome {
         "karp-pdb" => waits(vec![owned()], vec![budget(0, 2, 2)]).1.iter().all(held),
         "karp-order" => waits(vec![owned(), critical()], vec![]).1 == [Wait::Asked, Wait::Turn],
         "karp-static" => waits(vec![Pod { mirror: true, ..pod("p") }], vec![]).1.is_empty(),
-        "karp-wait" => waits(vec![Pod { deleting: Some(ago(0)), ..owned() }], vec![]).1 == [Wait::Leaving],
+        "karp-wait" => {
+            waits(vec![Pod { special: Some(leaving(ago(0))), ..owned() }], vec![]).1 == [Wait::Leaving]
+        }
         "karp-two-pdbs" => {
             let another = Budget { name: "other".into(), ..budget(1, 3, 2) };
             waits(vec![owned()], vec![budget(1, 3, 2), another]).1.iter().all(held)

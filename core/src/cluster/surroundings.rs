@@ -43,13 +43,13 @@ pub struct Surroundings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Itself, as a pod's owner reference would name it.
-    pub this: Owner,
+    pub this: Arc<Owner>,
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
     /// `spec.replicas`, where its kind has a scale.
     pub replicas: Option<i32>,
     /// What controls it in turn: a `ReplicaSet`'s Deployment.
-    pub owner: Option<Owner>,
+    pub owner: Option<Arc<Owner>>,
     /// A Job that does not count a disrupted pod as a failure (`podFailurePolicy` on `DisruptionTarget`).
     pub ignores_disruption: bool,
 }
@@ -66,7 +66,7 @@ impl FromIterator<Workload> for Workloads {
     fn from_iter<I: IntoIterator<Item = Workload>>(workloads: I) -> Self {
         let mut all = Self::default();
         for workload in workloads {
-            let Owner { kind, name, .. } = &workload.this;
+            let Owner { kind, name, .. } = workload.this.as_ref();
             all.kinds.insert(Arc::clone(kind));
             let name = (Arc::clone(&workload.namespace), Arc::clone(name));
             all.by_name.insert((name, Arc::clone(kind)), workload);
@@ -255,9 +255,13 @@ impl std::fmt::Display for Demand {
 pub type Disrupted = BTreeMap<Arc<str>, Timestamp>;
 
 /// What only some pods have, and only a drain asks about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a field of the pod, read on its own")]
 pub struct Traits {
+    /// `metadata.deletionTimestamp`, which already contains the grace period.
+    pub deleting: Option<Timestamp>,
+    /// Label `evenkeel.dev/node-upgrade`: it is an executor's own pod and is not drained.
+    pub executor_of: Option<Arc<str>>,
     /// Names of the `PersistentVolumeClaims` it mounts.
     pub claims: Vec<Arc<str>>,
     /// It mounts a directory of the node.
@@ -295,6 +299,8 @@ pub struct Traits {
 impl Traits {
     /// Those of a pod that has none.
     pub const NONE: &'static Self = &Self {
+        deleting: None,
+        executor_of: None,
         claims: Vec::new(),
         host_path: false,
         hosts: Vec::new(),

@@ -75,7 +75,7 @@ pub fn compute(
 ) -> Result<Numbers, Unsynced> {
     let (expected, desired) = expected(budget, pods, surroundings)?;
     let kept = disrupted(budget, pods, now);
-    let counts = |pod: &&&Pod| pod.deleting.is_none() && !kept.contains_key(&pod.name) && pod.ready;
+    let counts = |pod: &&&Pod| pod.deleting().is_none() && !kept.contains_key(&pod.name) && pod.ready;
     let healthy = count(pods.iter().filter(counts).count());
     let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
     Ok(Numbers { allowed, healthy, desired, expected })
@@ -127,7 +127,7 @@ fn scale(pods: &[&Pod], surroundings: &Surroundings) -> Result<i64, Unsynced> {
 /// What the controller keeps of `status.disruptedPods` at `now`: an entry goes when its pod is gone or deleting, or
 /// after two minutes.
 pub fn disrupted(budget: &Budget, pods: &[&Pod], now: Timestamp) -> Disrupted {
-    let there = |name: &Arc<str>| pods.iter().any(|pod| pod.name == *name && pod.deleting.is_none());
+    let there = |name: &Arc<str>| pods.iter().any(|pod| pod.name == *name && pod.deleting().is_none());
     let fresh = |since: &Timestamp| now.duration_since(*since) < DELETION_TIMEOUT;
     let kept = budget.disrupted.iter().filter(|(name, since)| there(name) && fresh(since));
     kept.map(|(name, since)| (Arc::clone(name), *since)).collect()
@@ -170,13 +170,13 @@ mod tests {
     use crate::cluster::{Owner, Workload};
     use crate::fixture::{at, budget, pod};
 
-    fn workload(kind: &str, name: &str, replicas: i32, owner: Option<Owner>) -> Workload {
-        let this = Owner {
+    fn workload(kind: &str, name: &str, replicas: i32, owner: Option<Arc<Owner>>) -> Workload {
+        let this = Arc::new(Owner {
             api_version: "apps/v1".into(),
             kind: kind.into(),
             name: name.into(),
             uid: format!("uid-{name}").into(),
-        };
+        });
         Workload {
             this,
             namespace: "shop".into(),
@@ -237,7 +237,7 @@ mod tests {
         let elsewhere = compute(read(workload("ReplicaSet", "web", 3, None)));
         assert!(matches!(elsewhere, Err(Unsynced::NoController { .. })));
         let mut other = workload("ReplicaSet", "cart", 3, None);
-        other.this.uid = "another".into();
+        Arc::make_mut(&mut other.this).uid = "another".into();
         let another = compute(read(other));
         assert!(matches!(another, Err(Unsynced::NoController { .. })), "another UID is another controller");
     }

@@ -89,11 +89,13 @@ pub fn class(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timesta
     let owned_by = |api_version: &str, kind: &str| {
         owner.is_some_and(|o| o.kind.as_ref() == kind && o.api_version.as_ref() == api_version)
     };
-    let executor = pod.executor_of.is_some()
+    let executor = pod.traits().executor_of.is_some()
         && rules.executors.as_deref() == Some(pod.namespace.as_ref())
         && owned_by("batch/v1", "Job");
-    let skip_deleting =
-        rules.skip_deleting_after.zip(pod.deleting).is_some_and(|(after, at)| now.duration_since(at) > after);
+    let skip_deleting = rules
+        .skip_deleting_after
+        .zip(pod.deleting())
+        .is_some_and(|(after, at)| now.duration_since(at) > after);
     if rules.only.as_ref().is_some_and(|only| !only.matches(&pod.labels)) || skip_deleting {
         Class::Skip
     } else if pod.mirror {
@@ -102,10 +104,10 @@ pub fn class(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timesta
         Class::Executor
     } else if owned_by("apps/v1", "DaemonSet") && pod.phase != Phase::Finished && !orphan(pod, surroundings) {
         Class::DaemonSet
-    } else if pod.phase == Phase::Finished && pod.deleting.is_none() {
+    } else if pod.phase == Phase::Finished && pod.deleting().is_none() {
         // One that was waited for is never evicted, not even now.
         by_label(pod, rules).map_or(Class::Finished, |_| Class::Skip)
-    } else if pod.deleting.is_some() {
+    } else if pod.deleting().is_some() {
         // A finished pod that is being deleted is still there, and a kubelet that is gone may keep it for ever.
         if pod.phase == Phase::Finished && !rules.evict_finished {
             Class::Finished
@@ -217,15 +219,15 @@ pub fn warnings(pod: &Pod, class: Class, surroundings: &Surroundings) -> Vec<Str
 mod tests {
     use super::*;
     use crate::cluster::{Owner, Traits, Workload};
-    use crate::fixture::{at, pod};
+    use crate::fixture::{at, pod, terminating};
 
     fn owned(api_version: &str, kind: &str) -> Pod {
-        let owner = Owner {
+        let owner = Arc::new(Owner {
             api_version: api_version.into(),
             kind: kind.into(),
             name: "x".into(),
             uid: "uid-x".into(),
-        };
+        });
         Pod { owner: Some(owner), ..pod("a", 1, "n-1") }
     }
 
@@ -243,11 +245,11 @@ mod tests {
         let rules = Rules { executors: Some("executors".into()), ..Rules::default() };
         let executor = Pod {
             namespace: "executors".into(),
-            executor_of: Some("uid".into()),
+            special: Some(Arc::new(Traits { executor_of: Some("uid".into()), ..Traits::default() })),
             ..owned("batch/v1", "Job")
         };
         let finished = |pod: Pod| Pod { phase: Phase::Finished, ..pod };
-        let deleting = |pod: Pod| Pod { deleting: Some(at(1)), ..pod };
+        let deleting = |pod: Pod| terminating(pod, at(1));
         let bare = Pod { owner: None, ..pod("a", 1, "n-1") };
         let surroundings = Surroundings {
             volumes: Some(
@@ -303,7 +305,7 @@ mod tests {
     #[test]
     fn a_pod_that_has_been_terminating_for_long_is_left_on_request() {
         let rules = Rules { skip_deleting_after: Some(SignedDuration::from_secs(20)), ..Rules::default() };
-        let pod = Pod { deleting: Some(at(0)), ..pod("a", 1, "n-1") };
+        let pod = terminating(pod("a", 1, "n-1"), at(0));
         assert_eq!(class(&pod, &rules, &Surroundings::default(), at(20)), Class::Terminating);
         assert_eq!(class(&pod, &rules, &Surroundings::default(), at(21)), Class::Skip);
     }
@@ -335,7 +337,7 @@ mod tests {
             |set| Surroundings { workloads: Some([set].into_iter().collect()), ..Surroundings::default() };
         assert_eq!(class(&this, &Rules::default(), &read(set.clone()), at(0)), Class::DaemonSet);
         let mut another = set;
-        another.this.uid = "another".into();
+        Arc::make_mut(&mut another.this).uid = "another".into();
         assert_eq!(class(&this, &Rules::default(), &read(another), at(0)), Class::Move);
     }
 }

@@ -169,7 +169,7 @@ impl Sent {
         self.follow(now);
         let nodes = &self.nodes;
         let is_waiting = |uid: &Arc<str>| {
-            let waits = |pod: &Pod| pod.uid == *uid && pod.deleting.is_none();
+            let waits = |pod: &Pod| pod.uid == *uid && pod.deleting().is_none();
             match nodes.get(uid) {
                 Some(node) => cluster.pods_on(node).any(waits),
                 None => cluster.pods().any(waits),

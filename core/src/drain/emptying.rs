@@ -200,7 +200,7 @@ impl Emptying<'_> {
 }
 
 fn leaving(pod: &Pod, now: Timestamp, emptying: &mut Emptying<'_>) -> Wait {
-    let Some(since) = pod.deleting else { return Wait::Leaving };
+    let Some(since) = pod.deleting() else { return Wait::Leaving };
     // Its controller takes it off when the containers have ended, which they should have by now.
     if let Some(finalizer) = pod.traits().finalizers.first() {
         if now < since {
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use crate::cluster::{Parts, Phase, Traits};
     use crate::disruption::Origin;
-    use crate::fixture::{at, budget, pod};
+    use crate::fixture::{at, budget, pod, terminating};
 
     fn of(pods: Vec<Pod>) -> Cluster {
         Parts { pods, budgets: vec![budget("cart", 1, 3, 2)], ..Parts::default() }.seal()
@@ -282,7 +282,7 @@ mod tests {
         let dns = critical(pod("dns", 1, "n-1"));
         let both = of(vec![dns.clone(), pod("web", 1, "n-1")]);
         assert_eq!(waits(&both, &rules, &Memory::default()), (1, vec![Wait::Turn, Wait::Asked]));
-        let leaving = of(vec![dns.clone(), Pod { deleting: Some(at(1)), ..pod("web", 1, "n-1") }]);
+        let leaving = of(vec![dns.clone(), terminating(pod("web", 1, "n-1"), at(1))]);
         assert_eq!(waits(&leaving, &rules, &Memory::default()).0, 0, "until the others are gone");
         assert_eq!(waits(&of(vec![dns]), &rules, &Memory::default()).0, 1);
     }
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_pod_is_stuck_some_time_after_its_grace_period() {
-        let of = |seconds| of(vec![Pod { deleting: Some(at(seconds)), ..pod("web", 1, "n-1") }]);
+        let of = |seconds| of(vec![terminating(pod("web", 1, "n-1"), at(seconds))]);
         assert_eq!(waits(&of(-29), &Rules::default(), &Memory::default()).1, [Wait::Leaving]);
         let (_, stuck) = waits(&of(-30), &Rules::default(), &Memory::default());
         assert_eq!(stuck, [Wait::Stuck(at(-30))]);
@@ -333,7 +333,8 @@ mod tests {
     fn a_finalizer_that_keeps_a_pod_is_named_when_its_grace_period_is_over() {
         let special = Some(Arc::new(Traits { finalizers: vec!["x.io/keep".into()], ..Traits::default() }));
         let of = |seconds| {
-            let pod = Pod { deleting: Some(at(seconds)), special: special.clone(), ..pod("web", 1, "n-1") };
+            let pod = Pod { special: special.clone(), ..pod("web", 1, "n-1") };
+            let pod = terminating(pod, at(seconds));
             waits(&of(vec![pod]), &Rules::default(), &Memory::default()).1.remove(0)
         };
         assert_eq!(of(1), Wait::Leaving);

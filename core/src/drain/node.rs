@@ -241,7 +241,7 @@ fn forced(left: &[Left<'_>], memory: &Memory) -> Vec<Forced> {
     let may = |left: &&Left<'_>| {
         let leaving = matches!(left.wait, Wait::Leaving | Wait::Stuck(_) | Wait::Kept(_) | Wait::Refused(_));
         let asked = matches!(memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
-        !leaving && !asked && left.pod.deleting.is_none()
+        !leaving && !asked && left.pod.deleting().is_none()
     };
     let force = |left: &Left<'_>| Forced {
         namespace: Arc::clone(&left.pod.namespace),

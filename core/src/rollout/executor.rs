@@ -101,7 +101,7 @@ fn job(round: &mut Round<'_>, claim: &Claim, what: &str, since: Timestamp, late:
 /// Why the pod of a claim's Job does not run, as far as is seen.
 fn pod_waits(round: &Round<'_>, claim: &Claim) -> Option<String> {
     let mut pods = round.world.cluster.pods_on(&claim.subject.node);
-    let pod = pods.find(|pod| pod.executor_of.as_ref() == Some(&claim.uid) && !pod.ready)?;
+    let pod = pods.find(|pod| pod.traits().executor_of.as_ref() == Some(&claim.uid) && !pod.ready)?;
     let why = pod.traits().waiting.as_ref()?;
     Some(format!("its pod {} waits: {why}", pod.full_name()))
 }

@@ -254,7 +254,7 @@ fn daemon_set(pod: &Pod) -> Option<String> {
 /// The `DaemonSets` whose pod on `node` is not ready, in order.
 fn not_ready(cluster: &Cluster, node: &Node) -> Vec<std::sync::Arc<str>> {
     let pods = cluster.pods_on(&node.name);
-    let unready = pods.filter(|pod| !pod.ready && pod.deleting.is_none());
+    let unready = pods.filter(|pod| !pod.ready && pod.deleting().is_none());
     let mut sets: Vec<std::sync::Arc<str>> =
         unready.filter_map(|pod| Some(daemon_set(pod)?.into())).collect();
     sets.sort();
@@ -269,7 +269,7 @@ fn waits_for(cluster: &Cluster, node: &Node, before: &Before) -> Option<String> 
         let set = daemon_set(pod);
         let of_set = set.as_ref().is_some_and(|set| !before.not_ready.iter().any(|known| **known == **set));
         // The static pods of a control-plane node are started again by its new kubelet.
-        !pod.ready && pod.deleting.is_none() && (of_set || pod.mirror)
+        !pod.ready && pod.deleting().is_none() && (of_set || pod.mirror)
     };
     let pod = cluster.pods_on(&node.name).find(awaited)?;
     let kind = if pod.mirror { "static pod" } else { "DaemonSet pod" };

@@ -292,7 +292,7 @@ fn control_plane_is_whole(round: &Round<'_>, node: &Node) -> Result<(), String> 
     }
     let mut statics = cluster.nodes().iter().filter(|other| other.control_plane && other.name != *name);
     let unready = statics.find_map(|other| {
-        cluster.pods_on(&other.name).find(|pod| pod.mirror && !pod.ready && pod.deleting.is_none())
+        cluster.pods_on(&other.name).find(|pod| pod.mirror && !pod.ready && pod.deleting().is_none())
     });
     match unready {
         Some(pod) => Err(format!("{name} waits until static pod {} is ready", pod.full_name())),

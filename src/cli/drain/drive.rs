@@ -27,7 +27,8 @@ use crate::act::{Authority, Effects, NotDone, node};
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 use crate::clock::Clock;
 use crate::observe::cache::{Cache, Changes, Pace, Select};
-use crate::observe::fold::{Interner, SyncState, Watched as _};
+use crate::observe::fold::{SyncState, Watched as _};
+use crate::observe::interner::Interner;
 use crate::observe::lean;
 use crate::observe::survey::Survey;
 

@@ -31,7 +31,8 @@ use super::preflight::{PodArgs, time};
 use crate::act::{Authority, Effects, NotDone, node};
 use crate::clients::{effects_client, one_line, read_client};
 use crate::clock::Clock;
-use crate::observe::fold::{Interner, Watched as _};
+use crate::observe::fold::Watched as _;
+use crate::observe::interner::Interner;
 use crate::observe::lean;
 use display::{Event, Form, Teller, Told};
 

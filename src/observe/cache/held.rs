@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::super::fold::{Detail, Fold, SyncState, Watched};
+use super::super::fold::{Fold, SyncState, Watched};
+use super::super::interner::Detail;
 use crate::clients::one_line;
 
 /// Wakes the controllers: a counter that every cache and probe shares.

@@ -1,10 +1,11 @@
 //! Tables: what each platform shows, and which instances that means.
 
-use evenkeel_core::cluster::Parts;
+use evenkeel_core::cluster::{Parts, Traits};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::super::fold::{Interner, Watched};
+use super::super::fold::Watched;
+use super::super::interner::Interner;
 use super::super::lean::{Lease, Node, Pod};
 use super::*;
 
@@ -281,7 +282,8 @@ fn an_upgraded_apiserver_is_seen_to_be_another_process() {
 fn etcds_members_are_its_static_pods() {
     let image = "registry.k8s.io/etcd:3.6.8-0";
     let leaving = |mut pod: PodSeen| {
-        Arc::make_mut(&mut pod.pod).deleting = NOW.parse().ok();
+        let special = Traits { deleting: NOW.parse().ok(), ..Traits::default() };
+        Arc::make_mut(&mut pod.pod).special = Some(Arc::new(special));
         pod
     };
     let mut all = [

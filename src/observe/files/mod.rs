@@ -19,7 +19,8 @@ use evenkeel_core::version::Observed;
 use jiff::Timestamp;
 
 use super::components::{self, Sources};
-use super::fold::{Fold, Interner, Watched as _};
+use super::fold::{Fold, Watched as _};
+use super::interner::Interner;
 use super::lean::{Node, Pod, PodDisruptionBudget};
 use super::platform::{self, Platform, with_same_process};
 use super::stated;

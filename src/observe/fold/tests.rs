@@ -146,5 +146,5 @@ fn texts_that_no_object_uses_are_forgotten() {
     names.text("gone");
     assert!(Arc::ptr_eq(&kept, &names.text("kept")));
     names.sweep();
-    assert_eq!(names.texts.len(), 1);
+    assert_eq!(names.held(), 1);
 }

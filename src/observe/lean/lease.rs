@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::super::fold::{Interner, Watched};
+use super::super::fold::Watched;
+use super::super::interner::Interner;
 use super::wire::{HOSTNAME_LABEL, PEER_ADDRESS, meta, text, time};
 
 /// On the identity lease of a kube-apiserver: since 1.27, and in 1.26.

@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-use super::super::fold::{Detail, Interner, Watched};
+use super::super::fold::Watched;
+use super::super::interner::{Detail, Interner};
 use super::super::platform::Platform;
 use super::wire::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta_and, text, time};
 

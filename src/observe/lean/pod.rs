@@ -3,19 +3,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{self, Component, Owner, Phase, RunMark};
+use evenkeel_core::cluster::{self, Component, Phase, RunMark};
 use evenkeel_core::version::{Observed, Unknown};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::super::components::image_of;
-use super::super::fold::{Interner, Watched};
+use super::super::fold::Watched;
+use super::super::interner::Interner;
 use super::pod_spec::{Container, PodSpec, PodStatus};
 use super::special::traits;
 use super::wire::{KUBEADM, MIRROR_ANNOTATION, is_true, meta, text};
-
-/// Label on the pods of an executor's Job: the name of the `NodeUpgrade` they work for.
-pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
 
 /// A Pod on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -75,7 +73,7 @@ impl Watched for Pod {
     fn keep(self, names: &mut Interner) -> Self::Kept {
         let spec = self.spec.unwrap_or_default();
         let status = self.status.unwrap_or_default();
-        let special = traits(&self.metadata, &spec, &status).map(Arc::new);
+        let special = traits(&self.metadata, &spec, &status).map(|traits| names.traits(traits));
         let labels = self.metadata.labels.unwrap_or_default();
         let annotations = self.metadata.annotations.unwrap_or_default();
         let mirror = annotations.contains_key(MIRROR_ANNOTATION);
@@ -109,22 +107,15 @@ impl Watched for Pod {
             name: text(self.metadata.name.as_deref()),
             uid: text(self.metadata.uid.as_deref()),
             node: names.text(spec.node_name.as_deref().unwrap_or_default()),
-            owner: owner.map(|owner| Owner {
-                api_version: names.text(&owner.api_version),
-                kind: names.text(&owner.kind),
-                name: names.text(&owner.name),
-                uid: names.text(&owner.uid),
-            }),
+            owner: owner.map(|owner| names.owner(&owner)),
             phase: match status.phase.as_deref() {
                 Some("Pending") => Phase::Pending,
                 Some("Succeeded" | "Failed") => Phase::Finished,
                 _ => Phase::Running,
             },
             ready: is_true(status.conditions.as_ref(), "Ready"),
-            deleting: self.metadata.deletion_timestamp.map(|time| time.0),
             mirror,
             empty_dir: spec.volumes.unwrap_or_default().iter().any(|volume| volume.empty_dir.is_some()),
-            executor_of: labels.get(EXECUTOR_LABEL).map(|claim| claim.as_str().into()),
             special,
             labels: names.labels(labels),
         };

@@ -11,6 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::pod_spec::{PodSpec, PodStatus, PodTerm, Spread, Toleration};
 use super::wire::{HOSTNAME_LABEL, OPT_OUTS, condition};
 
+/// Label on the pods of an executor's Job: the name of the `NodeUpgrade` they work for.
+pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
 const JOB_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 const USUAL_GRACE: i64 = 30;
@@ -55,6 +57,8 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         .filter_map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.as_deref())
         .filter(|reason| !matches!(*reason, "ContainerCreating" | "PodInitializing"));
     let traits = Traits {
+        deleting: meta.deletion_timestamp.as_ref().map(|time| time.0),
+        executor_of: labels.get(EXECUTOR_LABEL).map(|claim| claim.as_str().into()),
         claims: claims.map(Into::into).collect(),
         host_path: volumes().any(|volume| volume.host_path.is_some()),
         hosts: tied.map_or_else(|| by_affinity().unwrap_or_default(), |host| vec![host.as_str().into()]),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use evenkeel_core::cluster::UnhealthyPolicy;
 use serde_json::{Value, json};
 
-use super::super::fold::{Detail, Fold, Interner, Watched};
+use super::super::fold::{Fold, Watched};
+use super::super::interner::{Detail, Interner};
 use super::*;
 
 fn keep<K: Watched>(object: Value) -> K::Kept {
@@ -93,8 +94,8 @@ fn a_pod_with_everything() {
     let pod = &seen.pod;
     assert_eq!(pod.owner.as_ref().map(|owner| owner.kind.as_ref()), Some("ReplicaSet"));
     assert_eq!(pod.phase, evenkeel_core::cluster::Phase::Finished);
-    assert!(pod.deleting.is_some() && pod.empty_dir && !pod.mirror && !pod.ready);
-    assert_eq!(pod.executor_of.as_deref(), Some("prod-137-n1"));
+    assert!(pod.deleting().is_some() && pod.empty_dir && !pod.mirror && !pod.ready);
+    assert_eq!(pod.traits().executor_of.as_deref(), Some("prod-137-n1"));
     assert_eq!(seen.runs, None, "components run in kube-system only");
 }
 

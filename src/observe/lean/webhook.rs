@@ -7,7 +7,8 @@ use evenkeel_core::version::escape;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::super::fold::{Interner, Watched};
+use super::super::fold::Watched;
+use super::super::interner::Interner;
 use super::wire::meta;
 
 /// A `ValidatingWebhookConfiguration` on the wire.

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::super::fold::{Interner, Watched};
+use super::super::fold::Watched;
+use super::super::interner::Interner;
 use super::super::lean::Lease;
 use super::*;
 

@@ -24,7 +24,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::files::{self, Piece, Unreadable, Use};
-use super::fold::{Fold, Interner, Watched as _};
+use super::fold::{Fold, Watched as _};
+use super::interner::Interner;
 use super::lean::{Node, PersistentVolume, Pod, PodDisruptionBudget, VolumeSeen};
 use crate::clients::{one_line, within};
 

@@ -24,13 +24,13 @@ fn text(value: Option<&String>) -> Arc<str> {
     value.map(String::as_str).unwrap_or_default().into()
 }
 
-fn owner(reference: &OwnerReference) -> Owner {
-    Owner {
+fn owner(reference: &OwnerReference) -> Arc<Owner> {
+    Arc::new(Owner {
         api_version: reference.api_version.as_str().into(),
         kind: reference.kind.as_str().into(),
         name: reference.name.as_str().into(),
         uid: reference.uid.as_str().into(),
-    }
+    })
 }
 
 #[derive(Default, Deserialize)]
@@ -74,12 +74,12 @@ pub(super) fn workload(api_version: &str, kind: &str, object: Object<WorkloadSpe
     };
     let scaled = matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController");
     Workload {
-        this: Owner {
+        this: Arc::new(Owner {
             api_version: api_version.into(),
             kind: kind.into(),
             name: text(metadata.name.as_ref()),
             uid: text(metadata.uid.as_ref()),
-        },
+        }),
         namespace: text(metadata.namespace.as_ref()),
         replicas: if scaled { Some(spec.replicas.unwrap_or(1)) } else { None },
         owner: metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true)).map(owner),

@@ -11,7 +11,7 @@ use evenkeel_core::drain::{
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{NODE, ago, budget, now, owner, pod};
+use super::{NODE, ago, budget, leaving, now, owner, pod};
 use crate::{Case, Outcome};
 
 /// A drain of the node of that name at `now`, `seconds` after it began if it did, on this cluster.
@@ -101,7 +101,7 @@ pub(super) fn timed(case: &Case) -> Outcome {
     let in_time = SignedDuration::from_secs(3);
     let right = match case.id.as_str() {
         "wait-3-timeout" => {
-            let leaving = parts(vec![Pod { deleting: Some(ago(0)), ..left() }]).seal();
+            let leaving = parts(vec![Pod { special: Some(leaving(ago(0))), ..left() }]).seal();
             let decision = drained(&leaving, Some(4), |request| request.policy.timeout = Some(in_time));
             decision
                 .states

@@ -292,7 +292,7 @@ impl<'a> Seen<'a> {
         }
         let numbers =
             format!("{} of {} healthy, {} needed", b.current_healthy, b.expected_pods, b.desired_healthy);
-        let unready = |pod: &&&Pod| pod.phase == Phase::Running && pod.deleting.is_none() && !pod.ready;
+        let unready = |pod: &&&Pod| pod.phase == Phase::Running && pod.deleting().is_none() && !pod.ready;
         let unready: Vec<&Pod> = self.pods.iter().filter(unready).copied().collect();
         if b.desired_healthy == 0
             && b.current_healthy == 0

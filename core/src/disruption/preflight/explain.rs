@@ -108,7 +108,7 @@ pub fn budget(question: &Question<'_>, budget: &Budget) -> Explanation {
     };
     let pods = question.cluster.pods().filter(|pod| budget.selects(pod)).map(|pod| {
         let place = if pod.node.is_empty() { "on no node".to_owned() } else { format!("on {}", pod.node) };
-        let ready = match (pod.deleting, pod.ready, &pod.traits().waiting) {
+        let ready = match (pod.deleting(), pod.ready, &pod.traits().waiting) {
             (Some(_), ..) => "terminating",
             (_, true, _) => "ready",
             (_, _, Some(reason)) => reason,
@@ -140,7 +140,7 @@ fn standing(budgets: &Budgets<'_>, pod: &Pod, class: Class, handling: &Handling)
         (Class::Finished, Handling::Leave) => "stays: it has finished".to_owned(),
         (Class::Executor, _) => "stays: it is an executor's own".to_owned(),
         (Class::Skip, _) => "takes no part".to_owned(),
-        (Class::Terminating, _) => match pod.deleting {
+        (Class::Terminating, _) => match pod.deleting() {
             Some(at) => format!("is terminating, until {at} at the latest"),
             None => "is terminating".to_owned(),
         },

@@ -120,7 +120,7 @@ impl<'a> Found<'a> {
         let class = class(pod, rules, surroundings, question.now);
         let handling = handling(pod, class, rules);
         let refused = matches!(handling, Handling::Refuse(_));
-        if let Some(since) = pod.deleting {
+        if let Some(since) = pod.deleting() {
             let late = question.now.duration_since(since).as_secs() > STUCK_AFTER_SECONDS;
             if late && class == Class::Terminating {
                 let what = format!("should have terminated by {since} and is still there");

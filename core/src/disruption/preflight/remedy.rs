@@ -142,6 +142,8 @@ impl Stuck<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -158,19 +160,19 @@ mod tests {
         Nobody,
     }
 
-    fn owner(control: Control) -> Option<Owner> {
+    fn owner(control: Control) -> Option<Arc<Owner>> {
         let (api_version, kind) = match control {
             Control::Scaled | Control::ScaledUnread => ("apps/v1", "StatefulSet"),
             Control::Job => ("batch/v1", "Job"),
             Control::CustomUnread => ("x.io/v1", "Thing"),
             Control::Nobody => return None,
         };
-        Some(Owner {
+        Some(Arc::new(Owner {
             api_version: api_version.into(),
             kind: kind.into(),
             name: "cart".into(),
             uid: "uid-cart".into(),
-        })
+        }))
     }
 
     fn pods(control: Control, count: usize) -> Vec<Pod> {

@@ -11,7 +11,7 @@ use crate::cluster::{
     Amounts, Autoscaler, Capacity, Demand, FullQuota, Owner, Parts, Phase, PodWebhook, Quantity, Selector,
     Surroundings, Traits, UnhealthyPolicy, Workload,
 };
-use crate::fixture::{at, budget, node, of, pod};
+use crate::fixture::{at, budget, node, of, pod, terminating};
 
 /// Three nodes, a ReplicaSet `cart` of three with its budget, and whatever `change` does to them.
 fn seen(change: impl FnOnce(&mut Parts)) -> Vec<Cause> {
@@ -74,8 +74,13 @@ fn special(traits: Traits) -> impl FnOnce(&mut Parts) {
     move |cluster| cluster.pods[0].special = Some(Arc::new(traits))
 }
 
-fn named(kind: &str, api_version: &str) -> Owner {
-    Owner { api_version: api_version.into(), kind: kind.into(), name: "x".into(), uid: "uid-x".into() }
+fn named(kind: &str, api_version: &str) -> Arc<Owner> {
+    Arc::new(Owner {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: "x".into(),
+        uid: "uid-x".into(),
+    })
 }
 
 type Change = Box<dyn FnOnce(&mut Parts)>;
@@ -270,7 +275,10 @@ fn pods_and_nodes_that_keep_a_drain() {
             "B15 not-now ReplicaSet shop/cart",
             Box::new(|c| c.surroundings.terminating = Some(vec!["shop".into()])),
         ),
-        ("B16 not-now ReplicaSet shop/cart", Box::new(|c| c.pods[0].deleting = Some(at(-31)))),
+        (
+            "B16 not-now ReplicaSet shop/cart",
+            Box::new(|c| c.pods[0] = terminating(c.pods[0].clone(), at(-31))),
+        ),
         (
             "B17 caution ReplicaSet shop/cart",
             Box::new(special(Traits { opt_outs: vec!["a=b".into()], ..Traits::default() })),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::{Attachment, Budget, Parts, Pod, Traits};
 use crate::disruption::Sent;
-use crate::fixture::{at, budget, node, pod};
+use crate::fixture::{at, budget, node, pod, terminating};
 
 /// A toy cluster in which what is decided happens at once, and evicted pods are gone after two seconds.
 struct Toy {
@@ -63,7 +63,7 @@ impl Toy {
         for action in actions {
             self.apply(action, now);
         }
-        self.cluster.retain_pods(|pod| pod.deleting.is_none_or(|at| at > now));
+        self.cluster.retain_pods(|pod| pod.deleting().is_none_or(|at| at > now));
         done
     }
 
@@ -99,13 +99,13 @@ impl Toy {
                     });
                 }
                 self.cluster.change_pod(permit.uid(), |pod| {
-                    assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
-                    pod.deleting = Some(gone);
+                    assert!(pod.deleting().is_none(), "{} is evicted twice", pod.name);
+                    *pod = terminating(pod.clone(), gone);
                 });
             }
             Action::Delete(forced) => {
                 self.log.push(format!("{} delete {}", self.seconds, forced.pod()));
-                self.cluster.change_pod(forced.uid(), |pod| pod.deleting = Some(gone));
+                self.cluster.change_pod(forced.uid(), |pod| *pod = terminating(pod.clone(), gone));
             }
             Action::Confirm(name) => {
                 self.log.push(format!("{} confirm {name}", self.seconds));
@@ -384,7 +384,7 @@ fn a_node_whose_kubelet_is_gone_is_given_up_with_what_keeps_its_pod() {
         (vec!["x.io/keep".into()], "stays until its finalizer x.io/keep is taken off"),
     ] {
         let special = Some(Arc::new(Traits { finalizers, ..Traits::default() }));
-        let stuck = Pod { deleting: Some(at(-60)), special, ..pod("db", 1, "n-1") };
+        let stuck = terminating(Pod { special, ..pod("db", 1, "n-1") }, at(-60));
         let mut toy = Toy::new(1, vec![stuck.clone()], vec![]);
         for ready in [true, false] {
             toy.cluster.change_node("n-1", |node| node.ready = ready);

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::super::*;
 use crate::cluster::{Phase as PodPhase, Pod, Selector};
 use crate::disruption::Busy;
-use crate::fixture::{at, cluster, pod};
+use crate::fixture::{at, cluster, pod, terminating};
 use crate::rollout;
 use crate::upgrade::{Amount, ControlPlane, Executor, Group, Hidden, Mode, Progress, Upgrade};
 
@@ -39,7 +39,7 @@ pub(super) struct Toy {
     /// The executor never manages this node.
     pub(super) broken: Option<String>,
     memory: Memory,
-    seconds: i64,
+    pub(super) seconds: i64,
     limit: usize,
     desired: BTreeMap<String, i32>,
     made: usize,
@@ -308,8 +308,8 @@ impl Toy {
         }
         let gone_at = at(self.seconds + self.lingers);
         self.cluster.change_pod(permit.uid(), |pod| {
-            assert!(pod.deleting.is_none(), "{} is evicted twice", pod.name);
-            pod.deleting = Some(gone_at);
+            assert!(pod.deleting().is_none(), "{} is evicted twice", pod.name);
+            *pod = terminating(pod.clone(), gone_at);
             pod.ready = false;
         });
         self.evictions += 1;
@@ -347,11 +347,11 @@ impl Toy {
     fn workloads(&mut self) {
         let now = at(self.seconds);
         let gone: Vec<Pod> =
-            self.cluster.pods().filter(|p| p.deleting.is_some_and(|d| d <= now)).cloned().collect();
-        self.cluster.retain_pods(|p| p.deleting.is_none_or(|d| d > now));
+            self.cluster.pods().filter(|p| p.deleting().is_some_and(|d| d <= now)).cloned().collect();
+        self.cluster.retain_pods(|p| p.deleting().is_none_or(|d| d > now));
         let stays_unready = self.stays_unready;
         self.cluster.change_pods(|pod| {
-            if pod.deleting.is_none() && !stays_unready {
+            if pod.deleting().is_none() && !stays_unready {
                 pod.ready = true;
                 pod.phase = PodPhase::Running;
             }
@@ -365,7 +365,7 @@ impl Toy {
                 name: format!("{}+{}", old.name, self.made).into(),
                 uid: format!("made-{}", self.made).into(),
                 node,
-                deleting: None,
+                special: None,
                 ready: false,
                 phase: PodPhase::Pending,
                 ..old
@@ -378,7 +378,7 @@ impl Toy {
             let of = |p: &&Pod| p.labels.get("app").is_some_and(|app| **app == *budget.name);
             let pods: Vec<&Pod> = self.cluster.pods().filter(of).collect();
             let healthy = i32::try_from(pods.iter().filter(|p| p.ready).count()).unwrap();
-            let expected = i32::try_from(pods.iter().filter(|p| p.deleting.is_none()).count()).unwrap();
+            let expected = i32::try_from(pods.iter().filter(|p| p.deleting().is_none()).count()).unwrap();
             let expected = expected + self.absent;
             let allowed = (healthy - budget.desired_healthy).max(0);
             if (budget.current_healthy, budget.disruptions_allowed) != (healthy, allowed) {
@@ -392,7 +392,7 @@ impl Toy {
 
     fn forget_seen(&mut self) {
         let live: Vec<_> =
-            self.cluster.pods().filter(|p| p.deleting.is_none()).map(|p| p.uid.clone()).collect();
+            self.cluster.pods().filter(|p| p.deleting().is_none()).map(|p| p.uid.clone()).collect();
         self.memory.pods.retain(|uid, _| live.contains(uid));
     }
 

@@ -1,5 +1,7 @@
 //! Ends: what is deleted, changed, refused or broken on the way.
 
+use std::sync::Arc;
+
 use super::cluster::Toy;
 use crate::cluster::{Owner, Pod};
 use crate::disruption::CordonMark;
@@ -77,12 +79,12 @@ fn a_job_has_until_its_deadline_and_is_never_run_again_after_it() {
 #[test]
 fn a_daemon_set_that_was_broken_before_holds_nobody_up() {
     let broken = |ready| Pod {
-        owner: Some(Owner {
+        owner: Some(Arc::new(Owner {
             api_version: "apps/v1".into(),
             kind: "DaemonSet".into(),
             name: "logs".into(),
             uid: "uid-logs".into(),
-        }),
+        })),
         ready,
         ..pod("logs", 1, "n-1")
     };
