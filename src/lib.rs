@@ -21,5 +21,6 @@ pub mod clients;
 pub mod clock;
 #[cfg(feature = "sim")]
 pub mod demo;
+mod drive;
 pub mod observe;
 pub mod operator;

@@ -19,7 +19,7 @@ use evenkeel_core::cluster::{
 };
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::plan::{obstacles, progress};
-use evenkeel_core::rollout::{Claim, ClaimState, Decision, Jobs, Memory, Subject, World, decide};
+use evenkeel_core::rollout::{Claim, ClaimState, Decision, Freshness, Jobs, Memory, Subject, World, decide};
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
 use evenkeel_core::upgrade::{Amount, ControlPlane, Executor, Group, Hidden, Mode, Progress, Upgrade};
@@ -338,6 +338,7 @@ impl Scene {
                 unreadable: &[],
                 jobs: &Jobs::default(),
                 hidden: &[],
+                freshness: &Freshness::default(),
                 memory: &self.memory,
                 executors: "evenkeel-executors",
                 now: at(60),

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use evenkeel_core::cluster::Surroundings;
 use evenkeel_core::disruption::{Rules, may_stay};
 use evenkeel_core::rollout::{Drained, Subject};
-use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -17,7 +16,6 @@ use crate::api::upgrade::FINALIZER;
 use crate::api::{ClusterUpgrade, NodeUpgrade, spec_of, status_of};
 use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
-use crate::observe::lean;
 
 impl Hands {
     /// Records the claim; fails when one of that name exists.
@@ -75,10 +73,8 @@ impl Hands {
         if node.uid != expected.uid || !node.unschedulable || !ours {
             return Err(Stop::Lost(format!("node {name} is not cordoned by {mark} any more")));
         }
-        let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
-        let pods = self.send(async |client| Api::<lean::Pod>::all(client).list(&on_node).await).await;
-        let pods = pods.map_err(|error| stop(&format!("list the pods of node {name}"), &error))?;
-        let mut pods = pods.items.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
+        let (pods, _) = self.pods_of(name).await?;
+        let mut pods = pods.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
         let rules = Rules::of_upgrade(&self.executors_namespace);
         // A pod that is pinned to its node has to leave it like any other, so volumes need not be read for this.
         let (surroundings, now) = (Surroundings::default(), self.clock.now());

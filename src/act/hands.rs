@@ -1,7 +1,7 @@
 //! The operator's hands: what a decision's actions become.
 //!
-//! Each request itself is beside, one file for each kind of object. The invariant: an action is one write, and everything
-//! is sent on the authority that the hands were made with.
+//! Each request itself is beside, one file for each kind of object. The invariant: an action is one write or reads one
+//! object afresh, and everything is sent on the authority that the hands were made with.
 
 use std::sync::Arc;
 
@@ -45,6 +45,7 @@ impl Hands {
             Action::Release { claim, uid, resource_version, finalizers } => {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await
             }
+            Action::Reread { node } => self.reread(node).await,
             Action::AskApiservers => Err(Stop::Failed("asking the kube-apiservers is no write".to_owned())),
             Action::Protect => self.protect(upgrade, true).await,
             Action::Unprotect => self.protect(upgrade, false).await,

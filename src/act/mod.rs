@@ -14,6 +14,7 @@ mod hands;
 mod job;
 pub mod node;
 mod outcome;
+mod reread;
 pub mod status;
 
 pub use authority::{Authority, Effects, NotDone};

@@ -28,6 +28,17 @@ pub enum Outcome {
     },
     /// The Node as the server has it now.
     Node(Box<lean::Node>),
+    /// A node and its pods as the server has them now.
+    Reread {
+        /// The node's name.
+        name: Arc<str>,
+        /// The Node; none if there is none of that name.
+        node: Option<Box<lean::Node>>,
+        /// All of its pods.
+        pods: Vec<lean::Pod>,
+        /// The version of the cluster that they are of.
+        version: String,
+    },
     /// The upgrade as the server has it now.
     Upgrade(Box<DynamicObject>),
     /// The executor's Job exists.

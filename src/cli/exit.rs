@@ -11,6 +11,9 @@ pub(super) const EXIT_FINDINGS: u8 = 2;
 /// The arguments were wrong; clap's own 2 would read as findings.
 pub(super) const EXIT_USAGE: u8 = 64;
 
+/// Interrupted, as a shell says it of SIGINT.
+pub(super) const EXIT_INTERRUPTED: u8 = 130;
+
 /// Writes data to standard output; a reader that went away is no error.
 pub(super) fn print(text: &str) -> Result<(), String> {
     print_to(&mut std::io::stdout(), text)

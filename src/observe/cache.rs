@@ -7,6 +7,7 @@
 mod follow;
 mod held;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::api::Api;
@@ -96,6 +97,24 @@ impl<K: Watched> Cache<K> {
     /// Folds in what a write of ours returned, so that the next decision sees it before the watch does.
     pub fn apply_own(&self, object: K) {
         self.0.change(|fold| fold.apply(object));
+    }
+
+    /// Folds in all objects that are `like`, as a request of its own read them as of `version`.
+    pub fn reread(&self, objects: Vec<K>, version: &str, like: impl Fn(&K::Kept) -> bool) {
+        self.0.change(|fold| {
+            let named = |object: &K| {
+                let meta = object.meta();
+                (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+            };
+            let found: BTreeSet<_> = objects.iter().map(named).collect();
+            let unnamed = fold
+                .pairs()
+                .filter(|(key, kept)| like(kept) && !found.contains(&(key.0.to_string(), key.1.to_string())));
+            let unnamed: Vec<_> = unnamed.map(|(key, _)| key.clone()).collect();
+            let gone = unnamed.iter().filter(|key| fold.not_found(key, version)).count();
+            let news = objects.into_iter().map(|object| fold.apply(object)).filter(|wakes| *wakes).count();
+            gone + news > 0
+        });
     }
 
     /// Folds in that we deleted the object with `uid` and that it is gone at once.

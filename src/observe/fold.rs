@@ -301,6 +301,18 @@ impl<K: Watched> Fold<K> {
         gone
     }
 
+    /// A read of its own, as of `version`, did not find the object of that key: it is gone, unless it was written after the
+    /// read. Whether it was held.
+    pub fn not_found(&mut self, key: &Key, version: &str) -> bool {
+        let read = Version::read(Some(version));
+        let newer = self.entries.get(key).is_some_and(|held| held.version.newer_than(&read));
+        let gone = !newer && self.entries.remove(key).is_some();
+        if gone {
+            self.changed(key.clone());
+        }
+        gone
+    }
+
     /// We deleted the object with `uid`, and it is gone at once (no grace period, no finalizers). Whether it was held.
     pub fn deleted_own(&mut self, namespace: &str, name: &str, uid: &str) -> bool {
         let key = (self.names.text(namespace), name.into());

@@ -152,6 +152,15 @@ impl Observer {
         self.apiservers.ask_now();
     }
 
+    /// Folds in the Node of that name and all of its pods, as requests of their own read them, the pods as of `version`:
+    /// what a watch has not told yet, or has lost, is known from now on. A Node that is gone is left to its watch.
+    pub fn reread(&self, name: &str, node: Option<Node>, pods: Vec<Pod>, version: &str) {
+        if let Some(node) = node {
+            self.nodes.apply_own(node);
+        }
+        self.pods.reread(pods, version, |seen| *seen.pod.node == *name);
+    }
+
     /// What wakes the controllers.
     pub fn changes(&self) -> &Changes {
         &self.changes

@@ -4,6 +4,8 @@
 //! loop, because one may take seconds; every other write is finished before the next decision, so that a decision
 //! always sees the claims that exist.
 
+mod driving;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::plan::Stage;
 use evenkeel_core::rollout::{
-    self, Action, Claim, JobState, Jobs, OutOf, Unreadable, World, abandoned, decide, orphans,
+    self, Action, Claim, Freshness, JobState, Jobs, OutOf, Unreadable, World, abandoned, decide, orphans,
 };
 use evenkeel_core::upgrade::{Progress, Upgrade};
 use futures::StreamExt as _;
@@ -22,19 +24,20 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, decode, upgrade};
 use crate::clock::Clock;
-use crate::observe::Observer;
 use crate::observe::cache::Cache;
 use crate::observe::fold::SyncState;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
+use crate::observe::{Observer, Trouble};
 
+/// How long something may be unseen before that is what the upgrades say.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// At most one decision in this time: what changes together is seen together.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
 /// At most one status write per upgrade in this time.
@@ -67,55 +70,30 @@ struct Kept {
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
     complaint: String,
+    /// Since when something has not been seen.
+    unseen: Option<Instant>,
     unreadable: Vec<String>,
     /// What the server says to executors' Jobs, and when it said no.
     jobs: Jobs,
     refused_at: Option<Instant>,
+    freshness: Freshness,
+    /// Everything is seen, and was at the last look.
+    sees: bool,
     /// A write failed or waits for its turn: look again then even if nothing changes.
     again: Option<Instant>,
 }
 
-impl Driver<'_> {
-    /// Drives upgrades until `stop`; then waits for the requests under way.
-    pub(super) async fn run(self, stop: CancellationToken) {
-        let mut changes = self.observer.changes().subscribe();
-        let mut kept = Kept::default();
-        while !stop.is_cancelled() {
-            changes.mark_unchanged();
-            let began = Instant::now();
-            kept.again = None;
-            let (look_at, outcome) = match self.once(&mut kept).await {
-                Ok(at) => {
-                    kept.complaint.clear();
-                    (at, metrics::ReconcileOutcome::Ok)
-                }
-                Err(line) => {
-                    if line != kept.complaint {
-                        tracing::warn!(problem = line, "upgrades wait");
-                        kept.complaint = line;
-                    }
-                    self.metrics.reconcile_failed(Controller::Upgrade, Reason::NotReady);
-                    (None, metrics::ReconcileOutcome::Error)
-                }
-            };
-            self.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
-            let wait = wait_until(look_at, kept.again, self.clock.now());
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = sleep(wait) => {}
-                _ = changes.changed() => {}
-                Some(done) = kept.evictions.join_next() => self.evicted(&mut kept, done),
-            }
-            sleep(BETWEEN_DECISIONS).await;
-            while let Some(done) = kept.evictions.try_join_next() {
-                self.evicted(&mut kept, done);
-            }
-        }
-        while kept.evictions.join_next().await.is_some() {}
-    }
+/// Why nothing is decided: something cannot be seen.
+struct Unseen {
+    /// What, in one line.
+    line: String,
+    /// The server does not let us see it.
+    refused: bool,
+}
 
+impl Driver<'_> {
     /// One look at everything; says when to look again.
-    async fn once(&self, kept: &mut Kept) -> Result<Option<Timestamp>, String> {
+    async fn once(&self, kept: &mut Kept) -> Result<Option<Timestamp>, Unseen> {
         for (what, state) in [
             ("ClusterUpgrades", self.upgrades.state()),
             ("NodeUpgrades", self.claims.state()),
@@ -123,25 +101,37 @@ impl Driver<'_> {
         ] {
             match state {
                 SyncState::Synced => {}
-                SyncState::Syncing => return Err(format!("{what}: the first list is not complete yet")),
-                SyncState::Tainted(why) | SyncState::Failing(why) | SyncState::Refused(why) => {
-                    return Err(why.to_string());
+                SyncState::Syncing => {
+                    let line = format!("{what}: the first list is not complete yet");
+                    return Err(Unseen { line, refused: false });
+                }
+                SyncState::Refused(why) => return Err(Unseen { line: why.to_string(), refused: true }),
+                SyncState::Tainted(why) | SyncState::Failing(why) => {
+                    return Err(Unseen { line: why.to_string(), refused: false });
                 }
             }
         }
         let now = self.clock.now();
-        let (cluster, inventory) = self.observer.cluster(now).map_err(|error| error.to_string())?;
+        let (cluster, inventory) = self
+            .observer
+            .cluster(now)
+            .map_err(|not_ready| Unseen { line: not_ready.to_string(), refused: false })?;
         // A report can do without some of it. Here every node would look drained without its pods, every pod free
-        // without budgets, no webhook in the way without those, and no pod tied
-        // to its node without volumes.
+        // without budgets, no webhook in the way without those, and no pod tied to its node without volumes.
         if let Some(missing) = inventory.missing.first() {
-            return Err(missing.reason.to_string());
+            let refused = missing.trouble == Trouble::Refused;
+            return Err(Unseen { line: missing.reason.to_string(), refused });
+        }
+        if !std::mem::replace(&mut kept.sees, true) {
+            kept.freshness.unbroken_since = now;
         }
         let (claims, unreadable) = self.claims();
+        let at_work = |node: &Arc<str>| claims.iter().any(|claim| claim.subject.node == *node);
+        kept.freshness.reread.retain(|node, _| at_work(node));
         complain(kept, &unreadable);
         self.jobs(kept);
         let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
-        let jobs = kept.jobs.clone();
+        let (jobs, freshness) = (kept.jobs.clone(), kept.freshness.clone());
         let memory = kept.sent.memory(&cluster, now);
         let world = World {
             cluster: &cluster,
@@ -149,6 +139,7 @@ impl Driver<'_> {
             unreadable: &unreadable,
             jobs: &jobs,
             hidden: &hidden,
+            freshness: &freshness,
             memory: &memory,
             executors: self.executors_namespace,
             now,
@@ -178,6 +169,27 @@ impl Driver<'_> {
         });
         self.metrics.upgrade_nodes(&rows.collect::<Vec<_>>());
         Ok([look_at, kept.sent.next()].into_iter().flatten().min())
+    }
+
+    /// Tells the upgrades that are not complete why nothing is decided, when that has lasted. A watch that breaks with its
+    /// apiserver is open again within a second or two.
+    async fn tell_unseen(&self, kept: &mut Kept, unseen: &Unseen) {
+        let since = *kept.unseen.get_or_insert_with(Instant::now);
+        if since.elapsed() < PATIENCE {
+            kept.again = Some(since + PATIENCE);
+            return;
+        }
+        if self.upgrades.state() != SyncState::Synced {
+            return;
+        }
+        for object in self.upgrades.list().iter().filter_map(|stored| decode::<ClusterUpgrade>(stored).ok()) {
+            let complete = object.status.as_ref().is_some_and(|status| status.completion_time.is_some());
+            if !complete && upgrade::validate(&object).is_ok() {
+                let status =
+                    upgrade::status_of_unseen(&object, &unseen.line, unseen.refused, self.clock.now());
+                self.tell(kept, &object, status).await;
+            }
+        }
     }
 
     /// The stored claims, and those of them that cannot be read.
@@ -304,13 +316,6 @@ impl Driver<'_> {
         }
     }
 
-    fn evicted(&self, kept: &mut Kept, done: Result<Outcome, tokio::task::JoinError>) {
-        match done {
-            Ok(outcome) => self.take(kept, outcome),
-            Err(error) => tracing::error!(%error, "an eviction did not end"),
-        }
-    }
-
     /// Folds in what a write returned, so that the next decision sees it.
     fn take(&self, kept: &mut Kept, outcome: Outcome) {
         match outcome {
@@ -325,6 +330,11 @@ impl Driver<'_> {
                 self.claims.deleted_own("", &name, &uid);
             }
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
+            Outcome::Reread { name, node, pods, version } => {
+                self.observer.reread(&name, node.map(|node| *node), pods, &version);
+                kept.freshness.reread.insert(name, self.clock.now());
+                kept.again = Some(Instant::now());
+            }
             Outcome::Upgrade(object) => {
                 if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
                     let uid = object.uid().unwrap_or_default();
@@ -438,11 +448,4 @@ fn label(answer: &Answer) -> metrics::Eviction {
         Answer::Denied { .. } | Answer::WebhookDown { .. } => metrics::Eviction::WebhookDenied,
         _ => metrics::Eviction::Error,
     }
-}
-
-/// How long to sleep when nothing changes.
-fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>, now: Timestamp) -> Duration {
-    let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
-    let again = again.map(|at| at.saturating_duration_since(Instant::now()));
-    look_at.map(until).into_iter().chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
 }

@@ -12,7 +12,7 @@ mod forged;
 mod people;
 mod watcher;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,6 +44,10 @@ struct Run {
     calls: Vec<Call>,
     /// Pods that were evicted.
     evicted: usize,
+    /// Claims that were parked.
+    parked: usize,
+    /// What the upgrades said that they wait for: the reasons of their condition Ready.
+    reasons: BTreeSet<String>,
     /// How long it took in the cluster's time.
     took: Duration,
 }
@@ -61,7 +65,10 @@ fn fair(watcher: &mut Watcher, script: &[Step]) {
         let fault = match step {
             Step::Call { fault, .. } | Step::Like { fault, .. } | Step::Told { fault, .. } => fault.as_str(),
             Step::At { deed, .. } if deed.starts_with("blackout") || deed.starts_with("cut") => "blackout:0",
-            Step::At { .. } => continue,
+            Step::At { deed, .. } => {
+                watcher.clocks_jump |= deed.starts_with("jump");
+                continue;
+            }
         };
         watcher.events_may_fail = true;
         let (word, number) = fault.split_once(':').unwrap_or((fault, "0"));
@@ -136,7 +143,8 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     let mut wrong = std::mem::take(&mut watcher.wrong);
     wrong.extend(asked_well(&calls));
     wrong.extend(rests.err());
-    Run { wrong, end, calls, evicted: watcher.evictions(), took }
+    let (evicted, parked, reasons) = (watcher.evictions(), watcher.parked, watcher.reasons.clone());
+    Run { wrong, end, calls, evicted, parked, reasons, took }
 }
 
 /// Scripts in which the first replica loses the lead while it lives.

@@ -16,6 +16,12 @@ pub enum Action {
     Unprotect,
     /// Ask every kube-apiserver afresh what it runs and whether it is ready: what was heard is too old to begin by.
     AskApiservers,
+    /// Read a node and its pods by a request of their own: a watch may be behind, and a claim is about to fail by what it
+    /// says.
+    Reread {
+        /// The node's name.
+        node: Arc<str>,
+    },
     /// Ask the server whether it would take the Job of this executor, without making it.
     TryJob {
         /// The executor.

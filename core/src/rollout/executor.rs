@@ -1,8 +1,9 @@
 //! Executors: what is asked of them, and how long they have.
 //!
 //! An executor changes a version; here belongs only when it is told to, what it is waited for, and when it has failed.
-//! The invariants: the time until the new version is *observed* is bounded, whatever an executor says; and no Job is
-//! started after its deadline, so a finished Job that the server has cleaned up is never run again.
+//! The invariants: the time until the new version is *observed* is bounded, whatever an executor says; no claim fails by
+//! its deadline unless its node was read afresh after it; and no Job is started after its deadline, so a finished Job
+//! that the server has cleaned up is never run again.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,6 +13,9 @@ use crate::upgrade::Executor;
 
 /// A Job that the server refuses is asked for again for so long; a quota or a webhook may be mended meanwhile.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(2);
+
+/// Machines tell of themselves again within this time after kube-apiservers were away.
+const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// How an executor stands.
 pub(super) enum Standing {
@@ -38,6 +42,9 @@ pub(super) fn drive(
     };
     let until = after(since, executor.deadline());
     let late = round.world.now >= until;
+    if late && !confirms(round, claim, until) {
+        return Standing::Working(format!("{what}: its time is over, and the node is read once more"));
+    }
     let seconds = executor.deadline().as_secs();
     if let Some(waits) = waits {
         if late {
@@ -55,6 +62,24 @@ pub(super) fn drive(
     }
     round.wake(until);
     job(round, claim, &what, since, late.then_some(seconds))
+}
+
+/// Whether the node of `claim` was read after its deadline `until`, and not right after nothing could be seen. If not, it
+/// is read now, or when that is of use.
+fn confirms(round: &mut Round<'_>, claim: &Claim, until: Timestamp) -> bool {
+    let (world, node) = (round.world, &claim.subject.node);
+    let told = until.max(after(world.freshness.unbroken_since, TELL_AGAIN));
+    if world.now < told {
+        round.wake(told);
+        return false;
+    }
+    // An apiserver that is no Node is asked all the time.
+    let no_node = world.cluster.node(node).is_none();
+    let confirmed = no_node || world.freshness.reread.get(node).is_some_and(|at| *at >= told);
+    if !confirmed {
+        round.actions.push(Action::Reread { node: node.clone() });
+    }
+    confirmed
 }
 
 fn job(round: &mut Round<'_>, claim: &Claim, what: &str, since: Timestamp, late: Option<i64>) -> Standing {

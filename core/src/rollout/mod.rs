@@ -69,6 +69,15 @@ pub struct Jobs {
     pub tried: BTreeMap<Arc<str>, Trial>,
 }
 
+/// How fresh what is seen is. Losing it is safe: it is looked at again.
+#[derive(Clone, Debug, Default)]
+pub struct Freshness {
+    /// Since when every source has been seen without a gap.
+    pub unbroken_since: Timestamp,
+    /// When a node and its pods were last read by a request of their own, by the node's name.
+    pub reread: BTreeMap<Arc<str>, Timestamp>,
+}
+
 /// Everything a decision is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct World<'a> {
@@ -84,6 +93,8 @@ pub struct World<'a> {
     pub hidden: &'a [(Component, String)],
     /// What is under way.
     pub memory: &'a Memory,
+    /// How fresh that is.
+    pub freshness: &'a Freshness,
     /// The namespace executors' Jobs run in.
     pub executors: &'a str,
     /// The time.

@@ -268,6 +268,28 @@ pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> 
     ClusterUpgradeStatus { observed_generation: generation, conditions, ..before }
 }
 
+/// The status of an upgrade that waits because something of the cluster cannot be seen, as `line` says: what was last seen
+/// stands. `refused`: the server does not let us see it, so that only a person can end that.
+pub fn status_of_unseen(
+    object: &ClusterUpgrade,
+    line: &str,
+    refused: bool,
+    now: Timestamp,
+) -> ClusterUpgradeStatus {
+    let before = object.status.clone().unwrap_or_default();
+    let reason = if refused { "Forbidden" } else { "ClusterNotSeen" };
+    let yes = |on: bool| if on { "True" } else { "False" };
+    let wanted = [
+        ("Ready", if refused { "False" } else { "Unknown" }, reason, line),
+        ("Reconciling", yes(!refused), reason, ""),
+        ("Stalled", yes(refused), reason, if refused { line } else { "" }),
+    ];
+    let mut told = conditions(&wanted, &before.conditions, before.observed_generation, now);
+    let others = before.conditions.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != *type_));
+    told.extend(others.cloned());
+    ClusterUpgradeStatus { waiting_for: vec![line.to_owned()], conditions: told, ..before }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,6 +329,28 @@ mod tests {
         let mut further = done.clone();
         further.spec.version = "v1.37.2".to_owned();
         assert!(!completed(&further) && of(&further).from.is_none(), "another version begins anew");
+    }
+
+    #[test]
+    fn what_is_not_seen_leaves_the_rest_of_the_status_as_it_was() {
+        let mut object = object(&json!([]));
+        object.metadata.generation = Some(1);
+        let mut before = status_of_invalid(&object, "why", Timestamp::UNIX_EPOCH);
+        let paused = Condition { type_: "Paused".to_owned(), ..before.conditions[0].clone() };
+        before.conditions.push(paused);
+        object.status = Some(before.clone());
+        object.metadata.generation = Some(2);
+        for (refused, ready, stalled) in [(true, "False", "True"), (false, "Unknown", "False")] {
+            let told = status_of_unseen(&object, "volumes: not allowed", refused, Timestamp::UNIX_EPOCH);
+            let of = |type_: &str| told.conditions.iter().find(|of| of.type_ == type_).unwrap();
+            assert_eq!((of("Ready").status.as_str(), of("Stalled").status.as_str()), (ready, stalled));
+            assert_eq!(
+                (of("Ready").message.as_str(), told.observed_generation),
+                ("volumes: not allowed", Some(1))
+            );
+            assert_eq!(told.conditions.len(), before.conditions.len());
+            assert_eq!(told.waiting_for, ["volumes: not allowed"]);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 mod convert;
 mod schema;
 
-pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, validate};
+pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, status_of_unseen, validate};
 pub use schema::{
     Approval, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, ControlPlane, Drain, ExecutorSpec,
     ExternalExecutor, Hidden, JobExecutor, LabelExpression, LabelOperator, LabelSelector, Mode, NodeGroup,

@@ -4,15 +4,14 @@
 
 use evenkeel_core::drain::NodeState;
 
-use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
-use super::EXIT_INTERRUPTED;
+use super::super::exit::{EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_OK};
 use super::display::{OfNode, Told};
-use super::drive::Drive;
+use super::draining::Draining;
 use super::narrate::ours;
 
-impl Drive {
+impl Draining {
     /// Says how it ended, and what is left behind.
-    pub(super) fn finish(mut self, interrupted: bool) -> Result<u8, String> {
+    pub(super) fn finish(mut self) -> Result<u8, String> {
         let cluster = self.cluster();
         let mut told = Told { evictions: self.kept.evictions, refused: self.kept.refused, nodes: Vec::new() };
         let mut cordoned = Vec::new();
@@ -35,7 +34,7 @@ impl Drive {
                 reason: match state {
                     NodeState::Failed { why } => Some(why),
                     NodeState::Drained { .. } => None,
-                    _ if interrupted => Some("interrupted".to_owned()),
+                    _ if self.kept.interrupted.is_some() => Some("interrupted".to_owned()),
                     _ => None,
                 },
             });
@@ -45,7 +44,7 @@ impl Drive {
             self.teller.note(&format!("left cordoned and not drained: {}", cordoned.join(" ")))?;
             self.teller.note(&format!("to undo: evenkeel uncordon {}", cordoned.join(" ")))?;
         }
-        Ok(if interrupted {
+        Ok(if self.kept.interrupted.is_some() {
             EXIT_INTERRUPTED
         } else if told.nodes.iter().all(|node| node.drained) {
             EXIT_OK

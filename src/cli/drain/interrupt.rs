@@ -1,7 +1,14 @@
 //! What makes a drain end before its time.
 
+use futures::{Stream, stream};
+
+/// Each time that somebody wants this command to end.
+pub(super) fn interrupts() -> impl Stream<Item = ()> {
+    stream::unfold((), async |()| Some((interrupt().await, ())))
+}
+
 /// Resolves when somebody wants this command to end: Ctrl-C, or SIGTERM.
-pub(super) async fn interrupt() {
+async fn interrupt() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {

@@ -5,7 +5,7 @@
 
 mod conclusion;
 mod display;
-mod drive;
+mod draining;
 mod interrupt;
 mod narrate;
 mod rehearse;
@@ -35,15 +35,13 @@ use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
 use crate::observe::lean;
 use display::{Event, Form, Teller, Told};
+use draining::Draining;
 
 /// How many pods a page of the last look at a node has.
 const PAGE: u32 = 500;
 
 /// How often a Node is uncordoned that changes meanwhile.
 const UNCORDON_TRIES: usize = 5;
-
-/// Interrupted, as a shell says it of SIGINT.
-pub(super) const EXIT_INTERRUPTED: u8 = 130;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -200,12 +198,12 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
     };
     let teller = Teller::new(args.output, clock.clone());
     let grace = (args.grace_period >= 0).then_some(args.grace_period.max(1));
-    let work = drive::Drive::begin(&read, effects, clock, request, teller, grace, args.chunk_size).await?;
-    let work = work.with_conditions(args.node_conditions);
+    let drain = Draining::begin(&read, effects, clock, request, teller, grace, args.chunk_size).await?;
+    let drain = drain.with_conditions(args.node_conditions);
     match args.dry_run {
-        DryRun::None => work.run().await,
-        DryRun::Client => work.rehearse(false).await,
-        DryRun::Server => work.rehearse(true).await,
+        DryRun::None => drain.run().await,
+        DryRun::Client => drain.rehearse(false).await,
+        DryRun::Server => drain.rehearse(true).await,
     }
 }
 
@@ -224,7 +222,7 @@ pub async fn run(
 ) -> Result<u8, String> {
     let teller = Teller::to(Form::Text, out, notes, clock.clone());
     let effects = Effects::new(effects);
-    drive::Drive::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
+    Draining::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
 }
 
 /// The names of the nodes that are meant; with names, nothing is read.

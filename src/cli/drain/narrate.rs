@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::display::{Event, View};
-use super::drive::Drive;
+use super::draining::Draining;
 use super::waited::Waited;
 
 /// What is waited for is told when it lasts this long, and again after the second.
@@ -23,7 +23,7 @@ const TELL_AGAIN: Duration = Duration::from_mins(1);
 /// While something is asked for again it is not waited for; it counts as one wait unless it stays away for this long.
 const OVER_AFTER: Duration = Duration::from_secs(2);
 
-impl Drive {
+impl Draining {
     /// Says first what the drain of several nodes will take, and what more of them at once would bring.
     pub(super) fn foretell(&mut self) -> Result<(), String> {
         let cluster = self.cluster();

@@ -11,11 +11,11 @@ use evenkeel_core::drain::{Wait, empty, refusal};
 
 use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
 use super::display::{Event, OfNode, Told};
-use super::drive::Drive;
+use super::draining::Draining;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, node};
 
-impl Drive {
+impl Draining {
     /// Says what would be done; with `ask`, what the server would answer to each request.
     pub(super) async fn rehearse(mut self, ask: bool) -> Result<u8, String> {
         let cluster = self.cluster();

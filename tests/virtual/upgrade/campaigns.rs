@@ -49,6 +49,7 @@ fn an_upgrade_without_faults() {
     assert_eq!(run.end["claims"].as_object().map(serde_json::Map::len), Some(18));
     // Each pod moves, once or twice, and nothing is asked again and again.
     assert!((40..100).contains(&run.evicted), "{}", run.evicted);
+    assert_eq!(run.parked, 0, "nodes whose pods are tied to them wait for their turn");
     let asked = run.calls.iter().filter(|call| call.agent == LEADER).count();
     assert!(asked < 550, "{asked}");
 }

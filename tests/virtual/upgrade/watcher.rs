@@ -31,6 +31,8 @@ struct Instance {
     version: String,
     runs: bool,
     since: Instant,
+    /// Since when it has that version; none where it had it from the beginning.
+    version_since: Option<Instant>,
 }
 
 /// Checks after every write.
@@ -52,6 +54,12 @@ pub struct Watcher {
     pub moment: Duration,
     /// A request came after its time; its precondition is all that holds it back.
     pub late: bool,
+    /// Clocks were set, so that no pause of the operator's can be held against them.
+    pub clocks_jump: bool,
+    /// Reasons of the upgrades' condition Ready.
+    pub reasons: BTreeSet<String>,
+    /// How many claims were parked.
+    pub parked: usize,
     /// Requests failed, so that an event may be missing: it decides nothing.
     pub events_may_fail: bool,
 }
@@ -73,6 +81,9 @@ impl Watcher {
             evicted: BTreeMap::new(),
             moment: MOMENT,
             late: false,
+            clocks_jump: false,
+            reasons: BTreeSet::new(),
+            parked: 0,
             events_may_fail: false,
         };
         let name = |object: &Value| text(&object["metadata"]["name"]);
@@ -96,10 +107,20 @@ impl Watcher {
             for component in COMPONENTS {
                 let Some((version, runs)) = self.plane.component(&node, component) else { continue };
                 let key = (node.clone(), component.to_owned());
-                let same =
-                    self.instances.get(&key).is_some_and(|was| was.version == version && was.runs == runs);
-                if !same {
-                    self.instances.insert(key, Instance { version, runs, since: Instant::now() });
+                let before = self.instances.get(&key);
+                if before.is_some_and(|was| was.version == version && was.runs == runs) {
+                    continue;
+                }
+                let since = Instant::now();
+                let version_since = match before {
+                    Some(was) if was.version == version => was.version_since,
+                    Some(_) => Some(since),
+                    None => None,
+                };
+                let went = before.is_some_and(|was| was.runs) && !runs;
+                self.instances.insert(key, Instance { version, runs, since, version_since });
+                if went {
+                    self.goes_away(&node, component);
                 }
             }
         }
@@ -228,6 +249,8 @@ impl Watcher {
         if !ours {
             return;
         }
+        let parked = |claim: &Claim| claim.state == "Parked";
+        self.parked += usize::from(parked(&after) && !before.as_ref().is_some_and(parked));
         match before {
             None => self.claims_it(&name, &after),
             Some(before) if before.uid == after.uid && before.state != after.state => {
@@ -253,6 +276,8 @@ impl Watcher {
         let after = Upgrade::of(&object, before.as_ref());
         self.upgrades.insert(name.clone(), after.clone());
         if ours {
+            let all = after.status["conditions"].as_array().into_iter().flatten();
+            self.reasons.extend(all.filter(|of| of["type"] == "Ready").map(|of| text(&of["reason"])));
             if before.as_ref().is_some_and(|before| before.generation != after.generation) {
                 self.wrong.push(format!("changes the spec of ClusterUpgrade {name}"));
             }

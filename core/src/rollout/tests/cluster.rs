@@ -10,6 +10,7 @@ use crate::cluster::{Phase as PodPhase, Pod, Selector};
 use crate::disruption::Busy;
 use crate::fixture::{at, cluster, pod, terminating};
 use crate::rollout;
+use crate::rollout::Freshness;
 use crate::upgrade::{Amount, ControlPlane, Executor, Group, Hidden, Mode, Progress, Upgrade};
 
 pub(super) struct Toy {
@@ -19,6 +20,7 @@ pub(super) struct Toy {
     pub(super) progress: Progress,
     pub(super) unreadable: Vec<Unreadable>,
     pub(super) hidden: Vec<(Component, String)>,
+    pub(super) freshness: Freshness,
     pub(super) jobs: Jobs,
     pub(super) log: Vec<String>,
     pub(super) evictions: usize,
@@ -73,6 +75,7 @@ impl Toy {
             progress: Progress { protected: true, ..Progress::default() },
             unreadable: Vec::new(),
             hidden: Vec::new(),
+            freshness: Freshness::default(),
             jobs: Jobs::default(),
             log: Vec::new(),
             evictions: 0,
@@ -116,6 +119,7 @@ impl Toy {
             unreadable: &self.unreadable,
             jobs: &self.jobs,
             hidden: &self.hidden,
+            freshness: &self.freshness,
             memory: &self.memory,
             executors: "executors",
             now: at(self.seconds),
@@ -265,6 +269,10 @@ impl Toy {
                 self.asked += 1;
                 let now = at(self.seconds);
                 self.cluster.change_instances(|instance| instance.probed = instance.probed.map(|_| now));
+            }
+            Action::Reread { node } => {
+                self.log.push(format!("Reread {node}"));
+                self.freshness.reread.insert(node, at(self.seconds));
             }
             Action::Protect => self.progress.protected = true,
             Action::Unprotect => {

@@ -6,8 +6,9 @@ use super::cluster::Toy;
 use crate::cluster::{Owner, Pod};
 use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
-use crate::rollout::{ClaimState, Phase, Unreadable, decide};
+use crate::rollout::{Action, ClaimState, Phase, Unreadable, decide};
 use crate::upgrade::Executor;
+use crate::version::Observed;
 use jiff::SignedDuration;
 
 fn with_job(nodes: usize) -> Toy {
@@ -200,4 +201,45 @@ fn nothing_begins_before_the_upgrade_has_our_finalizer() {
     assert_eq!(decision.actions, [crate::rollout::Action::Protect]);
     toy.run_until(20, |toy| !toy.claims.is_empty());
     assert!(matches!(toy.claims[0].state, ClaimState::Claimed | ClaimState::Upgrading { .. }));
+}
+
+/// A toy whose executor never comes to the one kubelet, two seconds before that claim's deadline.
+fn nearly_late() -> Toy {
+    let mut toy = Toy::new(1, 1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
+    toy.pass(58);
+    assert_eq!(toy.kubelets("Upgrading"), 1);
+    toy
+}
+
+#[test]
+fn no_claim_fails_by_its_deadline_before_its_node_was_read_afresh() {
+    let mut toy = nearly_late();
+    toy.pass(5);
+    let decision = decide(&toy.upgrade, &toy.progress, toy.world());
+    assert!(decision.actions.iter().all(|action| !matches!(action, Action::Record { .. })));
+    assert!(decision.actions.contains(&Action::Reread { node: "n-1".into() }), "{:?}", decision.actions);
+    // The read finds what the watch has lost: the executor did its work.
+    let mut found = nearly_late();
+    found.pass(5);
+    found.cluster.change_node("n-1", |node| node.kubelet = Observed::from_report("v1.37.1"));
+    found.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
+    // It finds what was known.
+    toy.run_until(20, |toy| toy.kubelets("Failed") == 1);
+    let of = |word: &str| toy.log.iter().position(|line| line.contains(word));
+    assert!(of("Reread n-1") < of("Failed"), "{:?}", toy.log);
+}
+
+#[test]
+fn a_deadline_that_passes_while_nothing_is_seen_is_judged_a_minute_later() {
+    let mut toy = nearly_late();
+    toy.pass(600);
+    toy.freshness.unbroken_since = at(toy.seconds);
+    let decision = decide(&toy.upgrade, &toy.progress, toy.world());
+    assert!(decision.actions.iter().all(|action| !matches!(action, Action::Reread { .. })), "not yet");
+    assert_eq!(decision.again_at.map(|again| again <= at(toy.seconds + 60)), Some(true));
+    let seen = toy.seconds;
+    toy.run_until(90, |toy| toy.kubelets("Failed") == 1);
+    assert!(toy.seconds >= seen + 60, "{} s later", toy.seconds - seen);
 }

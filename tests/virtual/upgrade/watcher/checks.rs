@@ -1,5 +1,7 @@
 //! The invariants, each where a write of ours could break it.
 
+use std::time::Duration;
+
 use evenkeel_sim::Write;
 use serde_json::Value;
 
@@ -8,6 +10,10 @@ use super::{ASKED_EVERY, Claim, Node, Pod, Upgrade, Watcher, labels, selects, te
 /// How far a kubelet may be behind an apiserver, and a controller behind one.
 const KUBELET_BEHIND: u64 = 3;
 const CONTROLLER_BEHIND: u64 = 1;
+/// A controller that was replaced waits this long for the lease of the one before it, at least.
+const CONTROLLERS_BEGIN: Duration = Duration::from_secs(10);
+/// The static pods of a node are all back by then after its kubelet was replaced.
+const STATIC_PODS_RESTART: Duration = Duration::from_secs(25);
 
 impl Watcher {
     /// 10: whoever lost the lease changes nothing that matters.
@@ -100,6 +106,32 @@ impl Watcher {
         }
         if let Some(first) = bad.first() {
             self.fault(2, format!("{does} {} while {first} ({} such)", claim.node, bad.len()));
+        }
+    }
+
+    /// 2: nobody asks pods to leave before the controllers that were replaced last have taken up their work.
+    fn controllers_work(&mut self, claim: &Claim) {
+        let lately = self.instances.iter().find(|((_, component), instance)| {
+            component != "kube-apiserver"
+                && instance.version_since.is_some_and(|since| since.elapsed() < CONTROLLERS_BEGIN)
+        });
+        if let Some(((node, component), _)) = lately.filter(|_| !self.clocks_jump) {
+            let line = format!("claims {} while {component} on {node} has only just begun", claim.node);
+            self.fault(2, line);
+        }
+    }
+
+    /// 5: a kubelet of the control plane that was replaced restarts its static pods soon after, and no other node of the
+    /// control plane is out by then.
+    pub(super) fn goes_away(&mut self, node: &str, component: &str) {
+        let replaced = self.nodes.get(node).filter(|node| node.kubelet_is_another);
+        let soon = replaced.is_some_and(|node| node.kubelet_since.elapsed() < STATIC_PODS_RESTART);
+        let of_plane = |(name, other): &(&String, &Node)| {
+            *name != node && other.is_control_plane && other.cordoned && !other.theirs
+        };
+        let out = self.nodes.iter().find(of_plane).map(|(name, _)| name.clone());
+        if let Some(out) = out.filter(|_| soon && !self.clocks_jump) {
+            self.fault(5, format!("{out} is out while {component} on {node} restarts after its kubelet"));
         }
     }
 
@@ -251,6 +283,7 @@ impl Watcher {
         if claim.of_kubelet() {
             self.is_the_same(claim, "claims");
             self.plane_is_ready(claim, "claims");
+            self.controllers_work(claim);
         } else if let Some((other, of)) = self.claims.iter().find(|(other, of)| {
             *other != name && of.upgrade == claim.upgrade && !of.of_kubelet() && of.in_flight()
         }) {

@@ -42,6 +42,8 @@ pub struct Node {
     pub kubelet: String,
     pub ready_since: Instant,
     pub kubelet_since: Instant,
+    /// Its kubelet is not the one that it had at first.
+    pub kubelet_is_another: bool,
     /// Somebody else's cordon, or one that somebody has taken over.
     pub theirs: bool,
     /// When somebody else last changed its cordon.
@@ -65,6 +67,8 @@ impl Node {
             kubelet_since: before
                 .filter(|before| before.kubelet == kubelet)
                 .map_or(now, |before| before.kubelet_since),
+            kubelet_is_another: before
+                .is_some_and(|before| before.kubelet_is_another || before.kubelet != kubelet),
             theirs: before.is_some_and(|before| before.theirs),
             others: before.and_then(|before| before.others),
             is_control_plane: labels.contains_key("node-role.kubernetes.io/control-plane"),

@@ -1,6 +1,6 @@
-//! The loop of a drain: look, decide, act, tell, look again.
+//! One drain: what it looks at, what it sends, and what it tells of the answers.
 //!
-//! It decides nothing: the core does. What it keeps between two looks may be lost; started again, the command goes on
+//! The loop is [`crate::drive`]'s, and nothing is decided here: the core does. What it keeps between two looks may be lost; started again, the command goes on
 //! from the Nodes' cordons. Waiting is on watches: of each node, of its pods, and of the budgets.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +14,19 @@ use evenkeel_core::drain::{Action, Decision, DrainWorld, NodeState, Request, dec
 use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::EXIT_INTERRUPTED;
+use super::super::exit::EXIT_INTERRUPTED;
 use super::display::{Event, Teller};
-use super::interrupt::interrupt;
+use super::interrupt::interrupts;
 use super::waited::Waited;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, NotDone, node};
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 use crate::clock::Clock;
+use crate::drive::{Conclusion, Driven, Interrupt, Look, drive};
 use crate::observe::cache::{Cache, Changes, Pace, Select};
 use crate::observe::fold::{SyncState, Watched as _};
 use crate::observe::interner::Interner;
@@ -44,7 +45,7 @@ const ONE_PRESS: Duration = Duration::from_millis(500);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// What became of a request.
-enum Done {
+pub(super) enum Reply {
     Node(Arc<str>, &'static str, Result<Box<lean::Node>, NotDone>),
     Conditions(Arc<str>, Result<(), NotDone>),
     Pod {
@@ -59,7 +60,7 @@ enum Done {
 }
 
 /// One drain.
-pub(super) struct Drive {
+pub(super) struct Draining {
     client: Client,
     pub(super) effects: Effects,
     pub(super) clock: Clock,
@@ -86,7 +87,7 @@ pub(super) struct Kept {
     pub(super) states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
     confirmed: Vec<Arc<str>>,
-    running: JoinSet<Done>,
+    running: JoinSet<Reply>,
     /// Nodes with a request under way, or that one failed for: not before.
     busy: BTreeMap<Arc<str>, Option<Instant>>,
     /// Pods that were asked and are not gone: node and name, by UID.
@@ -96,9 +97,49 @@ pub(super) struct Kept {
     pub(super) evictions: usize,
     pub(super) refused: usize,
     pub(super) warned: BTreeSet<Arc<str>>,
+    /// When somebody wanted it to end.
+    pub(super) interrupted: Option<Instant>,
 }
 
-impl Drive {
+impl Driven for Draining {
+    type Done = Reply;
+    type Failure = String;
+
+    fn running(&mut self) -> &mut JoinSet<Reply> {
+        &mut self.kept.running
+    }
+
+    async fn look(&mut self) -> Result<Look, String> {
+        // Nothing is decided on half a view; the watches mend themselves.
+        if let Err(why) = self.standing() {
+            self.wait_for(&why)?;
+            return Ok(Look::Again(TICK));
+        }
+        let (done, again) = self.once()?;
+        Ok(if done { Look::Done } else { Look::Again(again) })
+    }
+
+    fn take(&mut self, done: Result<Reply, JoinError>) -> Result<(), String> {
+        // A request that panicked is looked at again like one without an answer.
+        done.map_or(Ok(()), |reply| self.answered(reply))
+    }
+
+    fn interrupted(&mut self) -> Result<Interrupt, String> {
+        match self.kept.interrupted {
+            // A wrapper may pass on what the terminal sent to us too.
+            Some(first) if first.elapsed() < ONE_PRESS => Ok(Interrupt::Nothing),
+            Some(_) => Ok(Interrupt::Quit),
+            None => {
+                self.kept.interrupted = Some(Instant::now());
+                self.request.stopped = true;
+                self.teller.note("interrupted: asks no more pods, and waits for answers; again: quits")?;
+                Ok(Interrupt::Settle)
+            }
+        }
+    }
+}
+
+impl Draining {
     /// Begins to watch, and waits until everything that is needed was seen.
     pub(super) async fn begin(
         client: &Client,
@@ -186,7 +227,7 @@ impl Drive {
         let (effects, name, uid) = (self.effects.clone(), Arc::clone(name), Arc::clone(uid));
         self.kept.running.spawn(async move {
             let sent = node::conditions(&effects, &Authority::Person, &name, &uid, conditions).await;
-            Done::Conditions(name, sent)
+            Reply::Conditions(name, sent)
         });
     }
 
@@ -242,52 +283,11 @@ impl Drive {
     /// Drains, until every node is done or somebody interrupts.
     pub(super) async fn run(mut self) -> Result<u8, String> {
         self.foretell()?;
-        let mut changed = self.changes.subscribe();
-        let mut interrupts = Box::pin(interrupt());
-        let mut interrupted: Option<Instant> = None;
-        loop {
-            changed.mark_unchanged();
-            let mut again = TICK;
-            let mut done = false;
-            // Nothing is decided on half a view; the watches mend themselves.
-            if let Err(why) = self.standing() {
-                self.wait_for(&why)?;
-            } else {
-                (done, again) = self.once()?;
-            }
-            if done || (interrupted.is_some() && self.kept.running.is_empty()) {
-                break;
-            }
-            tokio::select! {
-                () = sleep(again) => {}
-                _ = changed.changed() => {}
-                Some(finished) = self.kept.running.join_next() => {
-                    if let Ok(finished) = finished {
-                        self.take(finished)?;
-                    }
-                }
-                () = &mut interrupts => {
-                    interrupts = Box::pin(interrupt());
-                    match interrupted {
-                        // A wrapper may pass on what the terminal sent to us too.
-                        Some(first) if first.elapsed() < ONE_PRESS => {}
-                        Some(_) => return Ok(EXIT_INTERRUPTED),
-                        None => {
-                            interrupted = Some(Instant::now());
-                            self.request.stopped = true;
-                            self.teller.note("interrupted: asks no more pods, and waits for answers; again: quits")?;
-                        }
-                    }
-                }
-            }
-            sleep(BETWEEN_DECISIONS).await;
-            while let Some(finished) = self.kept.running.try_join_next() {
-                if let Ok(finished) = finished {
-                    self.take(finished)?;
-                }
-            }
+        let changes = self.changes.clone();
+        match drive(&mut self, &changes, BETWEEN_DECISIONS, interrupts()).await? {
+            Conclusion::Settled => self.finish(),
+            Conclusion::Quit => Ok(EXIT_INTERRUPTED),
         }
-        self.finish(interrupted.is_some())
     }
 
     /// One look at everything: whether it is done, and when to look again.
@@ -330,7 +330,7 @@ impl Drive {
                 let mark = self.request.mark.clone();
                 self.kept.running.spawn(async move {
                     let sent = node::cordon(&effects, &Authority::Person, &node, &mark, false).await;
-                    Done::Node(node.name, "cordoned", sent.map(Box::new))
+                    Reply::Node(node.name, "cordoned", sent.map(Box::new))
                 });
             }
             Action::Uncordon(node) => {
@@ -339,7 +339,7 @@ impl Drive {
                 }
                 self.kept.running.spawn(async move {
                     let sent = node::uncordon(&effects, &Authority::Person, &node, false).await;
-                    Done::Node(node.name, "uncordoned", sent.map(Box::new))
+                    Reply::Node(node.name, "uncordoned", sent.map(Box::new))
                 });
             }
             Action::Evict(permit) => {
@@ -350,7 +350,7 @@ impl Drive {
                     let answer = evict::evict(&effects, &Authority::Person, &permit, manner).await;
                     let answer = answer.unwrap_or(UNANSWERED);
                     let (uid, charge) = (Arc::clone(permit.uid()), permit.charge().cloned());
-                    Done::Pod { node, pod, uid, charge, answer }
+                    Reply::Pod { node, pod, uid, charge, answer }
                 });
             }
             Action::Delete(forced) => {
@@ -366,7 +366,7 @@ impl Drive {
                 self.kept.running.spawn(async move {
                     let answer = evict::delete(&effects, &Authority::Person, &forced, manner.grace).await;
                     let answer = answer.unwrap_or(UNANSWERED);
-                    Done::Pod { node, pod, uid: Arc::clone(forced.uid()), charge: None, answer }
+                    Reply::Pod { node, pod, uid: Arc::clone(forced.uid()), charge: None, answer }
                 });
             }
             Action::Confirm(name) => {
@@ -378,7 +378,7 @@ impl Drive {
                 let surroundings = self.surroundings.clone();
                 self.kept.running.spawn(async move {
                     let left = left_on(&client, &name, &rules, &surroundings, chunk, now).await;
-                    Done::Confirmed(name, left)
+                    Reply::Confirmed(name, left)
                 });
             }
         }
@@ -401,9 +401,9 @@ impl Drive {
     }
 
     /// Takes in what became of a request.
-    fn take(&mut self, done: Done) -> Result<(), String> {
-        match done {
-            Done::Node(name, what, Ok(node)) => {
+    fn answered(&mut self, reply: Reply) -> Result<(), String> {
+        match reply {
+            Reply::Node(name, what, Ok(node)) => {
                 self.kept.busy.remove(&name);
                 if let Some(cache) = self.nodes.get(&name) {
                     cache.apply_own(*node);
@@ -413,11 +413,11 @@ impl Drive {
                 }
                 self.teller.tell(Event::of_node(&name, what, what))
             }
-            Done::Conditions(_, Ok(())) => Ok(()),
-            Done::Conditions(name, Err(error)) => self
+            Reply::Conditions(_, Ok(())) => Ok(()),
+            Reply::Conditions(name, Err(error)) => self
                 .teller
                 .note(&format!("warning: conditions of node/{name} are not written: {}", error.line())),
-            Done::Node(name, what, Err(error)) => {
+            Reply::Node(name, what, Err(error)) => {
                 // The world moved on: it is decided again when the watch shows how.
                 let lost = error.code() == Some(409);
                 let wait = if lost { Duration::from_millis(100) } else { AFTER_FAILURE };
@@ -427,7 +427,7 @@ impl Drive {
                 }
                 self.wait_for(&format!("node/{name} is not {what}: {}", error.line()))
             }
-            Done::Pod { node, pod, uid, charge, answer } => {
+            Reply::Pod { node, pod, uid, charge, answer } => {
                 let now = self.clock.now();
                 match &answer {
                     Answer::Accepted(_) => {
@@ -444,17 +444,17 @@ impl Drive {
                 self.kept.sent.answered(uid, charge, &answer, now);
                 Ok(())
             }
-            Done::Confirmed(name, Ok(None)) => {
+            Reply::Confirmed(name, Ok(None)) => {
                 self.kept.busy.remove(&name);
                 self.kept.confirmed.push(name);
                 Ok(())
             }
-            Done::Confirmed(name, Ok(Some(_))) => {
+            Reply::Confirmed(name, Ok(Some(_))) => {
                 // The watch is behind.
                 self.kept.busy.insert(name, Some(Instant::now() + Duration::from_millis(500)));
                 Ok(())
             }
-            Done::Confirmed(name, Err(why)) => {
+            Reply::Confirmed(name, Err(why)) => {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_FAILURE));
                 self.wait_for(&format!("node/{name}: cannot look whether it is empty: {why}"))
             }

@@ -1,0 +1,31 @@
+//! Reads of one node and its pods, by requests of their own.
+//!
+//! A watch may be behind, or may have lost an event; what follows from what it says may be grave. The invariant: nothing
+//! is changed from here.
+
+use std::sync::Arc;
+
+use kube::Api;
+use kube::api::ListParams;
+
+use super::hands::{Hands, nodes};
+use super::outcome::{Outcome, Stop, stop};
+use crate::observe::lean;
+
+impl Hands {
+    /// The Node of that name, if there is one, and its pods.
+    pub(super) async fn reread(&self, name: Arc<str>) -> Result<Outcome, Stop> {
+        let node = self.send(async |client| nodes(client).get_opt(&name).await).await;
+        let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.map(Box::new);
+        let (pods, version) = self.pods_of(&name).await?;
+        Ok(Outcome::Reread { name, node, pods, version })
+    }
+
+    /// The pods of the node of that name, and the version of the cluster that they are of.
+    pub(super) async fn pods_of(&self, node: &str) -> Result<(Vec<lean::Pod>, String), Stop> {
+        let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let pods = self.send(async |client| Api::<lean::Pod>::all(client).list(&on_node).await).await;
+        let pods = pods.map_err(|error| stop(&format!("list the pods of node {node}"), &error))?;
+        Ok((pods.items, pods.metadata.resource_version.unwrap_or_default()))
+    }
+}

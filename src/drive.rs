@@ -1,0 +1,231 @@
+//! The loop of whoever empties nodes, the operator's upgrades and a drain: look, decide, send, wait, take in the answers.
+//!
+//! Here belongs only when a look is due and when the loop ends. What is decided is the core's, and what is sent is
+//! [`crate::act`]'s. The invariants: what changes together is seen together; a change that comes while a look is made
+//! leads to another look; and every request that was sent gets its answer, unless a person quits.
+
+use std::time::Duration;
+
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::sleep;
+
+use crate::observe::cache::Changes;
+
+/// Whoever empties nodes.
+pub(crate) trait Driven {
+    /// What becomes of a request.
+    type Done: Send + 'static;
+    /// Why it cannot go on.
+    type Failure;
+
+    /// The requests that are under way beside the loop.
+    fn running(&mut self) -> &mut JoinSet<Self::Done>;
+
+    /// One look, which begins requests.
+    async fn look(&mut self) -> Result<Look, Self::Failure>;
+
+    /// Takes in what became of a request.
+    fn take(&mut self, done: Result<Self::Done, JoinError>) -> Result<(), Self::Failure>;
+
+    /// Somebody wants it to end.
+    fn interrupted(&mut self) -> Result<Interrupt, Self::Failure>;
+}
+
+/// How a look ended.
+pub(crate) enum Look {
+    /// Another one is due after this time, if nothing changes before.
+    Again(Duration),
+    /// There is nothing more to do.
+    Done,
+}
+
+/// What an interrupt means.
+pub(crate) enum Interrupt {
+    /// It may be one that was told twice.
+    Nothing,
+    /// It looks on until no request is under way.
+    Settle,
+    /// It looks no more, and waits for the answers.
+    End,
+    /// It waits for nothing.
+    Quit,
+}
+
+/// How the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conclusion {
+    /// Everything that was sent has its answer.
+    Settled,
+    /// Somebody did not want to wait for that.
+    Quit,
+}
+
+/// Drives `driven` whenever `changes` tell of one, at most once in `between`, until it is done or `interrupts` end it.
+///
+/// # Errors
+/// The first failure of `driven`.
+pub(crate) async fn drive<D: Driven>(
+    driven: &mut D,
+    changes: &Changes,
+    between: Duration,
+    interrupts: impl Stream<Item = ()>,
+) -> Result<Conclusion, D::Failure> {
+    let mut changed = changes.subscribe();
+    let mut interrupts = std::pin::pin!(interrupts.fuse());
+    let mut settles = false;
+    loop {
+        // One that came during the pause is known before anything more begins.
+        let mut interrupt = interrupts.next().now_or_never().flatten();
+        if interrupt.is_none() {
+            changed.mark_unchanged();
+            let Look::Again(wait) = driven.look().await? else { break };
+            if settles && driven.running().is_empty() {
+                break;
+            }
+            tokio::select! {
+                () = sleep(wait) => {}
+                _ = changed.changed() => {}
+                Some(done) = driven.running().join_next() => driven.take(done)?,
+                Some(()) = interrupts.next() => interrupt = Some(()),
+            }
+        }
+        if interrupt.is_some() {
+            match driven.interrupted()? {
+                Interrupt::Nothing => {}
+                Interrupt::Settle => settles = true,
+                Interrupt::End => break,
+                Interrupt::Quit => return Ok(Conclusion::Quit),
+            }
+        }
+        sleep(between).await;
+        while let Some(done) = driven.running().try_join_next() {
+            driven.take(done)?;
+        }
+    }
+    while driven.running().join_next().await.is_some() {}
+    Ok(Conclusion::Settled)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const BETWEEN: Duration = Duration::from_millis(20);
+
+    /// Looks, sends a request that takes five seconds at its second look, and remembers.
+    struct Toy {
+        running: JoinSet<&'static str>,
+        began: Instant,
+        log: Vec<(u128, &'static str)>,
+        /// The looks after which it is done.
+        looks: usize,
+        means: fn() -> Interrupt,
+    }
+
+    impl Toy {
+        fn new(looks: usize, means: fn() -> Interrupt) -> Self {
+            Self { running: JoinSet::new(), began: Instant::now(), log: Vec::new(), looks, means }
+        }
+
+        fn note(&mut self, what: &'static str) {
+            self.log.push((self.began.elapsed().as_millis(), what));
+        }
+
+        fn count(&self, what: &str) -> usize {
+            self.log.iter().filter(|(_, logged)| *logged == what).count()
+        }
+    }
+
+    impl Driven for Toy {
+        type Done = &'static str;
+        type Failure = String;
+
+        fn running(&mut self) -> &mut JoinSet<&'static str> {
+            &mut self.running
+        }
+
+        async fn look(&mut self) -> Result<Look, String> {
+            self.note("look");
+            if self.count("look") == 2 {
+                self.running.spawn(async {
+                    sleep(Duration::from_secs(5)).await;
+                    "answer"
+                });
+            }
+            Ok(if self.count("look") > self.looks { Look::Done } else { Look::Again(Duration::from_secs(1)) })
+        }
+
+        fn take(&mut self, done: Result<&'static str, JoinError>) -> Result<(), String> {
+            self.note(done.map_err(|error| error.to_string())?);
+            Ok(())
+        }
+
+        fn interrupted(&mut self) -> Result<Interrupt, String> {
+            self.note("interrupt");
+            Ok((self.means)())
+        }
+    }
+
+    /// An interrupt after so many seconds, and no more.
+    fn after(seconds: u64) -> impl Stream<Item = ()> {
+        stream::once(sleep(Duration::from_secs(seconds)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_looks_when_something_changes_and_when_it_is_time() {
+        let mut toy = Toy::new(4, || Interrupt::End);
+        let changes = Changes::default();
+        let told = changes.clone();
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(300)).await;
+            // Both are seen by one look.
+            told.bump();
+            sleep(Duration::from_millis(5)).await;
+            told.bump();
+        });
+        let end = drive(&mut toy, &changes, BETWEEN, stream::pending()).await;
+        assert_eq!(end, Ok(Conclusion::Settled));
+        let looks = [(0, "look"), (320, "look"), (1340, "look"), (2360, "look"), (3380, "look")];
+        assert_eq!(toy.log, looks, "and what was sent before the end has its answer");
+        assert!(toy.running.is_empty());
+        assert_eq!(toy.began.elapsed().as_secs(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_settles_looks_on_until_every_answer_is_there() {
+        let mut toy = Toy::new(100, || Interrupt::Settle);
+        let end = drive(&mut toy, &Changes::default(), BETWEEN, after(2)).await;
+        assert_eq!((end, toy.count("answer")), (Ok(Conclusion::Settled), 1));
+        assert!(toy.count("look") > 5, "{:?}", toy.log);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_ends_looks_no_more_and_waits_for_the_answers() {
+        let mut toy = Toy::new(100, || Interrupt::End);
+        let end = drive(&mut toy, &Changes::default(), BETWEEN, after(2)).await;
+        assert_eq!(end, Ok(Conclusion::Settled));
+        assert_eq!(toy.log.last(), Some(&(2000, "interrupt")));
+        assert!(toy.running.is_empty() && toy.began.elapsed().as_secs() >= 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_quits_waits_for_nothing_and_an_interrupt_may_mean_nothing() {
+        let mut toy = Toy::new(100, || Interrupt::Quit);
+        let end = drive(&mut toy, &Changes::default(), BETWEEN, after(2)).await;
+        assert_eq!((end, toy.began.elapsed().as_secs()), (Ok(Conclusion::Quit), 2));
+        let mut toy = Toy::new(4, || Interrupt::Nothing);
+        let end = drive(&mut toy, &Changes::default(), BETWEEN, after(2)).await;
+        assert_eq!((end, toy.count("look")), (Ok(Conclusion::Settled), 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_from_before_comes_before_the_first_look() {
+        let mut toy = Toy::new(100, || Interrupt::End);
+        let end = drive(&mut toy, &Changes::default(), BETWEEN, after(0)).await;
+        assert_eq!((end, toy.log), (Ok(Conclusion::Settled), vec![(0, "interrupt")]));
+    }
+}

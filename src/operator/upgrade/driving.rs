@@ -1,0 +1,87 @@
+//! The upgrades' part of the common loop: how a look is taken and told of.
+//!
+//! Here belongs what [`crate::drive`] asks of whoever it drives; what a look is stands above. The invariant: no failure
+//! ends the loop.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::stream;
+use jiff::Timestamp;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::super::metrics::{Controller, Reason, ReconcileOutcome};
+use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, Kept};
+use crate::act::Outcome;
+use crate::drive::{Driven, Interrupt, Look, drive};
+
+/// A driver at work.
+struct Driving<'a> {
+    driver: Driver<'a>,
+    kept: Kept,
+}
+
+impl Driven for Driving<'_> {
+    type Done = Outcome;
+    type Failure = Infallible;
+
+    fn running(&mut self) -> &mut JoinSet<Outcome> {
+        &mut self.kept.evictions
+    }
+
+    async fn look(&mut self) -> Result<Look, Infallible> {
+        let Self { driver, kept } = self;
+        let began = Instant::now();
+        kept.again = None;
+        let (look_at, outcome) = match driver.once(kept).await {
+            Ok(at) => {
+                kept.complaint.clear();
+                kept.unseen = None;
+                (at, ReconcileOutcome::Ok)
+            }
+            Err(unseen) => {
+                kept.sees = false;
+                driver.tell_unseen(kept, &unseen).await;
+                if unseen.line != kept.complaint {
+                    tracing::warn!(problem = unseen.line, "upgrades wait");
+                    kept.complaint = unseen.line;
+                }
+                driver.metrics.reconcile_failed(Controller::Upgrade, Reason::NotReady);
+                (None, ReconcileOutcome::Error)
+            }
+        };
+        driver.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
+        Ok(Look::Again(wait_until(look_at, kept.again, driver.clock.now())))
+    }
+
+    fn take(&mut self, done: Result<Outcome, JoinError>) -> Result<(), Infallible> {
+        match done {
+            Ok(outcome) => self.driver.take(&mut self.kept, outcome),
+            Err(error) => tracing::error!(%error, "an eviction did not end"),
+        }
+        Ok(())
+    }
+
+    fn interrupted(&mut self) -> Result<Interrupt, Infallible> {
+        Ok(Interrupt::End)
+    }
+}
+
+impl Driver<'_> {
+    /// Drives upgrades until `stop`; then waits for the requests under way.
+    pub(in super::super) async fn run(self, stop: CancellationToken) {
+        let changes = self.observer.changes().clone();
+        let mut driving = Driving { driver: self, kept: Kept::default() };
+        let stopped = stream::once(stop.cancelled_owned());
+        let Ok(_) = drive(&mut driving, &changes, BETWEEN_DECISIONS, stopped).await;
+    }
+}
+
+/// How long to sleep when nothing changes.
+fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>, now: Timestamp) -> Duration {
+    let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
+    let again = again.map(|at| at.saturating_duration_since(Instant::now()));
+    look_at.map(until).into_iter().chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
+}
