@@ -91,18 +91,19 @@ fn every_fault_at_every_request() {
 
 #[test]
 fn a_failover_at_every_write() {
-    let mut scripts = Vec::new();
+    let (mut pauses, mut cuts) = (Vec::new(), Vec::new());
     let calls = asked();
     let begun = calls.first().map(|call| call.at).unwrap();
     for write in calls.iter().filter(|call| call.is_write()) {
         // It is stopped, another leads, and it wakes with the request that it was about to send.
         for seconds in [12, 40] {
-            scripts.push((1, vec![call(write.nth, 1, &format!("pause:{seconds}"))]));
+            pauses.push((1, vec![call(write.nth, 1, &format!("pause:{seconds}"))]));
         }
         let millis = (write.at - begun).as_millis() as u64 + 1;
-        scripts.push((1, vec![at(millis, "cut evenkeel-a 60")]));
+        cuts.push((1, vec![at(millis, "cut evenkeel-a 60")]));
     }
-    campaign("upgrade: a failover at every write", spread(scripts, 8));
+    campaign("upgrade: a leader that is stopped at every write", spread(pauses, 5));
+    campaign("upgrade: a leader that is cut off at every write", spread(cuts, 4));
 }
 
 #[test]
@@ -196,6 +197,8 @@ fn people_interfere_at_every_step() {
             vec![at(millis, "uncordon main-1")],
             vec![at(millis, "leave main-2"), later(5, "rejoin main-2")],
             vec![at(millis, "leave main-6")],
+            // So quickly that nobody sees it gone.
+            vec![at(millis, "leave main-2"), at(millis, "rejoin main-2")],
             vec![at(millis, "budget cart maxUnavailable 0"), later(90, "budget cart maxUnavailable 2")],
             vec![at(millis, "budget cart maxUnavailable 100%")],
             vec![at(millis, "suspend up"), later(60, "resume up")],

@@ -179,3 +179,10 @@ fn what_the_operator_may_not_see_is_what_the_upgrade_waits_for() {
         assert_eq!(said(&run), DONE, "{resource}: when it may, it goes on");
     }
 }
+
+#[test]
+fn a_node_that_is_replaced_in_a_moment_is_another_node() {
+    for millis in [138_200, 141_000, 146_000] {
+        ends(&format!("at {millis} leave main-2; at {millis} rejoin main-2"));
+    }
+}

@@ -7,6 +7,7 @@
 mod checks;
 mod model;
 mod rest;
+mod said;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! The invariants, each where a write of ours could break it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_sim::Write;
-use serde_json::Value;
 
-use super::{ASKED_EVERY, Claim, Node, Pod, Upgrade, Watcher, labels, selects, text, version};
+use super::{ASKED_EVERY, Claim, Node, Pod, Watcher, labels, selects, version};
 
 /// How far a kubelet may be behind an apiserver, and a controller behind one.
 const KUBELET_BEHIND: u64 = 3;
@@ -166,6 +166,31 @@ impl Watcher {
         self.is_wanted(&claim, "cordons");
         self.plane_is_ready(&claim, "cordons");
         self.within_budget(name, before, &claim);
+        self.crosses(name);
+    }
+
+    /// 12: two nodes whose pods are tied to them, under budgets that do not let all of those go at once, do not wait for
+    /// each other. The pods that are tied have the label `vault`, and so have their budgets.
+    fn crosses(&mut self, name: &str) {
+        let held = |node: &str| {
+            self.nodes.get(node).is_some_and(|node| node.cordoned && !node.theirs && node.mark.is_some())
+        };
+        let mut bad = Vec::new();
+        for (budget, of) in self.budgets.iter().filter(|(_, of)| of.labels.contains_key("vault")) {
+            let pods = self.pods.values().filter(|pod| selects(&of.labels, &pod.labels));
+            let pods: Vec<&Pod> = pods.collect();
+            let there = |node: &str| pods.iter().filter(|pod| pod.node == node && !pod.leaving).count();
+            let others: BTreeSet<&str> =
+                pods.iter().map(|pod| pod.node.as_str()).filter(|node| *node != name && held(node)).collect();
+            let beside: usize = others.iter().map(|node| there(node)).sum();
+            let may_go = pods.len() as i64 - of.needs;
+            if there(name) > 0 && beside > 0 && (there(name) + beside) as i64 > may_go {
+                bad.push(format!("cordons {name} beside {others:?}: both wait for {budget}"));
+            }
+        }
+        for line in bad {
+            self.fault(12, line);
+        }
     }
 
     /// 5: nodes that are unavailable because of us stay within the budget of their group; unhealthy ones count, and go
@@ -424,90 +449,6 @@ impl Watcher {
             }
             Some(claim) if claim.of_kubelet() => self.is_the_same(&claim, "makes a Job for"),
             Some(_) => {}
-        }
-    }
-
-    /// 12: who is stuck says why, in one line.
-    pub(super) fn says_why(&mut self, name: &str, claim: &Claim) {
-        if !matches!(claim.state.as_str(), "Parked" | "Failed") {
-            return;
-        }
-        let message = &claim.message;
-        if message.trim().is_empty() || message.contains('\n') || message.len() > 1024 {
-            self.fault(12, format!("{name} is {} and says {message:?}", claim.state));
-        }
-    }
-
-    /// 11: the status says what is.
-    pub(super) fn status(&mut self, name: &str, before: Option<&Upgrade>, after: &Upgrade) {
-        let status = &after.status;
-        let mut bad = Vec::new();
-        if after.seen_generation > after.generation
-            || before.is_some_and(|before| after.seen_generation < before.seen_generation)
-        {
-            bad.push(format!("says generation {} of {}", after.seen_generation, after.generation));
-        }
-        let selected = self.nodes.values().filter(|node| after.group_of(&node.labels).is_some());
-        let (mut all, mut done, mut unclear) = (0, 0, 0);
-        for node in selected {
-            all += 1;
-            let there = match (version(&node.kubelet), version(&after.version)) {
-                (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
-                _ => false,
-            };
-            done += i64::from(there);
-            unclear += i64::from(!self.is_old(node.kubelet_since));
-        }
-        let current = after.seen_generation == after.generation;
-        let said = status["progress"]["upgraded"].as_i64().unwrap_or(0);
-        if current && said > done + unclear {
-            bad.push(format!("says that {said} nodes are upgraded, and {done} of {all} are"));
-        }
-        let condition = |kind: &str| {
-            let all = status["conditions"].as_array().into_iter().flatten();
-            all.filter(|of| of["type"] == kind).map(|of| text(&of["status"])).next().unwrap_or_default()
-        };
-        let was_ready = before.is_some_and(|before| {
-            let all = before.status["conditions"].as_array();
-            all.is_some_and(|all| all.iter().any(|of| of["type"] == "Ready" && of["status"] == "True"))
-        });
-        if current && condition("Ready") == "True" && !was_ready {
-            if done + unclear < all {
-                bad.push(format!("is Ready, and {done} of {all} nodes are upgraded"));
-            }
-            let wanted = version(&after.version);
-            let behind = self.instances.iter().find(|((node, of), instance)| {
-                let hidden = !self.nodes.contains_key(node) && of != "kube-apiserver";
-                !hidden
-                    && version(&instance.version) < wanted
-                    && instance.since.elapsed() > self.moment.max(ASKED_EVERY)
-            });
-            if let Some(((node, component), instance)) = behind {
-                bad.push(format!("is Ready, and {component} on {node} is at {}", instance.version));
-            }
-            let left =
-                self.nodes.iter().find(|(_, node)| node.cordoned && !node.theirs && node.mark.is_some());
-            if let Some((node, _)) = left {
-                let line = format!("{name} is Ready, and {node} is left cordoned by us");
-                self.fault(7, line);
-            }
-        }
-        if condition("Reconciling") == "True" && condition("Stalled") == "True" {
-            bad.push("is Reconciling and Stalled".to_owned());
-        }
-        let size = status.to_string().len();
-        if size > 64 * 1024 {
-            bad.push(format!("has {size} bytes"));
-        }
-        let parked = status["parked"].as_array().cloned().unwrap_or_default();
-        for one in parked.iter().filter(|one| one["reason"].as_str().is_none_or(|why| why.trim().is_empty()))
-        {
-            let line =
-                format!("the status of {name} names {} without a reason", Value::from(text(&one["node"])));
-            self.fault(12, line);
-        }
-        for line in bad {
-            self.fault(11, format!("the status of {name} {line}"));
         }
     }
 }
