@@ -444,6 +444,7 @@ fn pod(number: usize, node: &Arc<str>, app: &App) -> Pod {
         ready: true,
         mirror: false,
         empty_dir: false,
+        ready_after: None,
         special: None,
     }
 }

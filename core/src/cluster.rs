@@ -281,6 +281,9 @@ pub struct Pod {
     pub mirror: bool,
     /// It has a volume of type `emptyDir`, whose data an eviction destroys.
     pub empty_dir: bool,
+    /// How many seconds it took to be ready since its kubelet took it up; none while it is not, or where a container has
+    /// started again since.
+    pub ready_after: Option<u16>,
     /// What few pods have; see [`Pod::traits`].
     pub special: Option<Arc<Traits>>,
 }

@@ -64,6 +64,7 @@ pub(crate) fn pod(app: &str, number: usize, node: &str) -> Pod {
         ready: true,
         mirror: false,
         empty_dir: false,
+        ready_after: None,
         special: None,
     }
 }

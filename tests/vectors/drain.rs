@@ -52,6 +52,7 @@ fn pod(name: &str) -> Pod {
         ready: true,
         mirror: false,
         empty_dir: false,
+        ready_after: None,
         special: None,
     }
 }

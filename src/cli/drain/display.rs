@@ -231,6 +231,7 @@ impl Teller {
                         "seconds": forecast.time.as_secs(),
                         "concurrency": forecast.at_once,
                         "replacementSeconds": forecast.slot.as_secs(),
+                        "replacementKnown": forecast.known,
                         "betterConcurrency": better.map(|(nodes, _)| nodes),
                         "betterSeconds": better.map(|(_, time)| time.as_secs()),
                         "podsWithoutBudget": forecast.unguarded,

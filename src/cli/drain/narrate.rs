@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
-use evenkeel_core::disruption::preflight::{Question, REPLACEMENT, forecast};
+use evenkeel_core::disruption::preflight::{Question, forecast};
 use evenkeel_core::disruption::{CordonMark, Rules, class, warnings};
 use evenkeel_core::drain::{Decision, Left, NodeState, Wait, first};
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ impl Draining {
         let nodes = self.request.nodes.iter().filter_map(|name| cluster.node(name)).collect();
         let (rules, now) = (&self.request.policy.rules, self.clock.now());
         let question = Question { cluster: &cluster, nodes, rules, timeout: None, now };
-        match forecast(&question, self.request.concurrency, REPLACEMENT) {
+        match forecast(&question, self.request.concurrency) {
             Some(forecast) => self.teller.foretell(forecast),
             None => Ok(()),
         }

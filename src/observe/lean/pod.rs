@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, Component, Phase, RunMark};
 use evenkeel_core::version::{Observed, Unknown};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
@@ -13,7 +14,7 @@ use super::super::fold::Watched;
 use super::super::interner::Interner;
 use super::pod_spec::{Container, PodSpec, PodStatus};
 use super::special::traits;
-use super::wire::{KUBEADM, MIRROR_ANNOTATION, is_true, meta, text};
+use super::wire::{KUBEADM, MIRROR_ANNOTATION, condition, is_true, meta, text};
 
 /// A Pod on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -67,12 +68,26 @@ fn mark_of(
     (RunMark::Pod, format!("{}/{restarts}", pod.unwrap_or_default()).into())
 }
 
+/// How many seconds it took to be ready, of a pod that has been since.
+fn ready_after(status: &PodStatus) -> Option<u16> {
+    let ready =
+        condition(status.conditions.as_ref(), "Ready").filter(|of| of.status.as_deref() == Some("True"))?;
+    let mut containers = status.container_statuses.iter().flatten();
+    if containers.any(|container| container.restart_count.unwrap_or_default() > 0) {
+        return None;
+    }
+    let time = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
+    let took = time(&ready.last_transition_time)?.duration_since(time(&status.start_time)?);
+    u16::try_from(took.as_secs()).ok()
+}
+
 impl Watched for Pod {
     type Kept = PodSeen;
 
     fn keep(self, names: &mut Interner) -> Self::Kept {
         let spec = self.spec.unwrap_or_default();
         let status = self.status.unwrap_or_default();
+        let ready_after = ready_after(&status);
         let special = traits(&self.metadata, &spec, &status).map(|traits| names.traits(traits));
         let labels = self.metadata.labels.unwrap_or_default();
         let annotations = self.metadata.annotations.unwrap_or_default();
@@ -116,6 +131,7 @@ impl Watched for Pod {
             ready: is_true(status.conditions.as_ref(), "Ready"),
             mirror,
             empty_dir: spec.volumes.unwrap_or_default().iter().any(|volume| volume.empty_dir.is_some()),
+            ready_after,
             special,
             labels: names.labels(labels),
         };

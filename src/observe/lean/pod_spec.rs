@@ -58,6 +58,7 @@ pub(super) struct PodStatus {
     pub(super) phase: Option<String>,
     pub(super) conditions: Option<Vec<Condition>>,
     pub(super) container_statuses: Option<Vec<Container>>,
+    pub(super) start_time: Option<String>,
     #[serde(rename = "hostIP")]
     pub(super) host_ip: Option<String>,
 }

@@ -100,6 +100,23 @@ fn a_pod_with_everything() {
 }
 
 #[test]
+fn how_long_a_pod_needed_is_told_by_one_that_has_been_ready_since() {
+    let pod = |ready: &str, at: &str, restarts: u32| {
+        let seen = keep::<Pod>(json!({
+            "metadata": {"name": "web-1", "namespace": "shop"},
+            "status": {"startTime": "2026-11-20T12:00:00Z", "containerStatuses": [{"name": "c", "restartCount": restarts}],
+                "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": at}]},
+        }));
+        seen.pod.ready_after
+    };
+    assert_eq!(pod("True", "2026-11-20T12:00:12Z", 0), Some(12));
+    assert_eq!(pod("True", "2026-11-20T12:00:12Z", 1), None, "it was ready earlier");
+    assert_eq!(pod("False", "2026-11-20T12:00:12Z", 0), None);
+    assert_eq!(pod("True", "2026-11-21T12:00:12Z", 0), None, "a day is no time to begin");
+    assert_eq!(pod("True", "yesterday", 0), None);
+}
+
+#[test]
 fn a_budget_whose_numbers_are_stale_says_so() {
     let budget = keep::<PodDisruptionBudget>(json!({
         "metadata": {"name": "b", "namespace": "shop", "generation": 3},

@@ -1,8 +1,8 @@
 //! What a drain of several nodes will take, and what more nodes at once would bring.
 //!
 //! Here belongs the arithmetic of rounds: of a budget's pods as many leave at a time as it can spare, and their
-//! replacements take a guessed time each. It is told before a drain begins, so the budgets' own status is all that it
-//! reads. The invariant: no number of nodes is named that would be faster than the budgets allow.
+//! replacements take as long to be ready as those pods once did. It is told before a drain begins, so the budgets' own status is all that it
+//! reads besides. The invariant: no number of nodes is named that would be faster than the budgets allow.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,8 +16,8 @@ use super::bounds::shown;
 use super::budgets::plural;
 use crate::cluster::{Budget, Phase};
 
-/// How long a replacement is taken to need until it is ready.
-pub const REPLACEMENT: SignedDuration = SignedDuration::from_mins(1);
+/// How long a replacement is taken to need until it is ready, where no pod tells.
+const REPLACEMENT: SignedDuration = SignedDuration::from_mins(1);
 
 /// What a drain of several nodes will take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Forecast {
     pub at_once: usize,
     /// How long a replacement is taken to need.
     pub slot: SignedDuration,
+    /// That is as long as the pods that have to leave once needed, and no guess.
+    pub known: bool,
     /// About how long that takes.
     pub time: SignedDuration,
     /// How many at a time are much faster, and how long that takes; more would not be faster.
@@ -48,10 +50,11 @@ impl fmt::Display for Forecast {
         };
         write!(
             f,
-            "{} nodes, {at_a_time}: about {} if a replacement is ready in {}",
+            "{} nodes, {at_a_time}: about {} if a replacement is ready in {}{}",
             self.nodes,
             shown(self.time),
-            shown(self.slot)
+            shown(self.slot),
+            if self.known { ", as most of these pods were" } else { "" }
         )?;
         if let Some((nodes, time)) = &self.better {
             write!(
@@ -78,11 +81,11 @@ impl fmt::Display for Forecast {
 
 /// What a drain of the nodes of `question`, `at_once` at a time, will take; nothing is said of one node, and where no pod
 /// has to leave.
-pub fn forecast(question: &Question<'_>, at_once: usize, slot: SignedDuration) -> Option<Forecast> {
+pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<Forecast> {
     let cluster = question.cluster;
     let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
     let (mut pods, mut unguarded, mut kept) = (0, 0, 0);
-    let mut rounds = Vec::new();
+    let (mut rounds, mut took) = (Vec::new(), Vec::new());
     let mut of_all: BTreeMap<BudgetName, (usize, usize)> = BTreeMap::new();
     for node in &question.nodes {
         let mut of_node: BTreeMap<BudgetName, (usize, usize)> = BTreeMap::new();
@@ -94,6 +97,7 @@ pub fn forecast(question: &Question<'_>, at_once: usize, slot: SignedDuration) -
             }
             pods += 1;
             let guarding = budgets.guarding(pod);
+            took.extend(pod.ready_after.filter(|_| !guarding.is_empty()));
             unguarded += usize::from(guarding.is_empty());
             kept += usize::from(guarding.iter().any(|budget| spare(budget) == 0));
             for budget in guarding.into_iter().filter(|budget| spare(budget) > 0) {
@@ -109,6 +113,7 @@ pub fn forecast(question: &Question<'_>, at_once: usize, slot: SignedDuration) -
         return None;
     }
     let by_budgets = longest(&of_all);
+    let (slot, known) = slot(took);
     let time = |nodes: usize| {
         let rounds = in_turn(&rounds, nodes).max(by_budgets);
         slot.saturating_mul(i32::try_from(rounds).unwrap_or(i32::MAX))
@@ -119,7 +124,27 @@ pub fn forecast(question: &Question<'_>, at_once: usize, slot: SignedDuration) -
     let better = (at_once + 1..=rounds.len()).find(|nodes| time(*nodes) == best).filter(|_| worth);
     let nodes = question.nodes.len();
     let better = better.map(|nodes| (nodes, best));
-    Some(Forecast { nodes, at_once: at_once.min(nodes), slot, time: now, better, pods, unguarded, kept })
+    Some(Forecast {
+        nodes,
+        at_once: at_once.min(nodes),
+        slot,
+        known,
+        time: now,
+        better,
+        pods,
+        unguarded,
+        kept,
+    })
+}
+
+/// How long a replacement is taken to need, given how many seconds the guarded pods `took`, and whether they tell: as long
+/// as three of four of them needed at most. One that is faster than a second still takes its turn.
+fn slot(mut took: Vec<u16>) -> (SignedDuration, bool) {
+    took.sort_unstable();
+    match took.get(took.len() * 3 / 4) {
+        Some(seconds) => (SignedDuration::from_secs(i64::from(*seconds).max(1)), true),
+        None => (REPLACEMENT, false),
+    }
 }
 
 /// How many of its pods `budget` can spare when all are healthy, by its status.
@@ -173,8 +198,7 @@ mod tests {
         let nodes: Vec<&Node> = cluster.nodes().iter().map(AsRef::as_ref).collect();
         let rules = Rules::default();
         let question = Question { cluster: &cluster, nodes, rules: &rules, timeout: None, now: at(0) };
-        forecast(&question, at_once, REPLACEMENT)
-            .map_or("nothing".to_owned(), |forecast| forecast.to_string())
+        forecast(&question, at_once).map_or("nothing".to_owned(), |forecast| forecast.to_string())
     }
 
     #[test]
@@ -201,6 +225,16 @@ mod tests {
             nothing
             nothing"#]]
         .assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn a_replacement_takes_as_long_as_three_of_four_pods_did() {
+        let of = |took: &[u16]| slot(took.to_vec());
+        let seconds = SignedDuration::from_secs;
+        assert_eq!(of(&[]), (REPLACEMENT, false));
+        assert_eq!(of(&[0]), (seconds(1), true));
+        assert_eq!(of(&[9, 4, 5, 6]), (seconds(9), true));
+        assert_eq!(of(&[3, 8, 3, 3, 60_000, 4, 3, 3]), (seconds(8), true));
     }
 
     #[test]

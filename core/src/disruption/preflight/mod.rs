@@ -26,7 +26,7 @@ use crate::text;
 
 pub use bounds::{Bound, bounds, shown};
 pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
-pub use forecast::{Forecast, REPLACEMENT, forecast};
+pub use forecast::{Forecast, forecast};
 
 /// How a cause ends; the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
