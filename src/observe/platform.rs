@@ -211,6 +211,13 @@ pub fn hidden(
 /// What is known of the servers of k3s by their kubelets: the whole control plane and the kubelet of a server are one
 /// process, and what is in it talks to its own kube-apiserver. Components of which one is seen by itself are left out.
 pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
+    const IN_IT: [Component; 3] =
+        [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler];
+    let mut unseen = IN_IT.into_iter().filter(|of| cluster.of(*of).next().is_none()).peekable();
+    // Thousands of nodes are looked through only where that may find something.
+    if unseen.peek().is_none() {
+        return Vec::new();
+    }
     let servers: Vec<&Node> = cluster
         .nodes()
         .iter()
@@ -228,21 +235,19 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
         own.unwrap_or_else(|| incarnation([(RunMark::Build, node.kubelet.to_string().as_str())]))
     };
     let mut found = Vec::new();
-    for component in [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler] {
-        if cluster.of(component).next().is_none() {
-            found.extend(servers.iter().map(|node| Instance {
-                component,
-                name: Arc::clone(&node.name),
-                node: Some(Arc::clone(&node.name)),
-                version: node.kubelet.clone(),
-                evidence: Evidence::SameProcess,
-                effective: None,
-                reach: Reach::Local,
-                incarnation: run_of(node),
-                ready: node.ready,
-                probed: None,
-            }));
-        }
+    for component in unseen {
+        found.extend(servers.iter().map(|node| Instance {
+            component,
+            name: Arc::clone(&node.name),
+            node: Some(Arc::clone(&node.name)),
+            version: node.kubelet.clone(),
+            evidence: Evidence::SameProcess,
+            effective: None,
+            reach: Reach::Local,
+            incarnation: run_of(node),
+            ready: node.ready,
+            probed: None,
+        }));
     }
     found
 }
