@@ -1,7 +1,7 @@
 //! The Kubernetes clients of the program, and how their errors are told.
 //!
-//! Here belongs every choice of retries, timeouts and addresses; nothing here knows what is asked. The invariant: no
-//! client whose answer means something (an eviction's 429, a probe's silence) ever retries behind our back.
+//! Here belongs every choice of retries, timeouts and addresses; nothing here knows what is asked. The invariant: a
+//! client for which every single answer counts (an eviction's 429, a probe's silence) never retries by itself.
 
 use std::error::Error;
 use std::future::Future;
@@ -15,8 +15,8 @@ use http::{HeaderValue, Uri};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 
-/// Longest wait for the answer to one effect. The apiserver's own limit on a request is 60 s, but a proof of
-/// leadership lives only 10 s, and a write that was not answered in that time is decided again anyway.
+/// Longest wait for the answer to one write. The apiserver's own limit on a request is 60 s, but a proof of leadership
+/// lives only 10 s, and a write without an answer in that time is decided again anyway.
 pub const EFFECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest wait for the answer of one apiserver endpoint.
@@ -25,7 +25,7 @@ pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest error text that is shown or kept, in characters.
 const MAX_TEXT: usize = 1000;
 
-/// No client could be built.
+/// Why no client could be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The configuration (certificates, credentials) is unusable.
@@ -51,7 +51,7 @@ pub struct Clients {
     pub read: Client,
     /// For everything that is written.
     pub effects: Client,
-    /// For the leader election: effects that hang must not keep the lease from being renewed.
+    /// For the leader election: writes that hang must not keep the Lease from being renewed.
     pub election: Client,
     /// For each apiserver by itself.
     pub connect: Connect,
@@ -125,8 +125,9 @@ pub fn effects_client(config: &Config) -> Result<Client, ClientError> {
 /// The client for one apiserver endpoint `address` (`192.0.2.1:6443`): it dials that address and checks the
 /// certificate against the name all apiservers share.
 ///
-/// Whoever may write an `EndpointSlice` chooses the address. So who asks is told only to a server whose certificate the
-/// cluster's CA has signed; any other is asked without credentials, which is enough for `/version` on most clusters.
+/// Whoever may write an `EndpointSlice` chooses the address. So the probe sends credentials only to a server whose
+/// certificate the cluster's CA has signed. Without TLS, or where certificates are not verified, it sends none,
+/// which is enough for `/version` on most clusters.
 ///
 /// Must be called inside a tokio runtime.
 ///
@@ -136,7 +137,8 @@ pub fn probe_client(config: &Config, address: &str) -> Result<Client, ClientErro
     Ok(Client::try_from(probed(config, address)?)?)
 }
 
-/// What of `config` is for the endpoint at `address`.
+/// `config` changed for the endpoint at `address`: its address, timeouts without retries, and no credentials where the
+/// server's certificate is not verified.
 fn probed(config: &Config, address: &str) -> Result<Config, ClientError> {
     let uri = |source| ClientError::Address { address: address.to_owned(), source };
     let shared_name = config.cluster_url.host().unwrap_or("kubernetes.default.svc").to_owned();
@@ -177,7 +179,7 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
         let text = match error.downcast_ref::<kube::Error>() {
             Some(kube::Error::Api(status)) => {
                 next = None;
-                // The server's own word is one, and it means more than one thing.
+                // The server says only `Unauthorized`, which has several causes.
                 let hint = match status.code {
                     401 => ": the credentials are not accepted; has the token or the certificate expired?",
                     _ => "",
@@ -202,7 +204,7 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
             line.push_str(&text);
         }
     }
-    // Lines become one; what else would act on a terminal is shown as it is everywhere.
+    // Line breaks become blanks; `harmless` replaces what else would act on a terminal.
     let one: String = line.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(MAX_TEXT).collect();
     harmless(&one)
 }
@@ -290,8 +292,8 @@ mod tests {
         config.cluster_url.authority().unwrap().to_string()
     }
 
-    /// Whoever may write an EndpointSlice chooses who is asked for its version. Without a certificate that proves that it
-    /// is a kube-apiserver of this cluster, it is asked without a word of who asks.
+    /// Whoever may write an EndpointSlice chooses who is asked for its version. Without a certificate that proves
+    /// that it is a kube-apiserver of this cluster, it is asked without a word of who asks.
     #[tokio::test]
     async fn an_endpoint_that_proves_nothing_is_told_no_secret() {
         let (mut config, asked) = server().await;

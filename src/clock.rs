@@ -1,7 +1,7 @@
-//! What time it is: the machine's, or that of a cluster that does not exist.
+//! The wall clock: the machine's, or that of the simulated cluster of the demo.
 //!
-//! Here is the one place that the program's wall clock comes from where a decision depends on it. Waiting is tokio's and
-//! needs none. The invariant: whoever is given a clock reads no other.
+//! Every decision that depends on the time of day takes it from here. Waiting belongs to tokio's timers and needs no
+//! wall clock. The invariant: code that is given a clock reads no other one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// One that shows the time of this one now, and from now on moves as timers do, whatever happens to this one.
+    /// A clock that starts at the time this one shows now, and then moves as tokio's timers do: it never jumps, even
+    /// when this one is set.
     #[must_use]
     pub fn steady(&self) -> Self {
         let (began, origin) = (self.now(), Instant::now());
@@ -32,7 +33,7 @@ impl Clock {
     }
 }
 
-/// The machine's.
+/// The clock of the machine.
 impl Default for Clock {
     fn default() -> Self {
         Self::new(Timestamp::now)

@@ -1,8 +1,8 @@
-//! The loop of whoever empties nodes, the operator's upgrades and a drain: look, decide, send, wait, take in the answers.
+//! The loop that empties nodes, for the operator's upgrades and for a drain: look, decide, send, wait, take in answers.
 //!
-//! Here belongs only when a look is due and when the loop ends. What is decided is the core's, and what is sent is
-//! [`crate::act`]'s. The invariants: what changes together is seen together; a change that comes while a look is made
-//! leads to another look; and every request that was sent gets its answer, unless a person quits.
+//! Here belongs only when a look is due and when the loop ends. The core decides, and [`crate::act`] sends. The
+//! invariants: one look sees all changes of one pause together; a change that comes during a look leads to another
+//! look; and the loop waits for the answer of every request that was sent, unless a person quits or the work fails.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use tokio::time::sleep;
 
 use crate::observe::cache::Changes;
 
-/// Whoever empties nodes.
+/// The work that the loop drives: an upgrade of the operator, or a drain.
 pub(crate) trait Driven {
     /// What becomes of a request.
     type Done: Send + 'static;
-    /// Why it cannot go on.
+    /// Why the work cannot go on.
     type Failure;
 
     /// The requests that are under way beside the loop.
     fn running(&mut self) -> &mut JoinSet<Self::Done>;
 
-    /// One look, which begins requests.
+    /// Looks at the cluster once, decides, and begins the requests that follow.
     async fn look(&mut self) -> Result<Look, Self::Failure>;
 
     /// Takes in what became of a request.
     fn take(&mut self, done: Result<Self::Done, JoinError>) -> Result<(), Self::Failure>;
 
-    /// Somebody wants it to end.
+    /// Says what an interrupt means now: somebody wants the work to end.
     fn interrupted(&mut self) -> Result<Interrupt, Self::Failure>;
 }
 
 /// How a look ended.
 pub(crate) enum Look {
-    /// Another one is due after this time, if nothing changes before.
+    /// Another look is due after this time, or as soon as something changes.
     Again(Duration),
     /// There is nothing more to do.
     Done,
@@ -42,13 +42,13 @@ pub(crate) enum Look {
 
 /// What an interrupt means.
 pub(crate) enum Interrupt {
-    /// It may be one that was told twice.
+    /// The loop goes on: the interrupt may have arrived twice.
     Nothing,
-    /// It looks on until no request is under way.
+    /// The loop goes on with looks until no request is under way.
     Settle,
-    /// It looks no more, and waits for the answers.
+    /// The loop looks no more, and waits for the answers.
     End,
-    /// It waits for nothing.
+    /// The loop ends at once, without the answers.
     Quit,
 }
 
@@ -57,11 +57,12 @@ pub(crate) enum Interrupt {
 pub(crate) enum Conclusion {
     /// Everything that was sent has its answer.
     Settled,
-    /// Somebody did not want to wait for that.
+    /// A person did not want to wait for the answers.
     Quit,
 }
 
-/// Drives `driven` whenever `changes` tell of one, at most once in `between`, until it is done or `interrupts` end it.
+/// Lets `driven` look whenever `changes` tells of a change and whenever a look is due, with a pause of `between` after
+/// each look, until it is done or `interrupts` end it.
 ///
 /// # Errors
 /// The first failure of `driven`.
@@ -75,7 +76,7 @@ pub(crate) async fn drive<D: Driven>(
     let mut interrupts = std::pin::pin!(interrupts.fuse());
     let mut settles = false;
     loop {
-        // One that came during the pause is known before anything more begins.
+        // An interrupt that came during the pause is handled before another look.
         let mut interrupt = interrupts.next().now_or_never().flatten();
         if interrupt.is_none() {
             changed.mark_unchanged();

@@ -8,8 +8,9 @@
 //! * [`clients`]: the Kubernetes clients, and how their errors are told.
 //! * [`observe`]: one watch per kind folded into lean types, apiserver probing, component discovery, the model.
 //! * [`act`]: the core's actions as API writes with preconditions, and the leadership that they need.
+//! * `drive`: the loop that the operator's upgrades and a drain share.
 //! * [`operator`]: the controllers, health and metrics endpoints, logs, shutdown.
-//! * `demo` (cargo feature `sim`): a cluster that does not exist, with the operator on it.
+//! * `demo` (cargo feature `sim`): a virtual cluster inside this process, with the operator running on it.
 //! * [`cli`]: arguments and what a person reads.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -1,9 +1,9 @@
 //! The model of a cluster that everything is decided from.
 //!
 //! Plain values in a fixed order, pruned to what some decision reads. Where they come from (watches, a file, the
-//! virtual cluster) is not known here, and nothing here judges them. The invariant, kept by [`Parts::seal`] and by every
-//! change of a [`Cluster`]: two models of the same cluster are equal whatever order the objects arrived in, so a decision
-//! never depends on it.
+//! virtual cluster) is not known here, and nothing here judges them. The invariant, kept by [`Parts::seal`] and by
+//! every change of a [`Cluster`]: two models of the same cluster are equal whatever order the objects arrived in, so a
+//! decision never depends on that order.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,9 +35,11 @@ pub use surroundings::{
     Traits, Workload, Workloads,
 };
 
-/// Annotation by which the operator marks a Node that it cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>`.
+/// Annotation that marks a Node which Evenkeel cordoned: `<NodeUpgrade name>/<NodeUpgrade UID>` for an upgrade,
+/// `drain:<since>/<by>` for a person's drain ([`CordonMark`](crate::disruption::CordonMark)).
 ///
-/// One read of the Node tells whose cordon it is. A kubelet may write it too, so it only ever permits an uncordon.
+/// One read of the Node tells whose cordon it is. A kubelet may write the annotation too, so the most it ever permits
+/// is an uncordon.
 pub const CORDON_ANNOTATION: &str = "evenkeel.dev/cordoned-by";
 
 /// Annotation by which a person delays one Node: it is reported as held, and never as done.
@@ -51,9 +53,9 @@ pub enum Component {
     KubeApiserver,
     /// kube-controller-manager: after every apiserver it can reach.
     KubeControllerManager,
-    /// kube-scheduler: the same.
+    /// kube-scheduler: after every apiserver it can reach.
     KubeScheduler,
-    /// cloud-controller-manager: the same.
+    /// cloud-controller-manager: after every apiserver it can reach.
     CloudControllerManager,
     /// kubelet: after the whole control plane.
     Kubelet,
@@ -108,7 +110,8 @@ impl fmt::Display for Component {
 /// Which apiservers a component talks to. The policy compares it with exactly those.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// Any of them, through a load balancer or a virtual address; also where it is not known, for it allows least.
+    /// Any of them, through a load balancer or a virtual address. Also used where the reach is not known, because it
+    /// allows least.
     #[default]
     Any,
     /// The one on its own node and no other.
@@ -158,7 +161,7 @@ impl Evidence {
 pub struct Webhook {
     /// The `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
     pub configuration: Arc<str>,
-    /// Its name in there.
+    /// The webhook's name in that configuration.
     pub name: Arc<str>,
     /// `matchPolicy: Exact`: it sees only the API versions that its rules list.
     pub exact: bool,
@@ -188,13 +191,14 @@ pub struct Instance {
     /// What is seen of this run of the process: each [`RunMark`] with its value. Compare two of them with
     /// [`Instance::replaced_since`], never for equality: a mark that is not visible at the moment is left out.
     ///
-    /// What it promises: where `replaced_since` is true, another process runs. And after an upgrade it is true, even if
-    /// neither Node nor static pod is visible: an apiserver at its own address names its build, a container has an ID,
-    /// a lease a holder. What it does not promise: that a process which was only restarted, in the same version, is
-    /// noticed where no container and no lease of its own is visible. Nor anything for an address that stands for
-    /// several processes (a load balancer), which is never [`Evidence::Endpoint`] on a control plane of one's own.
+    /// It promises: where `replaced_since` is true, another process runs. After an upgrade it is true, even if neither
+    /// Node nor static pod is visible: an apiserver at its own address names its build, a container has an ID, a lease
+    /// has a holder. It does not promise to notice a process that was only restarted, in the same version, where
+    /// neither a container nor a lease of its own is visible. It promises nothing for an address that stands for
+    /// several processes (a load balancer); on a self-managed control plane such an address is never
+    /// [`Evidence::Endpoint`].
     pub incarnation: Arc<str>,
-    /// It answered `/readyz` with 200 when it was last asked (apiserver), or its pod is Ready.
+    /// Whether it answered `/readyz` with 200 when it was last asked (apiserver), or its pod is Ready (others).
     pub ready: bool,
     /// When an apiserver last answered that question at its own address, with whatever code. It is asked twice a minute
     /// while it is ready, so `ready` may be that old. `None` where nobody asks.
@@ -225,7 +229,7 @@ pub struct Node {
     pub heartbeat: Option<Timestamp>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// The value of [`CORDON_ANNOTATION`], unless the cordon is another than the one that it is about
+    /// The value of [`CORDON_ANNOTATION`], if it is about the cordon that the Node has now
     /// ([`CordonMark::is_current`](crate::disruption::CordonMark::is_current)).
     pub cordoned_by: Option<Arc<str>>,
     /// [`HOLD_ANNOTATION`] is present.
@@ -237,9 +241,9 @@ pub struct Node {
 /// The controller of a pod (its owner reference with `controller: true`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// `apps/v1`.
+    /// API group and version: `apps/v1`.
     pub api_version: Arc<str>,
-    /// `ReplicaSet`.
+    /// Kind: `ReplicaSet`.
     pub kind: Arc<str>,
     /// Name in the pod's namespace.
     pub name: Arc<str>,
@@ -277,12 +281,12 @@ pub struct Pod {
     pub phase: Phase,
     /// Condition `Ready` is `True`.
     pub ready: bool,
-    /// It carries `kubernetes.io/config.mirror`: a static pod's image in the API.
+    /// It carries `kubernetes.io/config.mirror`: it is a static pod's copy in the API.
     pub mirror: bool,
     /// It has a volume of type `emptyDir`, whose data an eviction destroys.
     pub empty_dir: bool,
-    /// How many seconds it took to be ready since its kubelet took it up; none while it is not, or where a container has
-    /// started again since.
+    /// The seconds from when its kubelet took it up until it was ready; `None` while it is not ready, or when a
+    /// container has started again since.
     pub ready_after: Option<u16>,
     /// What few pods have; see [`Pod::traits`].
     pub special: Option<Arc<Traits>>,
@@ -305,7 +309,7 @@ impl Pod {
     }
 }
 
-/// A label selector. `None` selectors match nothing and are not represented; an empty one matches everything.
+/// A label selector. An empty one matches everything; a null one matches nothing and is no value of this type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Selector {
@@ -392,7 +396,7 @@ pub struct Budget {
     pub unhealthy_policy: UnhealthyPolicy,
     /// `spec.minAvailable` or `spec.maxUnavailable`.
     pub demand: Demand,
-    /// `status.disruptedPods`: evicted, and not yet seen to be deleted by the controller.
+    /// `status.disruptedPods`: pods that were evicted and that the controller has not yet seen deleted.
     pub disrupted: Disrupted,
     /// The controller that made the budget and may change it: `CephCluster rook-ceph`.
     pub made_by: Option<Arc<str>>,

@@ -16,12 +16,12 @@ pub struct Timing {
     pub lease: Duration,
     /// How long a leader goes on without a successful renewal.
     pub renew_deadline: Duration,
-    /// Between two looks at the record, or two renewals.
+    /// How long between two looks at the record, or between two renewals.
     pub retry: Duration,
 }
 
 impl Default for Timing {
-    /// client-go's: 15 s, 10 s and 2 s.
+    /// client-go's defaults: 15 s, 10 s and 2 s.
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(15),
@@ -47,7 +47,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether the holder gave a sign of life between the two. Somebody's label on the Lease is none.
+    /// Whether both records show the same sign of life: the holder did not renew in between. A label that somebody puts
+    /// on the Lease is no sign of life.
     fn same_sign_of_life(&self, other: &Self) -> bool {
         (&self.holder, self.transitions, &self.renewed) == (&other.holder, other.transitions, &other.renewed)
     }
@@ -56,7 +57,7 @@ impl Record {
 /// A write that would make or keep us the leader, or give leadership up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The precondition: replace exactly this version; `None`: create, there is no Lease.
+    /// The precondition: the write replaces exactly this version. `None`: it creates the Lease, because there is none.
     pub resource_version: Option<Arc<str>>,
     /// `spec.holderIdentity`: ours, or empty to release.
     pub holder: Arc<str>,
@@ -64,7 +65,7 @@ pub struct Write {
     pub duration: Duration,
     /// `spec.leaseTransitions`.
     pub transitions: i32,
-    /// The holder changes: `spec.acquireTime` is now.
+    /// Whether the holder changes, so that `spec.acquireTime` becomes now.
     pub acquires: bool,
 }
 
@@ -80,7 +81,7 @@ pub struct View {
 }
 
 impl View {
-    /// A candidate that has seen nothing. `identity` must be another one for each start of a process.
+    /// A candidate that has seen nothing. `identity` must be unique to each start of a process.
     pub fn new(identity: &str, timing: Timing) -> Self {
         Self { identity: identity.into(), timing, seen: None, renewed_at: None }
     }
@@ -100,7 +101,7 @@ impl View {
         self.seen.as_ref().map(|(record, _)| record)
     }
 
-    /// The write that was sent at `sent` succeeded at `now` and made the Lease `record`.
+    /// Records that the write sent at `sent` succeeded at `now`, and that the Lease is now `record`.
     #[must_use]
     pub fn wrote(mut self, record: Record, sent: Duration, now: Duration) -> Self {
         self.renewed_at = (record.holder == self.identity).then_some(sent);
@@ -108,7 +109,7 @@ impl View {
         self
     }
 
-    /// Stops leading; the write that lets others take over at once, if we held the Lease.
+    /// Stops leading. Returns the write that lets others take over at once, if we held the Lease.
     ///
     /// Nothing may be done as the leader after this was called.
     #[must_use]
@@ -138,8 +139,8 @@ impl View {
     }
 }
 
-/// One look: `observed` is the Lease as it is at `now` (`None`: there is none). Returns what we know then, and the
-/// write to try, if it is our turn.
+/// Takes one look: `observed` is the Lease as it is at `now` (`None`: there is none). Returns what we know after it,
+/// and the write to try, if it is our turn.
 pub fn step(mut view: View, observed: Option<Record>, now: Duration) -> (View, Option<Write>) {
     let Some(record) = observed else {
         (view.seen, view.renewed_at) = (None, None);

@@ -4,7 +4,7 @@
 //! so. The operator, the command line, the tests and later the simulator call the same functions: there is one
 //! implementation of each rule. Ground floor first; a module uses only modules above it in this list.
 //!
-//! * [`text`]: what others wrote, as it may be shown.
+//! * [`text`]: text that others wrote, made safe to show.
 //! * [`version`]: what a version string means, and when none is known.
 //! * [`cluster`]: the immutable model everything is decided from.
 //! * [`skew`]: the Kubernetes version skew policy as data, and the judgement of a cluster by it.

@@ -32,7 +32,7 @@ impl Stage {
     /// Every stage, in order.
     pub const ALL: [Self; 3] = [Self::Apiservers, Self::Controllers, Self::Kubelets];
 
-    /// The stage that moves `component`; `None` for kube-proxy, which its `DaemonSet` moves.
+    /// The stage that moves `component`; `None` for kube-proxy, which its `DaemonSet` moves, and for kubectl.
     pub const fn of(component: Component) -> Option<Self> {
         match component {
             Component::KubeApiserver => Some(Self::Apiservers),
@@ -55,16 +55,17 @@ impl Stage {
 /// How much of a stage is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageProgress {
-    /// Which.
+    /// Which stage.
     pub stage: Stage,
-    /// How many there are to move in all.
+    /// How many components or nodes the stage moves in all.
     pub total: usize,
-    /// How many run the target.
+    /// How many of them are done: a component is ready and runs the target; a node runs the target and no upgrade holds
+    /// its cordon.
     pub upgraded: usize,
 }
 
 impl StageProgress {
-    /// Nothing left to move.
+    /// Whether nothing is left to move.
     pub fn done(&self) -> bool {
         self.upgraded == self.total
     }
@@ -91,9 +92,10 @@ pub fn progress(cluster: &Cluster, upgrade: &Upgrade, members: &[Member<'_>]) ->
     })
 }
 
-/// Why the target of this upgrade is none for this cluster, one line each; empty when it is one.
+/// Why this cluster must not go to the upgrade's target, one line each; empty when it may.
 ///
-/// Refused outright, at any stage: a target older than what an apiserver runs, and one that skips a minor.
+/// Refused at any stage: a target older than what an apiserver runs, one that skips a minor, and any target while no
+/// apiserver's version is known.
 pub fn refusals(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
     let target = &upgrade.version;
     let versions: Vec<_> =
@@ -114,8 +116,9 @@ pub fn refusals(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
     Vec::new()
 }
 
-/// What would leave the skew policy while the apiservers go over to the target, or hides, one line each. Once every
-/// apiserver is there, nothing of it stands in the way of what is left to do: moving on is what cures it.
+/// What would be outside the skew policy while the apiservers go over to the target, and which apiservers do not say
+/// their version; one line each. The caller asks only until every apiserver is at the target: after that, the other
+/// components get back inside the policy by moving on.
 pub fn obstacles(cluster: &Cluster, upgrade: &Upgrade) -> Vec<String> {
     let mut lines = blockers_of_minor(cluster, &Policy::default(), upgrade.version.minor());
     let silent = cluster.of(Component::KubeApiserver).filter(|i| i.version.known().is_none());

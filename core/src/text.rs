@@ -1,8 +1,8 @@
-//! What others wrote, as it may be shown.
+//! Text that others wrote, made safe to show.
 //!
 //! Names and messages come from whoever may write an object, or from a file that anybody wrote. Here belongs what is
-//! taken out of such a text before it is put in front of a person; how long a text may be is for whoever shows it. The
-//! invariant: what is returned moves no terminal's cursor, ends no line and does not turn the direction of writing.
+//! taken out of such a text before a person sees it; whoever shows the text limits its length. The invariant: what is
+//! returned moves no terminal's cursor, ends no line and does not turn the direction of writing.
 
 /// Whether a terminal does not print `c` as itself: controls, and the marks that are format characters.
 fn is_hidden(c: char) -> bool {

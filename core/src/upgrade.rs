@@ -37,9 +37,9 @@ impl Mode {
 /// How many nodes of a group may be unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many.
+    /// This number of nodes.
     Count(usize),
-    /// So many percent of the group, rounded down, at least one.
+    /// This percentage of the group's nodes, rounded down, but at least one node.
     Percent(usize),
 }
 
@@ -60,9 +60,9 @@ pub struct Group {
     pub name: Arc<str>,
     /// Which nodes; a node belongs to the first group that selects it.
     pub selector: Selector,
-    /// How many at once, nodes that are unhealthy for any reason counted.
+    /// How many nodes may be unavailable at once; nodes that are unhealthy for any reason count.
     pub max_unavailable: Amount,
-    /// Who changes the version.
+    /// The name of the executor that changes the version.
     pub executor: Arc<str>,
 }
 
@@ -71,7 +71,7 @@ pub struct Group {
 pub struct Member<'a> {
     /// The node.
     pub node: &'a Node,
-    /// Its group, by its place among the upgrade's.
+    /// The index of its group in [`Upgrade::groups`].
     pub group: usize,
     /// Whether its kubelet runs the target, as far as its version is known.
     pub at_target: Option<bool>,
@@ -87,7 +87,7 @@ pub enum Executor {
         /// How long it may take until the new version is observed.
         deadline: SignedDuration,
     },
-    /// Somebody else.
+    /// Somebody else: the operator starts nothing, and waits for the new version.
     External {
         /// How long it may take until the new version is observed.
         deadline: SignedDuration,
@@ -103,20 +103,20 @@ impl Executor {
     }
 }
 
-/// What is done about controllers that lead where nothing can see their version.
+/// What is done about a controller that leads, as its lease shows, and whose version nothing can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hidden {
     /// No kubelet moves.
     #[default]
     Refuse,
-    /// A person answers for them.
+    /// Kubelets move: a person vouches for the version of those controllers.
     Accept,
 }
 
 /// How the control plane is upgraded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlPlane {
-    /// Who moves its components.
+    /// The name of the executor that moves its components.
     pub executor: Arc<str>,
     /// What is done about hidden controllers.
     pub hidden: Hidden,
@@ -129,17 +129,17 @@ pub struct Upgrade {
     pub name: Arc<str>,
     /// Its UID: another object of the same name is another upgrade.
     pub uid: Arc<str>,
-    /// Where to.
+    /// The version to reach.
     pub version: KubeVersion,
-    /// When.
+    /// When work may be started.
     pub mode: Mode,
-    /// The plan a person approved.
+    /// The hash of the plan that a person approved: `approval.planHash`.
     pub approved_hash: Option<Arc<str>>,
-    /// No new disruption.
+    /// `spec.suspend`: no new disruption begins.
     pub suspended: bool,
     /// How the control plane is upgraded.
     pub control_plane: ControlPlane,
-    /// Which nodes, in order of precedence.
+    /// The groups of nodes, in order of precedence.
     pub groups: Vec<Group>,
     /// How long a node's drain may take before it is parked.
     pub drain_timeout: SignedDuration,
@@ -173,11 +173,11 @@ pub struct Place {
 /// How far an upgrade is, as far as the cluster does not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Where it comes from, once that was recorded: later the apiservers say something else.
+    /// The version that the upgrade comes from, once it is recorded: later the apiservers report another one.
     pub from: Option<KubeVersion>,
     /// When the first work was started.
     pub started: Option<Timestamp>,
-    /// When it was complete; with this plan it is then history and is not taken up again.
+    /// When it was complete. It is then history, and is not taken up again until its plan changes.
     pub completed: Option<Timestamp>,
     /// The control-plane components that were seen, in order. One that is gone for a moment is missing, not done.
     pub seen: Vec<Place>,

@@ -1,8 +1,8 @@
 //! Who may write, and the one way in which a write is sent.
 //!
 //! Nothing here knows what is written. The invariants: the client for writes is reached only through
-//! [`Authority::send`]; a request waits for its turn first, the authority is looked at after that wait and right before
-//! the request, and its time counts from then; and when a term of leadership ends, so does what is on its way.
+//! [`Authority::send`]; a request first waits for its turn, then the authority is checked, then the request is sent and
+//! its timeout begins; and when a term of leadership ends, every request that is still on its way is given up.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Authority {
         self.check()?;
         let answer = within(EFFECT_TIMEOUT, request(effects.client.clone()));
         match self {
-            // What is on its way when the term ends is given up, whoever waits for it.
+            // When the term ends, a request that is on its way is given up.
             Self::Leader(term) => tokio::select! {
                 biased;
                 answer = answer => Ok(answer?),
@@ -58,7 +58,7 @@ impl Authority {
     }
 }
 
-/// Why a request brought nothing.
+/// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum NotDone {
     /// We do not lead any more; nothing was sent, or it was given up on its way.
@@ -78,7 +78,7 @@ impl NotDone {
         }
     }
 
-    /// For a person, in one line.
+    /// The error for a person, in one line.
     pub fn line(&self) -> String {
         match self {
             Self::NotLeading(lost) => lost.to_string(),
@@ -101,12 +101,12 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Writes go through `client`, which must not send anything twice by itself.
+    /// Sends writes through `client`, which must not retry by itself.
     pub fn new(client: Client) -> Self {
         Self { client, turns: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }
 
-    /// Who publishes events, which counts those that repeat. To be used inside of [`Authority::send`].
+    /// The publisher of events, which counts events that repeat. Use it only inside of [`Authority::send`].
     pub(super) fn recorder(&self) -> Recorder {
         Recorder::new(self.client.clone(), "evenkeel".into())
     }

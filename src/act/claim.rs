@@ -1,4 +1,8 @@
-//! Claims: created before the Node is touched, moved from state to state, deleted when they are about nothing.
+//! Claims: created before the Node is touched, moved from state to state, deleted when there is nothing left to claim.
+//!
+//! Here belong the writes of `NodeUpgrade`; the core decides the states. The invariant: a claim that has changed
+//! since it was read is not written, and a step that needs a drained node is recorded only after a fresh read
+//! confirms that the node is drained.
 
 use std::sync::Arc;
 
@@ -61,7 +65,8 @@ impl Hands {
         Ok(Outcome::Claim(Box::new(claim)))
     }
 
-    /// The last look before what cannot be undone: watches may be behind, a fresh read is not.
+    /// Reads the node and its pods afresh: what follows cannot be undone, and a watch may be behind. [`Stop::Lost`]
+    /// when the node is not cordoned by this claim, or a pod that must leave is still on it.
     async fn confirm(&self, drained: &Drained) -> Result<(), Stop> {
         let Drained { node: expected, mark } = drained;
         let name = &expected.name;
@@ -84,8 +89,8 @@ impl Hands {
         }
     }
 
-    /// Deletes the claim; fails when it has changed. Of one that is deleted already `finalizers` are those of others, and
-    /// it goes with ours.
+    /// Deletes the claim; fails when it has changed. `finalizers` is given only for a claim that is marked as deleted
+    /// already: these finalizers of others stay, ours is taken off, and so the claim can go.
     pub(super) async fn delete_claim(
         &self,
         name: Arc<str>,
@@ -103,7 +108,7 @@ impl Hands {
                 ..Default::default()
             };
             let sent = self.send(async |client| claims(client).delete(&name, &params).await).await;
-            // It stays, deleted, for its finalizer.
+            // A claim with a finalizer stays, marked as deleted, and is returned.
             let left = sent.map_err(|error| stop(&what, &error))?.left();
             return Ok(left.map_or(Outcome::ClaimGone { name, uid }, |claim| Outcome::Claim(Box::new(claim))));
         };

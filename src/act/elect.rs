@@ -1,8 +1,9 @@
 //! Leader election on a Lease object: the driver of [`evenkeel_core::lease`].
 //!
 //! Here belong requests and the clock; every decision is the core's. The invariants: a [`Proof`] ends
-//! `renew_deadline` after the renewal behind it was *sent*, so whoever checks it right before a request cannot act
-//! after another replica took over; and a [`Term`] that was lost proves nothing any more, though we lead again. A Lease never fences by itself: every write still carries its own precondition.
+//! `renew_deadline` after the renewal behind it was *sent*, so whoever checks it right before a request sends
+//! nothing after another replica took over; and a [`Term`] that ended never gives a proof again, even when we lead
+//! again. A Lease never fences by itself: every write still carries its own precondition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +26,11 @@ use crate::clients::{one_line, within};
 #[error("leadership was lost")]
 pub struct LeadershipLost;
 
-/// That this process leads, until [`Proof::valid_until`].
+/// Proves that this process leads, until [`Proof::valid_until`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
     valid_until: Instant,
-    /// The how manieth time without a gap that this process leads.
+    /// The number of the term, counted from 1 for each time that this process begins to lead.
     term: u64,
 }
 
@@ -39,10 +40,10 @@ impl Proof {
         self.valid_until
     }
 
-    /// To be called right before a request is sent.
+    /// Whether the proof still holds. Call it right before a request is sent.
     ///
     /// # Errors
-    /// When the proof has ended.
+    /// [`LeadershipLost`] when the proof has ended.
     pub fn check(&self) -> Result<(), LeadershipLost> {
         if Instant::now() < self.valid_until { Ok(()) } else { Err(LeadershipLost) }
     }
@@ -64,8 +65,8 @@ impl Leadership {
     }
 }
 
-/// One time without a gap in which this process leads. When it is over it stays so, also when we lead again: what was
-/// begun in one term writes nothing in another. Cheap to clone and to ask.
+/// One time without a gap in which this process leads. A term that is over never comes back, even when we lead again:
+/// work that began in one term writes nothing in the next. Cheap to clone and to ask.
 #[derive(Clone, Debug)]
 pub struct Term {
     number: u64,
@@ -99,7 +100,7 @@ impl Term {
     }
 }
 
-/// What the election tells of, one proof after the other.
+/// The sending end of the election: it publishes one proof after the other, and numbers the terms.
 #[derive(Debug)]
 pub(super) struct Lessor {
     proofs: watch::Sender<Option<Proof>>,
@@ -113,7 +114,8 @@ impl Default for Lessor {
 }
 
 impl Lessor {
-    /// We lead until then, or not any more; returns whether we did before.
+    /// Publishes that we lead until that instant, or with `None` that we do not lead. Returns whether a proof was
+    /// published before.
     fn tell(&mut self, until: Option<Instant>) -> bool {
         // A proof that ran out ended its term, though nobody has looked.
         let led = (*self.proofs.borrow()).is_some_and(|proof| proof.check().is_ok());
@@ -124,7 +126,7 @@ impl Lessor {
         self.proofs.send_replace(proof).is_some()
     }
 
-    /// Leads for so long; the term that begins or goes on with that.
+    /// Leads for `time` from now, and returns the term that begins or goes on.
     #[cfg(test)]
     pub(super) fn lets(&mut self, time: Duration) -> Term {
         self.tell(Some(Instant::now() + time));
@@ -142,7 +144,7 @@ pub struct Candidate {
     pub name: String,
     /// Who we are: another text for each start of a process, such as `<pod name>_<random>`.
     pub identity: String,
-    /// How long things take.
+    /// The timing of the election.
     pub timing: Timing,
 }
 
@@ -173,7 +175,7 @@ struct Election {
     view: View,
     timing: Timing,
     origin: Instant,
-    /// The Lease as our last write left it. `None` when that may no longer be so: it is read again.
+    /// The Lease as our last write left it. `None` when it may have changed since: then it is read again.
     held: Option<Lease>,
     lessor: Lessor,
 }
@@ -188,7 +190,7 @@ impl Election {
         self.release().await;
     }
 
-    /// Lets others take over at once, as far as that can be had quickly.
+    /// Gives the Lease up, so that others take over at once. It tries once; if that fails, the Lease expires.
     async fn release(mut self) {
         let (view, write) = self.view.clone().release();
         self.view = view;
@@ -196,7 +198,7 @@ impl Election {
         if write.is_none() {
             return;
         }
-        // A look that was interrupted may have written: what to release is read again.
+        // A look that was interrupted may have written the Lease: it is read again before it is released.
         let lease = match self.held.take() {
             Some(held) => Ok(Some(held)),
             None => within(self.limit(), self.leases.get_opt(&self.name)).await,
@@ -288,7 +290,7 @@ impl Election {
         self.origin.elapsed()
     }
 
-    /// As client-go: two attempts fit into the deadline.
+    /// The longest wait for one answer. As in client-go, two attempts fit into the deadline.
     fn limit(&self) -> Duration {
         self.timing.renew_deadline / 2
     }

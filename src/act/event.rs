@@ -1,4 +1,6 @@
-//! Events: one for each step of a node that a person may want to know, on the `ClusterUpgrade`.
+//! Events: one on the `ClusterUpgrade` for each step of a node that a person may want to know.
+//!
+//! Nothing here decides, and nothing waits for an event. The invariant: an event that cannot be written stops no work.
 
 use evenkeel_core::rollout::ClaimState;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -27,8 +29,9 @@ impl Events {
         Self { recorder: effects.recorder(), effects, authority }
     }
 
-    /// What is worth telling of a claim's new state. The claim is the related object, because the recorder repeats the
-    /// first note of events that agree in everything else.
+    /// Publishes an event about the new state of `claim`, if the state is worth one. The claim is the event's related
+    /// object: the recorder joins events that differ only in their note and keeps the first note, so without it the
+    /// events of two claims would become one.
     pub(super) fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &Next) {
         let (message, blocked) = (&next.message, !next.blockers.is_empty());
         let (type_, reason, action) = match &next.state {
@@ -57,7 +60,8 @@ impl Events {
         });
     }
 
-    /// One event about `regarding`. An event that cannot be written is logged and forgotten: it decides nothing.
+    /// Publishes one event about `regarding`, with `note` cut to 1000 characters. An event that cannot be written is
+    /// logged and forgotten: no decision reads it.
     pub async fn publish(
         &self,
         type_: EventType,

@@ -1,4 +1,7 @@
-//! The eviction of one pod of one UID.
+//! The eviction of one pod of one UID, and its deletion past a budget.
+//!
+//! Here belongs how a pod is asked to leave and how the answer is read; which pod leaves is the core's decision. The
+//! invariant: each request names the UID of its pod, so it never hits a later pod of the same name.
 
 use evenkeel_core::disruption::Permit;
 use evenkeel_core::disruption::answer::{self, Answer, Raw};
@@ -16,7 +19,7 @@ use super::hands::Hands;
 use super::outcome::{Outcome, Stop};
 use crate::clients::one_line;
 
-/// As if the server had not answered: the watch tells.
+/// The answer that stands for a request without one: the pod watch tells whether it was carried out.
 pub const UNANSWERED: Answer = Answer::NoAnswer { wait: SignedDuration::from_secs(5) };
 
 /// How an eviction is asked for.
@@ -29,7 +32,7 @@ pub struct Manner {
 }
 
 impl Hands {
-    /// Uses `permit` up.
+    /// Sends the eviction that `permit` allows. A permit is used once.
     pub(super) async fn evict(&self, permit: Permit) -> Result<Outcome, Stop> {
         let answer = evict(&self.effects, &self.authority, &permit, Manner::default()).await;
         let answer = answer.map_err(|_| Stop::NotLeading)?;
@@ -37,12 +40,12 @@ impl Hands {
     }
 }
 
-/// Sends the eviction of `permit`, once.
+/// Sends the eviction that `permit` allows, once, and returns what the server's answer means.
 ///
 /// `Api::evict` is not used because it loses the delete options, and with them the UID.
 ///
 /// # Errors
-/// When we do not lead any more.
+/// [`LeadershipLost`] when we do not lead any more. An error of the server or the connection is an [`Answer`].
 pub async fn evict(
     effects: &Effects,
     authority: &Authority,
@@ -60,11 +63,11 @@ pub async fn evict(
     }
 }
 
-/// Deletes the pod that `forced` is about past its budget, once, with at least a second of grace: a pod that is killed
-/// at once may still run when its successor begins.
+/// Deletes the pod that `forced` names, without asking its budget, once. `grace` is in seconds, `None` for the pod's
+/// own; zero becomes one, because a pod that is killed without grace may still run when its successor begins.
 ///
 /// # Errors
-/// When we do not lead any more.
+/// [`LeadershipLost`] when we do not lead any more. An error of the server or the connection is an [`Answer`].
 pub async fn delete(
     effects: &Effects,
     authority: &Authority,
@@ -105,7 +108,7 @@ fn failed(pod: &str, error: NotDone) -> Result<Answer, LeadershipLost> {
             message: &one_line(&error),
         }));
     }
-    // It may have been carried out: the watch tells.
+    // The server may have carried it out: the pod watch tells.
     tracing::warn!(pod, error = one_line(&error), "eviction unanswered");
     Ok(UNANSWERED)
 }

@@ -1,7 +1,8 @@
-//! The operator's hands: what a decision's actions become.
+//! The operator's hands: they carry out the actions that the core decided.
 //!
-//! Each request itself is beside, one file for each kind of object. The invariant: an action is one write or reads one
-//! object afresh, and everything is sent on the authority that the hands were made with.
+//! Here belongs which action calls which request; the requests themselves are in the files beside this one, one file
+//! for each kind of object. The invariant: an action changes at most one object, besides its event, and every
+//! request uses the authority that the hands were made with.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::api::{ClusterUpgrade, NodeUpgrade};
 use crate::clock::Clock;
 use crate::observe::lean;
 
-/// What writes need.
+/// Everything that a write needs: the client, the authority, the clock. Cheap to clone.
 #[derive(Clone)]
 pub struct Hands {
     pub(super) effects: Effects,
@@ -28,7 +29,8 @@ pub struct Hands {
 }
 
 impl Hands {
-    /// Writes with `effects` by `clock`, while `authority` lasts; executors' Jobs go to `executors_namespace`.
+    /// Hands that write with `effects` while `authority` lasts, take the time from `clock`, and create the
+    /// executors' Jobs in `executors_namespace`.
     pub fn new(effects: Effects, authority: Authority, executors_namespace: &str, clock: Clock) -> Self {
         let events = Events::new(effects.clone(), authority.clone());
         Self { effects, authority, executors_namespace: executors_namespace.into(), events, clock }

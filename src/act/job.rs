@@ -1,4 +1,7 @@
-//! The executor's Job: the upgrade's pod template, bound to the node.
+//! The executor's Job: the pod template of the upgrade, bound to the node.
+//!
+//! Here belongs how the Job looks; when one starts is the core's decision. The invariant: a claim and an attempt name
+//! exactly one Job, so that asking twice never starts two.
 
 use std::sync::Arc;
 
@@ -20,7 +23,7 @@ pub const ATTEMPT_LABEL: &str = "evenkeel.dev/attempt";
 const KEPT_SECONDS: u32 = 86_400;
 
 impl Hands {
-    /// Makes the Job of this attempt; one that exists is as good.
+    /// Creates the Job of this attempt. If a Job of its name exists already, returns that one.
     pub(super) async fn start_job(
         &self,
         upgrade: &ClusterUpgrade,
@@ -73,13 +76,13 @@ impl Hands {
     }
 }
 
-/// Why the server takes no such Job, where it said so for a reason that lasts: a quota, a webhook, a policy, a field, a
-/// namespace that is missing. A server that is busy or away has said nothing.
+/// Why the server refuses such a Job, if it refused for a reason that lasts: a quota, a webhook, a policy, a wrong
+/// field, a missing namespace. `None` for a server that is busy or does not answer: that is no refusal.
 fn refusal(error: &NotDone) -> Option<String> {
     matches!(error.code()?, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422).then(|| error.line())
 }
 
-/// One Job per claim and attempt, whoever asks and however often.
+/// The name of the Job of a claim (its UID) and attempt. It is always the same, so the server refuses a second Job.
 fn job_name(uid: &str, attempt: u32) -> String {
     format!("evenkeel-{uid}-{attempt}")
 }

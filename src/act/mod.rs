@@ -1,8 +1,8 @@
-//! Writes: each `Action` of the core becomes one request with its precondition, and its answer an [`Outcome`].
+//! Writes: each `Action` of the core becomes a request with its precondition, and the answer becomes an [`Outcome`].
 //!
-//! Nothing here decides; a write whose precondition failed is [`Outcome::Lost`] and is never repeated from here: the
-//! world is read again and decided again. The invariant: every function that sends a write takes an [`Authority`], which
-//! alone reaches the client for writes and is looked at right before each request.
+//! Nothing here decides. A write whose precondition failed is [`Outcome::Lost`] and is never repeated from here: the
+//! caller reads the cluster again and decides again. The invariant: every function that sends a write does so through
+//! an [`Authority`], which alone reaches the client for writes and is checked right before each request.
 
 mod authority;
 mod claim;

@@ -1,4 +1,7 @@
-//! Cordon, uncordon, and a drain's conditions: the only things that are ever written to a Node.
+//! Writes to a Node: our cordon with its mark, and the conditions of a drain. Nothing else is ever written to a
+//! Node.
+//!
+//! The invariant: every patch names the Node's UID, and a patch of the cordon also the resourceVersion that was read.
 
 use evenkeel_core::cluster::{CORDON_ANNOTATION, NodeRef};
 use jiff::{Timestamp, Unit};
@@ -26,7 +29,8 @@ impl Hands {
         self.patch_node(node, json!({ CORDON_ANNOTATION: null }), json!(true)).await
     }
 
-    /// The same for a cordon whose claim is not known, after looking the claim up once more.
+    /// Uncordons a node whose `mark` names a claim that is not known. It looks the claim up once more before that, and
+    /// changes nothing if the claim exists.
     pub(super) async fn uncordon_orphan(&self, node: &NodeRef, mark: &str) -> Result<Outcome, Stop> {
         let (name, uid) = mark.split_once('/').unwrap_or((mark, ""));
         let found = self.send(async |client| claims(client).get_opt(name).await).await;
@@ -49,11 +53,11 @@ impl Hands {
     }
 }
 
-/// Marks `node` unschedulable with `mark`, in one patch that fails if the Node has changed. With `dry_run` the server
-/// only says what it would do.
+/// Marks `node` unschedulable and writes `mark`, the value of `CORDON_ANNOTATION`, in one patch that fails if the
+/// Node has changed. With `dry_run` the server only says what it would do.
 ///
 /// # Errors
-/// The request's own; 409 when the Node has changed.
+/// [`NotDone`], with code 409 when the Node has changed.
 pub async fn cordon(
     effects: &Effects,
     authority: &Authority,
@@ -65,10 +69,11 @@ pub async fn cordon(
     patch(effects, authority, node, marked, dry_run).await
 }
 
-/// Takes cordon and mark away, in one patch that fails if the Node has changed.
+/// Takes cordon and mark away, in one patch that fails if the Node has changed. With `dry_run` the server only says
+/// what it would do.
 ///
 /// # Errors
-/// The request's own; 409 when the Node has changed.
+/// [`NotDone`], with code 409 when the Node has changed.
 pub async fn uncordon(
     effects: &Effects,
     authority: &Authority,
@@ -79,11 +84,12 @@ pub async fn uncordon(
     patch(effects, authority, node, free, dry_run).await
 }
 
-/// Writes conditions of KEP-5683 (`DrainInProgress`, `Drained`) into the status of `node`, in one patch that fails if it
-/// is another Node of that name. A server of any version takes them.
+/// Writes conditions of KEP-5683 (`DrainInProgress`, `Drained`) into the status of `node`, each as a type and
+/// whether it is true. The one patch fails if the Node of that name has another UID than `uid`. A server of any
+/// version accepts these conditions.
 ///
 /// # Errors
-/// The request's own.
+/// [`NotDone`]; the server refuses the patch when the UID is another one.
 pub async fn conditions(
     effects: &Effects,
     authority: &Authority,

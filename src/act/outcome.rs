@@ -14,7 +14,7 @@ use crate::observe::lean;
 /// Field manager of everything written about an upgrade.
 pub const FIELD_MANAGER: &str = CORDON_MANAGER;
 
-/// What became of an action.
+/// What became of an action: what the server returned, or why nothing was done.
 #[derive(Debug)]
 pub enum Outcome {
     /// The claim as the server has it now.
@@ -36,7 +36,7 @@ pub enum Outcome {
         node: Option<Box<lean::Node>>,
         /// All of its pods.
         pods: Vec<lean::Pod>,
-        /// The version of the cluster that they are of.
+        /// The resourceVersion of the list of pods.
         version: String,
     },
     /// The upgrade as the server has it now.
@@ -47,7 +47,7 @@ pub enum Outcome {
     JobRefused {
         /// UID of the claim.
         claim: Arc<str>,
-        /// One line.
+        /// The server's reason, in one line.
         why: String,
     },
     /// What the server said to a Job that was only tried.
@@ -57,7 +57,7 @@ pub enum Outcome {
         /// The answer.
         trial: Trial,
     },
-    /// The eviction was answered.
+    /// The eviction was sent; also when no answer came.
     Eviction {
         /// UID of the pod.
         uid: Arc<str>,
@@ -66,7 +66,7 @@ pub enum Outcome {
         /// What the answer means.
         answer: Answer,
     },
-    /// The world had moved on; nothing was changed.
+    /// Somebody was faster: the object had changed, was gone or existed already, and nothing was changed. One line.
     Lost(String),
     /// The request failed, or it is not known whether it was carried out. One line.
     Failed(String),

@@ -1,7 +1,7 @@
 //! Reads of one node and its pods, by requests of their own.
 //!
-//! A watch may be behind, or may have lost an event; what follows from what it says may be grave. The invariant: nothing
-//! is changed from here.
+//! A watch may be behind, or may have lost an event, and a decision that rests on it may do harm. The invariant:
+//! nothing here changes an object.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Hands {
         Ok(Outcome::Reread { name, node, pods, version })
     }
 
-    /// The pods of the node of that name, and the version of the cluster that they are of.
+    /// The pods of the node of that name, and the resourceVersion of the list.
     pub(super) async fn pods_of(&self, node: &str) -> Result<(Vec<lean::Pod>, String), Stop> {
         let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = self.send(async |client| Api::<lean::Pod>::all(client).list(&on_node).await).await;

@@ -1,7 +1,8 @@
-//! Statuses of reports and upgrades: each is ours as a whole, and is replaced as a whole.
+//! Statuses of reports and upgrades: each belongs to us as a whole, and is replaced as a whole.
 //!
-//! A replacement costs the server a quarter less than an apply, which it reads as YAML, twice; and what somebody else put
-//! into the status goes with it. The invariant: an object that has changed since it was read is not written.
+//! A replacement costs the server a quarter less than an apply, which the server reads as YAML, twice. It also removes
+//! whatever somebody else wrote into the status. The invariant: an object that has changed since it was read is not
+//! written.
 
 use kube::api::PostParams;
 use kube::core::{ApiResource, DynamicObject, ObjectMeta, TypeMeta};
@@ -21,13 +22,13 @@ pub enum NotWritten {
     /// The request failed.
     #[error("{0}")]
     Failed(String),
-    /// We do not lead any more; nothing was sent.
+    /// We do not lead any more; nothing was sent, or it was given up on its way.
     #[error("not leading")]
     NotLeading,
 }
 
-/// Replaces the status of `object`, whose uid and resourceVersion are the precondition, by `status`; returns the object as
-/// it is now.
+/// Replaces the status of `object` by `status`, and returns the object as the server has it now. The precondition is
+/// the UID and resourceVersion of `object`.
 ///
 /// # Errors
 /// [`NotWritten`].
@@ -63,7 +64,8 @@ where
     sent.map_err(|error| not_written(&what, &error))
 }
 
-/// The first field of `wanted` that `written`'s status lacks: a server drops what its definition does not know.
+/// The path of the first field of `wanted` that the status of `written` lacks: a server drops every field that its
+/// `CustomResourceDefinition` does not have. `None` when nothing is missing.
 pub fn dropped(written: &DynamicObject, wanted: &Value) -> Option<String> {
     lacks(&written.data["status"], wanted, "status")
 }
@@ -84,10 +86,10 @@ fn lacks(is: &Value, wanted: &Value, path: &str) -> Option<String> {
     }
 }
 
-/// Makes the report when there is none.
+/// Creates the `ClusterSkewReport` with the default spec and no status.
 ///
 /// # Errors
-/// [`NotWritten`].
+/// [`NotWritten`]; [`NotWritten::Lost`] when it exists already.
 pub async fn create_report(effects: &Effects, authority: &Authority) -> Result<DynamicObject, NotWritten> {
     let report = ClusterSkewReport::new(report::NAME, ClusterSkewReportSpec::default());
     let body = serde_json::to_value(&report).and_then(serde_json::from_value::<DynamicObject>);

@@ -1,12 +1,16 @@
 //! Conditions as kstatus, Argo CD and `kubectl wait` read them.
+//!
+//! Here belongs how a condition is written; which ones are true is the caller's to say. The invariant: a condition's
+//! lastTransitionTime changes only when its status changes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// `wanted` as `(type, status, reason, message)`, each with the time at which its status last changed.
+/// The conditions that `wanted` lists as `(type, status, reason, message)`. A condition whose status is the same in
+/// `before` keeps its lastTransitionTime; any other one gets `now`.
 ///
-/// All of them are always present, in the order given: a condition that comes and goes is read differently by
-/// different tools.
+/// Every wanted condition is returned, in the order of `wanted`: tools do not agree on what an absent condition
+/// means.
 pub fn conditions(
     wanted: &[(&str, &str, &str, &str)],
     before: &[Condition],

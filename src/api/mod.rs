@@ -1,8 +1,8 @@
 //! The custom resources, and the way between them and the core's values.
 //!
-//! Here belong schema, validation by CEL, printer columns and the texts of `kubectl explain`; a field appears when it
-//! works. No rule is decided here. The invariant: what [`upgrade::validate`] lets through is complete, so that
-//! nothing behind it can fail because of what a person wrote.
+//! Here belong schema, validation by CEL, printer columns and the texts of `kubectl explain`; a field appears in the
+//! schema when it works, not before. No rule is decided here. The invariant: what [`upgrade::validate`] accepts is
+//! complete, so that no later step can fail because of what a person wrote.
 
 mod claim;
 mod conditions;
@@ -22,7 +22,7 @@ use kube::CustomResourceExt as _;
 /// The API group of everything that Evenkeel defines.
 pub const GROUP: &str = "evenkeel.dev";
 
-/// An object of ours as it was watched, decoded.
+/// Decodes a custom resource of ours from the undecoded form in which it is watched.
 ///
 /// # Errors
 /// One line that names the object and what cannot be read.
@@ -30,12 +30,12 @@ pub fn decode<K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned>
     object: &kube::core::DynamicObject,
 ) -> Result<K, String> {
     use kube::ResourceExt as _;
-    // By its text: a tree of values of a large object takes longer to make than to read.
+    // Through JSON text: for a large object that is faster than through a tree of values.
     let decoded = serde_json::to_string(object).and_then(|text| serde_json::from_str(&text));
     decoded.map_err(|error| format!("{} {}: {error}", K::kind(&()), object.name_any()))
 }
 
-/// The definitions as they are installed, with the name of the file each is kept in.
+/// The `CustomResourceDefinitions` as they are installed, each with the name of its file in `crds/`.
 pub fn definitions() -> [(&'static str, CustomResourceDefinition); 3] {
     [
         ("evenkeel.dev_clusterskewreports.yaml", with_known_formats(ClusterSkewReport::crd())),
@@ -44,8 +44,8 @@ pub fn definitions() -> [(&'static str, CustomResourceDefinition); 3] {
     ]
 }
 
-/// Rust's unsigned integers as `OpenAPI` names numbers: a server warns of every format that it does not know. Their least
-/// value stands beside the format.
+/// Replaces the formats of Rust's integers by `int32` and `int64`: a server warns of every format that it does not
+/// know. That an integer is not negative is said by its `minimum`.
 fn with_known_formats(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let versions = definition.spec.versions.iter_mut();
     for schema in versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {

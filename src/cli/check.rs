@@ -1,4 +1,4 @@
-//! `evenkeel check`: the same judgement, with an exit code for scripts.
+//! `evenkeel check`: the judgement of `evenkeel report`, with an exit code for scripts.
 
 use super::args::CheckArgs;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};

@@ -1,4 +1,4 @@
-//! Which cluster the command line means.
+//! Which cluster a command talks to: kubeconfig, context, or the pod's service account.
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -6,8 +6,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use super::ClusterArgs;
 use crate::clients::{named, one_line};
 
-/// The configuration that kubectl would use, or that of the pod's service account; `command` is what the server is told
-/// about who asks.
+/// The configuration that kubectl would use, or that of the pod's service account. The user agent names `command`, so
+/// that the server's audit log does.
 pub(super) async fn config(args: &ClusterArgs, command: &str) -> Result<Config, String> {
     Ok(named(found(args).await?, command))
 }

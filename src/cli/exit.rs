@@ -2,11 +2,11 @@
 //!
 //! The invariant: standard output carries data only, and a reader that went away is no error.
 
-/// Everything is as it should be.
+/// The command succeeded, and everything that it found is as it should be.
 pub(super) const EXIT_OK: u8 = 0;
-/// Something could not be done.
+/// The command could not do its work; standard error says why.
 pub(super) const EXIT_FAILED: u8 = 1;
-/// It was done, and what was found is not as it should be.
+/// The command did its work, and what it found is not as it should be.
 pub(super) const EXIT_FINDINGS: u8 = 2;
 /// The arguments were wrong; clap's own 2 would read as findings.
 pub(super) const EXIT_USAGE: u8 = 64;

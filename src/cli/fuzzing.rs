@@ -1,7 +1,7 @@
 //! The whole way from files to what a person reads, as one function.
 //!
-//! What fuzzing calls, so that everything between stays private. Nothing here is a rule or a form of its own. The
-//! invariant: the way is that of `report` and `check`, but for the terminal.
+//! Fuzz targets call this function, so that everything below it stays private. Nothing here is a rule or a form of its
+//! own. The invariant: apart from the terminal, it does what `report` and `check` do.
 
 use std::path::PathBuf;
 

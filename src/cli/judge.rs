@@ -1,4 +1,6 @@
-//! One look at what is to be judged: a cluster through the operator's own eyes, or files.
+//! One look at what is to be judged, a cluster or files, and its judgement.
+//!
+//! A cluster is seen through the same observer that the operator uses. Nothing here is a rule.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,12 +30,13 @@ use crate::observe::stated::Given;
 use crate::observe::version_answer::VersionAnswer;
 use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, stated};
 
-/// How long the cluster may take to tell everything.
+/// How long the first answer of the cluster may take, and then all sources together.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Sources that answer by refusing do so at once; this much longer is waited for the others.
+/// How long after its start the look waits for sources that it can do without and, if a needed one is refused, for the
+/// others.
 const LATECOMERS: Duration = Duration::from_secs(2);
 
-/// Looks for `command`, and judges what was seen.
+/// Looks at the cluster or the files that `args` name, and judges what was seen; `command` goes into the user agent.
 pub(super) async fn look(args: &LookArgs, command: &str) -> Result<Report, String> {
     let releases = releases::read(args.releases.as_deref())?;
     if !args.files.is_empty() {
@@ -57,7 +60,7 @@ pub(super) fn judged(
     releases: &Catalogue,
     now: Timestamp,
 ) -> Report {
-    // The kube-apiservers are known by the front door where their addresses may not be read.
+    // Unread EndpointSlices are no gap: the answer of the cluster's own address then stands for the kube-apiservers.
     let unseen = inventory.reason(Source::Nodes).or(inventory.reason(Source::Pods));
     let judged = with_lifecycle(assess(cluster, &Policy::default()), releases, now);
     Report {
@@ -73,7 +76,7 @@ pub(super) fn judged(
     }
 }
 
-/// Why there is nothing to judge, where none of the components may be read.
+/// Why there is nothing to judge: Nodes are not seen, and at most one component is. `None` if there is something.
 fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String> {
     let front_door_alone = cluster.nodes().is_empty() && cluster.instances().len() <= 1;
     let refused = || inventory.missing.iter().map(|missing| missing.reason.as_ref());
@@ -96,7 +99,7 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
         judged = judged.clone().with(lifecycle::findings(&judged, releases, today));
     }
     let missing = snapshot.missing(&cluster);
-    // What is not in the files may be in the way.
+    // A source that is not in the files may hold something that blocks the next minor.
     let judged = with_gaps(judged, None, missing.first().map(String::as_str));
     Ok(Report {
         subject,
@@ -104,7 +107,7 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
         missing,
         platform,
         hidden: snapshot.hidden(&cluster),
-        // Files without one may be of a cluster with many.
+        // Files without budgets may come from a cluster that has some.
         budgets: (snapshot.counts().budgets > 0)
             .then(|| closed(&cluster, snapshot.taken().unwrap_or(Timestamp::MAX))),
         nodes: cluster.nodes().len(),
@@ -113,8 +116,8 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
     })
 }
 
-/// When the files were written, in words, and the day for which is told what has ended. Where they do not say, it is
-/// that of the release data: what had ended by then has ended now.
+/// When the files were written, in words, and the day by which the maintenance of minors is judged. Where the files do
+/// not say, that is the day of the release data: a maintenance that had ended by then has ended now.
 fn as_of(snapshot: &Snapshot, releases: &Catalogue) -> (String, Option<Date>) {
     match (snapshot.taken(), releases.as_of()) {
         (Some(taken), _) => {
@@ -164,11 +167,11 @@ fn read(snapshot: &Snapshot) -> String {
     line
 }
 
-/// Looks once, with the operator's own eyes.
+/// Takes one look at the cluster, through the same observer that the operator uses.
 async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
     let read = read_client(config).map_err(|error| one_line(&error))?;
     let asking = effects_client(config).map_err(|error| one_line(&error))?;
-    // One question first: whatever is wrong with the connection is then told once, and not by every watch.
+    // One request first, so that a problem of the connection is told once, and not by every watch.
     let version = within(PATIENCE, asking.apiserver_version()).await;
     let answer: VersionAnswer = version
         .map(VersionAnswer::from)
@@ -208,8 +211,8 @@ fn refused(not_ready: &NotReady) -> bool {
         .any(|missing| missing.reason.contains("forbidden") || missing.reason.contains("HTTP 40"))
 }
 
-/// From outside, the apiservers' own addresses are often not reachable. Then what answers at the front door stands for
-/// them, under that name.
+/// `cluster`, with `answer` as its only kube-apiserver if no kube-apiserver's version is known: from outside, their own
+/// addresses are often not reachable. The instance has the host name of the configured address, the front door.
 fn by_the_front_door(mut cluster: Cluster, config: &Config, answer: &VersionAnswer) -> Cluster {
     if cluster.of(Component::KubeApiserver).all(|instance| instance.version.known().is_none()) {
         let name = config.cluster_url.host().unwrap_or("apiserver");

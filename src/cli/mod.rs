@@ -40,7 +40,7 @@ use exit::{EXIT_FAILED, EXIT_OK, EXIT_USAGE, print};
 pub use fuzzing::every_form;
 use preflight::{ExplainArgs, PreflightArgs};
 
-/// Where kube-apiservers and controllers have theirs.
+/// The default namespace of the operator's Lease: that of the Leases of kube-apiservers and their controllers.
 const LEASE_NAMESPACE: &str = "kube-system";
 
 /// Makes Kubernetes version skew visible and upgrades boring.
@@ -221,13 +221,13 @@ async fn run_operator(args: OperatorArgs) -> Result<(), String> {
     operator::run(config, options).await.map_err(|error| error.to_string())
 }
 
-/// client-go's proportions: of 15 s, 10 s to renew in and 2 s between two tries.
+/// The timing of a Lease of `seconds`, in client-go's proportions: of 15 s, 10 s to renew in and 2 s between two tries.
 fn lease_timing(seconds: u16) -> Timing {
     let lease = Duration::from_secs(seconds.into());
     Timing { lease, renew_deadline: lease * 2 / 3, retry: lease * 2 / 15 }
 }
 
-/// Another text for each start of a process on one host.
+/// A text that differs for each start of a process on one host: the process id and the time in nanoseconds.
 fn start_id() -> String {
     format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
 }

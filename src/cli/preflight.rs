@@ -168,7 +168,7 @@ pub(super) fn time(text: &str) -> Result<SignedDuration, String> {
     if digits.is_empty() && !text.is_empty() { Ok(SignedDuration::from_secs(total)) } else { Err(say()) }
 }
 
-/// What was looked at.
+/// What a command looked at.
 struct Look {
     cluster: Cluster,
     subject: Vec<(&'static str, String)>,
@@ -189,7 +189,7 @@ async fn look(place: &WhereArgs, command: &str) -> Result<Look, String> {
     if !place.files.is_empty() {
         let survey = Survey::of_files(&place.files)?;
         let names: Vec<_> = place.files.iter().map(|path| shown(path)).collect();
-        // What files say was so when they were written.
+        // Files show the cluster as it was when they were written, so that time counts as now.
         let now = survey.taken().unwrap_or_else(Timestamp::now);
         let mut subject = vec![("Files", names.join(", "))];
         subject.extend(survey.unused.iter().map(|line| ("Unused", line.clone())));
@@ -202,7 +202,7 @@ async fn look(place: &WhereArgs, command: &str) -> Result<Look, String> {
     Ok(Look { cluster: survey.cluster(), subject, survey, now: Timestamp::now() })
 }
 
-/// The nodes that are meant.
+/// The nodes with these names; without names, those that `selector` selects, or all.
 pub(super) fn choose<'a>(
     cluster: &'a Cluster,
     names: &[String],

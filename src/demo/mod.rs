@@ -1,8 +1,8 @@
-//! The demonstration: a cluster that does not exist, the operator running on it, and what a person can do to it.
+//! The demonstration: a virtual cluster, the operator running on it, and what a person can do to the cluster.
 //!
 //! Here belongs what happens to the cluster; what is shown of it belongs to the command line. The operator and the
-//! observer are the real ones and know nothing of this. The invariant: everything that is done goes through the
-//! cluster's own API or happens to its machines, never through the operator.
+//! observer are the real ones and know nothing of this. The invariant: a person's deeds go through the cluster's own
+//! API or happen to its machines, never through the operator.
 
 mod scenario;
 
@@ -33,35 +33,36 @@ use crate::observe::cache::Changes;
 use crate::observe::{Inventory, NotReady, Observer, PodScope};
 use crate::operator::{self, Options};
 
-/// How old the cluster is when a person first sees it: long enough for a budget to have been closed for long.
+/// How old the cluster is when a person first sees it: older than the time after which the report names a
+/// PodDisruptionBudget that allows no eviction.
 const AGE: Duration = Duration::from_mins(13);
-/// A version that a kubelet must not have beside today's kube-apiservers.
+/// A kubelet version that the version skew policy forbids beside the kube-apiservers of every scenario.
 const TOO_OLD: &str = "v1.32.13";
 const APISERVER: &str = "kube-apiserver";
 
-/// How the demonstration is to be.
+/// The settings of a demonstration.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Everything that is left to chance follows from it.
+    /// The seed of every random choice in the cluster.
     pub seed: u64,
-    /// What the cluster is like.
+    /// In which state the cluster begins.
     pub scenario: Scenario,
-    /// Whether programs outside of this process will use it.
+    /// Whether programs outside of this process, such as kubectl, will use the cluster.
     pub served: bool,
 }
 
 /// Something that happened, in one line.
 #[derive(Clone, Debug)]
 pub struct Happened {
-    /// When, in the cluster's time.
+    /// When it happened, in the cluster's time.
     pub at: Timestamp,
-    /// Whether the operator said it; else a person did it.
+    /// True for an event that the operator published; false for a person's deed.
     pub by_operator: bool,
-    /// What.
+    /// What happened, for a person to read.
     pub line: String,
 }
 
-/// The cluster with all that runs on it, until it is dropped.
+/// The running demonstration. Dropping it stops the operator and the watches.
 pub struct Demo {
     cluster: Cluster,
     client: Client,
@@ -77,11 +78,12 @@ impl Demo {
     /// It has to be called inside a tokio runtime of one thread whose clock is paused.
     ///
     /// # Errors
-    /// One line, if something of the cluster cannot be made.
+    /// One line, if an object of the cluster cannot be created or the operator has ended.
     pub async fn begin(setting: Setting, releases: Catalogue) -> Result<Self, String> {
-        // Ages that kubectl computes are by this machine's clock; without kubectl every run is the same.
+        // kubectl computes ages by this machine's clock, so a served cluster begins now. Otherwise every run is the
+        // same.
         let began = if setting.served { Timestamp::now() } else { scenario::BEGAN };
-        // Two demonstrations at once have addresses of their own.
+        // Two processes that serve their clusters at the same time use different addresses.
         let [.., high, low] = std::process::id().to_be_bytes();
         let network = if setting.served { [127, high.max(1), low] } else { [192, 0, 2] };
         let age = jiff::SignedDuration::try_from(AGE).unwrap_or_default();
@@ -140,30 +142,33 @@ impl Demo {
     /// What `evenkeel report` would see now.
     ///
     /// # Errors
-    /// What is not seen yet.
+    /// [`NotReady`], which names what is not seen yet.
     pub fn look(&self) -> Result<(Arc<Seen>, Inventory), NotReady> {
         self.observer.cluster(self.now())
     }
 
-    /// A client of a person's.
+    /// The client with which a person reads and changes the cluster; the cluster knows its requests as kubectl's.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What happened from the `from`th on, oldest first.
+    /// What happened so far without the first `from` lines, oldest first.
     pub fn happened(&self, from: usize) -> Vec<Happened> {
         let happened = self.happened.lock().unwrap_or_else(PoisonError::into_inner);
         happened.get(from..).unwrap_or_default().to_vec()
     }
 
-    /// A person did something.
+    /// Records a person's deed in `line`.
     fn did(&self, line: String) {
         let done = Happened { at: self.now(), by_operator: false, line };
         self.happened.lock().unwrap_or_else(PoisonError::into_inner).push(done);
     }
 
-    /// The next step of an upgrade of the control plane: the oldest kube-apiserver to the newest's version, or one minor
-    /// further where they are even; but first the other components, where they are behind all kube-apiservers.
+    /// Takes the next step of an upgrade of the control plane.
+    ///
+    /// While kube-apiservers of two minors run, the oldest goes to the newest's version. When all run one version,
+    /// the controller-managers and schedulers of an older minor follow, one at a time; then the first kube-apiserver
+    /// goes to the next minor.
     pub fn upgrade_control_plane(&self) {
         let servers = self.versions(APISERVER);
         let (Some((at, oldest)), Some((_, newest))) = (servers.first(), servers.last()) else {
@@ -183,7 +188,7 @@ impl Demo {
         self.did(format!("{APISERVER} on {at} goes from {oldest} to {target}"));
     }
 
-    /// Ends the last kube-apiserver, or starts the one that was ended.
+    /// Starts the kube-apiserver that is dead; if none is, kills that of the last control-plane node.
     pub fn kill_or_start(&self) {
         let plane = self.cluster.control_plane();
         let down = plane
@@ -201,7 +206,7 @@ impl Demo {
         self.did(format!("{APISERVER} on {node} is killed"));
     }
 
-    /// A node joins whose kubelet is too old.
+    /// Adds a node whose kubelet is too old for the kube-apiservers.
     pub fn add_old_node(&self) {
         let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         *joined += 1;
@@ -241,7 +246,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Changes every budget that can never let a pod go to one that can.
+    /// Changes every PodDisruptionBudget that can never allow an eviction so that it allows one unavailable pod.
     ///
     /// # Errors
     /// One line, if the budgets cannot be listed or changed.
@@ -269,7 +274,8 @@ impl Demo {
         Ok(())
     }
 
-    /// The nodes of a control-plane component that runs, with its version: oldest first.
+    /// The nodes on which the control-plane component runs, each with the component's version; the oldest version
+    /// first.
     fn versions(&self, component: &str) -> Vec<(String, String)> {
         let plane = self.cluster.control_plane();
         let running = |node: String| {
@@ -291,7 +297,7 @@ fn next(version: &str) -> String {
     minor(version).map_or_else(|| version.to_owned(), |minor| format!("v{}.0", minor.next()))
 }
 
-/// What the operator says of the report in an event.
+/// What happened by `write` if it is the operator's write of an event; `None` for any other write.
 fn said(write: &Write<'_>) -> Option<Happened> {
     if write.resource() != "events" || write.author() != "evenkeel" {
         return None;

@@ -1,4 +1,6 @@
-//! What the demonstration's cluster is made of.
+//! What the demonstration's cluster is made of: its nodes, versions and workloads, for each scenario.
+//!
+//! Here belongs how the cluster begins; what happens to it later belongs to the parent module.
 
 use clap::ValueEnum;
 use evenkeel_sim::{Cluster, NodeGroup};
@@ -12,7 +14,7 @@ use crate::clients::one_line;
 
 /// When a person first sees the cluster: 2026-11-02 09:00 UTC.
 pub(super) const BEGAN: Timestamp = Timestamp::constant(1_793_610_000, 0);
-/// The newest version of anything.
+/// The newest version of any component of the cluster.
 pub(super) const NEWEST: &str = "v1.37.1";
 const BEFORE: &str = "v1.36.4";
 const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -29,12 +31,12 @@ pub enum Scenario {
     Broken,
 }
 
-/// A pool of nodes by name.
+/// `group` with the Cluster API label that puts its nodes into the pool `name`.
 pub(super) fn pool(group: NodeGroup, name: &str) -> NodeGroup {
     group.label("node.cluster.x-k8s.io/pool", name)
 }
 
-/// Puts everything into the empty cluster.
+/// Puts the nodes, our definitions and the workloads of `scenario` into the empty cluster.
 pub(super) async fn furnish(cluster: &Cluster, client: &Client, scenario: Scenario) -> Result<(), String> {
     let even = scenario == Scenario::Even;
     let old = if even { NEWEST } else { BEFORE };
@@ -45,7 +47,7 @@ pub(super) async fn furnish(cluster: &Cluster, client: &Client, scenario: Scenar
             cluster.replace_component(node, "kube-apiserver", NEWEST);
         }
     }
-    // Of machines of our own, of a provider, of small boxes in the shops, and what everybody forgot.
+    // Own machines, a cloud provider's, small machines in shops, and nodes that everybody forgot.
     for (name, count, version, disk) in [
         ("general", 16, BEFORE, "ssd"),
         ("burst", 9, "v1.35.9-eks-3025e55", "ssd"),
@@ -57,7 +59,7 @@ pub(super) async fn furnish(cluster: &Cluster, client: &Client, scenario: Scenar
         let group = if name == "burst" { group.label("eks.amazonaws.com/nodegroup", name) } else { group };
         cluster.add_nodes(&pool(group, name));
     }
-    // Fast disks, in two zones of the three.
+    // Nodes with fast disks are in two of the three zones.
     for zone in ["a", "b"] {
         let group =
             NodeGroup::new(format!("nvme-{zone}"), 1).kubelet(old).zones([zone]).label("disk", "nvme");
@@ -92,7 +94,7 @@ async fn create(client: &Client, object: &Value) -> Result<(), String> {
     let (name, namespace) = (text(&object["metadata"]["name"]), text(&object["metadata"]["namespace"]));
     let group = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
     let within = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
-    // All kinds here have a regular plural.
+    // The plural of every kind here is the kind with an `s`.
     let path = format!("{group}{within}/{}s", kind.to_lowercase());
     let failed = |error: String| format!("cannot create {kind} {name}: {error}");
     let request = Request::post(path)

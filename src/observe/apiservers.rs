@@ -1,8 +1,8 @@
-//! Asking every kube-apiserver for its version and whether it is ready, each by its own address.
+//! Asks every kube-apiserver for its version and whether it is ready, each at its own address.
 //!
 //! Here belongs when to ask and what came back; where the addresses come from belongs to the caller. The invariants:
-//! at most one request in flight per endpoint; an endpoint that does not answer, or is not ready, is asked ever more
-//! rarely, up to every [`Pace::regular`]; and an answer of the past is never shown as one of the present.
+//! there is at most one request in flight per endpoint; an endpoint that does not answer, or is not ready, is asked
+//! at ever longer intervals, at most [`Pace::regular`] apart; and an old answer is never shown as a current one.
 //!
 //! `/version` and `/readyz` are asked one after the other. An apiserver answers `/version` from the moment at which it
 //! listens, long before it can serve anything, and until its last moment; only `/readyz` says that it serves.
@@ -49,7 +49,8 @@ impl Default for Pace {
 pub struct Endpoint {
     /// `192.0.2.1:6443`.
     pub address: Arc<str>,
-    /// What it answered last; [`Unknown::NotReported`] before the first answer, [`Unknown::Unreachable`] when it failed.
+    /// What it answered last; [`Unknown::NotReported`] before the first answer, [`Unknown::Unreachable`] when it
+    /// failed.
     pub version: Observed,
     /// What it emulates, as it answered last; `None` when it says nothing of that (before 1.33).
     pub effective: Option<Effective>,
@@ -63,13 +64,14 @@ pub struct Endpoint {
     pub asked: bool,
     /// Why it did not answer, or is not ready.
     pub error: Option<Arc<str>>,
-    /// Since when it has been as it is.
+    /// When what a decision reads of this last changed.
     pub since: Instant,
-    /// When it last answered `/version`, and `/readyz` with whatever code.
+    /// When it last answered `/version` and the question to `/readyz` that follows had ended, answered or not.
     pub confirmed: Option<Instant>,
 }
 
-/// At most so many are asked. Whoever may write an `EndpointSlice` could name thousands; no control plane has as many.
+/// The most endpoints that are asked. Whoever may write an `EndpointSlice` could name thousands of addresses; no
+/// control plane has so many apiservers.
 pub const MOST: usize = 32;
 
 /// Asks the apiserver endpoints it is given, until it is dropped.
@@ -79,7 +81,7 @@ pub struct Apiservers {
     changes: Changes,
     known: Arc<Mutex<BTreeMap<Arc<str>, Endpoint>>>,
     tasks: Mutex<BTreeMap<Arc<str>, Task>>,
-    /// How many addresses there are that are not asked.
+    /// How many addresses are beyond [`MOST`], and so are not asked.
     left_out: AtomicUsize,
 }
 
@@ -90,7 +92,7 @@ struct Task {
 }
 
 impl Apiservers {
-    /// Asks nobody until [`Apiservers::set`].
+    /// A prober without endpoints: it asks nobody until [`Apiservers::set`] is called.
     pub fn new(connect: Connect, pace: Pace, changes: Changes) -> Self {
         Self {
             connect,
@@ -102,8 +104,8 @@ impl Apiservers {
         }
     }
 
-    /// Asks exactly the endpoints of these addresses from now on, and every one of them at once; of more than [`MOST`]
-    /// those first that are asked already.
+    /// From now on asks exactly the endpoints at these addresses, and each of them at once. If there are more than
+    /// [`MOST`], those that are asked already come first and the rest is left out.
     ///
     /// Must be called inside a tokio runtime.
     pub fn set(&self, addresses: &BTreeSet<Arc<str>>) {
@@ -139,7 +141,7 @@ impl Apiservers {
         }
     }
 
-    /// What is not asked, in one line, if there is anything.
+    /// One line that says how many addresses are not asked and why; `None` if all are asked.
     pub fn left_out(&self) -> Option<String> {
         let left_out = self.left_out.load(Ordering::Relaxed);
         (left_out > 0).then(|| {
@@ -202,7 +204,7 @@ impl Asker {
                 retry = (retry * 2).min(self.pace.regular);
                 wait
             };
-            // However often somebody wants to know at once.
+            // This pause holds even when `ask_now` is called more often.
             sleep(self.pace.between).await;
             tokio::select! {
                 () = sleep(wait.saturating_sub(self.pace.between)) => {}
@@ -211,8 +213,8 @@ impl Asker {
         }
     }
 
-    /// Asks for the version and then whether it is ready, on the connection that is `kept` if there is one. Whether it
-    /// is ready.
+    /// Asks for the version and then whether the apiserver is ready, on the connection that is `kept` if there is
+    /// one. Returns whether it is ready.
     async fn ask(&self, kept: &mut Option<Client>) -> bool {
         let asked = async {
             let client = match kept.take() {
@@ -230,7 +232,7 @@ impl Asker {
                 return false;
             }
         };
-        // A version that changed is told at once, however long the second answer takes.
+        // A version that changed is recorded at once, however long the second answer takes.
         self.record(|endpoint| endpoint.answers(info.into()));
         let ready = within(PROBE_TIMEOUT, client.request_text(readyz())).await;
         if let Ok(_) | Err(kube::Error::Api(_)) = ready {
@@ -242,13 +244,13 @@ impl Asker {
         is_ready
     }
 
-    /// Changes what is known of the endpoint, and wakes whoever waits if that is another thing now.
+    /// Changes what is known of the endpoint, and wakes the subscribers if a decision reads anything of the change.
     fn record(&self, change: impl FnOnce(&mut Endpoint)) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(endpoint) = known.get_mut(&self.address) else { return };
         let before = endpoint.clone();
         change(endpoint);
-        // Until both questions were asked once, nobody reads it.
+        // Until both questions were asked once, nobody reads this endpoint.
         let changed = endpoint.asked && !endpoint.is_as(&before);
         if changed {
             endpoint.since = Instant::now();
@@ -270,7 +272,7 @@ impl Asker {
 }
 
 impl Endpoint {
-    /// One that was not asked yet.
+    /// An endpoint that was not asked yet.
     fn unknown(address: &Arc<str>) -> Self {
         Self {
             address: Arc::clone(address),
@@ -286,12 +288,13 @@ impl Endpoint {
         }
     }
 
-    /// When it last answered, if it is `now`.
+    /// The time of day of [`Endpoint::confirmed`], given the time `now`; `None` before the first answer.
     pub fn probed(&self, now: Timestamp) -> Option<Timestamp> {
         now.checked_sub(self.confirmed?.elapsed()).ok()
     }
 
-    /// It answered `/version`. Of another build nothing is known yet but that.
+    /// Records an answer to `/version`. If the build or version is another one, whether it is ready is not known any
+    /// more.
     fn answers(&mut self, answer: VersionAnswer) {
         let VersionAnswer { version, effective, build } = answer;
         if !self.reachable || self.build != build || self.version != version {
@@ -300,13 +303,13 @@ impl Endpoint {
         (self.version, self.effective, self.build, self.reachable) = (version, effective, build, true);
     }
 
-    /// It answered `/readyz`, or says why it is not ready.
+    /// Records the answer to `/readyz`: it is ready, or why it is not.
     fn is_ready(&mut self, ready: Result<(), String>) {
         (self.ready, self.error) = (ready.is_ok(), ready.err().map(Into::into));
         (self.asked, self.confirmed) = (true, Some(Instant::now()));
     }
 
-    /// It did not answer, for this reason.
+    /// Records that it did not answer `/version`, and why.
     fn is_silent(&mut self, error: String) {
         let (since, confirmed) = (self.since, self.confirmed);
         let version = Observed::Unknown(Unknown::Unreachable);
@@ -314,7 +317,7 @@ impl Endpoint {
         *self = Self { version, asked, error, since, confirmed, ..Self::unknown(&self.address) };
     }
 
-    /// Whether nothing that a decision reads is another thing than in `before`.
+    /// Whether everything that a decision reads is the same as in `before`.
     fn is_as(&self, before: &Self) -> bool {
         (self.asked, self.reachable, self.ready) == (before.asked, before.reachable, before.ready)
             && (&self.version, self.effective, &self.build)

@@ -71,8 +71,8 @@ impl<K: Watched> Cache<K> {
         reader(&self.0.held.read().unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Calls `reader` with what is held and with what changed since this was last called, which is forgotten then: of all
-    /// handles on this cache one may ask.
+    /// Calls `reader` with what is held and with what changed since this was last called. The news is forgotten
+    /// then, so only one of all handles on this cache may call this.
     pub fn news<T>(&self, reader: impl FnOnce(&Fold<K>, News) -> T) -> T {
         let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
         let news = held.0.news();
@@ -89,7 +89,7 @@ impl<K: Watched> Cache<K> {
         self.read(|fold| fold.values().cloned().collect())
     }
 
-    /// When the server last told anything, a bookmark included.
+    /// When the server last sent anything of this kind, a bookmark included; `None` before the first answer.
     pub fn confirmed(&self) -> Option<Instant> {
         self.0.held.read().unwrap_or_else(PoisonError::into_inner).1
     }
@@ -99,7 +99,9 @@ impl<K: Watched> Cache<K> {
         self.0.change(|fold| fold.apply(object));
     }
 
-    /// Folds in all objects that are `like`, as a request of its own read them as of `version`.
+    /// Folds in all objects for which `like` is true, as a separate request read them at resourceVersion `version`.
+    /// A held object for which `like` is true and that `objects` lacks is gone, unless it was written after
+    /// `version`.
     pub fn reread(&self, objects: Vec<K>, version: &str, like: impl Fn(&K::Kept) -> bool) {
         self.0.change(|fold| {
             let named = |object: &K| {
@@ -117,7 +119,7 @@ impl<K: Watched> Cache<K> {
         });
     }
 
-    /// Folds in that we deleted the object with `uid` and that it is gone at once.
+    /// Folds in that we deleted the object with `uid` and that it was gone at once.
     pub fn deleted_own(&self, namespace: &str, name: &str, uid: &str) {
         self.0.change(|fold| fold.deleted_own(namespace, name, uid));
     }

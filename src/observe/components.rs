@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use super::apiservers::Endpoint;
 use super::lean::{Container, LeaseSeen, NodeSeen, PodSeen, Runs};
 
-/// What the pod of `labels` and containers runs: component, version by image tag, and the status of its container.
-///
+/// What a pod runs: the component, its version by the image's tag, and the status of its container; `None` if the
+/// pod runs no component. `labels`, `spec` and `status` are the pod's labels, containers and container statuses;
 /// `mirror` is whether it is a static pod.
 pub(super) fn image_of<'a>(
     labels: &BTreeMap<String, String>,
@@ -49,9 +49,10 @@ pub(super) fn image_of<'a>(
     Some((component, version, running))
 }
 
-/// Cloud providers number their images as they like (hcloud v1.8.1, alicloud v0.1.0). Only images that carry the
-/// component's own name, and those of a distribution's static pods, are `named` like Kubernetes' versions, and of those
-/// not all (RKE2's v0.0.3).
+/// The version of a cloud-controller-manager. Cloud providers number their images as they like (hcloud v1.8.1,
+/// alicloud v0.1.0). Only an image that carries the component's own name, or that of a distribution's static pod,
+/// has a version of Kubernetes as its tag, and even such an image not always (RKE2's v0.0.3). `named` says that the
+/// image is one of these.
 fn of_cloud(version: Observed, named: bool) -> Observed {
     let own = |text: &str| Observed::Unknown(Unknown::OwnNumber(text.into()));
     match version {
@@ -78,7 +79,7 @@ fn runs(container: &Container) -> Option<Component> {
     } else {
         Component::from_name(name)
     };
-    // Nobody's policy is about a pod that runs kubectl, and kubelets are Nodes.
+    // The skew policy says nothing of a pod that runs kubectl, and a kubelet is seen as its Node.
     found.filter(|found| !matches!(found, Component::Kubectl | Component::Kubelet))
 }
 
@@ -89,7 +90,7 @@ fn image_name(container: &Container) -> &str {
     name.split(':').next().unwrap_or_default()
 }
 
-/// What was seen, as far as components are concerned.
+/// What was seen of the cluster and tells of components.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
     /// All nodes.
@@ -100,7 +101,8 @@ pub struct Sources<'a> {
     pub leases: &'a [&'a LeaseSeen],
     /// The apiserver endpoints with what each last answered.
     pub endpoints: &'a [Endpoint],
-    /// Whether apiservers could be asked. Where nobody can be, as with a file, a static pod's image says its version.
+    /// Whether apiservers could be asked. They cannot where the sources are files: then the image of its static pod
+    /// says an apiserver's version.
     pub asked: bool,
     /// The time now, for the freshness of leases.
     pub now: Timestamp,
@@ -117,7 +119,8 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             version: runs.version.clone(),
             evidence: Evidence::Image,
             effective: None,
-            // Which address a controller uses stands in a kubeconfig on its host, which nobody here reads.
+            // A controller's kubeconfig names the apiserver that it talks to. The file is on its host and is not
+            // read.
             reach: Reach::Any,
             incarnation: incarnation([mark(runs)]),
             ready: pod.pod.ready,
@@ -156,12 +159,12 @@ fn mark(runs: &Runs) -> (RunMark, &str) {
     (runs.mark.0, &runs.mark.1)
 }
 
-/// What tells of apiservers besides their endpoints.
+/// The sources that tell of apiservers, besides their endpoints.
 struct Traces<'a> {
     /// Static pods.
     pods: Vec<(&'a PodSeen, &'a Runs)>,
-    /// Identity leases of hosts that are Nodes, by Node. Such a lease outlives its apiserver by an hour; while its host
-    /// is there, that is one that died.
+    /// Identity leases of hosts that are Nodes, by Node. A lease outlives its apiserver by an hour. While the Node
+    /// exists, an old lease stands for an apiserver that died.
     leases: BTreeMap<Arc<str>, &'a LeaseSeen>,
     /// Identity leases that are renewed, of hosts that are no Nodes.
     homeless: Vec<&'a LeaseSeen>,
@@ -175,7 +178,7 @@ impl<'a> Traces<'a> {
         for lease in seen.leases.iter().copied().filter(|lease| lease.identity) {
             match seen.nodes.iter().find(|node| node.is_host(&lease.hostname)) {
                 Some(node) => {
-                    // A host that had another name before has two.
+                    // A host that had another name before has two leases: the newer one counts.
                     let held = traces.leases.entry(Arc::clone(&node.node.name)).or_insert(lease);
                     *held = if lease.renewed > held.renewed { lease } else { *held };
                 }
@@ -199,7 +202,7 @@ impl<'a> Traces<'a> {
         self.leases.iter().find(|(_, of)| of.name == lease.name).map(|(node, _)| node)
     }
 
-    /// What is seen of the run of an apiserver.
+    /// The marks of one run of an apiserver: its build, its lease's holder, its pod's container.
     fn incarnation(&self, node: Option<&str>, lease: Option<&LeaseSeen>, build: &str) -> Arc<str> {
         let pod = self.pods.iter().find(|(pod, _)| node.is_some_and(|node| *node == *pod.pod.node));
         let holder = lease.map(|lease| (RunMark::Lease, lease.holder.as_ref()));
@@ -236,7 +239,8 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
         })
         .collect();
     let all_told = told.len() == found.len();
-    // An endpoint of which nothing else tells may be any of the pods or leases: adding those would count it twice.
+    // An endpoint without a Node or lease may belong to any of the pods or leases: to add those would count it
+    // twice.
     if found.iter().any(|instance| instance.node.is_none()) && !all_told {
         return found;
     }
@@ -244,8 +248,8 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
     found
 }
 
-/// Apiservers that are there and have no endpoint: they are starting, or died. `all_told` is whether each endpoint's
-/// lease is known; these are `told`.
+/// Apiservers that have a pod or a lease but no endpoint: they are starting, or died. `found` are those with an
+/// endpoint, `told` the leases that belong to them, and `all_told` is whether each endpoint has such a lease.
 fn without_endpoint(
     seen: &Sources<'_>,
     traces: &Traces<'_>,
@@ -285,8 +289,8 @@ fn without_endpoint(
             more.push(absent(Arc::clone(&lease.name), Some(Arc::clone(node)), Some(lease)));
         }
     }
-    // A lease of a host that is no Node tells of one more only where each endpoint has its own, and otherwise only
-    // where nothing else tells anything.
+    // A lease of a host that is no Node is one more apiserver only if each endpoint has its own lease, or if there
+    // is no other trace of an apiserver. Otherwise it may belong to an endpoint that is already counted.
     let nothing_else = found.is_empty() && more.is_empty();
     for lease in traces.homeless.iter().filter(|lease| !told.contains(&lease.name)) {
         match lease.address {
@@ -298,7 +302,8 @@ fn without_endpoint(
     more
 }
 
-/// The node of each address an endpoint has: by `InternalIP`, else by the host address of an apiserver's static pod.
+/// The Node of each endpoint's IP: the one that has it as `InternalIP`, else that of the static pod whose `hostIP`
+/// it is.
 fn addresses(seen: &Sources<'_>, pods: &[(&PodSeen, &Runs)]) -> BTreeMap<IpAddr, Arc<str>> {
     let wanted: BTreeSet<_> = seen.endpoints.iter().filter_map(|endpoint| ip(&endpoint.address)).collect();
     let mut found = BTreeMap::new();

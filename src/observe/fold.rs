@@ -1,7 +1,8 @@
 //! How the events of one watch become the set of objects that exist.
 //!
-//! Pure: no network, no clock, no lock. The invariants: nothing older than what is held replaces it; what a complete
-//! list does not name is dropped; and a set that may lack an object says so until a list without a fault.
+//! Pure: no network, no clock, no lock. The invariants: an older version of an object never replaces a newer one; an
+//! object that a complete list does not name is dropped, unless it was written after the list; and a set that may
+//! lack an object says so until a list without a fault.
 
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +18,8 @@ pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 's
     /// What is kept of an object, pruned to what some decision reads.
     type Kept: Clone + Debug + Send + Sync + 'static;
 
-    /// How many objects a page of a list has, where lists are read in pages; `None` reads them as a stream, if the server
-    /// lets us. Of large objects a server sends pages in half the time that it takes for a stream.
+    /// How many objects a page of a list has. `None` reads the list as a stream, if the server lets us. A server
+    /// sends large objects in pages in half the time that a stream of them takes.
     const PAGE: Option<u32> = None;
 
     /// Prunes `self`, sharing texts that repeat among objects through `names`.
@@ -29,7 +30,8 @@ pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 's
         true
     }
 
-    /// Takes `name` for the name that it keeps, if it keeps one: the same text, held once.
+    /// Replaces the name in the kept object by `name`, which is the same text, so that memory holds it once. Kinds
+    /// that keep no name do nothing.
     fn named(_kept: &mut Self::Kept, _name: &Arc<str>) {}
 
     /// The object's UID. Only kinds whose objects we delete ourselves need to keep it.
@@ -41,24 +43,24 @@ pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 's
 /// Namespace (empty for a cluster-scoped object) and name.
 pub type Key = (Arc<str>, Arc<str>);
 
-/// What came, went or became another since somebody asked for it.
+/// Which objects came, went or changed since the news was last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Anything may have: nobody asked before, or it was too much to remember.
+    /// Anything may have changed: the news was never read before, or there was too much to remember.
     All,
-    /// These, and nothing else.
+    /// Only the objects of these keys changed.
     These(BTreeSet<Key>),
 }
 
 impl News {
-    /// Whether there is none.
+    /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::These(keys) if keys.is_empty())
     }
 }
 
-/// How much news there may be, where few objects are held. Where many are, a quarter of them: reading that many by their
-/// names takes as long as reading all.
+/// How many keys of news are remembered while few objects are held. Where many are held it is a quarter of them: to
+/// look that many up by name takes as long as to read all.
 const MUCH_NEWS: usize = 1024;
 
 /// A resourceVersion: comparable where it is a number, which every built-in storage's is (promised since 1.35).
@@ -74,7 +76,7 @@ impl Version {
         text.parse().map_or_else(|_| Self::Opaque(text.into()), Self::Number)
     }
 
-    /// Certainly written after `other`.
+    /// Whether this was certainly written after `other`; false where the two cannot be compared.
     fn newer_than(&self, other: &Self) -> bool {
         matches!((self, other), (Self::Number(a), Self::Number(b)) if a > b)
     }
@@ -113,14 +115,14 @@ impl SyncState {
     }
 }
 
-/// The objects of one kind, as the events so far tell.
+/// The objects of one kind, as the lists and events so far tell.
 #[derive(Debug)]
 pub struct Fold<K: Watched> {
     entries: BTreeMap<Key, Entry<K::Kept>>,
     /// UIDs that we deleted and whose last events may still be on their way.
     deleted: BTreeMap<Key, Box<str>>,
     names: Interner,
-    /// `None` where anything may have changed; so it is for whoever does not ask.
+    /// The keys that changed; `None` where anything may have changed, as before the first [`Fold::news`].
     news: Option<BTreeSet<Key>>,
     round: u32,
     complete: bool,
@@ -147,12 +149,13 @@ impl<K: Watched> Default for Fold<K> {
 }
 
 impl<K: Watched> Fold<K> {
-    /// An empty one that keeps so much of each object.
+    /// An empty set that keeps as much of each object as `detail` says.
     pub fn new(detail: Detail) -> Self {
         Self { names: Interner::new(detail), ..Self::default() }
     }
 
-    /// How far this can be relied on; the gravest reason not to wins.
+    /// How far this can be relied on. Of several faults the gravest is returned: a failure or refusal before a
+    /// taint.
     pub fn state(&self) -> SyncState {
         if let Some(failure) = &self.failure {
             failure.clone()
@@ -165,7 +168,7 @@ impl<K: Watched> Fold<K> {
         }
     }
 
-    /// What is held, by namespace and name.
+    /// Every object that is held, ordered by namespace and name.
     pub fn values(&self) -> impl Iterator<Item = &K::Kept> {
         self.entries.values().map(|entry| &entry.kept)
     }
@@ -190,12 +193,13 @@ impl<K: Watched> Fold<K> {
         self.entries.get(key).map(|entry| &entry.kept)
     }
 
-    /// What is held, with the keys.
+    /// Every object that is held with its key, ordered by key.
     pub fn pairs(&self) -> impl Iterator<Item = (&Key, &K::Kept)> {
         self.entries.iter().map(|(key, entry)| (key, &entry.kept))
     }
 
-    /// What changed since this was last called. A new list changes what it names in another version or not at all.
+    /// What changed since this was last called. Of a new list, news are the objects that it names in another
+    /// version, and those that it does not name any more.
     pub fn news(&mut self) -> News {
         self.news.replace(BTreeSet::new()).map_or(News::All, News::These)
     }
@@ -231,20 +235,21 @@ impl<K: Watched> Fold<K> {
         }
         self.deleted.clear();
         self.names.sweep();
-        // Keys that come in order leave the nodes of the tree half empty. Made of the whole, they are full.
+        // Keys that are inserted in order leave the nodes of a B-tree half empty. A tree built from all keys at once
+        // has full nodes.
         self.entries = std::mem::take(&mut self.entries).into_iter().collect();
         self.complete = true;
         self.failure = None;
         self.taint = self.fault.take();
     }
 
-    /// An object that the list names. Whether that can change a decision.
+    /// Takes in an object that the list names. Returns whether that can change a decision.
     pub fn listed(&mut self, object: K) -> bool {
         let round = self.round;
         self.put(object, round)
     }
 
-    /// An object as a watch or a write of ours returned it. Whether that can change a decision.
+    /// Takes in an object as a watch or a write of ours returned it. Returns whether that can change a decision.
     pub fn apply(&mut self, object: K) -> bool {
         self.put(object, 0)
     }
@@ -284,7 +289,7 @@ impl<K: Watched> Fold<K> {
         wakes
     }
 
-    /// A watch says that `object` is gone. Whether it was held.
+    /// Drops `object`, which a watch says is gone. Returns whether it was held.
     pub fn delete(&mut self, object: &K) -> bool {
         let key = self.key(object);
         let meta = object.meta();
@@ -301,8 +306,8 @@ impl<K: Watched> Fold<K> {
         gone
     }
 
-    /// A read of its own, as of `version`, did not find the object of that key: it is gone, unless it was written after the
-    /// read. Whether it was held.
+    /// Drops the object of that key, which a separate read, as of `version`, did not find. An object that was
+    /// written after the read stays. Returns whether the object was dropped.
     pub fn not_found(&mut self, key: &Key, version: &str) -> bool {
         let read = Version::read(Some(version));
         let newer = self.entries.get(key).is_some_and(|held| held.version.newer_than(&read));
@@ -313,7 +318,8 @@ impl<K: Watched> Fold<K> {
         gone
     }
 
-    /// We deleted the object with `uid`, and it is gone at once (no grace period, no finalizers). Whether it was held.
+    /// Drops the object with `uid`, which we deleted and which is gone at once (no grace period, no finalizers).
+    /// Returns whether it was held.
     pub fn deleted_own(&mut self, namespace: &str, name: &str, uid: &str) -> bool {
         let key = (self.names.text(namespace), name.into());
         let held = self.entries.get(&key).is_some_and(|entry| K::uid(&entry.kept) == Some(uid));
@@ -342,7 +348,7 @@ impl<K: Watched> Fold<K> {
         self.failure = Some(SyncState::Refused(refusal.into()));
     }
 
-    /// The watch goes on from where it was: nothing was missed. Whether it had been failing.
+    /// The watch goes on from where it was: nothing was missed. Returns whether it had been failing.
     pub fn following(&mut self) -> bool {
         self.failure.take().is_some()
     }

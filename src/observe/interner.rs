@@ -1,7 +1,7 @@
-//! What many objects have alike, held once: texts, labels, the owner of a workload's pods.
+//! Values that many objects share, each held once: texts, label sets, the owner of a workload's pods.
 //!
-//! Here belongs nothing of what the values mean. The invariant: what no object uses any more is forgotten at the next
-//! sweep, so that the memory follows what exists.
+//! What the values mean does not belong here. The invariant: a value that no object uses any more is forgotten at
+//! the next sweep, so that the memory follows what exists.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashSet};
@@ -18,7 +18,7 @@ pub struct Interner {
     labels: HashSet<Arc<BTreeMap<String, String>>>,
     owners: HashSet<Arc<Owner>>,
     traits: HashSet<Arc<Traits>>,
-    /// How many there may be before the next sweep.
+    /// The number of values at which the next sweep is due.
     limit: usize,
     detail: Detail,
 }
@@ -29,8 +29,9 @@ pub enum Detail {
     /// Everything that some decision reads.
     #[default]
     Decisions,
-    /// What a report shows. It selects no node by its labels, so the one that is another on each node is not among them:
-    /// then all nodes of a pool share one set, which is a third of the memory that the program needs.
+    /// What a report shows. A report selects no node by label, so the label `kubernetes.io/hostname`, which differs
+    /// on every node, is left out. Then all nodes of a pool share one label set; otherwise label sets would take a
+    /// third of the program's memory.
     Report,
 }
 
@@ -49,7 +50,7 @@ where
 }
 
 impl Interner {
-    /// An empty one for objects of so much detail.
+    /// An empty interner for objects of which as much is kept as `detail` says.
     pub fn new(detail: Detail) -> Self {
         Self { detail, ..Self::default() }
     }
@@ -90,7 +91,8 @@ impl Interner {
         shared(&mut self.traits, traits, Arc::new)
     }
 
-    /// Sweeps when there are twice as many as after the last time: pods come and go for months without a new list.
+    /// Sweeps when there are twice as many values as after the last sweep: pods come and go for months without a new
+    /// list.
     fn sweep_if_grown(&mut self) {
         if self.len() >= self.limit {
             self.sweep();

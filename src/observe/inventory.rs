@@ -1,6 +1,7 @@
-//! What a model was made without, and how each source of it stands.
+//! Which sources a model was made without, and the state of each source.
 //!
-//! The invariant: a source that cannot be relied on is named, with the reason and whether only a person changes that.
+//! Here belong the names of sources and of their troubles; how a source is read does not. The invariant: a source
+//! that cannot be relied on is named, with the reason and whether only a person can change that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -73,11 +74,11 @@ impl fmt::Display for Source {
 /// A source that cannot be relied on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Which.
+    /// Which source.
     pub source: Source,
     /// Why, in one line that says what to do about it.
     pub reason: Arc<str>,
-    /// Of what kind the trouble is.
+    /// Whether waiting helps, or only a person.
     pub trouble: Trouble,
 }
 
@@ -97,9 +98,9 @@ pub enum Trouble {
 pub struct Inventory {
     /// The sources that could not be relied on; the model has nothing of theirs.
     pub missing: Vec<Missing>,
-    /// Which platform it is of.
+    /// The platform of the cluster; `None` if it was not recognised.
     pub platform: Option<Platform>,
-    /// kube-system's pods are known.
+    /// Whether the pods of kube-system are known.
     pub pods_known: bool,
     /// Controllers that lead where they cannot be seen.
     pub leading: Vec<Leading>,
@@ -122,25 +123,25 @@ impl Inventory {
         self.missing.iter().find(|missing| components.contains(&missing.source))
     }
 
-    /// Whether everything is missing that ever will be: waiting changes nothing.
+    /// Whether waiting changes nothing: the server refuses every source that is missing.
     pub fn is_settled(&self) -> bool {
         self.missing.iter().all(|missing| missing.trouble == Trouble::Refused)
     }
 }
 
-/// No model can be made.
+/// Why no model can be made: the sources that it needs and that cannot be relied on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not ready: {}", .0.iter().map(|missing| missing.reason.as_ref()).collect::<Vec<_>>().join("; "))]
 pub struct NotReady(pub Vec<Missing>);
 
 impl NotReady {
-    /// Nothing is wrong yet: first lists and first answers are on their way.
+    /// Whether nothing is wrong yet: every source waits only for its first list or answer.
     pub fn is_pending(&self) -> bool {
         self.0.iter().all(|missing| missing.trouble == Trouble::Pending)
     }
 }
 
-/// How a source stands.
+/// The state of a source, for metrics and readiness.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Which source.

@@ -1,8 +1,9 @@
 //! What the leader election leases of kube-system tell of controllers: that one works, and sometimes its version.
 //!
-//! Pure. A lease says who leads and not of which version; where leaders are elected in a coordinated way the holder's
-//! `LeaseCandidate` says that too. The invariants: a controller that is seen in a pod is not counted again; a candidate
-//! is believed only while it holds the lease, because it outlives its process; and what leads out of sight is named.
+//! Pure. A lease names its holder but no version; under coordinated leader election the holder's `LeaseCandidate`
+//! names the version too. The invariants: a controller that is seen in a pod is not counted again; a candidate is
+//! believed only while it holds the lease, because the object outlives its process; and a controller that leads out
+//! of sight is named.
 
 use std::fmt;
 use std::sync::Arc;
@@ -103,7 +104,7 @@ pub fn add(
                 ready: true,
                 probed: None,
             }),
-            // One that is seen may be this one: a host is not always called like its node.
+            // The holder may be an instance that is seen: a host does not always have the name of its Node.
             (None, None) if seen => {}
             (None, None) => hidden.push(Leading { component, holder: Arc::clone(&lease.holder) }),
         }
@@ -124,8 +125,8 @@ mod tests {
         serde_json::from_value::<K>(object).unwrap().keep(&mut Interner::default())
     }
 
-    /// What is seen where `cp-1` is a node, a kube-controller-manager v1.36.4 runs there in a pod if `pod`, its lease is
-    /// held by `holder` since `renewed`, and `cp-1_a` is a candidate of 1.37.1 that emulates 1.36.
+    /// What is seen where `cp-1` is a node, a kube-controller-manager v1.36.4 runs there in a pod if `pod`, its
+    /// lease is held by `holder` since `renewed`, and `cp-1_a` is a candidate of 1.37.1 that emulates 1.36.
     fn seen(pod: bool, holder: &str, renewed: &str, candidate: bool) -> (Vec<String>, Vec<String>) {
         let node = keep::<Node>(json!({"metadata": {"name": "cp-1"}}));
         let lease = keep::<Lease>(json!({

@@ -1,8 +1,8 @@
 //! What the cluster looks like: one watch per kind, apiserver probes, and the model made of both; or snapshot files.
 //!
-//! Everything is read here and nothing is written or judged. The invariant: a [`Cluster`] is only ever made from
-//! caches that are complete, untainted and followed; what a report can do without is listed as missing, never
-//! silently empty.
+//! Here everything is read, and nothing is written or judged. The invariant: a [`Cluster`] is only ever made from
+//! caches whose list is complete, without an object that could not be decoded, and followed by a watch. Any other
+//! source is named as missing; its part is never silently empty.
 
 pub mod apiservers;
 pub mod cache;
@@ -48,19 +48,19 @@ use crate::clients::Connect;
 pub struct Observer {
     /// Nodes.
     pub nodes: Cache<Node>,
-    /// Pods, as far as [`PodScope`] says.
+    /// Pods of the namespaces that [`PodScope`] selects.
     pub pods: Cache<Pod>,
     /// Budgets of all namespaces.
     pub budgets: Cache<PodDisruptionBudget>,
-    /// The apiservers' endpoints.
+    /// `EndpointSlices` of the Service `default/kubernetes`: the addresses of the apiservers.
     pub endpoints: Cache<EndpointSlice>,
     /// Leases of kube-system.
     pub leases: Cache<Lease>,
-    /// Webhooks that are asked whether to admit.
+    /// `ValidatingWebhookConfigurations`.
     pub validating: Cache<ValidatingWebhooks>,
-    /// Webhooks that change what is admitted.
+    /// `MutatingWebhookConfigurations`.
     pub mutating: Cache<MutatingWebhooks>,
-    /// Volumes, where nodes are drained.
+    /// `PersistentVolumes`; only where nodes are drained ([`PodScope::All`]).
     pub volumes: Option<Cache<PersistentVolume>>,
     candidates: OptionalKind<LeaseCandidate>,
     apiservers: Arc<Apiservers>,
@@ -119,8 +119,8 @@ impl Observer {
         observer
     }
 
-    /// Keeps the probes at the endpoints that exist. A changed slice, or a lease with another holder, means that an
-    /// apiserver came, went or was replaced: all are asked at once.
+    /// Probes exactly the endpoints that exist. A changed slice, or an identity lease with another holder, means
+    /// that an apiserver came, went or was replaced: then all are asked at once.
     fn ask_apiservers(&self, stop: CancellationToken) {
         let (endpoints, leases) = (self.endpoints.clone(), self.leases.clone());
         let apiservers = Arc::clone(&self.apiservers);
@@ -132,7 +132,7 @@ impl Observer {
                 let identities = leases.list().into_iter().filter(|lease| lease.identity);
                 let holders: Vec<_> = identities.map(|lease| lease.holder).collect();
                 let now = Some((slices, holders));
-                // A list that is not complete must not take an endpoint away.
+                // A list that is not complete must not remove an endpoint.
                 if endpoints.state() == SyncState::Synced && asked != now {
                     let slices = now.iter().flat_map(|(slices, _)| slices);
                     apiservers.set(&slices.flat_map(|slice| slice.addresses.iter().cloned()).collect());
@@ -146,14 +146,15 @@ impl Observer {
         tokio::spawn(async move { stop.run_until_cancelled(keep).await });
     }
 
-    /// Asks every apiserver again, now rather than when it is due: for whoever waits for a fresh answer. More often than
-    /// once a second none is asked.
+    /// Asks every apiserver again now, before its regular time, for a caller that waits for a fresh answer. No
+    /// apiserver is asked more often than once a second.
     pub fn ask_apiservers_now(&self) {
         self.apiservers.ask_now();
     }
 
-    /// Folds in the Node of that name and all of its pods, as requests of their own read them, the pods as of `version`:
-    /// what a watch has not told yet, or has lost, is known from now on. A Node that is gone is left to its watch.
+    /// Folds in the Node of that name and all of its pods, as separate requests read them; `version` is the
+    /// resourceVersion of the list of pods. So the caches know what a watch has not told yet or has lost. If `node`
+    /// is `None`, the Node stays until its watch tells that it is gone.
     pub fn reread(&self, name: &str, node: Option<Node>, pods: Vec<Pod>, version: &str) {
         if let Some(node) = node {
             self.nodes.apply_own(node);
@@ -161,12 +162,12 @@ impl Observer {
         self.pods.reread(pods, version, |seen| *seen.pod.node == *name);
     }
 
-    /// What wakes the controllers.
+    /// The counter of changes to which the controllers subscribe.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// Each apiserver of `cluster` by itself, and why it does not answer or is not ready, if so.
+    /// Each apiserver of `cluster`, and if it does not answer or is not ready, why.
     pub fn servers(&self, cluster: &Cluster) -> Vec<Server> {
         let asked = self.apiservers.list();
         let server = |instance: &Instance| {
@@ -212,14 +213,15 @@ impl Observer {
         all
     }
 
-    /// The cluster as it is known at `now`, and what it was made without. It costs what changed since it was last asked
-    /// for.
+    /// The cluster as it is known at `now`, and the sources that it was made without. The cost grows with what
+    /// changed since the last call.
     ///
-    /// What the server does not let us read is left out and named, whatever it is; what fails otherwise is only left out
-    /// where a report can do without.
+    /// A source that the server does not let us read is left out and named. A source that fails for another reason
+    /// is left out and named too, unless it is the nodes or the endpoints: without those there is no model.
     ///
     /// # Errors
-    /// While the nodes or the apiservers' endpoints cannot be relied on, or an endpoint was not asked yet.
+    /// [`NotReady`] while the nodes or the apiservers' endpoints are pending or failing, or an endpoint was not
+    /// asked yet.
     pub fn cluster(&self, now: Timestamp) -> Result<(Arc<Cluster>, Inventory), NotReady> {
         let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
         let mut gaps = Gaps::default();
@@ -263,7 +265,7 @@ impl Observer {
     }
 }
 
-/// What cannot be relied on, as it is found.
+/// Collects the sources that cannot be relied on.
 #[derive(Default)]
 struct Gaps {
     needed: Vec<Missing>,
@@ -271,7 +273,8 @@ struct Gaps {
 }
 
 impl Gaps {
-    /// Whether `source` can be relied on. Without it there is no model, unless it is refused.
+    /// Whether `source` can be relied on. If it cannot, there is no model, unless the server refuses it: then the
+    /// model is made without it.
     fn must(&mut self, source: Source, state: &SyncState) -> bool {
         let gap = gap(source, state);
         match state {
@@ -281,7 +284,7 @@ impl Gaps {
         *state == SyncState::Synced
     }
 
-    /// Whether `source` can be relied on. A model can do without.
+    /// Whether `source` can be relied on. If it cannot, the model is made without it.
     fn may(&mut self, source: Source, state: &SyncState) -> bool {
         self.missing.extend(gap(source, state));
         *state == SyncState::Synced

@@ -1,8 +1,8 @@
-//! The cluster as the caches tell it, kept, and changed as they change.
+//! The model of the cluster: made from the caches, kept between looks, and updated with what changed in them.
 //!
-//! Here belongs which change of which source changes what of the model. Nothing is asked for here, and nothing judged. The
-//! invariant: after a look the model is equal to one that is made anew of the same sources, and has nothing of a source
-//! that cannot be relied on.
+//! Here belongs how a change of a source changes the model. Nothing here sends a request or judges. The invariant:
+//! after an update the model is equal to one that is made anew from the same sources, and it holds nothing of a
+//! source that cannot be relied on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use super::lean::{
 };
 use super::platform::{self, Platform};
 
-/// The model, and what it needs to be kept.
+/// The model, and what is needed to update it.
 pub(super) struct Model {
     cluster: Arc<Cluster>,
     scope: PodScope,
-    /// What nodes tell besides what decisions read, by name.
+    /// What is kept of each Node, by name: more than the model holds.
     nodes: BTreeMap<Arc<str>, Arc<NodeSeen>>,
     /// The pods that run a component.
     running: BTreeMap<Key, PodSeen>,
-    /// The sources of which the model has what they tell.
+    /// Which sources the model was made with.
     has: Has,
-    /// What the components were found by; `None` when a node or a pod that tells of them has changed since.
+    /// From what the components were found; `None` when a node or a pod that tells of components has changed since.
     found_by: Option<FoundBy>,
     /// The leases that tell who leads, with their times.
     led_by: Vec<LeaseSeen>,
@@ -49,8 +49,8 @@ struct Has {
     volumes: bool,
 }
 
-/// What is few and tells of components. Of the time of a lease it matters whether it is fresh, and which other ones are
-/// older.
+/// The sources of components that are few, and so are compared as a whole. A lease's time changes at every renewal,
+/// so instead of it the freshness of the lease and the number of leases that are older are compared.
 #[derive(PartialEq, Eq)]
 struct FoundBy {
     leases: Vec<(LeaseSeen, bool, usize)>,
@@ -85,7 +85,7 @@ impl FoundBy {
 }
 
 impl Model {
-    /// An empty one for the pods of `scope`.
+    /// An empty model for the pods of `scope`.
     pub(super) fn new(scope: PodScope) -> Self {
         Self {
             cluster: Arc::default(),
@@ -100,12 +100,12 @@ impl Model {
         }
     }
 
-    /// The model as it is. Who holds it while it changes keeps what was.
+    /// The model as it is now. Later updates do not change what this returned.
     pub(super) fn cluster(&self) -> Arc<Cluster> {
         Arc::clone(&self.cluster)
     }
 
-    /// Which platform it is of.
+    /// The platform of the cluster; `None` if it was not recognised.
     pub(super) fn platform(&self) -> Option<Platform> {
         self.platform
     }
@@ -115,7 +115,7 @@ impl Model {
         &self.leading
     }
 
-    /// Follows the nodes, and says how they stand.
+    /// Updates the nodes of the model with `news`, and returns how far `fold` can be relied on.
     pub(super) fn nodes(&mut self, fold: &Fold<Node>, news: News) -> SyncState {
         let state = fold.state();
         let usable = state == SyncState::Synced;
@@ -159,7 +159,7 @@ impl Model {
         }
     }
 
-    /// Follows the pods, and says how they stand.
+    /// Updates the pods of the model with `news`, and returns how far `fold` can be relied on.
     pub(super) fn pods(&mut self, fold: &Fold<Pod>, news: News) -> SyncState {
         let state = fold.state();
         let usable = state == SyncState::Synced;
@@ -217,7 +217,7 @@ impl Model {
             && self.cluster.pods().count() == count
     }
 
-    /// Follows the budgets, and says how they stand.
+    /// Updates the budgets of the model with `news`, and returns how far `fold` can be relied on.
     pub(super) fn budgets(&mut self, fold: &Fold<PodDisruptionBudget>, news: News) -> SyncState {
         let state = fold.state();
         let usable = state == SyncState::Synced;
@@ -245,7 +245,8 @@ impl Model {
         state
     }
 
-    /// Takes `webhooks` where they can be relied on and something of them `changed`, or they could not be relied on before.
+    /// Replaces the webhooks of the model if they are `usable` and either `changed` or were not usable before;
+    /// removes them if they are not usable.
     pub(super) fn webhooks(&mut self, usable: bool, changed: bool, webhooks: impl FnOnce() -> Vec<Webhook>) {
         if usable && (changed || !self.has.webhooks) {
             Arc::make_mut(&mut self.cluster).set_webhooks(webhooks());
@@ -255,8 +256,8 @@ impl Model {
         self.has.webhooks = usable;
     }
 
-    /// Follows the volumes, and says how they stand. Where they cannot be relied on nobody knows which pods are tied to a
-    /// node.
+    /// Updates the volumes of the model with `news`, and returns how far `fold` can be relied on. While it cannot,
+    /// the model says that it is not known which pods are tied to a node.
     pub(super) fn volumes(&mut self, fold: &Fold<PersistentVolume>, news: &News) -> SyncState {
         let state = fold.state();
         let usable = state == SyncState::Synced;
@@ -271,7 +272,7 @@ impl Model {
         state
     }
 
-    /// Finds the components by the nodes and pods that were followed and by these, if anything of that is another.
+    /// Finds the components from the nodes and pods of the model and from the arguments, if any of these changed.
     pub(super) fn find(
         &mut self,
         leases: &[LeaseSeen],

@@ -1,7 +1,7 @@
 //! A watch of a kind that a cluster may not serve, such as one behind a feature gate.
 //!
-//! The invariant: a kind that is not served is not missing. Whether it is served is asked at the start and now and then,
-//! never by watching in vain.
+//! Whether the kind is served is asked at the start and then every ten minutes until it is; only then is it watched.
+//! The invariant: a kind that is not served does not count as missing.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::cache::{Cache, Changes, Pace, Select};
 use super::fold::{SyncState, Watched};
 use crate::clients::{PROBE_TIMEOUT, within};
 
-/// Between two questions whether the kind is served: gates change when an apiserver is restarted.
+/// The time between two questions whether the kind is served: feature gates change when an apiserver is restarted.
 const AGAIN: Duration = Duration::from_mins(10);
 
 /// The objects of a kind, if the cluster serves it.
@@ -55,7 +55,7 @@ where
         Self(cache)
     }
 
-    /// What is there; nothing while it cannot be relied on.
+    /// Every object; none while the kind is not served or its cache cannot be relied on.
     pub(super) fn list(&self) -> Vec<K::Kept> {
         let synced = self.0.get().filter(|cache| cache.state() == SyncState::Synced);
         synced.map(Cache::list).unwrap_or_default()

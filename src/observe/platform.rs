@@ -1,8 +1,9 @@
 //! Which distribution a cluster is, and what each of them shows of its components.
 //!
 //! Pure. Here belongs what is known of whole platforms (policy reference: where running versions can be found from
-//! inside); how a single pod or endpoint is read does not. The invariant: a platform explains what is seen or not
-//! seen and adds a component only where it is part of a process whose version is seen; it never changes a version.
+//! inside); how a single pod or endpoint is read does not. The invariant: a platform explains why components are
+//! seen or not seen; it adds a component only where the component is part of a process whose version is seen; and it
+//! never changes a version.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -86,7 +87,7 @@ impl Platform {
             .or_else(|| kubeadm.then_some(Self::Kubeadm))
     }
 
-    /// Why a component is never seen on it as a pod of kube-system, where that is so.
+    /// Why `component` is never seen as a pod of kube-system on this platform; `None` where it can be seen.
     const fn hides(self, component: Component) -> Option<&'static str> {
         match (self, component) {
             (Self::Eks | Self::Gke | Self::Aks, c) if c.is_controller() => {
@@ -108,7 +109,8 @@ impl Platform {
         }
     }
 
-    /// How a node component comes to another version on it, where that is not what upstream's instructions say.
+    /// How a person brings a node component to another version on this platform; `None` where upstream's
+    /// instructions hold.
     const fn moves(self, component: Component) -> Option<&'static str> {
         match (self, component) {
             (Self::OpenShift, Component::KubeProxy) => {
@@ -128,7 +130,7 @@ impl Platform {
         }
     }
 
-    /// Whether a component of it can be seen as a pod of kube-system.
+    /// Whether `component` can be seen as a pod of kube-system on this platform.
     pub(super) const fn shows(self, component: Component) -> bool {
         self.hides(component).is_none()
     }
@@ -140,8 +142,8 @@ impl fmt::Display for Platform {
     }
 }
 
-/// The platform of a cluster: what its control-plane nodes tell, or its static pods by kubeadm's mark; where neither is
-/// seen, what more than half of all nodes tell. A few foreign nodes make no other cluster of it.
+/// The platform of a cluster: what most of its control-plane nodes tell; else kubeadm, if a static pod has kubeadm's
+/// annotation; else what more than half of all nodes tell. So a few foreign nodes do not change the answer.
 pub fn recognise(nodes: &[&NodeSeen], pods: &[&PodSeen]) -> Option<Platform> {
     let most = |nodes: &mut dyn Iterator<Item = &&NodeSeen>| {
         let mut told: BTreeMap<Platform, usize> = BTreeMap::new();
@@ -159,7 +161,7 @@ pub fn recognise(nodes: &[&NodeSeen], pods: &[&PodSeen]) -> Option<Platform> {
         .or_else(|| all().map(|(platform, _)| platform))
 }
 
-/// `judged` with remedies as they are on `platform`. Nothing else of it changes.
+/// `judged` with the remedies that hold on `platform`. Nothing else in it changes.
 #[must_use]
 pub fn advise(mut judged: Assessment, platform: Option<Platform>) -> Assessment {
     let is_wrong = |finding: &&mut Finding| !lifecycle::is_about(finding);
@@ -174,7 +176,8 @@ pub fn advise(mut judged: Assessment, platform: Option<Platform>) -> Assessment 
 /// The components that `cluster` shows nothing of, and why, one line each. A cloud-controller-manager is named only
 /// where it is known to be there.
 ///
-/// `leading` are controllers that lead out of sight; `pods_read` is whether kube-system's pods are known; without them only what the platform never shows is told.
+/// `leading` are controllers that lead out of sight. `pods_read` is whether kube-system's pods are known; without
+/// them only the components that the platform never shows are named.
 pub fn hidden(
     platform: Option<Platform>,
     cluster: &Cluster,
@@ -208,13 +211,14 @@ pub fn hidden(
     unseen.filter_map(why).collect()
 }
 
-/// What is known of the servers of k3s by their kubelets: the whole control plane and the kubelet of a server are one
-/// process, and what is in it talks to its own kube-apiserver. Components of which one is seen by itself are left out.
+/// Instances on the servers of k3s, with the versions of their kubelets: the control plane and the kubelet of a
+/// server are one process, and its controllers talk to its own kube-apiserver. A component that is seen by itself
+/// anywhere in the cluster is left out.
 pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
     const IN_IT: [Component; 3] =
         [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler];
     let mut unseen = IN_IT.into_iter().filter(|of| cluster.of(*of).next().is_none()).peekable();
-    // Thousands of nodes are looked through only where that may find something.
+    // Return early: the nodes may be thousands.
     if unseen.peek().is_none() {
         return Vec::new();
     }
@@ -227,7 +231,8 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
                 && node.kubelet.known().is_some_and(|version| version.to_string().contains("+k3s"))
         })
         .collect();
-    // The kube-apiserver's marks are the process's; where it is not seen by itself, the kubelet's build is.
+    // The marks of the node's kube-apiserver are those of the process. Where none is seen, the kubelet's build
+    // stands in.
     let run_of = |node: &Node| {
         let mut servers = cluster.of(Component::KubeApiserver);
         let own = servers.find(|server| server.node.as_ref() == Some(&node.name));
@@ -252,7 +257,7 @@ pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
     found
 }
 
-/// `cluster` with its [`same_process`].
+/// `cluster` with the instances of [`same_process`] added.
 #[must_use]
 pub fn with_same_process(mut cluster: Cluster) -> Cluster {
     let more = same_process(&cluster);

@@ -65,8 +65,9 @@ fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: 
     cluster.set_instances(instances);
 }
 
-/// What answers `/version` for all of `cluster`'s apiservers, under `name`. It stands for them where none is known; where
-/// some are, it adds only a minor that none of them shows.
+/// Adds to `cluster` an answer to `/version` that stands for all of its apiservers, such as one from behind a load
+/// balancer, under `name`. Where no apiserver's version is known it replaces them; where some are known it adds only
+/// a minor that none of them has.
 pub fn front_door(cluster: &mut Cluster, name: &str, answer: &VersionAnswer) {
     let VersionAnswer { version, effective, .. } = answer.clone();
     let door = Instance {
@@ -81,7 +82,8 @@ pub fn front_door(cluster: &mut Cluster, name: &str, answer: &VersionAnswer) {
     }
 }
 
-/// What a `ClusterOperator` says of a component of OpenShift: it stands for instances whose version is not known.
+/// Adds to `cluster` the version that a `ClusterOperator` of OpenShift says of its component. It replaces the
+/// component's instances if no version of them is known; otherwise it changes nothing.
 pub fn rolled_out(cluster: &mut Cluster, component: Component, version: &Observed) {
     if cluster.of(component).all(|instance| instance.version.known().is_none()) {
         let name = format!("clusteroperator/{component}").into();
@@ -104,7 +106,7 @@ fn add_minor(cluster: &mut Cluster, one: Instance) {
     }
 }
 
-/// One that a person tells of.
+/// An instance that a person tells of.
 fn instance(component: Component, name: &Arc<str>, version: Observed) -> Instance {
     Instance {
         component,

@@ -15,7 +15,7 @@ pub struct VersionAnswer {
     pub version: Observed,
     /// What it emulates; `None` when it says nothing of that (before 1.33).
     pub effective: Option<Effective>,
-    /// The very build: `gitVersion`, commit and day, as it names them.
+    /// The exact build: `gitVersion`, the first 12 digits of the commit, and `buildDate`, joined by `/`.
     pub build: Arc<str>,
 }
 

@@ -1,7 +1,7 @@
-//! A judgement as metrics.
+//! Turns a judgement of the cluster into rows of metrics.
 //!
-//! Here belongs which rows a judgement gives; names and labels belong to [`super::metrics`]. The invariant: the number of
-//! series is bounded, whatever nodes say of themselves.
+//! Here belongs which rows a judgement gives; names and labels belong to [`super::metrics`]. The invariant: the
+//! number of series is bounded, whatever versions the nodes report.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,12 @@ use k8s_openapi::jiff::{Span, Timestamp};
 
 use super::metrics::{Distance, EndOfLife, Instances, Metrics, Violations};
 
-/// Rows that are shown by version; a fleet that makes up versions is counted under [`OTHER`].
+/// How many rows have a series with their own version. The instances of all further rows are counted under [`OTHER`],
+/// so that kubelets which report made-up versions cannot add series without end.
 const MAX_VERSIONS: usize = 200;
 const OTHER: &str = "other";
 
-/// Shows `judged` by `policy`.
+/// Sets the metrics from `judged`, which was judged by `policy`; `releases` says when the maintenance of a minor ends.
 pub(super) fn show(metrics: &Metrics, judged: &Assessment, policy: &Policy, releases: &Catalogue) {
     instances(metrics, &judged.rows);
     distances(metrics, &judged.rows);
@@ -74,7 +75,7 @@ fn violations(metrics: &Metrics, rows: &[Row]) {
     let mut counts: BTreeMap<(Component, &str, &str, &str), u64> = BTreeMap::new();
     for row in rows {
         let Some(rule) = row.rule() else { continue };
-        // With 0 for those that are not broken, so that an alert does not lose its series.
+        // A rule that is kept has a row with 0, so that an alert on it does not lose its series.
         for (severity, standing) in [("Unsupported", Standing::Unsupported), ("AtLimit", Standing::AtLimit)] {
             let count = if row.standing == standing { row.count as u64 } else { 0 };
             *counts.entry((row.component, &row.pool, rule.id, severity)).or_default() += count;
@@ -96,7 +97,8 @@ fn violations(metrics: &Metrics, rows: &[Row]) {
     metrics.violations(&shown);
 }
 
-/// The narrowest limit in force for each component: that of what runs, else that of the apiservers' minor.
+/// Shows the narrowest limit in force for each component: among the minors that it runs, else at the newest
+/// kube-apiserver's minor.
 fn limits(metrics: &Metrics, judged: &Assessment, policy: &Policy) {
     let server = judged.servers.as_ref().map(|(_, newest)| newest.minor());
     let limit = |component: Component, minor: Minor| {
@@ -116,7 +118,7 @@ fn limits(metrics: &Metrics, judged: &Assessment, policy: &Policy) {
 }
 
 fn ends(metrics: &Metrics, rows: &[Row], releases: &Catalogue) {
-    // The data is part of the program and read in a test.
+    // A minor that the release data does not know has no row.
     let minors = rows.iter().filter_map(|row| row.version.minor());
     let ends: BTreeMap<String, i64> = minors
         .filter_map(|minor| Some((minor.to_string(), end_of(releases.life(minor)?.end_of_life)?.as_second())))
@@ -126,7 +128,7 @@ fn ends(metrics: &Metrics, rows: &[Row], releases: &Catalogue) {
     metrics.end_of_life(&shown);
 }
 
-/// The end of the last day.
+/// The moment at which `day` ends, in UTC.
 fn end_of(day: Date) -> Option<Timestamp> {
     let next = day.checked_add(Span::new().days(1)).ok()?;
     Some(next.to_zoned(TimeZone::UTC).ok()?.timestamp())

@@ -1,7 +1,8 @@
 //! The operator's metrics: names, labels, and nothing that decides a value.
 //!
-//! The one file that knows the prometheus crate. The invariants: every label is of a closed set or bounded by the
-//! caller's rows; series that alerts use exist from the start with 0; and a series whose object is gone is removed.
+//! No other file uses the prometheus crate. The invariants: every label value comes from a closed set or from the
+//! caller's rows; each series whose labels are known beforehand exists from the start with 0; and a series whose row is
+//! gone is removed.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +18,7 @@ use prometheus::{
 
 use crate::observe::{PodScope, Source};
 
-/// Which controller.
+/// A controller of the operator; the label `controller`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
     /// Writes the `ClusterSkewReport`.
@@ -26,44 +27,44 @@ pub enum Controller {
     Upgrade,
 }
 
-/// How a reconcile ended.
+/// How a reconcile ended; the label `result` of its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReconcileOutcome {
     /// Nothing more to do until something changes.
     Ok,
-    /// It waits for a time.
+    /// The reconcile could not conclude yet and runs again after a time.
     Requeue,
-    /// It failed.
+    /// The reconcile failed; [`Reason`] says why.
     Error,
 }
 
 /// Why a reconcile failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The caches cannot be relied on.
+    /// The caches do not show the whole cluster, or are out of date.
     NotReady,
     /// A write lost a race.
     Conflict,
     /// The server refused or did not answer.
     Api,
-    /// Leadership was lost on the way.
+    /// The process lost its leadership during the reconcile.
     LeadershipLost,
 }
 
-/// What became of an eviction.
+/// How the server answered an eviction; the label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// Accepted.
+    /// The server accepted the eviction.
     Evicted,
-    /// A budget forbids it.
+    /// A PodDisruptionBudget forbids the eviction now.
     RefusedPdb,
     /// The pod was gone.
     NotFound,
-    /// The namespace is being deleted.
+    /// The pod's namespace is being deleted.
     TerminatingNamespace,
-    /// An admission webhook refused.
+    /// An admission webhook refused the eviction or did not answer.
     WebhookDenied,
-    /// Anything else.
+    /// The server gave any other answer, or none.
     Error,
 }
 
@@ -91,24 +92,24 @@ labels!(Eviction {
 });
 
 impl Controller {
-    /// Whether a reconcile of this controller can end so.
+    /// Whether a reconcile of this controller can end with `outcome`.
     fn ends_with(self, outcome: ReconcileOutcome) -> bool {
         match self {
             Self::Report => true,
-            // When it waits for a time it has nothing more to do until then.
+            // An upgrade that waits for a time has nothing more to do until then: its reconcile ends with `Ok`.
             Self::Upgrade => outcome != ReconcileOutcome::Requeue,
         }
     }
 }
 
-/// What was built.
+/// Which build of the program runs; the constant labels of `evenkeel_build_info`.
 #[derive(Clone, Copy, Debug)]
 pub struct Build<'a> {
-    /// Of this program.
+    /// The version of this program.
     pub version: &'a str,
-    /// The git revision.
+    /// The git revision, or `unknown`.
     pub revision: &'a str,
-    /// Of the compiler.
+    /// The `rust-version` of the package: the oldest Rust that builds it.
     pub rust_version: &'a str,
 }
 
@@ -117,13 +118,13 @@ pub struct Build<'a> {
 pub struct Instances<'a> {
     /// Which component.
     pub component: Component,
-    /// Its pool.
+    /// The pool of its nodes.
     pub pool: &'a str,
-    /// The whole version, or `unknown`.
+    /// The whole version; `unknown`, or `other` beyond the versions that have their own row.
     pub version: &'a str,
-    /// Its minor, or `unknown`.
+    /// The minor of that version; `unknown` or `other` likewise.
     pub minor: &'a str,
-    /// How many.
+    /// How many instances.
     pub count: u64,
 }
 
@@ -151,14 +152,14 @@ pub struct Violations<'a> {
     pub rule: &'a str,
     /// `Unsupported`, `AtLimit` or `Warning`.
     pub severity: &'a str,
-    /// How many; rows with 0 for the known rules keep alerts from losing their series.
+    /// How many instances; 0 for a rule that is kept, so that an alert on it does not lose its series.
     pub count: u64,
 }
 
-/// When the maintenance of a minor that runs ends.
+/// When the upstream maintenance of a minor ends that runs in the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct EndOfLife<'a> {
-    /// The minor.
+    /// The minor, such as `1.37`.
     pub minor: &'a str,
     /// The end, in seconds since 1970.
     pub unix_seconds: i64,
@@ -167,11 +168,11 @@ pub struct EndOfLife<'a> {
 /// How many nodes of one upgrade are in one state.
 #[derive(Clone, Copy, Debug)]
 pub struct UpgradeNodes<'a> {
-    /// The `ClusterUpgrade`.
+    /// The name of the `ClusterUpgrade`.
     pub upgrade: &'a str,
-    /// Their state.
+    /// The state of the nodes, such as `Pending` or `InFlight`.
     pub state: &'a str,
-    /// How many.
+    /// How many nodes.
     pub count: u64,
 }
 
@@ -197,7 +198,7 @@ impl<const N: usize> Table<N> {
             shown.insert(labels);
         }
         for labels in gone {
-            // It was there; an error would only say that it is not.
+            // This can only fail for a series that does not exist, and this one was shown before.
             _ = self.gauge.remove_label_values(&labels.each_ref().map(String::as_str));
         }
     }
@@ -217,7 +218,7 @@ fn built(build: &Build<'_>) -> prometheus::Result<IntGauge> {
 }
 
 fn reconcile_duration() -> prometheus::Result<HistogramVec> {
-    // A report takes milliseconds; an upgrade's step waits for the API.
+    // A reconcile of the report takes milliseconds; one of an upgrade waits for answers of the API.
     let buckets = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
     let duration = HistogramOpts::new("evenkeel_reconcile_duration_seconds", "How long one reconcile took.");
     HistogramVec::new(duration.buckets(buckets), &["controller", "result"])
@@ -227,7 +228,7 @@ fn integer(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Every metric of the program. Setters take what is to be shown; they never fail.
+/// Every metric of the program. The setters take the values to show, and never fail.
 pub struct Metrics {
     registry: Registry,
     leader: IntGauge,
@@ -247,10 +248,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All metrics, with every series whose labels are known beforehand at 0. Pods of `scope` are watched.
+    /// All metrics; every series whose labels are known beforehand begins at 0. The sources are those that the observer
+    /// watches for `scope`.
     ///
     /// # Errors
-    /// When two metrics have the same name, or a name is none.
+    /// When two metrics have the same name, or a name is not one that Prometheus allows.
     pub fn new(build: &Build<'_>, scope: PodScope) -> prometheus::Result<Self> {
         let registry = Registry::new();
         let r = &registry;
@@ -360,73 +362,73 @@ impl Metrics {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Whether this process leads.
+    /// Shows whether this process holds the Lease.
     pub fn leader(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
 
-    /// A reconcile ended.
+    /// Counts a reconcile that ended with `outcome` after `took`.
     pub fn reconciled(&self, controller: Controller, outcome: ReconcileOutcome, took: Duration) {
         let labels = [controller.label(), outcome.label()];
         self.reconcile_duration.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
-    /// A reconcile failed.
+    /// Counts a reconcile that failed for `reason`.
     pub fn reconcile_failed(&self, controller: Controller, reason: Reason) {
         self.reconcile_errors.with_label_values(&[controller.label(), reason.label()]).inc();
     }
 
-    /// The source last told anything at `unix_seconds`.
+    /// Shows that `source` last told anything at `unix_seconds`.
     pub fn collected(&self, source: Source, unix_seconds: f64) {
         self.collector_success.with_label_values(&[source.name()]).set(unix_seconds);
     }
 
-    /// The source became unusable.
+    /// Counts that `source` became unusable.
     pub fn collect_failed(&self, source: Source) {
         self.collector_errors.with_label_values(&[source.name()]).inc();
     }
 
-    /// The report was written, or found to be right, at `unix_seconds`.
+    /// Shows that `report` was last written, or found to be right, at `unix_seconds`.
     pub fn reported(&self, report: &str, unix_seconds: f64) {
         self.report_success.with_label_values(&[report]).set(unix_seconds);
     }
 
-    /// When running minors end; replaces what was shown before.
+    /// Shows when the maintenance of each running minor ends; replaces what was shown before.
     pub fn end_of_life(&self, rows: &[EndOfLife<'_>]) {
         show(&self.end_of_life, rows, |row| ([row.minor], row.unix_seconds));
     }
 
-    /// Which versions run; replaces what was shown before.
+    /// Shows how many instances run each version; replaces what was shown before.
     pub fn instances(&self, rows: &[Instances<'_>]) {
         show(&self.instances, rows, |row| {
             ([row.component.name(), row.pool, row.version, row.minor], integer(row.count))
         });
     }
 
-    /// How far components are from the apiservers; replaces what was shown before.
+    /// Shows how far components are from the kube-apiservers; replaces what was shown before.
     pub fn distances(&self, rows: &[Distance<'_>]) {
         show(&self.behind, rows, |row| ([row.component.name(), row.pool], row.behind));
         show(&self.ahead, rows, |row| ([row.component.name(), row.pool], row.ahead));
     }
 
-    /// How many minors each component may be behind; replaces what was shown before.
+    /// Shows how many minors each component may be behind; replaces what was shown before.
     pub fn limits(&self, rows: &[(Component, i64)]) {
         show(&self.behind_limit, rows, |(component, minors)| ([component.name()], *minors));
     }
 
-    /// Which rules are broken; replaces what was shown before.
+    /// Shows how many instances break each rule; replaces what was shown before.
     pub fn violations(&self, rows: &[Violations<'_>]) {
         show(&self.violations, rows, |row| {
             ([row.component.name(), row.pool, row.rule, row.severity], integer(row.count))
         });
     }
 
-    /// How far every upgrade is; replaces what was shown before.
+    /// Shows how many nodes of each upgrade are in each state; replaces what was shown before.
     pub fn upgrade_nodes(&self, rows: &[UpgradeNodes<'_>]) {
         show(&self.upgrade_nodes, rows, |row| ([row.upgrade, row.state], integer(row.count)));
     }
 
-    /// An eviction was tried.
+    /// Counts an eviction by the server's answer to it.
     pub fn evicted(&self, result: Eviction) {
         self.evictions.with_label_values(&[result.label()]).inc();
     }

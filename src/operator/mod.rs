@@ -1,7 +1,8 @@
-//! The frame of the operator: who leads, how it is watched from outside, and how it stops.
+//! The operator: its two controllers and their frame, which is leadership, health, metrics, logs and shutdown.
 //!
-//! Nothing here knows what is reported or upgraded. The invariant: whatever the controllers do, the program can be
-//! asked for its health and metrics, and stops within its grace period.
+//! Here belongs when a controller looks and what it writes; what it decides belongs to the core. The invariant:
+//! whatever the controllers do, the program answers for its health and metrics, and stops within its pod's grace
+//! period.
 
 mod figures;
 pub mod metrics;

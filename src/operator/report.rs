@@ -1,9 +1,9 @@
 //! The controller that keeps the `ClusterSkewReport` true.
 //!
-//! It looks when something changes, judges, and writes when the judgement is another one or the last one is old. What
-//! stands in the report is compared, not what was last written: an edit by somebody else is repaired. The invariants: at
-//! most one status write a second; looking takes at most a twentieth of a processor, however much changes; and an outage
-//! of a moment, such as an apiserver's restart, is waited out rather than reported.
+//! It looks when something changes, judges, and writes when the judgement is another one or the last write is old. It
+//! compares with the report as it is stored, so an edit by somebody else is repaired. The invariants: at most one
+//! status write a second; looking takes at most a twentieth of a processor, however much changes; and a short outage,
+//! such as an apiserver's restart, is waited out and not reported.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 const FIELD_MANAGER: &str = "evenkeel-controller";
 /// At most one status write in this time, however much changes.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// After a look it rests for so many times as long as the look took: where thousands of budgets change all the time, each
-/// change would be looked at by itself. A change that comes alone is looked at at once.
+/// The controller rests after a look for this many times the look's own duration, so that thousands of budgets that
+/// change all the time do not cause a look each. The first change after such a rest causes a look at once.
 const RESTS: u32 = 19;
-/// Longest time without a look: leases go stale without a word.
+/// Longest time without a look: a Lease that nobody renews goes stale without a change in the API.
 const AT_LEAST: Duration = Duration::from_secs(30);
-/// After a write that failed.
+/// How long to wait before the next look after one that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
-/// How long sources may be unclear before that is what is reported. A watch that breaks with its apiserver is open again
+/// How long sources may be unclear before the report says so. A watch that breaks with its apiserver is open again
 /// within a second or two.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -62,13 +62,13 @@ pub(super) struct Reporter<'a> {
 /// What it remembers between two looks; losing it costs a write or an event.
 #[derive(Default)]
 struct Memory {
-    /// When a write was sent last, whatever became of it.
+    /// When a write was last sent, whether it succeeded or not.
     last_write: Option<Instant>,
-    /// What we last wrote, and the resourceVersion it became.
+    /// The status that we last wrote and its resourceVersion, while nobody has changed the report since.
     written: Option<Written>,
-    /// What we last wrote, whatever became of it.
+    /// The status that we last wrote, even if somebody has changed the report since.
     said: Option<ClusterSkewReportStatus>,
-    /// What the server drops of it, in one line.
+    /// The first field of it that the server dropped, and what to do, in one line.
     outdated: Option<String>,
     /// Since when sources have been unclear.
     unclear: Option<Instant>,
@@ -77,7 +77,7 @@ struct Memory {
     complaint: String,
 }
 
-/// A status, and the resourceVersion it became when it was written.
+/// The resourceVersion of the report after a write, and the status that was written.
 type Written = (String, ClusterSkewReportStatus);
 
 /// How a look ended.
@@ -104,7 +104,7 @@ impl Reporter<'_> {
                 }
                 Err(problem) => {
                     let line = problem.to_string();
-                    // The same trouble is told once, not at every look.
+                    // The log names the same problem once, not at every look.
                     if line != memory.complaint {
                         tracing::warn!(problem = line, "the report is not written");
                         memory.complaint = line;
@@ -155,11 +155,13 @@ impl Reporter<'_> {
             Arc::new(made)
         };
         let object = decode::<ClusterSkewReport>(&stored).unwrap_or_else(|_| bare(&stored));
-        // What nobody has touched since is what we wrote, whatever the server made of it.
+        // A report with the resourceVersion of our last write counts as what we wrote, even if the server dropped
+        // fields.
         let version = object.resource_version();
         let untouched = memory.written.take().filter(|(written, _)| version.as_ref() == Some(written));
         let before = untouched.as_ref().map(|(_, ours)| ours.clone());
-        // Without having seen anything the last word stays; it has to be ours, and not what somebody put in its place.
+        // While the cluster is not seen, the last observation stays: the one that we wrote, and not another's edit of
+        // it.
         let before = before.or_else(|| memory.said.clone().filter(|_| seen.is_err()));
         let before = before.unwrap_or_else(|| object.status.clone().unwrap_or_default());
         let (wanted, judged) = match &seen {
@@ -170,7 +172,7 @@ impl Reporter<'_> {
             Err(not_ready) => (blind(&before, not_ready, object.metadata.generation, now), None),
         };
         let done = self.say(memory, &object, (untouched, &before), (wanted, seen.is_err())).await;
-        // After the report: whoever waits for it does not wait for these.
+        // The metrics come after the report, so that nobody who waits for the report waits for them too.
         if let Some(judged) = judged {
             figures::show(self.metrics, &judged, &object.spec.policy.policy(), self.releases);
         }
@@ -181,7 +183,8 @@ impl Reporter<'_> {
         Ok(looked)
     }
 
-    /// Writes `wanted` into the report, unless that says it already and not long ago.
+    /// Writes `wanted` into the report, unless the report says the same already and was written within its refresh
+    /// period.
     async fn say(
         &self,
         memory: &mut Memory,
@@ -193,9 +196,9 @@ impl Reporter<'_> {
             return Ok(Looked::Same);
         }
         let period = Duration::from_secs(object.spec.refresh_period_seconds.into());
-        // What somebody has written to since is written anew, at the latest now.
+        // A report that somebody else has changed since our last write is written again.
         let fresh = memory.last_write.is_some_and(|at| at.elapsed() < period && untouched.is_some());
-        // Without having seen anything there is nothing to prove fresh.
+        // While the cluster is not seen, a write would prove nothing fresh; it only repairs what somebody else changed.
         let repaired = untouched.is_some() || memory.said.is_none();
         if same(before, &wanted) && (fresh || is_blind && repaired) {
             memory.written = untouched;
@@ -249,7 +252,7 @@ impl Reporter<'_> {
             policy: object.spec.policy,
             unready,
         };
-        // What was not read is not none.
+        // Budgets that were not read are unknown, which is not the same as none.
         let budgets = inventory.reason(Source::Budgets).is_none().then(|| closed(cluster, now));
         let context = Context {
             missing: &missing,
@@ -290,7 +293,7 @@ impl Reporter<'_> {
         Ok(())
     }
 
-    /// An event where the verdict is certain, and another than the last certain one.
+    /// Publishes an event when the verdict is certain and differs from the last certain one.
     fn announce(
         &self,
         memory: &mut Memory,
@@ -303,7 +306,7 @@ impl Reporter<'_> {
             "False" => Some(Verdict::False),
             _ => None,
         };
-        // A process before this one may have seen the verdict go from certain to unknown.
+        // A former leader may have seen the verdict become unknown: unsupported is taken as the last certain one.
         let unsure =
             before.conditions.iter().any(|c| c.type_ == "SkewSupported" && c.reason == UNKNOWN_VERSIONS);
         let last = memory.verdict.or_else(|| verdict(before)).or(unsure.then_some(Verdict::False));
@@ -320,21 +323,21 @@ impl Reporter<'_> {
         let (events, regarding) =
             (Events::new(self.effects.clone(), self.authority.clone()), object.object_ref(&()));
         let note = wanted.reason.clone();
-        // Beside the work: an apiserver that is slow to take an event must not hold up the next look.
+        // A task of its own: an apiserver that is slow to take an event must not delay the next look.
         tokio::spawn(async move { events.publish(type_, reason, "Report", note, None, &regarding).await });
     }
 }
 
 impl Memory {
-    /// Whether to wait and see, given whether sources are unclear now.
+    /// Whether to wait before anything is reported, given whether sources are unclear now.
     fn is_patient(&mut self, unclear: bool) -> bool {
         self.unclear = if unclear { self.unclear.or_else(|| Some(Instant::now())) } else { None };
         self.unclear.is_some_and(|since| since.elapsed() < PATIENCE)
     }
 }
 
-/// When the next look may begin, given when this one began and ended and when a write was sent last. A look that waits for
-/// the answer to its write is not charged for that: the pause between writes is longer.
+/// When the next look may begin, given when this one began and ended and when a write was last sent. After a look that
+/// wrote, only [`BETWEEN_WRITES`] counts: most of its duration was the wait for the server's answer.
 fn not_before(began: Instant, ended: Instant, last_write: Option<Instant>) -> Instant {
     match last_write {
         Some(write) if write >= began => write + BETWEEN_WRITES,
@@ -345,7 +348,7 @@ fn not_before(began: Instant, ended: Instant, last_write: Option<Instant>) -> In
     }
 }
 
-/// `cluster` with the pools that the labels `keys` name.
+/// `cluster`, with each node in the pool that the first of its labels in `keys` names.
 fn with_pools(mut cluster: Cluster, keys: &[String]) -> Cluster {
     for seen in cluster.nodes().to_vec() {
         if let Some(pool) = keys.iter().find_map(|key| seen.labels.get(key)) {
@@ -355,14 +358,15 @@ fn with_pools(mut cluster: Cluster, keys: &[String]) -> Cluster {
     cluster
 }
 
-/// The stored object without the status that could not be read: it is written anew.
+/// The stored report with its metadata only: its spec or status could not be read. The spec is the default, and the
+/// status is written anew.
 fn bare(stored: &DynamicObject) -> ClusterSkewReport {
     let mut report = ClusterSkewReport::new(&stored.name_any(), report::ClusterSkewReportSpec::default());
     report.metadata = stored.metadata.clone();
     report
 }
 
-/// What the report says when nothing can be said: the last observation with its time, and why it is not newer.
+/// What the report says while the cluster is not seen: the last observation with its time, and why it is not newer.
 fn blind(
     before: &ClusterSkewReportStatus,
     why: &NotReady,
@@ -394,7 +398,7 @@ fn blind(
     }
 }
 
-/// Whether two statuses say the same, the time of looking aside.
+/// Whether two statuses say the same, apart from when it was observed and when conditions changed.
 fn same(a: &ClusterSkewReportStatus, b: &ClusterSkewReportStatus) -> bool {
     let timeless = |status: &ClusterSkewReportStatus| {
         let mut status = ClusterSkewReportStatus { last_observed_time: None, ..status.clone() };
@@ -406,7 +410,7 @@ fn same(a: &ClusterSkewReportStatus, b: &ClusterSkewReportStatus) -> bool {
     timeless(a) == timeless(b)
 }
 
-/// Why a look did not end with a true report.
+/// Why a look did not end with a report that is up to date.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("{0}")]

@@ -1,7 +1,7 @@
 //! The operator as a whole: what it starts, in which order, and how it ends.
 //!
-//! The invariants: once it listens it ends only when it is told to, whatever the cluster does; and nothing of one term of
-//! its leadership writes after that term.
+//! The invariants: once it listens, it ends only on a signal, whatever the cluster does; and nothing that one term of
+//! leadership started writes after the end of that term.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,26 +28,27 @@ use crate::observe::fold::SyncState;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, PodScope};
 
-/// How the operator is run.
+/// The settings of the operator.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Drive `ClusterUpgrade`s, not only report.
     pub upgrades: bool,
     /// Namespace of the leader election Lease. All installations in a cluster have to share it, or each would lead.
     pub namespace: String,
-    /// Our name in the election; another for each start.
+    /// The name of this process in the election. It has to differ at each start, so that a restarted process does not
+    /// take itself for its predecessor.
     pub identity: String,
     /// Namespace of executors' Jobs.
     pub executors_namespace: String,
-    /// How fast leadership changes hands.
+    /// How long the Lease lasts, how long a leader tries to renew it, and how often.
     pub lease: Timing,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub listen: SocketAddr,
-    /// Which minors are maintained until when.
+    /// The release data: until when each minor is maintained.
     pub releases: Catalogue,
 }
 
-/// Why the operator did not begin, in one line that says what to do. Once it has begun it ends only when it is told to.
+/// Why the operator could not start, in one line. Once it has started, it ends only when it is told to.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotBegun(String);
@@ -67,19 +68,20 @@ impl From<std::io::Error> for NotBegun {
 /// Runs until SIGTERM.
 ///
 /// # Errors
-/// [`NotBegun`].
+/// [`NotBegun`], when a client, a signal handler or the HTTP listener cannot be made.
 pub async fn run(config: Config, options: Options) -> Result<(), NotBegun> {
     let stop = shutdown::on_signal()?;
     operate(Clients::of(&config)?, options, Clock::default(), stop).await
 }
 
-/// Runs with these clients by this clock, until `stop`. Whatever it started ends with it, also when it is dropped.
+/// Runs the operator with these clients and this clock, until `stop`. Whatever it started ends with it, also when its
+/// future is dropped.
 ///
-/// What is wrong with the cluster does not end it: it waits, says why, and goes on when that is mended. So an apiserver
-/// that restarts finds it alive.
+/// A problem of the cluster does not end it: it waits, says why, and goes on when the problem is solved. So it survives
+/// an apiserver's restart.
 ///
 /// # Errors
-/// [`NotBegun`].
+/// [`NotBegun`], when the HTTP listener or the metrics cannot be made.
 pub async fn operate(
     clients: Clients,
     options: Options,
@@ -117,7 +119,7 @@ pub async fn operate(
         () = watch_sources(&observer, &metrics, &clock) => {}
     }
     watching.cancel();
-    // It ends with the watches; whether the last scrape was answered changes nothing.
+    // The HTTP server ends with the watches; whether it answered the last scrape changes nothing.
     let _ = serving.await;
     Ok(())
 }
@@ -157,17 +159,17 @@ async fn campaign(
 /// The name of the Lease.
 const LEASE: &str = "evenkeel";
 
-/// Longest time between two tries to find what is needed.
+/// Longest pause between two checks that the server answers and knows our kinds.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// Longest time that handing over the lease may take; a pod has 30 s to end.
+/// Longest time that the release of the Lease may take; by default a pod has 30 s to end.
 const HANDOVER: Duration = Duration::from_secs(8);
 
 /// Everything that is watched, by every replica.
 struct Watches {
     observer: Arc<Observer>,
     reports: Cache<DynamicObject>,
-    /// Only where upgrades are driven.
+    /// `ClusterUpgrades`, `NodeUpgrades` and executors' Jobs; `None` where the operator only reports.
     driven: Option<(Cache<DynamicObject>, Cache<DynamicObject>, Cache<Job>)>,
 }
 
@@ -200,8 +202,8 @@ impl Watches {
     }
 }
 
-/// Works until `stop`, or until `term` is over: then the controllers are dropped where they are, and with them every
-/// request that is on its way. What is left of them cannot write, because its term is over.
+/// Runs the controllers until `stop`, or until `term` is over: then they are dropped where they are, with every request
+/// that is on its way. A task of theirs that is left cannot write, because its term is over.
 async fn lead(
     watches: &Watches,
     options: &Options,
@@ -247,7 +249,8 @@ async fn lead(
     }
 }
 
-/// What has to be in the cluster before anything can be done, and is not: for `/readyz` and, once, for the log.
+/// The line that says what the cluster lacks before the controllers can start, or `None`. `/readyz` shows it, and the
+/// log has it once.
 #[derive(Default)]
 struct Needs(Mutex<Option<String>>);
 
@@ -265,7 +268,7 @@ impl Needs {
         self.set(None);
     }
 
-    /// Returns what was there.
+    /// Puts `line` in, and returns the line before it.
     fn set(&self, line: Option<String>) -> Option<String> {
         std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), line)
     }
@@ -284,7 +287,7 @@ async fn installed_all(client: &Client, upgrades: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// That the apiserver answers and knows the kind, or one line that says what to do.
+/// Asks whether the apiserver answers and knows the kind `K`; an error is one line with the reason or the remedy.
 async fn installed<K>(client: &Client) -> Result<(), String>
 where
     K: Resource<DynamicType = ()> + CustomResourceExt,
@@ -319,7 +322,7 @@ fn readiness(observer: Arc<Observer>, needs: Arc<Needs>) -> serve::Ready {
     })
 }
 
-/// Keeps the metrics of the sources; never ends.
+/// Updates the metrics of the sources every second; never ends.
 async fn watch_sources(observer: &Observer, metrics: &Metrics, clock: &Clock) {
     let mut failing: Vec<bool> = Vec::new();
     loop {

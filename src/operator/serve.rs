@@ -24,7 +24,7 @@ pub type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Listens on `address`; port 0 takes a free one.
 ///
 /// # Errors
-/// When the address cannot be had.
+/// When the address cannot be bound; the error names it.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address)
         .await

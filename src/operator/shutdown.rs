@@ -1,7 +1,7 @@
 //! How the program is told to stop: one token that SIGTERM or SIGINT cancels.
 //!
-//! Everything that runs takes a clone or a child of it. The invariant: the first signal begins an orderly end; the
-//! kubelet's SIGKILL, not a second handler, ends what does not come to one.
+//! Everything that runs takes a clone or a child of the token. The invariant: the first signal begins an orderly end,
+//! and a second signal changes nothing; a process that does not end is left to the kubelet's SIGKILL.
 
 use std::io;
 

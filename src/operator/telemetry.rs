@@ -10,23 +10,23 @@ use tracing_subscriber::util::TryInitError;
 /// The environment variable that holds the filter, in the syntax of `tracing`: `info`, `evenkeel=debug,kube=warn`.
 pub const FILTER_VARIABLE: &str = "EVENKEEL_LOG";
 
-/// Without a filter. The client tells of every request that fails, sometimes with the whole answer; whoever sent it tells
-/// what it means, in one line.
+/// The filter where none is given. It silences the Kubernetes client, which logs every request that fails, sometimes
+/// with the whole answer: whoever sent the request logs what the failure means, in one line.
 const DEFAULT: &str = "info,kube_client=off";
 
-/// The log cannot begin.
+/// Why the log could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter is none.
+    /// The text is not a filter in the syntax of `tracing`.
     #[error("{FILTER_VARIABLE} is not a log filter such as info or evenkeel=debug: {0}")]
     Filter(#[from] ParseError),
-    /// A log was begun before.
+    /// This process has a log already.
     #[error("the log was begun twice: {0}")]
     Twice(#[from] TryInitError),
 }
 
-/// Begins the log of this process. `filter` is the value of [`FILTER_VARIABLE`]; without one it is `info`, and the client
-/// itself is silent.
+/// Begins the log of this process. `filter` is the value of [`FILTER_VARIABLE`]; where it is missing or empty, the
+/// level is `info` and the Kubernetes client is silent.
 ///
 /// # Errors
 /// When the filter is invalid, or the log was begun before.

@@ -36,15 +36,16 @@ use crate::observe::fold::SyncState;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, Trouble};
 
-/// How long something may be unseen before that is what the upgrades say.
+/// How long something may be unseen before the status of the upgrades says so.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// At most one decision in this time: what changes together is seen together.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
 /// At most one status write per upgrade in this time.
 const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
-/// After a request that failed, rather than lost a race.
+/// How long to wait before the next look after a request that failed for another reason than a lost race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
-/// After the server refused a Job: a person or a quota may have mended it.
+/// How long to wait after the server refused a Job: until then a person may have removed the reason, such as a full
+/// quota.
 const AFTER_REFUSAL: Duration = Duration::from_secs(15);
 /// Longest time without a look.
 const AT_LEAST: Duration = Duration::from_mins(1);
@@ -70,24 +71,24 @@ struct Kept {
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
     complaint: String,
-    /// Since when something has not been seen.
+    /// Since when something has been out of sight.
     unseen: Option<Instant>,
     unreadable: Vec<String>,
     /// What the server says to executors' Jobs, and when it said no.
     jobs: Jobs,
     refused_at: Option<Instant>,
     freshness: Freshness,
-    /// Everything is seen, and was at the last look.
+    /// Whether the last look saw everything.
     sees: bool,
-    /// A write failed or waits for its turn: look again then even if nothing changes.
+    /// When to look again even if nothing changes, because a write failed or waits for its turn.
     again: Option<Instant>,
 }
 
 /// Why nothing is decided: something cannot be seen.
 struct Unseen {
-    /// What, in one line.
+    /// What cannot be seen and why, in one line.
     line: String,
-    /// The server does not let us see it.
+    /// Whether the server forbids us to read it.
     refused: bool,
 }
 
@@ -116,8 +117,9 @@ impl Driver<'_> {
             .observer
             .cluster(now)
             .map_err(|not_ready| Unseen { line: not_ready.to_string(), refused: false })?;
-        // A report can do without some of it. Here every node would look drained without its pods, every pod free
-        // without budgets, no webhook in the way without those, and no pod tied to its node without volumes.
+        // A report can do without some sources; a drain cannot. Without pods every node would look drained, without
+        // budgets every pod free to go, without webhooks none in the way, and without volumes no pod tied to its
+        // node.
         if let Some(missing) = inventory.missing.first() {
             let refused = missing.trouble == Trouble::Refused;
             return Err(Unseen { line: missing.reason.to_string(), refused });
@@ -157,7 +159,7 @@ impl Driver<'_> {
             }
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
             rows.push((object.name_any(), counts(&decision.status)));
-            // The plan and the time of beginning are state: they stand in the status before anything happens.
+            // The plan and the start time are state: the status has to hold them before any action is taken.
             let told = self.tell(kept, &object, upgrade::status(&object, &decision.status, now)).await;
             if told {
                 self.act(kept, object, decision.actions).await;
@@ -171,8 +173,8 @@ impl Driver<'_> {
         Ok([look_at, kept.sent.next()].into_iter().flatten().min())
     }
 
-    /// Tells the upgrades that are not complete why nothing is decided, when that has lasted. A watch that breaks with its
-    /// apiserver is open again within a second or two.
+    /// Writes into the status of each upgrade that is not complete why nothing is decided, once that has lasted for
+    /// [`PATIENCE`]. A watch that breaks with its apiserver is open again within a second or two.
     async fn tell_unseen(&self, kept: &mut Kept, unseen: &Unseen) {
         let since = *kept.unseen.get_or_insert_with(Instant::now);
         if since.elapsed() < PATIENCE {
@@ -192,7 +194,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The stored claims, and those of them that cannot be read.
+    /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
     fn claims(&self) -> (Vec<Claim>, Vec<Unreadable>) {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
         for stored in self.claims.list() {
@@ -205,9 +207,9 @@ impl Driver<'_> {
         (claims, unreadable)
     }
 
-    /// The valid upgrades, oldest first, and the name of the one that is under way; what is wrong with the others is told
-    /// in their status. One is under way at a time: whatever has begun goes on, and one that became invalid meanwhile
-    /// still keeps the others waiting, because its nodes are half done.
+    /// The valid upgrades, oldest first, and the name of the one that is under way; what is wrong with the others is
+    /// told in their status. One is under way at a time: whatever has begun goes on, and one that became invalid
+    /// meanwhile still keeps the others waiting, because its nodes are half done.
     async fn upgrades(
         &self,
         kept: &mut Kept,
@@ -247,7 +249,7 @@ impl Driver<'_> {
         (upgrades, begun.into_iter().min().map(|(_, name)| name))
     }
 
-    /// Brings what is known of executors' Jobs up to date.
+    /// Updates from the watch which Jobs of executors exist, and drops refusals that are over or due for another try.
     fn jobs(&self, kept: &mut Kept) {
         let jobs = self.jobs.list();
         let of = jobs.iter().filter_map(|job| {
@@ -263,7 +265,7 @@ impl Driver<'_> {
         kept.jobs.made = of.collect();
         let made = &kept.jobs.made;
         kept.jobs.refused.retain(|claim, _| !made.keys().any(|(of, _)| of == claim));
-        // What was refused is tried again after a while.
+        // A Job that the server would have refused is tried again after AFTER_REFUSAL.
         if kept.refused_at.is_some_and(|at| at.elapsed() >= AFTER_REFUSAL) {
             kept.refused_at = None;
             kept.jobs.tried.retain(|_, trial| trial.refused.is_none());
@@ -276,7 +278,7 @@ impl Driver<'_> {
         let mut writes = FuturesUnordered::new();
         for action in actions {
             if action == Action::AskApiservers {
-                // It changes nothing, so nobody's leadership is asked for.
+                // This only reads, so it needs no leadership.
                 self.observer.ask_apiservers_now();
             } else if let Action::Evict(permit) = &action {
                 kept.sent.sends(permit, self.clock.now());
@@ -291,7 +293,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Gives back what belongs to no upgrade or claim any more.
+    /// Releases claims whose upgrade is gone, and gives back nodes whose claim is gone.
     async fn clean_up(
         &self,
         kept: &mut Kept,
@@ -377,8 +379,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Writes the status if it says something else than what stands there. False when what must be recorded before
-    /// anything happens was not.
+    /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any
+    /// action (the plan, the start or end time, the observed generation) changed and was not written.
     async fn tell(&self, kept: &mut Kept, object: &ClusterUpgrade, status: ClusterUpgradeStatus) -> bool {
         if object.status.as_ref() == Some(&status) {
             return true;
@@ -415,7 +417,7 @@ impl Driver<'_> {
     }
 }
 
-/// The same trouble is told once, not at every look.
+/// Logs each claim that cannot be read: once, not at every look.
 fn complain(kept: &mut Kept, unreadable: &[Unreadable]) {
     for bad in unreadable.iter().filter(|bad| !kept.unreadable.contains(&bad.why)) {
         tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
@@ -424,7 +426,7 @@ fn complain(kept: &mut Kept, unreadable: &[Unreadable]) {
     kept.unreadable.extend(unreadable.iter().map(|bad| bad.why.clone()));
 }
 
-/// Nodes of an upgrade by state.
+/// How many nodes of an upgrade are in each state, for the metrics.
 fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
     let (upgraded, total) =
         status.stages.iter().find(|s| s.stage == Stage::Kubelets).map_or((0, 0), |s| (s.upgraded, s.total));

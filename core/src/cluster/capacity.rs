@@ -12,7 +12,7 @@ use super::surroundings::Name;
 const PODS: &str = "pods";
 
 /// How much of each resource, in thousandths: `cpu`, `memory` and `ephemeral-storage` in bytes, `pods`, and whatever a
-/// device plugin counts. Of what is not named there is none.
+/// device plugin counts. A resource that is not named counts as 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Amounts(BTreeMap<Arc<str>, i64>);
 
@@ -27,7 +27,7 @@ pub struct Lack {
     pub left: String,
 }
 
-/// What was read of it.
+/// What was read of requests, of allocatable resources and of volumes' zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// What each pod requests, by its UID.
@@ -39,7 +39,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// What `pod` requests, and itself.
+    /// What `pod` requests, and one of `pods` for the pod itself.
     pub fn requested(&self, pod: &Pod) -> Amounts {
         let mut amounts = self.requests.get(&pod.uid).cloned().unwrap_or_default();
         amounts.0.insert(PODS.into(), 1000);
@@ -54,7 +54,7 @@ impl FromIterator<(Arc<str>, i64)> for Amounts {
 }
 
 impl Amounts {
-    /// Thousandths of `resource`.
+    /// The thousandths of `resource`; 0 where it is not named.
     pub fn of(&self, resource: &str) -> i64 {
         self.0.get(resource).copied().unwrap_or(0)
     }
@@ -64,7 +64,7 @@ impl Amounts {
         self.0.insert(resource, thousandths);
     }
 
-    /// Each resource of it.
+    /// Every named resource with its thousandths, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
         self.0.iter().map(|(resource, amount)| (resource, *amount))
     }
@@ -77,7 +77,7 @@ impl Amounts {
         }
     }
 
-    /// Takes `other` away; less than none may be left, where a node has promised more than it has.
+    /// Subtracts `other`. Amounts may become negative, where a node has promised more than it has.
     pub fn take(&mut self, other: &Self) {
         for (resource, amount) in &other.0 {
             let of = self.0.entry(Arc::clone(resource)).or_default();
@@ -93,14 +93,14 @@ impl Amounts {
         }
     }
 
-    /// Nothing instead of less than that.
+    /// Replaces every negative amount by 0.
     #[must_use]
     pub fn at_least_none(mut self) -> Self {
         self.0.values_mut().for_each(|amount| *amount = (*amount).max(0));
         self
     }
 
-    /// The first resource of which more is wanted than `left` has. Of what nobody wants there is always enough.
+    /// The first resource of which `self` wants more than `left` has. A resource that is not wanted is never lacking.
     pub fn lack(&self, left: &Self) -> Option<Lack> {
         let lacks = |(resource, wanted): &(&Arc<str>, &i64)| **wanted > left.of(resource).max(0);
         let (resource, wanted) = self.0.iter().find(lacks)?;
@@ -109,7 +109,8 @@ impl Amounts {
     }
 }
 
-/// As Kubernetes writes it: bytes in the largest unit that leaves them whole, in mebibytes rounded down where none does.
+/// An amount as Kubernetes writes it. Bytes are shown in gibibytes where those are whole, else in mebibytes, rounded
+/// down, and as they are below one mebibyte. Everything else is shown whole, or in thousandths: `1500m`.
 fn shown(resource: &str, thousandths: i64) -> String {
     let is_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
     let (gi, mi) = (1_i64 << 30, 1_i64 << 20);

@@ -1,7 +1,7 @@
 //! What is seen of a control plane besides the versions that it runs: etcd's members, and who leads.
 //!
-//! Plain values; nothing here judges them. An upgrade asks them whether it may take one more control-plane node away, and
-//! whether the controllers still work after it did.
+//! Plain values; nothing here judges them. An upgrade reads from them whether it may take one more control-plane node
+//! away, and whether the controllers still work afterwards.
 
 use std::sync::Arc;
 
@@ -29,14 +29,14 @@ pub struct Leader {
     pub holder: Arc<str>,
     /// The Node of that host name, if there is one.
     pub node: Option<Arc<str>>,
-    /// Since when the lease has been its holder's.
+    /// When its present holder acquired the lease.
     pub acquired: Option<Timestamp>,
-    /// When its holder last renewed it, by the holder's clock: it worked then. One that has ended renews nothing, and its
-    /// last word stays.
+    /// When its holder last renewed it, by the holder's clock: the process worked at that time. A process that has
+    /// ended renews nothing, so its last renewal stays here.
     pub renewed: Timestamp,
 }
 
-/// Everything of the kind.
+/// Etcd's members and the controllers' leaders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlPlane {
     /// Etcd's members; empty where they cannot be seen: processes of the host, a managed control plane, k3s.

@@ -46,7 +46,7 @@ impl Namespace {
 }
 
 impl Guards {
-    /// Adds `budget`, of whose name there is none.
+    /// Adds `budget`; there must be none of its name in its namespace.
     pub(super) fn add(&mut self, budget: &Arc<Budget>) {
         let namespace = Arc::make_mut(self.0.entry(Arc::clone(&budget.namespace)).or_default());
         let place = namespace.place(budget);

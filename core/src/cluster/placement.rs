@@ -20,7 +20,7 @@ pub struct Placement {
     pub labels: BTreeMap<String, String>,
     /// Terms of the required node affinity, of which one has to hold; `None` where it has none.
     pub terms: Option<Vec<NodeTerm>>,
-    /// Pods that it does not share a part of the cluster with.
+    /// The required anti-affinity: pods that it does not share a node, a zone or another domain with.
     pub apart: Vec<Apart>,
 }
 
@@ -36,7 +36,7 @@ pub struct NodeTerm {
 /// One term of a required anti-affinity between pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Apart {
-    /// The label whose values part the cluster: `kubernetes.io/hostname`, or that of a zone.
+    /// `topologyKey`: the label whose values divide the cluster into domains, such as `kubernetes.io/hostname`.
     pub topology: String,
     /// The pods that it is about; `None` is about none.
     pub selector: Option<Selector>,
@@ -52,7 +52,7 @@ pub enum Namespaces {
     Own,
     /// Every one.
     All,
-    /// These; others that are selected by labels, which nobody reads, are left out.
+    /// These. Namespaces that are selected by labels are left out, because nobody reads those labels.
     Named(Vec<String>),
 }
 

@@ -7,11 +7,11 @@ use super::Node;
 /// A Node as it was when the decision was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRef {
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
-    /// UID.
+    /// `metadata.uid`: another Node of the same name is not written to.
     pub uid: Arc<str>,
-    /// resourceVersion.
+    /// `metadata.resourceVersion`: a Node that has changed is not written to.
     pub resource_version: Arc<str>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Cluster`] is sealed from its [`Parts`] and then changed object by object; nobody else can reach its lists. The
 //! invariant: two clusters of the same objects are equal whatever order the objects and the changes came in, so a
-//! decision never depends on it. A change costs what is near the object, not what the cluster has.
+//! decision never depends on that order. The cost of a change depends on what is near the object, not on the size of
+//! the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The cluster that they are.
+    /// Seals the parts into a [`Cluster`], each list in its fixed order.
     #[must_use]
     pub fn seal(self) -> Cluster {
         let Self { instances, nodes, pods, budgets, webhooks, control_plane, surroundings } = self;
@@ -49,8 +50,8 @@ impl Parts {
     }
 }
 
-/// Pods under the text that they have in common. Each list is shared between a cluster and its copies until one changes,
-/// so that a copy of a cluster costs as much as its nodes and not as its pods.
+/// Pods under the text that they have in common. Each list is shared between a cluster and its copies until one
+/// changes, so that a copy of a cluster costs as much as its nodes and not as its pods.
 type ByText = BTreeMap<Arc<str>, Arc<Vec<Arc<Pod>>>>;
 
 /// Everything seen of a cluster at one moment.
@@ -58,7 +59,7 @@ type ByText = BTreeMap<Arc<str>, Arc<Vec<Arc<Pod>>>>;
 pub struct Cluster {
     /// By component and name.
     instances: Vec<Instance>,
-    /// By name; shared with who keeps them, so that a look copies none of thousands.
+    /// By name. Whoever keeps a Node shares it with the cluster, so that no look copies thousands of Nodes.
     nodes: Vec<Arc<Node>>,
     /// Under each node's name, by namespace and name.
     on_node: ByText,
@@ -74,7 +75,7 @@ pub struct Cluster {
     surroundings: Surroundings,
 }
 
-/// What is seen.
+/// How a cluster is read.
 impl Cluster {
     /// Apiservers, controllers and kube-proxies, by component and name.
     pub fn instances(&self) -> &[Instance] {
@@ -97,8 +98,8 @@ impl Cluster {
         self.nodes.get(place).map(AsRef::as_ref)
     }
 
-    /// Every pod, by node, namespace and name. Pods that are not bound are under an empty node's name; none are there where
-    /// only the report is made, which needs none.
+    /// Every pod, by node, namespace and name. A pod that is not bound has an empty node name and comes first. A
+    /// cluster that was read only for the report has no pods.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> + Clone {
         self.on_node.values().flat_map(|pods| pods.iter()).map(AsRef::as_ref)
     }
@@ -169,15 +170,15 @@ impl Cluster {
     }
 }
 
-/// What changes.
+/// How a cluster is changed.
 impl Cluster {
-    /// These are the instances now.
+    /// Replaces all instances.
     pub fn set_instances(&mut self, mut instances: Vec<Instance>) {
         instances.sort_by(|a, b| (a.component, &a.name).cmp(&(b.component, &b.name)));
         self.instances = instances;
     }
 
-    /// When each apiserver answered last, as `probed` says.
+    /// Sets when each apiserver last answered, to what `probed` says of it.
     pub fn set_probed(&mut self, probed: impl Fn(&Instance) -> Option<Timestamp>) {
         let servers = self.instances.iter_mut();
         for server in servers.take_while(|instance| instance.component == Component::KubeApiserver) {
@@ -185,13 +186,13 @@ impl Cluster {
         }
     }
 
-    /// These are the Nodes now.
+    /// Replaces all Nodes.
     pub fn set_nodes(&mut self, mut nodes: Vec<Arc<Node>>) {
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         self.nodes = nodes;
     }
 
-    /// The Node of this name is now so.
+    /// Adds `node`, or replaces the Node of its name.
     pub fn set_node(&mut self, node: impl Into<Arc<Node>>) {
         let node = node.into();
         match self.place_of_node(&node.name) {
@@ -200,15 +201,15 @@ impl Cluster {
         }
     }
 
-    /// There is no Node of that name any more. Its pods stay until they are seen to be gone.
+    /// Removes the Node of that name. Its pods stay until they are seen to be gone.
     pub fn remove_node(&mut self, name: &str) {
         if let Ok(place) = self.place_of_node(name) {
             self.nodes.remove(place);
         }
     }
 
-    /// For whoever knows better than what was seen of the Node of that name: what `change` makes of it. Whether there is
-    /// one. Others that hold it keep what was seen.
+    /// Applies `change` to the Node of that name, for a caller that knows more than was seen. Returns whether there is
+    /// such a Node. Whoever else shares the Node keeps it as it was seen.
     pub fn change_node(&mut self, name: &str, change: impl FnOnce(&mut Node)) -> bool {
         let Some(seen) = self.node(name) else { return false };
         let mut node = seen.clone();
@@ -220,9 +221,9 @@ impl Cluster {
         true
     }
 
-    /// These are the pods now.
+    /// Replaces all pods.
     pub fn set_pods(&mut self, mut pods: Vec<Arc<Pod>>) {
-        // Two of one name on two nodes are seen where each node is watched by itself. Both stay.
+        // Where each node is watched by itself, two pods of one name may be seen on two nodes. Both stay.
         pods.sort_by(|a, b| (pod_key(a), &a.node, &a.uid).cmp(&(pod_key(b), &b.node, &b.uid)));
         let mut on_node: BTreeMap<Arc<str>, Vec<Arc<Pod>>> = BTreeMap::new();
         let mut in_namespace = on_node.clone();
@@ -238,7 +239,7 @@ impl Cluster {
         self.in_namespace = in_namespace.into_iter().map(shared).collect();
     }
 
-    /// The pod of this namespace and name is now so; it may be on another node than before.
+    /// Adds `pod`, or replaces the pod of its namespace and name, which may have been on another node.
     pub fn set_pod(&mut self, pod: impl Into<Arc<Pod>>) {
         let pod = pod.into();
         let held = self.pod(&pod.namespace, &pod.name);
@@ -254,14 +255,14 @@ impl Cluster {
         put(&mut self.in_namespace, Arc::clone(&pod.namespace), pod);
     }
 
-    /// There is no pod of that namespace and name any more.
+    /// Removes every pod of that namespace and name.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         for gone in take(&mut self.in_namespace, namespace, (namespace, name)) {
             take(&mut self.on_node, &gone.node, (namespace, name));
         }
     }
 
-    /// These are the budgets now.
+    /// Replaces all budgets.
     pub fn set_budgets(&mut self, mut budgets: Vec<Arc<Budget>>) {
         budgets.sort_by(|a, b| budget_key(a).cmp(&budget_key(b)));
         self.guards = Guards::default();
@@ -271,7 +272,7 @@ impl Cluster {
         self.budgets = budgets;
     }
 
-    /// The budget of this namespace and name is now so.
+    /// Adds `budget`, or replaces the budget of its namespace and name.
     pub fn set_budget(&mut self, budget: impl Into<Arc<Budget>>) {
         let budget = budget.into();
         let place = self.place_of_budget(&budget.namespace, &budget.name);
@@ -282,25 +283,25 @@ impl Cluster {
         self.budgets.insert(place.unwrap_or_else(|place| place), budget);
     }
 
-    /// There is no budget of that namespace and name any more.
+    /// Removes the budget of that namespace and name.
     pub fn remove_budget(&mut self, namespace: &str, name: &str) {
         if let Ok(place) = self.place_of_budget(namespace, name) {
             self.guards.remove(&self.budgets.remove(place));
         }
     }
 
-    /// These are the admission webhooks now.
+    /// Replaces all admission webhooks.
     pub fn set_webhooks(&mut self, mut webhooks: Vec<Webhook>) {
         webhooks.sort();
         self.webhooks = webhooks;
     }
 
-    /// These are etcd's members and the leaders now.
+    /// Replaces etcd's members and the leaders.
     pub fn set_control_plane(&mut self, control_plane: ControlPlane) {
         self.control_plane = control_plane.sorted();
     }
 
-    /// What a drain's preflight reads besides, to be changed.
+    /// What a drain's preflight reads besides, for the caller to change.
     pub fn surroundings_mut(&mut self) -> &mut Surroundings {
         &mut self.surroundings
     }
@@ -314,14 +315,15 @@ fn budget_key(budget: &Budget) -> (&str, &str) {
     (&budget.namespace, &budget.name)
 }
 
-/// Puts `pod`, of whose name there is none, under `text`.
+/// Puts `pod` under `text`, where there must be none of its name.
 fn put(all: &mut ByText, text: Arc<str>, pod: Arc<Pod>) {
     let pods = Arc::make_mut(all.entry(text).or_default());
     let place = pods.partition_point(|other| pod_key(other) < pod_key(&pod));
     pods.insert(place, pod);
 }
 
-/// Puts `pod` in the place of the only one of its name under `text`; false if there is not just one.
+/// Replaces the only pod of its name under `text` by `pod`. Returns false, and changes nothing, if there is none or
+/// more than one.
 fn replace(all: &mut ByText, text: &str, pod: &Arc<Pod>) -> bool {
     let Some(pods) = all.get_mut(text) else { return false };
     let place = pods.partition_point(|other| pod_key(other) < pod_key(pod));
@@ -340,7 +342,7 @@ fn take(all: &mut ByText, text: &str, key: (&str, &str)) -> Vec<Arc<Pod>> {
     }
     let pods = Arc::make_mut(pods);
     let taken = pods.drain(begin..begin + count).collect();
-    // Nothing may tell that there was something.
+    // An empty list would make the cluster differ from one that never had these pods.
     if pods.is_empty() {
         all.remove(text);
     }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::{Expression, Selector};
 
-/// A text that is no label selector; says which part of it.
+/// The text is no label selector; the message says what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is no label selector: {0}")]
 pub struct NoSelector(String);

@@ -1,7 +1,8 @@
 //! What stands around pods and budgets: their controllers, volumes, webhooks, quotas.
 //!
-//! Most of it only a drain's preflight reads; the operator reads the volumes. So each list is `None` where it was not
-//! read: a controller that is not in a list that was read does not exist; in one that was not read, nobody knows.
+//! Only a drain's preflight reads most of it; the operator reads the volumes. So each list is `None` where it was not
+//! read. The invariant: a controller that is missing from a list that was read does not exist; of a list that was not
+//! read, nothing is concluded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub struct Surroundings {
 /// Something that controls pods, and its scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Itself, as a pod's owner reference would name it.
+    /// The object itself, as a pod's owner reference would name it.
     pub this: Arc<Owner>,
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
@@ -92,14 +93,14 @@ fn group(owner: &Owner) -> &str {
 pub struct Attachment {
     /// The node.
     pub node: Arc<str>,
-    /// The `PersistentVolume`; empty where the volume is written into the pod.
+    /// The `PersistentVolume`; empty for an inline volume, which is written into the pod.
     pub volume: Arc<str>,
 }
 
 /// A webhook with `failurePolicy: Fail` in the way of a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodWebhook {
-    /// Its configuration and its name in there.
+    /// The name of its configuration, and its own name in it.
     pub name: Arc<str>,
     /// It is asked about evictions.
     pub evictions: bool,
@@ -136,11 +137,11 @@ pub struct Autoscaler {
 /// How many pods something wants, as the disruption controller would learn it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// That many; the UID is that of what is counted, which for a Deployment's pods is the Deployment.
+    /// The UID of the object whose scale counts (for a Deployment's pods, the Deployment), and its replicas.
     Of(Arc<str>, i32),
     /// Its kind has no scale.
     None,
-    /// It does not exist, or another of that name does.
+    /// It does not exist, or only another object of the same name does.
     Gone,
     /// Nothing was read that could say.
     Unknown,
@@ -198,14 +199,15 @@ impl Surroundings {
 /// An amount of pods in a budget's spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// That many.
+    /// This number of pods.
     Count(i32),
-    /// That many of a hundred.
+    /// This percentage of the pods.
     Percent(i32),
 }
 
 impl Quantity {
-    /// That much of `whole`, a percentage rounded up, as `intstr.GetScaledValueFromIntOrPercent` does for budgets.
+    /// The number of pods that this is of `whole`; a percentage is rounded up, as
+    /// `intstr.GetScaledValueFromIntOrPercent` does for budgets.
     pub fn of(self, whole: i64) -> i64 {
         match self {
             Self::Count(count) => count.into(),
@@ -251,7 +253,7 @@ impl std::fmt::Display for Demand {
     }
 }
 
-/// Pods that the eviction handler counts as gone, by name, since when.
+/// Pods that the eviction handler counts as gone: each pod's name, and when it was evicted.
 pub type Disrupted = BTreeMap<Arc<str>, Timestamp>;
 
 /// What only some pods have, and only a drain asks about.
@@ -278,7 +280,7 @@ pub struct Traits {
     pub host_ports: Vec<u16>,
     /// It has devices by `spec.resourceClaims`.
     pub device_claims: bool,
-    /// Finalizers that keep it after its kubelet let it go, without the Job controller's own.
+    /// Finalizers that keep the pod after its kubelet let it go. The Job controller's own is left out.
     pub finalizers: Vec<Arc<str>>,
     /// `spec.terminationGracePeriodSeconds`, where it is not 30.
     pub grace: Option<i64>,
@@ -297,7 +299,7 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Those of a pod that has none.
+    /// The traits of a pod that has none of them.
     pub const NONE: &'static Self = &Self {
         deleting: None,
         executor_of: None,

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 /// The cause type by which a 429 of a budget differs from one of API priority and fairness.
 const BUDGET_CAUSE: &str = "DisruptionBudget";
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
-/// A refusal that somebody has to mend is asked about again this often.
+/// An eviction whose refusal somebody has to mend is sent again after this long.
 const REFUSED: SignedDuration = SignedDuration::from_secs(30);
 
 /// An answer as it came: HTTP status, `details.causes[].reason`, `details.retryAfterSeconds` and the message.
@@ -16,7 +16,7 @@ const REFUSED: SignedDuration = SignedDuration::from_secs(30);
 pub struct Raw<'a> {
     /// HTTP status code.
     pub code: u16,
-    /// The types of `details.causes`.
+    /// `details.causes[].reason`: the types of the causes.
     pub causes: Vec<&'a str>,
     /// `details.retryAfterSeconds`, 0 when absent.
     pub retry_after: u32,
@@ -24,10 +24,10 @@ pub struct Raw<'a> {
     pub message: &'a str,
 }
 
-/// What it means.
+/// What an answer means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The deletion has begun; the pod is not gone yet. With the resourceVersion of the deleted pod, where told.
+    /// The deletion has begun; the pod is not gone yet. Holds the deleted pod's resourceVersion, if the server told it.
     Accepted(Option<Box<str>>),
     /// It was gone already.
     Gone,
@@ -78,7 +78,7 @@ pub enum Answer {
         /// What the server said.
         why: String,
     },
-    /// The server, or something before it, could not: the request may have been carried out. Look after this long.
+    /// The server, or something in front of it, failed: the request may have been carried out. Look after this long.
     ServerTrouble {
         /// How long.
         wait: SignedDuration,
@@ -164,7 +164,7 @@ impl Answer {
     }
 }
 
-/// Reads an answer.
+/// Says what `raw` means. `raw` carries no pod, so [`Answer::Accepted`] holds no resourceVersion here.
 pub fn read(raw: &Raw<'_>) -> Answer {
     let seconds = |at_least: u32| SignedDuration::from_secs(i64::from(raw.retry_after.max(at_least)));
     let why = || raw.message.to_owned();
@@ -177,7 +177,7 @@ pub fn read(raw: &Raw<'_>) -> Answer {
         _ if denied => Answer::Denied { why: why() },
         404 => Answer::Gone,
         409 => Answer::Conflict { wait: seconds(1) },
-        // The server says how long only where its numbers are not those of now.
+        // The server sets retryAfterSeconds only where the budget's status is stale.
         429 if raw.causes.contains(&BUDGET_CAUSE) && raw.retry_after > 0 => {
             Answer::Stale { within: seconds(1) }
         }
@@ -190,7 +190,7 @@ pub fn read(raw: &Raw<'_>) -> Answer {
         500 if said("more than one PodDisruptionBudget") => Answer::TwoBudgets,
         500 if said("failed calling webhook") => Answer::WebhookDown { why: why() },
         400 | 405 | 413 | 415 | 422 => Answer::Invalid { why: why() },
-        // A lost race over the budget (504), a server that restarts, a load balancer without one.
+        // A lost race over the budget (504), a server that restarts, a load balancer without a server behind it.
         500 | 502..=504 => Answer::ServerTrouble { wait: seconds(5) },
         code => Answer::Unknown { why: format!("HTTP {code}: {}", raw.message) },
     }

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::{Budget, Demand, Disrupted, Pod, Quantity, Scale, Surroundings};
 
-/// How long an evicted pod that is not deleted stays out of the healthy ones.
+/// How long the controller leaves an evicted pod that is not deleted out of `currentHealthy`.
 pub const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
 /// An eviction whose pod the controller has not seen deleted after this long is lost: handler and controller take
@@ -148,8 +148,8 @@ impl fmt::Display for Lost {
     }
 }
 
-/// The eviction that `budget` has lost at `now`, the first to be given back: the handler took it off the budget and did
-/// not delete the pod, because it ended in between or the eviction named another UID.
+/// The eviction that `budget` has lost at `now`; of several, the one that is given back first. The handler took it from
+/// the budget and did not delete the pod, because the pod ended in between or the eviction named another UID.
 pub fn lost(budget: &Budget, now: Timestamp) -> Option<Lost> {
     let is_lost = |since: Timestamp| (DELETED_WITHIN..DELETION_TIMEOUT).contains(&now.duration_since(since));
     let all = budget.disrupted.iter().filter(|(_, since)| is_lost(**since));

@@ -48,9 +48,9 @@ impl Rules {
 /// What a pod is to a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// A controller makes another elsewhere.
+    /// Its controller makes another pod, which may run elsewhere.
     Move,
-    /// Its controller makes another, which can run on this node only: it is away until the node is back.
+    /// Its controller makes another pod, which can run on this node only: it is away until the node is back.
     Pinned,
     /// Nothing would bring it back; a person must move it.
     Bare,
@@ -60,7 +60,7 @@ pub enum Class {
     Terminating,
     /// Its `DaemonSet` would bring it back at once.
     DaemonSet,
-    /// The kubelet runs it from a file; the API shows an image of it.
+    /// The kubelet runs it from a file; the API shows a copy of it.
     Static,
     /// The executor's own.
     Executor,
@@ -105,7 +105,7 @@ pub fn class(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timesta
     } else if owned_by("apps/v1", "DaemonSet") && pod.phase != Phase::Finished && !orphan(pod, surroundings) {
         Class::DaemonSet
     } else if pod.phase == Phase::Finished && pod.deleting().is_none() {
-        // One that was waited for is never evicted, not even now.
+        // A pod that its label exempts is never evicted, not even when it has finished.
         by_label(pod, rules).map_or(Class::Finished, |_| Class::Skip)
     } else if pod.deleting().is_some() {
         // A finished pod that is being deleted is still there, and a kubelet that is gone may keep it for ever.
@@ -136,12 +136,12 @@ fn by_label(pod: &Pod, rules: &Rules) -> Option<Class> {
     }
 }
 
-/// Its controller is gone, as far as that was read.
+/// Whether the controller that `pod` names is known not to exist.
 pub fn orphan(pod: &Pod, surroundings: &Surroundings) -> bool {
     pod.owner.as_ref().is_some_and(|owner| surroundings.is_gone(&pod.namespace, owner))
 }
 
-/// The pod that its controller makes instead can run on this node only.
+/// Whether the pod that its controller makes instead of `pod` can run on the same node only.
 pub fn pinned(pod: &Pod, surroundings: &Surroundings) -> bool {
     let traits = pod.traits();
     let volumes = surroundings.volumes.as_ref();
@@ -170,12 +170,12 @@ pub fn handling(pod: &Pod, class: Class, rules: &Rules) -> Handling {
     }
 }
 
-/// Whether a node on which `pod` is counts as drained by `rules`.
+/// Whether `pod` may stay on a node that counts as drained by `rules`.
 pub fn may_stay(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timestamp) -> bool {
     handling(pod, class(pod, rules, surroundings, now), rules) == Handling::Leave
 }
 
-/// What a person should know about evicting `pod`, every one of them.
+/// Everything that a person should know about evicting `pod`, one line each.
 pub fn warnings(pod: &Pod, class: Class, surroundings: &Surroundings) -> Vec<String> {
     let traits = pod.traits();
     let leaves = matches!(class, Class::Move | Class::Pinned | Class::Bare);

@@ -1,8 +1,8 @@
 //! Whose cordon a Node carries: the value of [`CORDON_ANNOTATION`](crate::cluster::CORDON_ANNOTATION).
 //!
-//! One annotation says it for both: an upgrade writes its claim, a drain that a person began writes since when and by
-//! whom. It stands only on Nodes that were schedulable before, so taking cordon and mark off gives the Node back as it
-//! was. The invariant: what is not one of the two forms is nobody's, and is left alone.
+//! One annotation serves both: an upgrade writes its claim; a drain that a person began writes since when and by whom.
+//! It stands only on Nodes that were schedulable before, so taking cordon and mark off gives the Node back as it was.
+//! The invariant: a value of neither form belongs to nobody, and is left alone.
 
 use jiff::Timestamp;
 
@@ -28,21 +28,21 @@ pub enum CordonMark<'a> {
     Drain {
         /// Since when.
         since: Timestamp,
-        /// Who, as they were known where they ran it.
+        /// The name of that person, where the drain was run.
         by: &'a str,
     },
 }
 
 impl<'a> CordonMark<'a> {
-    /// Whether a mark on a cordoned Node is about the cordon that it has: `owners` are the managers that own
-    /// `spec.unschedulable`. Who uncordons with another tool leaves the mark behind, and whoever cordons after that is not
-    /// us. Where no owner is known, as in a file, the mark is believed.
+    /// Whether the mark on a cordoned Node is about the cordon that the Node has now. `owners` are the managers that
+    /// own `spec.unschedulable`. A person who uncordons with another tool leaves the mark behind, and the next cordon
+    /// is then somebody else's. Where no owner is known, as in a file, the mark is believed.
     pub fn is_current<'m>(owners: impl IntoIterator<Item = &'m str>) -> bool {
         let mut owners = owners.into_iter().peekable();
         owners.peek().is_none() || owners.any(|owner| [CORDON_MANAGER, ANCIENT].contains(&owner))
     }
 
-    /// Reads the annotation's value.
+    /// Reads the annotation's value; `None` for a value of neither form.
     pub fn read(text: &'a str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix(DRAIN) {
             let (since, by) = rest.split_once('/')?;
@@ -57,7 +57,8 @@ impl<'a> CordonMark<'a> {
         matches!(Self::read(text), Some(Self::Drain { .. }))
     }
 
-    /// The value that a drain by `by` begun at `since` writes; what no name has is left out of `by`.
+    /// The value that a drain writes which `by` began at `since`. Of `by` it keeps at most 64 ASCII letters, digits and
+    /// `-._@`.
     pub fn of_drain(since: Timestamp, by: &str) -> String {
         let plain: String =
             by.chars().filter(|c| c.is_ascii_alphanumeric() || "-._@".contains(*c)).take(64).collect();

@@ -15,9 +15,9 @@ use crate::cluster::{Cluster, Pod};
 
 /// How long an accepted eviction may stay without a trace before it is asked for again.
 const ACCEPTED: SignedDuration = SignedDuration::from_secs(60);
-/// What fails again and again is asked for ever more rarely, up to this far apart.
+/// What fails again and again is asked for ever more rarely, but at least this often unless the server wants longer.
 const LONGEST: SignedDuration = SignedDuration::from_secs(30);
-/// A pod that came back to its node is asked again after this long, for somebody may have mended why it did.
+/// A pod that came back to its node is asked again after this long, because somebody may have mended the cause.
 const RETURNED: SignedDuration = SignedDuration::from_mins(10);
 /// How long a budget may take to show an eviction; the disruption controller is one worker.
 const COUNTED: SignedDuration = SignedDuration::from_secs(10);
@@ -42,7 +42,7 @@ pub struct Origin {
     pub since: Timestamp,
     /// UIDs of the pods that may be evicted.
     pub pods: Vec<Arc<str>>,
-    /// Some of those came later.
+    /// Some of those pods came after the first eviction.
     pub again: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Sent {
     /// The node of each pod whose eviction was sent, by the pod's UID: where to look for it.
     nodes: BTreeMap<Arc<str>, Arc<str>>,
     origins: BTreeMap<(Arc<str>, Arc<str>), Origin>,
-    /// When it was told or asked last.
+    /// The time of the last call, by which a clock that was set back is noticed.
     last: Option<Timestamp>,
 }
 
@@ -80,7 +80,7 @@ struct OfBudget {
 }
 
 impl Sent {
-    /// The eviction of `permit` goes out at `now`.
+    /// Records that the eviction of `permit` goes out at `now`.
     pub fn sends(&mut self, permit: &Permit, now: Timestamp) {
         self.follow(now);
         self.pods.insert(permit.uid().clone(), (PodMemory::Sent, Timestamp::MAX));
@@ -100,14 +100,14 @@ impl Sent {
         }
     }
 
-    /// The pod of that UID is deleted past its budget at `now`.
+    /// Records that the pod of that UID is deleted past its budget at `now`.
     pub fn deletes(&mut self, uid: Arc<str>, now: Timestamp) {
         self.follow(now);
         let until = now.saturating_add(ACCEPTED).unwrap_or(Timestamp::MAX);
         self.pods.insert(uid, (PodMemory::Sent, until));
     }
 
-    /// It was answered.
+    /// Records the answer to the eviction of the pod of that UID, which was to be taken from `charge`.
     pub fn answered(&mut self, uid: Arc<str>, charge: Option<Charge>, answer: &Answer, now: Timestamp) {
         self.follow(now);
         let after = |wait: SignedDuration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
@@ -121,7 +121,7 @@ impl Sent {
         }
         let pod = match next {
             Next::Watch => (PodMemory::Sent, after(ACCEPTED)),
-            // A budget that the watch has not shown yet: nothing here changes when it does.
+            // The watch has not shown this budget yet, so no change of it can end the wait.
             Next::Budget(within) if charge.is_none() => not_before(within, None),
             // The budget is what it waits for.
             Next::Budget(_) => not_before(SignedDuration::ZERO, None),
@@ -160,7 +160,7 @@ impl Sent {
 
     /// What the next decision takes into account: everything that `cluster`, as seen now, does not show yet.
     pub fn memory(&mut self, cluster: &Cluster, now: Timestamp) -> Memory {
-        // Whoever is on a node that takes pods again was put there.
+        // A node that is schedulable takes pods again: those on it did not come back, they were placed there.
         self.origins.retain(|(node, _), _| cluster.node(node).is_some_and(|node| node.unschedulable));
         self.recall(cluster, now)
     }
@@ -205,7 +205,7 @@ impl Sent {
         }
     }
 
-    /// Clocks are set back. What was to be waited for until a time is then waited for as much longer as was left of it.
+    /// Follows a clock that was set back: every time moves back as far as the clock did, so no wait becomes longer.
     fn follow(&mut self, now: Timestamp) {
         let back = self.last.replace(now).map_or(SignedDuration::ZERO, |last| last.duration_since(now));
         if back <= SignedDuration::ZERO {

@@ -17,7 +17,7 @@ use crate::cluster::{Budget, Cluster, Phase, Pod, UnhealthyPolicy};
 /// A budget's key.
 pub type BudgetName = (Arc<str>, Arc<str>);
 
-/// The handler refuses when this many evicted pods are not seen deleted (`MaxDisruptedPodSize`).
+/// The handler refuses when more evicted pods than this are not seen deleted (`MaxDisruptedPodSize`).
 const MAX_DISRUPTED: usize = 2000;
 
 /// The right to send one eviction, for one pod of one UID. It cannot be copied; the eviction consumes it.
@@ -41,7 +41,7 @@ pub struct Charge {
     pub budget: BudgetName,
     /// Its resourceVersion then.
     pub resource_version: Arc<str>,
-    /// The pod that it counts as disrupted once it has counted it.
+    /// The pod's name, which stands in `status.disruptedPods` when the budget counts the eviction.
     pub pod: Arc<str>,
 }
 
@@ -66,7 +66,7 @@ impl Permit {
         &self.node
     }
 
-    /// What it takes from, if a budget guards the pod.
+    /// The budget that the eviction takes from; `None` where no budget has to give anything.
     pub fn charge(&self) -> Option<&Charge> {
         self.charge.as_ref()
     }
@@ -81,7 +81,7 @@ impl Permit {
         &self.siblings
     }
 
-    /// With the `pods` that are on the node.
+    /// The same permit with its siblings filled in from `pods`, the pods on its node.
     pub(crate) fn beside<'p>(mut self, pods: impl Iterator<Item = &'p Pod>) -> Self {
         if let Some(owner) = &self.owner {
             let of_owner = |pod: &&Pod| pod.owner.as_ref().is_some_and(|of| of.uid == *owner);
@@ -114,9 +114,11 @@ pub struct Taken {
 /// When a budget has counted an eviction that its status does not name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// With this resourceVersion, that of the deleted pod, which was written after the budget.
+    /// When the budget is at this resourceVersion or a later one: it is that of the deleted pod, which the server wrote
+    /// after it had written the budget.
     From(Box<str>),
-    /// When it is no more at this one, which was seen before the eviction was sent: all that older servers tell.
+    /// When the budget is no longer at this resourceVersion, which was seen before the eviction was sent. Older servers
+    /// answer without the pod, so nothing better is known.
     After(Arc<str>),
 }
 
@@ -146,14 +148,14 @@ pub struct Budgets<'a> {
 enum Guard<'a> {
     /// Nobody.
     None,
-    /// One budget, which loses nothing by it.
+    /// One budget, from which nothing is taken.
     Free,
     /// One budget, which must allow it.
     One(&'a Budget),
 }
 
 impl<'a> Budgets<'a> {
-    /// The budgets of `cluster` as they are at `now`, and those that are waited for.
+    /// The budgets of `cluster` as they are at `now`; `busy` are those of which less may be taken than they allow.
     pub fn new(cluster: &'a Cluster, busy: BTreeMap<BudgetName, Busy>, now: Timestamp) -> Self {
         Self { cluster, busy, now }
     }
@@ -238,7 +240,7 @@ impl<'a> Budgets<'a> {
 fn allows(budget: &Budget, pod: &Pod, busy: Option<&Busy>, now: Timestamp) -> Result<(), Refusal> {
     let key = name(budget);
     if budget.observed_generation < budget.generation {
-        // A controller that cannot compute a budget observes no generation of it; what it says then is in the condition.
+        // A controller that cannot compute a budget does not write observedGeneration; the condition says why.
         return Err(match &budget.sync_failed {
             Some(message) => Refusal::SyncFailed { budget: key, message: Arc::clone(message) },
             None => Refusal::Stale { budget: key, computed: budget.observed_generation > 0 },

@@ -22,9 +22,10 @@ pub enum Refusal {
         desired: i32,
         /// `expectedPods`.
         expected: i32,
-        /// An eviction that it counts in vain.
+        /// An eviction that the budget counts although its pod was not deleted.
         lost: Option<Lost>,
-        /// The pod is not ready, and why: `CrashLoopBackOff`, or nothing that is known.
+        /// Why the pod is not ready, such as `CrashLoopBackOff`; an empty text where the reason is not known, `None`
+        /// where the pod is ready.
         unready: Option<Arc<str>>,
     },
     /// The disruption controller could not compute the budget.
@@ -38,7 +39,7 @@ pub enum Refusal {
     Stale {
         /// The budget.
         budget: BudgetName,
-        /// It was computed before.
+        /// Whether the disruption controller has computed this budget before.
         computed: bool,
     },
     /// The budget's status is one that the handler forbids to use.
@@ -60,7 +61,7 @@ pub enum Refusal {
         /// The budget.
         budget: BudgetName,
     },
-    /// Another eviction on this budget is on its way; this one is next.
+    /// Our earlier evictions on this budget come first: one is unanswered, just refused, or not counted yet.
     Queued {
         /// The budget.
         budget: BudgetName,
@@ -68,7 +69,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The budget, where one is to name.
+    /// The budget to name; where several select the pod, the first of them.
     pub fn budget(&self) -> Option<&BudgetName> {
         match self {
             Self::Exhausted { budget, .. }
@@ -81,7 +82,8 @@ impl Refusal {
         }
     }
 
-    /// Whether it stays until a person changes something; otherwise healthy pods or the disruption controller may end it.
+    /// Whether it stays until a person changes something. Otherwise healthy pods or the disruption controller may end
+    /// it.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Exhausted { desired, expected, .. } => desired >= expected,

@@ -16,7 +16,7 @@ use crate::disruption::{BudgetName, Budgets, Class, Rules, class};
 /// Why a node does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAdmitted {
-    /// The budget.
+    /// The budget that allows too little.
     pub budget: BudgetName,
     /// Why, in one line.
     pub reason: String,
@@ -35,7 +35,7 @@ pub struct Batch<'c> {
 }
 
 impl<'c> Batch<'c> {
-    /// No node is open.
+    /// A batch in which no node is open.
     pub fn new(cluster: &'c Cluster, rules: &'c Rules, now: Timestamp) -> Self {
         let budgets = Budgets::new(cluster, BTreeMap::new(), now);
         Self { cluster, budgets, rules, now, open: BTreeSet::new(), taken: BTreeMap::new() }

@@ -1,9 +1,9 @@
 //! Emptying one node: which pods to ask now, and what each of the others waits for.
 //!
 //! Here the rules about pods, budgets and our own memory come together. [`empty`] takes what it asks for from the
-//! budgets of the round, so nodes that are emptied at the same time share them, and whoever comes first is served first;
-//! [`look`] takes nothing. The invariant: a pod gets a permit only while it is on the node, not leaving, and not asked
-//! already.
+//! budgets of the round, so nodes that are emptied at the same time share them, and whichever comes first is served
+//! first; [`look`] takes nothing. The invariant: a pod gets a permit only while it is on the node, not leaving, and not
+//! asked already.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::disruption::{
 /// How long past the end of its grace period a pod is called stuck rather than terminating.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
-/// A scheduler that had not seen the cordon yet may have bound pods to the node; after this time they are all there, and
-/// each is evicted once. What comes after those was not placed by a scheduler.
+/// A scheduler that had not seen the cordon yet may have bound pods to the node. After this time all of them are there,
+/// and each is evicted once. No scheduler placed a pod that comes later.
 const BOUND_LATE: SignedDuration = SignedDuration::from_secs(2);
 
 /// What is left on a node, and what to do about it now.
@@ -58,11 +58,11 @@ pub enum Wait {
     Kept(Arc<str>),
     /// It finishes by itself.
     Finishing,
-    /// Something about its eviction failed; asked again later. With a line where a person should know.
+    /// Its eviction failed, or it came only just now; it is asked later. With a line where a person should know.
     Later(Option<String>),
     /// The server is busy.
     Throttled,
-    /// Its budget.
+    /// Its budget has to allow the eviction first.
     Budget(Refusal),
     /// Pods of a lower priority leave first.
     Turn,
@@ -152,7 +152,7 @@ pub fn look<'a>(
     emptied(cluster, node, rules, memory, now, |pod| budgets.look(pod).map(|()| None)).left
 }
 
-/// What `permit` gives out for the pods that may be asked, and what each of them waits for.
+/// The permits that `permit` gives for the pods that may be asked, and what each pod that has to leave waits for.
 fn emptied<'a>(
     cluster: &'a Cluster,
     node: &'a str,
@@ -201,7 +201,8 @@ impl Emptying<'_> {
 
 fn leaving(pod: &Pod, now: Timestamp, emptying: &mut Emptying<'_>) -> Wait {
     let Some(since) = pod.deleting() else { return Wait::Leaving };
-    // Its controller takes it off when the containers have ended, which they should have by now.
+    // Whoever set the finalizer takes it off after the containers have ended, which they have by the end of the grace
+    // period.
     if let Some(finalizer) = pod.traits().finalizers.first() {
         if now < since {
             emptying.wake(since);

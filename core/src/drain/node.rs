@@ -20,7 +20,7 @@ use crate::disruption::{Budgets, Memory, Permit, PodMemory};
 pub struct NodeDrain {
     /// When the node was cordoned, as far as is known.
     pub cordoned: Timestamp,
-    /// When its first pod was asked; the timeout counts from here.
+    /// When its drain began; the timeout counts from here.
     pub begun: Timestamp,
     /// Since when nothing on it can move without a person.
     pub stalled: Option<Timestamp>,
@@ -102,7 +102,7 @@ pub enum Step<'c> {
         drain: NodeDrain,
         /// The evictions to send.
         permits: Vec<Permit>,
-        /// The deletions to send instead.
+        /// The deletions to send instead, after the deadline of a drain that forces.
         forced: Vec<Forced>,
         /// The pods that have to leave and have not, by namespace and name.
         left: Vec<Left<'c>>,
@@ -127,7 +127,7 @@ fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
 }
 
 impl NodeDrain {
-    /// One that begins at `now`, of a node that has been cordoned since `cordoned`.
+    /// A drain that begins at `now`, of a node that has been cordoned since `cordoned`.
     pub fn new(cordoned: Timestamp, now: Timestamp) -> Self {
         Self { cordoned, begun: now, stalled: None }
     }
@@ -145,7 +145,7 @@ impl NodeDrain {
         let deadline = policy.timeout.map(|timeout| after(self.begun, timeout));
         let ahead = deadline.filter(|deadline| *deadline > now);
         let late = deadline.is_some() && ahead.is_none();
-        // What waits is looked at before anything is asked for, where the node may be given up for it.
+        // Where the node may be given up, its pods are looked at before any of them is asked to leave.
         if late || self.stalled.is_some_and(|since| now >= after(since, STALLED)) {
             let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
             if let Some(why) = given_up(node, &left, policy, late) {
@@ -236,7 +236,8 @@ fn stall(node: &Node, left: &[Left<'_>]) -> Option<Stall> {
     (!node.ready && left.iter().all(over)).then_some(Stall::Kubelet)
 }
 
-/// The deletions of those that neither leave nor were asked just now.
+/// The deletions of the pods in `left` that are not terminating and not refused, and whose eviction is not under way or
+/// accepted already.
 fn forced(left: &[Left<'_>], memory: &Memory) -> Vec<Forced> {
     let may = |left: &&Left<'_>| {
         let leaving = matches!(left.wait, Wait::Leaving | Wait::Stuck(_) | Wait::Kept(_) | Wait::Refused(_));

@@ -27,9 +27,9 @@ pub enum OnTimeout {
 pub struct Policy {
     /// Which pods leave, and which stay.
     pub rules: Rules,
-    /// How long the drain of a node may take, from when its first pod was asked; `None`: without end.
+    /// How long the drain of a node may take, from when it began; `None`: as long as it needs.
     pub timeout: Option<SignedDuration>,
-    /// What happens then.
+    /// What happens to a node that takes longer.
     pub on_timeout: OnTimeout,
     /// A node is not called drained before it has been cordoned for so long; see [`SETTLE`].
     pub settle: SignedDuration,

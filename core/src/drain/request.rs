@@ -1,8 +1,8 @@
 //! A drain that a person began: which nodes are cordoned, emptied, done or given up, step by step.
 //!
-//! [`decide`] is pure and total, like the rollout's. What it must know after a crash is on the Nodes: the cordon and its
-//! [`CordonMark`]. The invariants: a node is touched only when no pod of it is refused, and a node that somebody uncordons
-//! meanwhile is theirs.
+//! [`decide`] is pure and total, like the rollout's. What it must know after a crash is on the Nodes: the cordon and
+//! its [`CordonMark`]. The invariants: a node is touched only when no pod of it is refused, and a node that somebody
+//! uncordons meanwhile is theirs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -258,7 +258,8 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
         if let Some(waits) = waits {
             self.decision.waiting.insert(Arc::clone(&node.name), waits.clone());
             let begun = self.request.policy.timeout.map(|timeout| after(cordoned, timeout));
-            // What the pods of drained nodes took comes back with those nodes, and those are not ours to bring back.
+            // What pinned pods of drained nodes took from a budget comes back only with those nodes, and this drain
+            // does not bring them back.
             let states = self.world.states.values().chain(self.decision.states.values());
             let drained = states.filter_map(|state| match state {
                 NodeState::Drained { at, .. } => Some(after(*at, STALLED)),
@@ -334,7 +335,7 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
         }
     }
 
-    /// Takes our marks off nodes that somebody uncordoned, and our cordons where that was asked for.
+    /// Takes our marks off nodes that somebody uncordoned, and our cordons off failed nodes where that was asked for.
     fn give_back(&mut self) {
         for (name, state) in &self.decision.states {
             let Some(node) = self.world.cluster.node(name) else { continue };

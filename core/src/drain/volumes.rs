@@ -1,15 +1,15 @@
 //! Volumes that a drained node still holds.
 //!
-//! A machine that is rebooted or replaced while a volume is attached to it keeps that volume from its pod's next node; a
-//! restart of the kubelet does not. Here belongs whose volume it is; that it is waited for is the request's to say.
+//! A machine that is rebooted or replaced while a volume is attached to it keeps that volume from its pod's next node;
+//! a restart of the kubelet does not. Here belongs whose volume it is; the request says whether it is waited for.
 
 use jiff::Timestamp;
 
 use crate::cluster::{Attachment, Cluster, Name, Node};
 use crate::disruption::{Rules, may_stay};
 
-/// The volumes that are attached to `node` for pods that left, in one line. Those of pods that stay are theirs. `None` if
-/// there are none, or attachments were not read.
+/// The volumes that are attached to `node` for pods that left, in one line. Volumes of pods that may stay do not count.
+/// `None` if there are none, or attachments were not read.
 pub(super) fn attached(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) -> Option<String> {
     let surroundings = cluster.surroundings();
     let stays = |claim: &Name| {

@@ -1,4 +1,7 @@
-//! What may be done: one value for each write, with the precondition that makes it harmless when the world has moved on.
+//! What may be done: one value for each write or request.
+//!
+//! Here belong the values, each with the precondition that makes it harmless when the world has moved on; nothing here
+//! is sent.
 
 use std::sync::Arc;
 
@@ -16,8 +19,8 @@ pub enum Action {
     Unprotect,
     /// Ask every kube-apiserver afresh what it runs and whether it is ready: what was heard is too old to begin by.
     AskApiservers,
-    /// Read a node and its pods by a request of their own: a watch may be behind, and a claim is about to fail by what it
-    /// says.
+    /// Read a node and its pods by a request of their own: a claim is about to fail by what the watch shows, and the
+    /// watch may be behind.
     Reread {
         /// The node's name.
         node: Arc<str>,
@@ -59,7 +62,7 @@ pub enum Action {
         message: String,
         /// What blocks it.
         blockers: Vec<Blocker>,
-        /// What a fresh read must find before.
+        /// What a fresh read must find before this is recorded.
         drained: Option<Drained>,
     },
     /// Start the executor's Job for a claim. Does nothing when it exists.
@@ -93,8 +96,8 @@ pub enum Action {
         /// The value of its annotation.
         mark: String,
     },
-    /// Delete a claim that is about nothing any more, or take our finalizer off one that is deleted. Fails when the claim
-    /// has changed.
+    /// Delete a claim that is about nothing any more, or take our finalizer off one that is deleted. Fails when the
+    /// claim has changed.
     Release {
         /// The claim's name.
         claim: Arc<str>,
@@ -102,7 +105,7 @@ pub enum Action {
         uid: Arc<str>,
         /// Its resourceVersion.
         resource_version: Arc<str>,
-        /// It is deleted already, and our finalizer is all that is to be taken off: those that stay.
+        /// The finalizers that stay, if the claim is deleted already and only our finalizer is to be taken off.
         finalizers: Option<Vec<Arc<str>>>,
     },
 }

@@ -15,7 +15,8 @@ use crate::version::KubeVersion;
 /// What a component was like before its executor began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
-    /// What changes when the process is replaced: the kubelet's last heartbeat, or a pod's UID.
+    /// What changes when the process is replaced: the kubelet's last heartbeat, or a control-plane component's
+    /// [`incarnation`](crate::cluster::Instance::incarnation).
     pub incarnation: Arc<str>,
     /// `DaemonSets` whose pod on the node was not ready, as `namespace/name`: nobody waits for those afterwards.
     pub not_ready: Vec<Arc<str>>,
@@ -92,7 +93,7 @@ pub struct Blocker {
     pub budget: Option<BudgetName>,
     /// Why, in one line.
     pub reason: String,
-    /// It stays until a person changes something, as far as can be seen. Not stored: it is seen anew.
+    /// It stays until a person changes something, as far as can be seen. It is not stored: each decision sees it anew.
     pub lasting: bool,
 }
 

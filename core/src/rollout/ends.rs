@@ -41,7 +41,7 @@ pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
 /// Deletes what is finished and of no use any more: the oldest upgraded claims, and those of an upgrade that is over.
 pub(super) fn forget(round: &mut Round<'_>) {
     let cluster = round.world.cluster;
-    // A claim whose node went back says so, and is no history.
+    // A claim whose node went back to an older version is needed to say so.
     let done = |claim: &Claim| node_of(cluster, claim).is_none_or(|node| at_target(node, claim));
     let mut finished: Vec<_> = round
         .mine
@@ -57,16 +57,16 @@ pub(super) fn forget(round: &mut Round<'_>) {
     round.actions.extend(finished.into_iter().take(surplus).map(|(_, claim)| release(claim)));
 }
 
-/// What to do about claims of which no upgrade is left: it was deleted before it had our finalizer, or by force. The
-/// caller makes sure that the upgrades are complete.
+/// What to do about `claims` whose upgrade does not exist: it was deleted before it had our finalizer, or by force. The
+/// caller makes sure that its list of upgrades is complete.
 pub fn abandoned<'a>(cluster: &Cluster, claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Action> {
     claims.into_iter().map(|claim| settle(cluster, claim)).collect()
 }
 
 /// Nodes that carry a cordon of ours whose claim no longer exists.
 ///
-/// The caller makes sure that the claims are complete, and that `known` says of a claim's name whether one is there that
-/// cannot be read; the uncordon itself looks the claim up once more.
+/// The caller makes sure that `claims` is complete. `known` says whether a claim of that name exists that cannot be
+/// read. The uncordon itself looks the claim up once more.
 pub fn orphans(cluster: &Cluster, claims: &[Claim], known: impl Fn(&str) -> bool) -> Vec<Action> {
     let marked = cluster.nodes().iter().filter_map(|node| Some((node, node.cordoned_by.clone()?)));
     marked

@@ -1,9 +1,9 @@
 //! Executors: what is asked of them, and how long they have.
 //!
 //! An executor changes a version; here belongs only when it is told to, what it is waited for, and when it has failed.
-//! The invariants: the time until the new version is *observed* is bounded, whatever an executor says; no claim fails by
-//! its deadline unless its node was read afresh after it; and no Job is started after its deadline, so a finished Job
-//! that the server has cleaned up is never run again.
+//! The invariants: the time until the new version is *observed* is bounded, whatever an executor says; no claim fails
+//! by its deadline unless its node was read afresh after it; and no Job is started after its deadline, so a finished
+//! Job that the server has cleaned up is never run again.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,21 +14,21 @@ use crate::upgrade::Executor;
 /// A Job that the server refuses is asked for again for so long; a quota or a webhook may be mended meanwhile.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(2);
 
-/// Machines tell of themselves again within this time after kube-apiservers were away.
+/// Kubelets report their state again within this time after kube-apiservers were away.
 const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// How an executor stands.
 pub(super) enum Standing {
     /// At work; one line says what is waited for.
     Working(String),
-    /// It is refused; one line for the claim.
+    /// The server refuses its Job; one line for the claim.
     Refused(String),
     /// It failed, for this reason.
     Failed(String),
 }
 
-/// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`](super::ClaimState::Upgrading). `waits` is what is
-/// still waited for besides the version, if the version was observed.
+/// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`](super::ClaimState::Upgrading).
+/// `waits` is what is still waited for besides the version, if the version was observed.
 pub(super) fn drive(
     round: &mut Round<'_>,
     claim: &Claim,
@@ -64,8 +64,8 @@ pub(super) fn drive(
     job(round, claim, &what, since, late.then_some(seconds))
 }
 
-/// Whether the node of `claim` was read after its deadline `until`, and not right after nothing could be seen. If not, it
-/// is read now, or when that is of use.
+/// Whether the node of `claim` was read after its deadline `until`, and long enough after the last gap in what is seen.
+/// If not, this asks for a read now, or for another decision at the time when a read is of use.
 fn confirms(round: &mut Round<'_>, claim: &Claim, until: Timestamp) -> bool {
     let (world, node) = (round.world, &claim.subject.node);
     let told = until.max(after(world.freshness.unbroken_since, TELL_AGAIN));
@@ -73,7 +73,7 @@ fn confirms(round: &mut Round<'_>, claim: &Claim, until: Timestamp) -> bool {
         round.wake(told);
         return false;
     }
-    // An apiserver that is no Node is asked all the time.
+    // Where no Node is visible there is none to read; an apiserver is asked all the time.
     let no_node = world.cluster.node(node).is_none();
     let confirmed = no_node || world.freshness.reread.get(node).is_some_and(|at| *at >= told);
     if !confirmed {
@@ -131,8 +131,8 @@ fn pod_waits(round: &Round<'_>, claim: &Claim) -> Option<String> {
     Some(format!("its pod {} waits: {why}", pod.full_name()))
 }
 
-/// Whether every executor's Job would be taken by the server, as far as was tried. What was not is tried now; the lines
-/// say what was refused.
+/// Whether the server would take the Job of every executor that something will use. A Job that was not tried yet is
+/// tried now. The error has one line for each refusal, and none while a Job is only being tried.
 pub(super) fn tried(
     round: &mut Round<'_>,
     subject: impl Fn(&str) -> Option<super::Subject>,

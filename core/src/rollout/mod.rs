@@ -3,12 +3,13 @@
 //! [`decide()`] is total and pure: from a [`World`] it says which [`Action`]s to take and what the status is. It keeps
 //! nothing between calls; everything it needs to go on after a crash is in the cluster, in the claims and in the
 //! upgrade's own [`Progress`](crate::upgrade::Progress), which are stored. The invariants it keeps are those of the
-//! design: stages in order, a claim before the cordon, a cordon of somebody else never touched, budgets of groups counted
-//! with unhealthy nodes, and "upgraded" only when observed.
+//! design: stages in order, a claim before the cordon, a cordon of somebody else never touched, budgets of groups
+//! counted with unhealthy nodes, and "upgraded" only when observed.
 //!
-//! A node's way: [`ClaimState::Claimed`] → cordon → [`ClaimState::Draining`] → evictions → [`ClaimState::Upgrading`] → the executor
-//! → observed → uncordon → [`ClaimState::Upgraded`]. A drain that does not end in time is [`ClaimState::Parked`] and uncordoned,
-//! and comes back later. A control-plane component goes from claimed to upgrading at once.
+//! A node's way: [`ClaimState::Claimed`] → cordon → [`ClaimState::Draining`] → evictions → [`ClaimState::Upgrading`] →
+//! the executor → observed → uncordon → [`ClaimState::Upgraded`]. A node whose drain does not end in time becomes
+//! [`ClaimState::Parked`], is uncordoned, and is tried again later. A control-plane component goes from claimed to
+//! upgrading at once.
 
 mod action;
 mod claim;
@@ -93,7 +94,7 @@ pub struct World<'a> {
     pub hidden: &'a [(Component, String)],
     /// What is under way.
     pub memory: &'a Memory,
-    /// How fresh that is.
+    /// How fresh the rest of it is.
     pub freshness: &'a Freshness,
     /// The namespace executors' Jobs run in.
     pub executors: &'a str,

@@ -14,13 +14,13 @@ use crate::drain::{Held, Left, NodeDrain, SETTLE, Seen, Step, first};
 
 /// A parked node is not tried again sooner, even when nothing seems to block it.
 pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
-/// However often its drain did not end, it is tried again after this long.
+/// However often its drain did not end, a node is tried again after this long, or its drain timeout if that is longer.
 const PARKED_AT_MOST: SignedDuration = SignedDuration::from_hours(6);
 /// What holds a drain back is written to its claim only when it lasts; numbers of a busy budget change all the time.
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
 /// How many blockers a claim names.
 const SHOWN_BLOCKERS: usize = 5;
-/// How many `DaemonSets` that were not ready before a claim remembers.
+/// A claim remembers at most so many `DaemonSets` that were not ready before.
 const MAX_NOT_READY: usize = 20;
 
 /// Makes `node` schedulable again, if it is ours; says whether there was anything to do.
@@ -101,7 +101,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         round.blocked.push(format!("{name}: {message}"));
         return;
     }
-    // While part of the control plane is away nobody may make up for the pods that leave.
+    // While part of the control plane is away, the pods that leave may not be replaced, so none is asked to leave.
     let stopped = !round.control_plane_is_done();
     let seen =
         Seen { cluster: world.cluster, memory: world.memory, policy: round.policy, stopped, now: world.now };
@@ -263,7 +263,7 @@ fn not_ready(cluster: &Cluster, node: &Node) -> Vec<std::sync::Arc<str>> {
     sets
 }
 
-/// What an observed node is waited for before it is given back, in words that follow "but".
+/// What has to be ready on an observed node before it is given back, in words that follow "but".
 fn waits_for(cluster: &Cluster, node: &Node, before: &Before) -> Option<String> {
     let awaited = |pod: &&Pod| {
         let set = daemon_set(pod);

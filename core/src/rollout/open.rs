@@ -18,7 +18,8 @@ use crate::drain::look;
 use crate::upgrade::Group;
 use crate::version::KubeVersion;
 
-/// A parked node that nobody has to do anything for may still come to nothing; after this it is called stalled.
+/// For this long, a parked node whose blockers may end by themselves is expected to go on; after that it is called
+/// stalled.
 const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// So often a parked node is tried again as soon as what blocked it seems gone; after that, at its time.
 const LIFTED_ATTEMPTS: u32 = 3;
@@ -212,7 +213,8 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     round.hope |= nodes.iter().filter(|of| failed(of)).count() < *limit;
 }
 
-/// Whether `node` may be taken up now; what takes its parked claim up again, if it has one.
+/// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error
+/// is the line for the status.
 fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
     if node.control_plane
         && let Some(until) = static_pods_settle(round).filter(|until| round.world.now < *until)

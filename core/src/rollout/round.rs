@@ -13,7 +13,7 @@ use crate::drain::{Batch, Policy};
 use crate::plan::{Stage, hex};
 use crate::upgrade::{Member, Place, Progress, Upgrade};
 
-/// What a kube-apiserver said is believed for so long where something begins by it.
+/// How long a kube-apiserver's answer is believed where something begins because of it.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
 /// A machine that has been silent for so long does not come back by itself, as far as anybody can say.
 const GONE: SignedDuration = SignedDuration::from_mins(15);
@@ -24,7 +24,7 @@ const ASKED_AGAIN: SignedDuration = SignedDuration::from_millis(500);
 #[derive(Clone, Copy)]
 pub(super) struct Selected<'a> {
     pub(super) member: Member<'a>,
-    /// Of this very Node.
+    /// The claim of this very Node, by its UID.
     pub(super) claim: Option<&'a Claim>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Round<'a> {
     pub(super) stage: Option<Stage>,
     /// Control-plane components that were seen before and are not seen now.
     pub(super) missing: &'a [Place],
-    /// Disruption that was begun may go on.
+    /// Disruption may begin and go on: the plan is approved, and the upgrade is not suspended, deleted or queued.
     pub(super) may_disrupt: bool,
     /// How nodes are drained.
     pub(super) policy: &'a Policy,
@@ -73,7 +73,7 @@ pub(super) struct Round<'a> {
     pub(super) again_at: Option<Timestamp>,
     /// A node that does not move now may move later without a person.
     pub(super) hope: bool,
-    /// What something other than time stands in the way of, one line each.
+    /// What waits for something other than time, one line each.
     pub(super) blocked: Vec<String>,
     /// What is under way and takes its time, one line each.
     pub(super) working: Vec<String>,
@@ -86,12 +86,12 @@ pub(super) struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Decide again at `at`, or earlier.
+    /// Asks for another decision at `at`, or earlier.
     pub(super) fn wake(&mut self, at: Timestamp) {
         self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Record `state` for `claim`.
+    /// Adds the write that records `state` for `claim`.
     pub(super) fn record(&mut self, claim: &Claim, state: ClaimState, message: impl Into<String>) {
         self.actions.push(record(claim, state, message));
     }
@@ -107,8 +107,8 @@ impl Round<'_> {
         !node.ready && node.heartbeat.is_some_and(silent)
     }
 
-    /// Whether every kube-apiserver said just now what it runs and whether it is ready. If not they are asked, because an
-    /// apiserver that somebody took back may never have left its endpoint.
+    /// Whether every kube-apiserver said just now what it runs and whether it is ready. If not, this asks them, because
+    /// an apiserver that somebody took back may never have left its endpoint.
     pub(super) fn heard_afresh(&mut self) -> bool {
         let now = self.world.now;
         let old = |asked: Timestamp| now.duration_since(asked) > FRESH;
@@ -147,7 +147,7 @@ pub(super) fn record(claim: &Claim, state: ClaimState, message: impl Into<String
     }
 }
 
-/// Delete a claim.
+/// The write that deletes `claim`, or takes our finalizer off it if it is deleted already.
 pub(super) fn release(claim: &Claim) -> Action {
     Action::Release {
         claim: claim.name.clone(),

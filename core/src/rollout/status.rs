@@ -107,7 +107,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Nodes that are out in this way.
+    /// How many nodes are out of the rollout in this way.
     pub fn out(&self, state: OutOf) -> usize {
         self.parked.iter().filter(|out| out.state == state).count()
     }

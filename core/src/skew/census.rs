@@ -18,7 +18,7 @@ use crate::version::{Effective, KubeVersion, Minor, Observed};
 pub(super) struct Key {
     pub(super) component: Component,
     pub(super) pool: Arc<str>,
-    /// As it is shown: all that are not known are one.
+    /// The version as it is shown: all unknown versions are one.
     version: String,
     pub(super) evidence: Evidence,
     pub(super) met: Met,
@@ -38,14 +38,14 @@ pub(super) enum Met {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     key: Key,
-    /// That of the member that made the group; of versions that are not known each may have its own reason.
+    /// The version of the member that made the group. Where it is unknown, other members may have other reasons.
     version: Observed,
     count: u32,
     /// The first members, as places among the cluster's nodes, or among its instances where they are no kubelets.
     first: [u32; SAMPLES],
 }
 
-/// How many groups are found without comparing texts.
+/// How many slots there are, by which a group is found without comparing texts.
 const SLOTS: usize = 256;
 /// In how many slots a group may be.
 const PROBES: usize = 4;
@@ -55,7 +55,7 @@ const PROBES: usize = 4;
 pub struct Census {
     groups: Vec<Group>,
     by_key: BTreeMap<Key, u32>,
-    /// A group for what falls into each slot: one more than its number, and 0 for none.
+    /// For each slot, the number of a group that falls into it, plus one; 0 where there is none.
     slots: Box<[u32; SLOTS]>,
     /// The group of each node.
     nodes: Vec<u32>,
@@ -64,7 +64,7 @@ pub struct Census {
 }
 
 impl Census {
-    /// Of everything in `cluster`.
+    /// Counts everything in `cluster`.
     pub fn of(cluster: &Cluster) -> Self {
         let mut census = Self {
             groups: Vec::new(),
@@ -131,7 +131,7 @@ impl Census {
             if let Some(gap) = group.first.iter().take(shown).position(|first| *first == place) {
                 let last = group.first.get(shown - 1).copied().unwrap_or(place);
                 group.first.copy_within(gap + 1..shown, gap);
-                // Who moves up was behind the last that is shown.
+                // The member that moves up is the next one after the last that was shown.
                 if group.count as usize >= shown {
                     let behind = (last as usize + 1..).zip(self.nodes.iter().skip(last as usize + 1));
                     let next = behind.into_iter().find(|(_, group)| **group == from);
@@ -162,7 +162,7 @@ impl Census {
         self.group(instance.component, pool, (&instance.version, instance.evidence), met, emulation)
     }
 
-    /// The number of the group of what is so, which is made if there is none.
+    /// The number of the group that has these properties; makes the group if there is none.
     fn group(
         &mut self,
         component: Component,
@@ -225,7 +225,7 @@ impl Census {
 }
 
 impl Key {
-    /// What is shown of it.
+    /// The parts of the key that a report shows.
     pub(super) fn kind(&self) -> (Component, &str, &str, Evidence) {
         (self.component, &self.pool, &self.version, self.evidence)
     }

@@ -60,7 +60,7 @@ pub(super) fn of(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Opti
     unique(spread.into_iter().chain(rows.iter().filter_map(of_row)).chain(pairs))
 }
 
-/// By id; those that are the same thing, seen from different apiservers, become one.
+/// The findings by id. Those of one id, made for different apiservers, become one with their counts added up.
 pub(super) fn unique(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     let mut all: Vec<Finding> = findings.collect();
     all.sort_by(|a, b| (&a.id, &a.message).cmp(&(&b.id, &b.message)));
@@ -155,7 +155,7 @@ fn of_row(row: &Row) -> Option<Finding> {
     })
 }
 
-/// How components of that row come to the version of the oldest apiserver.
+/// What to do to bring the components of `row` to the oldest minor that an apiserver behaves as.
 fn upgrade(row: &Row, servers: Servers) -> String {
     let (component, to) = (row.component, servers.emulated);
     let crosses_minors = row.version.minor().is_none_or(|from| !may_update_in_place(from, to));

@@ -18,7 +18,7 @@ use crate::version::{KubeVersion, Minor};
 /// The data that is built in.
 const SHIPPED: &str = include_str!("releases.json");
 
-/// How long before its end a minor is told of, in days: time for an upgrade a minor.
+/// A minor is reported so many days before its end, so that there is time for an upgrade.
 const NOTICE: i32 = 60;
 
 static END_OF_LIFE: Rule = advice("EOL", "kubernetes.io, patch releases: end of life");
@@ -71,7 +71,7 @@ impl Catalogue {
     /// What was known when this was built.
     ///
     /// # Errors
-    /// None that a test has not seen: the text is part of the program.
+    /// None in practice: the text is part of the program, and a test reads it.
     pub fn shipped() -> Result<Self, CatalogueError> {
         Self::read(SHIPPED)
     }
@@ -93,7 +93,7 @@ impl Catalogue {
         Ok(Self { as_of: text.as_of, minors })
     }
 
-    /// The day on which the data was so, if it says.
+    /// The day on which the data was gathered, if the data says it.
     pub fn as_of(&self) -> Option<Date> {
         self.as_of
     }

@@ -1,11 +1,11 @@
 //! The Kubernetes version skew policy, and the judgement of a cluster by it.
 //!
 //! [`policy`] holds the rules as data and the one function that applies them to a pair; [`assess`] here applies that
-//! function to a whole [`Cluster`], groups what it sees and says what of it is wrong (`findings.rs`) and what stands
-//! before the next minor (`next.rs`). [`lifecycle`] knows what ends when, [`tools`] the stricter or laxer rules of other
-//! programs. Nothing here says how to print or store a judgement. The invariant: adding a component never removes a
-//! violation, and an unknown version never adds one; it only makes the verdict [`Verdict::Unknown`] where no violation
-//! is certain.
+//! function to a whole [`Cluster`], groups what it sees, and says what is wrong (`findings.rs`) and what is in the way
+//! of the next minor (`next.rs`). [`lifecycle`] knows when maintenance ends, [`tools`] the stricter or laxer rules of
+//! other programs. Nothing here says how to print or store a judgement. The invariant: adding a component never removes
+//! a violation, and an unknown version never adds one; it only makes the verdict [`Verdict::Unknown`] where no
+//! violation is certain.
 
 mod census;
 mod findings;
@@ -125,7 +125,7 @@ pub struct Assessment {
     pub kubelets: Option<(KubeVersion, KubeVersion)>,
     /// How many minors the oldest kubelet is behind the newest apiserver.
     pub behind: Option<i32>,
-    /// How many it may be.
+    /// How many minors it may be behind, by the policy.
     pub limit: Option<i32>,
     /// Whether every pair is inside the policy.
     pub supported: Verdict,
@@ -204,9 +204,9 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
     }
 }
 
-/// The newest minor that a kubelet may be, wherever it is registered: what the oldest kube-apiserver that it may meet
-/// behaves as, which is what that emulates, where it emulates (KEP-4330, "Skew"). `None` while some kube-apiserver's
-/// version is not known, or all are: that one may be older.
+/// The newest minor that a kubelet may run, whichever kube-apiserver it meets: the oldest minor that one of them
+/// behaves as, which is what it emulates, where it emulates (KEP-4330, "Skew"). `None` while some kube-apiserver's
+/// version is not known, because that one may be older, and where there is no kube-apiserver.
 pub fn kubelets_ceiling(cluster: &Cluster) -> Option<Minor> {
     let known = |server: &Instance| effective(server).map(Effective::emulation);
     let all: Option<Vec<Minor>> = cluster.of(Component::KubeApiserver).map(known).collect();

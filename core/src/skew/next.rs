@@ -23,8 +23,9 @@ pub struct NextMinor {
 
 /// What stands in the way of taking every apiserver to `target`, one line each; empty when nothing does.
 ///
-/// What is newer than the oldest apiserver and not newer than `target` does not: taking the apiservers there is what
-/// brings it back inside the policy. kubeadm moves a node's controllers together with its apiserver.
+/// A component that is newer than the oldest apiserver, and not newer than `target`, is not in the way: taking the
+/// apiservers to `target` brings it back inside the policy. That happens under kubeadm, which moves a node's
+/// controllers together with its apiserver.
 pub fn blockers_of_minor(cluster: &Cluster, policy: &Policy, target: Minor) -> Vec<String> {
     let rows = assess(cluster, policy).rows;
     let cured = |row: &Row| {

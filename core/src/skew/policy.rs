@@ -30,14 +30,14 @@ pub struct Rule {
     pub max_older: u16,
     /// Minors it may be newer.
     pub max_newer: u16,
-    /// Where that is said.
+    /// Where the rule is written down, for a person to look up.
     pub source: &'static str,
 }
 
 /// The node component's own version decides which limit holds for it, not the control plane's.
 const N_MINUS_3_SINCE: Option<Minor> = Some(Minor::new(1, 25));
 
-/// A rule of what may be older only; the rest is said where it differs.
+/// A rule that allows older minors only, and holds for every minor; a caller overrides what differs.
 pub(super) const fn rule(
     id: &'static str,
     subject: RuleSubject,
@@ -56,7 +56,7 @@ const fn of(component: Component) -> RuleSubject {
     RuleSubject::Component(component)
 }
 
-/// The rules of kubernetes.io. Of two that are about the same, the first that holds counts.
+/// The rules of kubernetes.io. Of several rules for one subject, the first that holds for its minor counts.
 static UPSTREAM: [Rule; 11] = [
     Rule {
         max_newer: 1,
@@ -254,7 +254,7 @@ pub struct Servers {
     pub emulated: Minor,
     /// The newest that one of them behaves as.
     pub newest_emulated: Minor,
-    /// The newest of what each needs a controller to be at least.
+    /// The oldest controller that all of them work with: the newest of their oldest compatible minors.
     pub compatible: Minor,
 }
 
@@ -272,7 +272,7 @@ impl Servers {
         })
     }
 
-    /// These while every one of them goes over to `target`, and after.
+    /// These apiservers while they go over to `target` one by one: what this allows is also allowed afterwards.
     #[must_use]
     pub fn during(self, target: Minor) -> Self {
         let target = Self::from(Effective::plain(target));
@@ -284,7 +284,7 @@ impl Servers {
         }
     }
 
-    /// What one of them behaves as is older than what it is: an upgrade in two steps that is not complete.
+    /// Whether one of them behaves as a minor older than every binary: an upgrade in two steps that is not complete.
     pub fn emulates(self) -> bool {
         self.emulated < self.oldest
     }

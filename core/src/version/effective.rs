@@ -47,8 +47,8 @@ impl Effective {
         Self { binary, emulation: binary, min_compat: binary.back(1) }
     }
 
-    /// A server of these versions, `None` where they cannot be together. Without `min_compat` it is the minor before
-    /// the emulation, and at the floor the floor. Source: component-base `compatibility`, `Validate` and
+    /// A server of these versions; `None` where they cannot be together. A missing `min_compat` is the minor before the
+    /// emulation, but not below its floor. Source: component-base `compatibility`, `Validate` and
     /// `SetEmulationVersion`.
     pub fn new(binary: Minor, emulation: Minor, min_compat: Option<Minor>, floors: Floors) -> Option<Self> {
         let min_compat = min_compat.unwrap_or_else(|| emulation.back(1).max(floors.min_compat));
@@ -58,7 +58,7 @@ impl Effective {
     }
 
     /// What a server says of itself in `/version`: `(major, minor)` of the emulation and of the oldest compatible
-    /// version, each empty where it says nothing. A combination that cannot be is passed over.
+    /// version, each empty where it says nothing. Where the combination cannot be, the server is read by its binary.
     pub fn reported(binary: Minor, emulation: (&str, &str), min_compat: (&str, &str)) -> Self {
         let emulation = Minor::from_fields(emulation.0, emulation.1);
         let min_compat = Minor::from_fields(min_compat.0, min_compat.1);

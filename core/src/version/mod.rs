@@ -37,8 +37,8 @@ impl Minor {
         Self { major, minor }
     }
 
-    /// Of the `major` and `minor` of `/version`, which vendors write like `1` and `33+`. `None` for what is no number,
-    /// and for the 0.0 of a binary built without version stamps.
+    /// Reads the `major` and `minor` of `/version`, which vendors write like `1` and `33+`. `None` for what is no
+    /// number, and for the 0.0 of a binary built without version stamps.
     pub fn from_fields(major: &str, minor: &str) -> Option<Self> {
         let minor = minor.strip_suffix('+').unwrap_or(minor);
         let number =
@@ -167,7 +167,7 @@ impl FromStr for KubeVersion {
         let number = |n: u64| u16::try_from(n).map_err(|_| ParseError::Malformed);
         let (major, minor) = (number(major)?, number(minor)?);
         let patch = more.first().map(|&n| u32::try_from(n)).transpose().map_err(|_| ParseError::Malformed)?;
-        // A fourth number is no patch's business: `v1.33.1.2` is 1.33.1 with `.2` behind it.
+        // A fourth number belongs to the suffix: `v1.33.1.2` is 1.33.1 with `.2` behind it.
         let mut suffix = String::new();
         for number in more.iter().skip(1) {
             // Writing to a String cannot fail.

@@ -35,10 +35,10 @@ impl From<Ordering> for Comparison {
 const NUMBERED: [&str; 4] = ["+k3s", "+rke2r", "+k0s.", "-gke."];
 
 impl KubeVersion {
-    /// How far `self` is beside `other` on the way that an upgrade goes: by minor and patch, then a pre-release below its
-    /// release, then the number of the build where one distribution numbers both. What has no order is equal: a vendor's
-    /// build and the release that it builds, builds of two vendors, two commits. So it says that two are equal more often
-    /// than that they are the same, and `Less` only of what certainly has to move.
+    /// How far `self` is on the way of an upgrade, compared with `other`: by minor and patch, then a pre-release below
+    /// its release, then by build number where one distribution numbers both. What has no order is equal: a vendor's
+    /// build and the release that it builds, builds of two vendors, two commits. So `Equal` does not mean the same
+    /// version, and `Less` is said only of what certainly has to move.
     pub fn progress(&self, other: &Self) -> Ordering {
         if self.suffix == other.suffix {
             return self.release().cmp(&other.release());
@@ -73,8 +73,9 @@ impl KubeVersion {
         Some((vendor, rest.get(..end)?.parse().ok()?))
     }
 
-    /// The order of semantic versioning, without build metadata: `v1.33.4-eks-1` sorts *below* `v1.33.4`. For two
-    /// versions of one line only; a suffix of neither form is [`Comparison::Different`] from every other.
+    /// The order of semantic versioning, without build metadata: `v1.33.4-eks-1` sorts *below* `v1.33.4`. Use it only
+    /// for two versions of one vendor's line. Where the numbers are equal, a suffix that is not of semantic form is
+    /// [`Comparison::Different`] from every other.
     pub fn compare(&self, other: &Self) -> Comparison {
         self.compared(other, |_, _| Comparison::Equal)
     }

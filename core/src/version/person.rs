@@ -9,8 +9,8 @@ use super::{KubeVersion, ParseError, grammar::Written};
 /// The names before a `/` by which kubeadm picks a bucket of builds.
 const AREAS: [&str; 3] = ["release", "ci", "ci-cross"];
 
-/// Splits `ci/latest-1.37` into its area and the rest, in which only `[-+._0-9A-Za-z]` may occur. Without an area it is
-/// that of the releases. Source: kubeadm `util/version.go`, `splitVersion`.
+/// Splits `ci/latest-1.37` into its area and the rest, in which only `[-+._0-9A-Za-z]` may occur. A text without an
+/// area is of the area `release`. Source: kubeadm `util/version.go`, `splitVersion`.
 pub fn area_and_label(text: &str) -> Option<(&str, &str)> {
     let (area, label) = text.split_once('/').unwrap_or(("release", text));
     let plain = |c: char| c.is_ascii_alphanumeric() || "-+._".contains(c);
@@ -71,7 +71,8 @@ impl KubeVersion {
         Some(Self { minor: self.minor, patch: Some(patch), suffix: suffix.into() })
     }
 
-    /// What semantic versioning takes for a pre-release, without the `-`: also a vendor's suffix, such as `eks-99d6cc0`.
+    /// What semantic versioning takes for a pre-release, without the `-`. It may be a vendor's suffix, such as
+    /// `eks-99d6cc0`.
     pub fn pre_release(&self) -> &str {
         super::grammar::extra(&self.suffix).map_or("", |(pre_release, _)| pre_release)
     }

@@ -33,7 +33,7 @@ const MAX_MESSAGE: usize = 256;
 /// The reason of `SkewSupported` while versions that would decide it are not known.
 pub const UNKNOWN_VERSIONS: &str = "UnknownVersions";
 
-/// What the report needs to know besides the judgement.
+/// What a status needs besides the judgement.
 pub struct Context<'a> {
     /// Sources that could not be read, one line each.
     pub missing: &'a [String],
@@ -43,13 +43,13 @@ pub struct Context<'a> {
     pub hidden: &'a [String],
     /// The budgets that allow no eviction, as [`preflight::closed`] orders them; `None` where budgets were not read.
     pub budgets: Option<&'a [Cause]>,
-    /// The conditions before.
+    /// The conditions of the last status: they keep the times of their last transitions.
     pub before: &'a [Condition],
     /// `metadata.generation` of the report.
     pub generation: Option<i64>,
     /// How many Nodes there are.
     pub nodes: usize,
-    /// The time.
+    /// The time now.
     pub now: Timestamp,
     /// What only a look at a living cluster tells.
     pub live: Live<'a>,
@@ -62,9 +62,9 @@ pub struct Live<'a> {
     pub leading: &'a [String],
     /// The kube-apiservers.
     pub servers: &'a [Server],
-    /// The `apiservers` before.
+    /// The `apiservers` of the last status: they keep their `since`.
     pub before: &'a [Apiserver],
-    /// The rules.
+    /// The policy by which the report was judged.
     pub policy: PolicyName,
     /// Why the report is not to be relied on, as reason and message of `Ready`.
     pub unready: Option<(&'static str, &'a str)>,
@@ -73,7 +73,7 @@ pub struct Live<'a> {
 /// One kube-apiserver, as it was seen.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its address or name.
+    /// Its address, or its name where it has no address.
     pub name: Arc<str>,
     /// Its Node.
     pub node: Option<Arc<str>>,
@@ -87,8 +87,9 @@ pub struct Server {
     pub error: Option<Arc<str>>,
 }
 
-/// `judged`, as far as it can be said without what was not seen: `unseen` is why components may be missing, `webhooks`
-/// why it is not known what stands before the next minor.
+/// `judged`, with every verdict that holds only if all was seen turned into `Unknown`, and with a blocker of the
+/// next minor that says why. `unseen` is why components may be missing; `webhooks` is why the webhooks, which can
+/// stand in the way of the next minor, are not known.
 pub fn with_gaps(mut judged: Assessment, unseen: Option<&str>, webhooks: Option<&str>) -> Assessment {
     if unseen.is_some() && judged.supported == Verdict::True {
         judged.supported = Verdict::Unknown;
@@ -102,7 +103,8 @@ pub fn with_gaps(mut judged: Assessment, unseen: Option<&str>, webhooks: Option<
     judged
 }
 
-/// `judged` with what is past its end of life, near it, or behind the latest patch at that time, by `releases`.
+/// `judged` with findings about versions that are past their end of life, near it, or behind the latest patch.
+/// `releases` tells the dates; today is the day of `now` in UTC.
 pub fn with_lifecycle(judged: Assessment, releases: &Catalogue, now: Timestamp) -> Assessment {
     let today = now.to_zoned(TimeZone::UTC).date();
     let more = lifecycle::findings(&judged, releases, today);
@@ -237,13 +239,14 @@ fn blocking(cause: &Cause) -> BlockingBudget {
     }
 }
 
-/// What it emulates, where that is not its own minor.
+/// The minor that `server` emulates, if that is not its own minor.
 fn other_minor(server: &Server) -> Option<Minor> {
     server.emulation.filter(|emulated| server.version.minor() != Some(*emulated))
 }
 
-/// Those that do not answer first, then those that are not ready. One that stays as it was keeps the time since when, also under another name on the
-/// same Node: an apiserver that died loses its address after a while.
+/// The apiservers: first those that do not answer, then those that are not ready, then the others. One that is as
+/// reachable as before keeps its `since`. It is found by its Node, else by its name, because an apiserver that died
+/// loses its address after a while.
 fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
     let since = |server: &Server| {
         let same = |before: &&Apiserver| match (&server.node, &before.node) {
@@ -340,7 +343,7 @@ pub fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A count as the API's integers hold it.
+/// `count` as an integer of the API; at most [`i32::MAX`].
 pub fn count(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -1,6 +1,6 @@
 //! `ClusterSkewReport`: where the cluster stands, written by the operator.
 //!
-//! The schema is in `schema`, what the core says becomes a status in `convert`.
+//! The schema is in `schema`; `convert` makes a status of what the core says. Nothing is judged here.
 
 mod convert;
 mod schema;

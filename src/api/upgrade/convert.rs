@@ -1,4 +1,7 @@
 //! From what a person wrote to the core's value, and from what the core decided to the status.
+//!
+//! Nothing is decided here, and nothing is sent. The invariants: a value that [`validate`] returns names no executor
+//! that does not exist; and every list of the status is cut to its bound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +30,8 @@ const MAX_LINES: usize = 20;
 /// How many control-plane components the status remembers.
 const MAX_SEEN: usize = 256;
 
-/// The finalizer that keeps a `ClusterUpgrade` or `NodeUpgrade` until what is in flight has settled.
+/// The finalizer that keeps a deleted `ClusterUpgrade` or `NodeUpgrade` until its requests and nodes in flight have
+/// settled.
 pub const FINALIZER: &str = "evenkeel.dev/settle";
 
 /// What is wrong with a `ClusterUpgrade` that the schema let through.
@@ -36,7 +40,7 @@ pub enum Invalid {
     /// The version cannot be read.
     #[error("spec.version {0} {1}; write it like v1.37.1")]
     Version(String, ParseError),
-    /// An executor name that nothing defines.
+    /// A field names an executor that `spec.executors` does not define.
     #[error("{field} names executor {name}, which is not in spec.executors")]
     Executor {
         /// The field.
@@ -44,18 +48,18 @@ pub enum Invalid {
         /// The name.
         name: String,
     },
-    /// Neither or both kinds.
+    /// An executor has neither `job` nor `external`, or both.
     #[error("executor {0}: exactly one of job and external must be set")]
     ExecutorKind(String),
-    /// A bad budget.
+    /// The `maxUnavailable` of a node group is neither a count of at least 1 nor a percentage from 1 to 100.
     #[error("nodeGroups {0}: maxUnavailable must be a number of at least 1, or a percentage such as 10%")]
     MaxUnavailable(String),
 }
 
-/// The core's value of a `ClusterUpgrade`, complete and consistent.
+/// The core's value of a `ClusterUpgrade`: every version is read, and every executor that a field names is defined.
 ///
 /// # Errors
-/// [`Invalid`], naming the field.
+/// [`Invalid`], which names the field.
 pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
     let spec = &object.spec;
     let version =
@@ -112,7 +116,7 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
     })
 }
 
-/// How far `upgrade`, the core's value of `object`, is, as its status remembers it.
+/// How far the upgrade is, as the status of `object` remembers it. `upgrade` is the core's value of `object`.
 pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress {
     let status = object.status.as_ref();
     // What is stored is about this upgrade only while it goes to the same version.
@@ -268,8 +272,9 @@ pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> 
     ClusterUpgradeStatus { observed_generation: generation, conditions, ..before }
 }
 
-/// The status of an upgrade that waits because something of the cluster cannot be seen, as `line` says: what was last seen
-/// stands. `refused`: the server does not let us see it, so that only a person can end that.
+/// The status of an upgrade that waits because something of the cluster cannot be seen; `line` says what. Everything
+/// else in the status stays as it last was. `refused` is whether the server does not let us see it, so that only a
+/// person can change that.
 pub fn status_of_unseen(
     object: &ClusterUpgrade,
     line: &str,

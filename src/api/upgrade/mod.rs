@@ -1,6 +1,6 @@
-//! `ClusterUpgrade`: what a person wants, kept in git, and how far it is.
+//! `ClusterUpgrade`: what a person wants, kept in git, and how far the upgrade is.
 //!
-//! The schema is in `schema`; what it means to the core is in `convert`.
+//! The schema is in `schema`; `convert` translates between it and the core's values. No rule is decided here.
 
 mod convert;
 mod schema;

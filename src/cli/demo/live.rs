@@ -1,6 +1,6 @@
-//! The demonstration in a terminal: the report as it is at any time, and keys that make things happen.
+//! The demonstration in a terminal: the current report, and keys that make things happen.
 //!
-//! The invariant: however it ends, the terminal is as it was before.
+//! The invariant: however the demonstration ends, it leaves the terminal as it was before.
 
 use std::fmt::Write as _;
 use std::io::{Write as _, stdout};
@@ -23,28 +23,28 @@ use super::super::output::table::fitting;
 use super::Stage;
 use crate::operator::shutdown::on_signal;
 
-/// Between two pictures where nobody presses a key.
+/// Longest time between two redraws while nobody presses a key.
 const TICK: Duration = Duration::from_millis(250);
 const FASTEST: u32 = 640;
-/// How many lines of what happened are shown.
+/// How many lines of the section HAPPENED are shown: the newest.
 const LINES: usize = 7;
 
 /// What a person wants.
 enum Input {
     Key(KeyCode),
-    /// Nothing, but there may be something new to see.
+    /// No key was pressed, but there may be something new to draw.
     Tick,
     /// The terminal is gone.
     End,
 }
 
-/// The terminal while it is ours.
+/// The terminal in raw mode on the alternate screen; dropping this gives it back.
 struct Screen;
 
 impl Screen {
     fn take() -> std::io::Result<Self> {
         enable_raw_mode()?;
-        // From here on the drop gives it back.
+        // From here on, dropping `screen` restores the terminal, also when the next line fails.
         let screen = Self;
         execute!(stdout(), EnterAlternateScreen, Hide)?;
         Ok(screen)
@@ -53,18 +53,18 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is nobody left who could be told.
+        // An error here cannot be reported: the terminal is what failed.
         let _ = execute!(stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
 
-/// Shows it until a person has seen enough.
+/// Shows the demonstration until a person quits, a signal comes or the terminal is gone.
 pub(super) async fn show(stage: &Stage, pace: &Pace, kubeconfig: Option<&Path>) -> Result<(), String> {
     let stop = on_signal().map_err(|error| error.to_string())?;
     let screen = Screen::take().map_err(|error| format!("cannot use this terminal: {error}"))?;
     let (send, mut inputs) = mpsc::unbounded_channel();
-    // Keys are waited for in real time, whatever time does in the cluster. It ends with the channel.
+    // A thread waits for keys in real time, whatever speed the cluster's time has. It ends when `inputs` is dropped.
     std::thread::spawn(move || while send.send(input()).is_ok() {});
     let mut view = View { scroll: 0, resume: pace.speed(), problem: None };
     loop {
@@ -95,7 +95,7 @@ fn input() -> Input {
 struct View {
     /// The first line of the report that is shown.
     scroll: usize,
-    /// The speed to go on with after a stop.
+    /// The speed that the space key goes back to after it stopped the time.
     resume: u32,
     problem: Option<String>,
 }
@@ -147,7 +147,7 @@ impl View {
         let mut out = stdout().lock();
         queue!(out, MoveTo(0, 0)).map_err(lost)?;
         for (at, line) in picture.iter().enumerate() {
-            // One line each, whatever the terminal does at its right edge.
+            // Every line is placed by its row, whatever the terminal does at its right edge.
             let row = u16::try_from(at).unwrap_or(height);
             queue!(out, MoveTo(0, row), Clear(ClearType::CurrentLine), Print(line)).map_err(lost)?;
         }

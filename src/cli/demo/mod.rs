@@ -1,7 +1,7 @@
 //! `evenkeel demo`: the demonstration's cluster, shown to a person or told as a story.
 //!
-//! Here belongs how it is shown; what happens in the cluster does not. The invariant: what is piped depends on the
-//! arguments alone.
+//! Here belongs how it is shown; what happens in the cluster belongs to [`crate::demo`]. The invariant: without
+//! `--serve`, piped output depends on the arguments alone.
 
 mod live;
 mod plain;
@@ -33,8 +33,9 @@ Examples:
   evenkeel demo | cat                  the same as a story, in a second or two
   evenkeel demo --serve                and let kubectl in";
 
-/// How fast time passes in a terminal, and where kubectl is let in.
+/// Seconds of the cluster in one real second, in a terminal.
 const SPEED: u32 = 10;
+/// The same with `--serve`, where kubectl compares the cluster's times with this machine's clock.
 const SPEED_SERVED: u32 = 1;
 
 #[derive(Args)]
@@ -68,7 +69,7 @@ struct Stage {
 }
 
 pub(super) fn run(args: &DemoArgs) -> Result<u8, String> {
-    // Everything in one thread, and a clock that can be held: one seed gives one story.
+    // One thread and a clock that can be paused make the run repeatable: one seed gives one story.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.map_err(|error| format!("cannot start: {error}"))?.block_on(show(args))
 }
@@ -83,7 +84,8 @@ async fn show(args: &DemoArgs) -> Result<u8, String> {
     let scenario = scenario.as_ref().map_or("", |value| value.get_name());
     let stage = Stage { demo, style, releases, title: format!("{scenario}, seed {}", args.seed) };
     let file = args.serve.as_ref().map(|path| Kubeconfig::at(path.as_deref()));
-    // The clock goes on from here, so nothing that waits for the outside may come before.
+    // The clock is paused until `Pace::begin`: whatever waits for something outside of this process has to come after
+    // it.
     let live = stdin().is_terminal()
         && stdout().is_terminal()
         && std::env::var_os("TERM").is_some_and(|term| term != "dumb");
@@ -105,7 +107,7 @@ async fn show(args: &DemoArgs) -> Result<u8, String> {
     Ok(EXIT_OK)
 }
 
-/// The file with the kubeconfig; one that nobody asked for is removed in the end.
+/// The kubeconfig file; a temporary one, whose path nobody gave, is removed in the end.
 struct Kubeconfig {
     path: PathBuf,
     ours: bool,
@@ -126,7 +128,7 @@ impl Kubeconfig {
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
         if self.ours {
-            // It is worthless without the cluster.
+            // The file is worthless without the cluster, so it does not matter whether this fails.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -146,7 +148,7 @@ impl Stage {
         self.report_now(self.style)
     }
 
-    /// What it says at once, in this style.
+    /// What `evenkeel report` says of what is seen now, in this style. An error names what is not seen yet.
     fn report_now(&self, style: Style) -> Result<String, String> {
         let (cluster, inventory) = self.demo.look().map_err(|not_ready| not_ready.to_string())?;
         let subject = vec![("Cluster", format!("made up, {}", self.title))];
@@ -154,7 +156,7 @@ impl Stage {
         output::render(&report, Output::Table, style)
     }
 
-    /// What `kubectl get clusterskewreport` says, from the server's own table.
+    /// What `kubectl get clusterskewreport` prints, made from the table that the server sends.
     async fn kubectl(&self) -> Result<String, String> {
         let table = self.table().await.map_err(|error| one_line(&error))?;
         Ok(printed(&table, self.style.paint))

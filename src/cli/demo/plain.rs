@@ -1,4 +1,4 @@
-//! The demonstration as text: a story with an end, or what happens while kubectl is let in.
+//! The demonstration as plain text: a story with an end, or, with `--serve`, what happens until an interrupt.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,12 +9,12 @@ use super::Stage;
 use crate::demo::Scenario;
 use crate::operator::shutdown::on_signal;
 
-/// How long the cluster may take after a scene: an apiserver that is dead is asked again after 30 s.
+/// How long the story waits after a scene: the operator asks a dead apiserver again after 30 s.
 const SETTLE: Duration = Duration::from_secs(45);
 /// A kubelet that is restarted is silent for up to 20 s.
 const RESTART: Duration = Duration::from_secs(25);
 
-/// Between two looks at what happened.
+/// Time between two looks at what happened.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What a person does.
@@ -27,7 +27,7 @@ enum Deed {
     MendBudgets,
 }
 
-/// A headline, and what is done.
+/// A headline, and what a person does in this scene.
 type Scene = (&'static str, &'static [Deed]);
 
 const KILLED: Scene = ("A kube-apiserver dies", &[Deed::KillOrStart]);
@@ -84,9 +84,10 @@ pub(super) async fn tell(stage: &Stage, scenario: Scenario) -> Result<(), String
     print(&indented(&before))
 }
 
-/// The lines of the report that went, and those that came, without their details.
+/// The lines that only the report `before` has, behind `-`, and those that only `after` has, behind `+`. Indented
+/// lines, which hold details, are left out.
 fn differences(before: &str, after: &str) -> String {
-    // Columns are as wide as what is in them, which is no difference.
+    // Only words are compared: a column that became wider is no difference.
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let of = |text: &str| text.lines().map(words).collect::<Vec<_>>();
     let (was, is) = (of(before), of(after));
@@ -102,7 +103,7 @@ fn differences(before: &str, after: &str) -> String {
     told
 }
 
-/// Shows the beginning; how much of what happened is told with it.
+/// Prints how the cluster is at the beginning. Returns how many lines of events there are up to then.
 async fn begin(stage: &Stage) -> Result<usize, String> {
     let now = stage.demo.now().strftime("%Y-%m-%d %H:%M:%S");
     print(&format!("── A cluster that exists only in this program ({}); it is {now} there\n", stage.title))?;
@@ -113,7 +114,7 @@ async fn begin(stage: &Stage) -> Result<usize, String> {
     Ok(stage.happened(0).1)
 }
 
-/// Shows the beginning and what happens, until it is interrupted.
+/// Prints how the cluster is at the beginning and what happens then, until SIGINT or SIGTERM.
 pub(super) async fn serve(stage: &Stage, kubeconfig: &Path) -> Result<(), String> {
     let mut told = begin(stage).await?;
     let path = kubeconfig.display();
@@ -130,7 +131,7 @@ pub(super) async fn serve(stage: &Stage, kubeconfig: &Path) -> Result<(), String
     Ok(())
 }
 
-/// Does it, and gives it its time.
+/// Does `deed`, and waits until the cluster has had time for it.
 async fn perform(stage: &Stage, deed: Deed) -> Result<(), String> {
     let demo = &stage.demo;
     let time = match deed {

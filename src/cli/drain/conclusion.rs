@@ -1,6 +1,6 @@
-//! How a drain ends: what a person is told then.
+//! The end of a drain: what a person is told, and the exit code.
 //!
-//! It changes nothing in the cluster. The invariant: whatever this drain leaves cordoned is named.
+//! It changes nothing in the cluster. The invariant: every node that a drain leaves cordoned and not drained is named.
 
 use evenkeel_core::drain::NodeState;
 

@@ -1,7 +1,8 @@
 //! What a person or a program reads of a drain: a line for each event, JSON, or a live view on a terminal.
 //!
-//! Nothing here decides. The invariants: an event is told once; what is piped never moves a cursor; and the live view
-//! says at any time what is waited for and since when; and what others wrote (a webhook's denial) moves no cursor either.
+//! Nothing here decides. The invariants: an event is told once; piped output never moves a cursor; text of others,
+//! such as a webhook's denial, never does either; and the live view says at any time what the drain waits for and
+//! since when.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write};
@@ -65,7 +66,7 @@ impl Event {
     }
 }
 
-/// One node at the end.
+/// How one node stands when the drain ends.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OfNode {
@@ -76,7 +77,7 @@ pub(super) struct OfNode {
     pub(super) reason: Option<String>,
 }
 
-/// Everything at the end.
+/// The result of a drain: every node, and how many evictions the server accepted and refused.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Told {
@@ -85,7 +86,7 @@ pub(super) struct Told {
     pub(super) refused: usize,
 }
 
-/// Says it in one form.
+/// Writes events, notes and the result of a drain in one form of output.
 pub(super) struct Teller {
     form: Form,
     live: bool,
@@ -94,7 +95,7 @@ pub(super) struct Teller {
     events: Vec<Event>,
     forecast: Option<Forecast>,
     out: Box<dyn Write + Send + Sync>,
-    /// For what is said about this command itself.
+    /// Where lines about the command itself go, such as warnings: standard error, unless a caller chose another writer.
     notes: Box<dyn Write + Send + Sync>,
     clock: Clock,
 }
@@ -102,11 +103,11 @@ pub(super) struct Teller {
 /// The lines of the live view.
 #[derive(Default)]
 pub(super) struct View {
-    /// Name, what it does, and whether that is well.
+    /// Each node's name, and what happens to the node now.
     pub(super) nodes: Vec<(Arc<str>, String)>,
-    /// Budgets that are waited on, each with its numbers and its queue.
+    /// A line for each budget that pods wait for: how many wait, and its numbers.
     pub(super) budgets: Vec<String>,
-    /// What is waited for, and since when.
+    /// The longest wait: its reason, and since when it lasts.
     pub(super) waits: String,
 }
 
@@ -121,7 +122,7 @@ impl Teller {
         Self { live, ..Self::to(form, out, notes, clock) }
     }
 
-    /// Says it to somebody else.
+    /// Writes to `out` and `notes` instead of the standard streams, and never shows a live view.
     pub(super) fn to(
         form: Form,
         out: Box<dyn Write + Send + Sync>,
@@ -158,7 +159,8 @@ impl Teller {
         }
     }
 
-    /// Says what the drain will take: a line before the others, or a field of the document.
+    /// Tells how long the drain will take: a note before the first event for text, a field of the document for JSON,
+    /// nothing for JSON lines.
     pub(super) fn foretell(&mut self, forecast: Forecast) -> Result<(), String> {
         match self.form {
             Form::Text => self.note(&forecast.to_string()),
@@ -170,13 +172,13 @@ impl Teller {
         }
     }
 
-    /// Says something about this command itself, on standard error.
+    /// Writes a line about the command itself to the notes, which are standard error by default.
     pub(super) fn note(&mut self, line: &str) -> Result<(), String> {
         let wipe = self.wipe();
         print_to(&mut self.out, &wipe)?;
         // Standard error is not buffered: what is written later must not be wiped.
         self.out.flush().map_err(|error| format!("cannot write: {error}"))?;
-        // Whether a note is read changes nothing.
+        // A drain goes on whether or not anybody can read its notes.
         let _ = writeln!(self.notes, "{}", harmless(line));
         Ok(())
     }
@@ -202,7 +204,7 @@ impl Teller {
         lines.push(view.waits.clone());
         let mut text = self.wipe();
         for line in &lines {
-            // A line that wraps would not be wiped.
+            // A line that the terminal wraps takes two rows, and `wipe` counts one.
             let cut: String = harmless(line).chars().take(width.saturating_sub(1)).collect();
             let _ = writeln!(text, "{cut}");
         }
@@ -211,7 +213,7 @@ impl Teller {
         self.out.flush().map_err(|error| format!("cannot write: {error}"))
     }
 
-    /// Takes the live view off the terminal.
+    /// Returns the escape sequence that takes the live view off the terminal, and counts it as gone.
     fn wipe(&mut self) -> String {
         match std::mem::take(&mut self.shown) {
             0 => String::new(),
@@ -254,7 +256,7 @@ impl Teller {
     }
 }
 
-/// Columns of the terminal; 80 where it does not say.
+/// Columns of the terminal; 80 if it does not say or says fewer than 20.
 fn terminal_width() -> usize {
     let of_terminal = terminal_size::terminal_size().map(|(width, _)| width.0.into());
     of_terminal.filter(|width| *width >= 20).unwrap_or(80)

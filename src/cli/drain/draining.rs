@@ -1,7 +1,8 @@
 //! One drain: what it looks at, what it sends, and what it tells of the answers.
 //!
-//! The loop is [`crate::drive`]'s, and nothing is decided here: the core does. What it keeps between two looks may be lost; started again, the command goes on
-//! from the Nodes' cordons. Waiting is on watches: of each node, of its pods, and of the budgets.
+//! The loop belongs to [`crate::drive`], and every decision to the core. The invariant: what a drain keeps between two
+//! looks may be lost; started again, the command goes on from the Nodes' cordons. It waits on watches: of each node, of
+//! the node's pods, and of the budgets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,13 +36,13 @@ use crate::observe::survey::Survey;
 
 /// At most one decision in this time: what changes together is seen together.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(20);
-/// The live view, and what is waited for, are looked at this often at least.
+/// Longest time between two looks, so that the live view and the waits are up to date.
 const TICK: Duration = Duration::from_secs(1);
-/// How long the cluster may take to tell what is needed.
+/// How long the watches may take to show everything that the drain needs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Two interrupts within this time are one.
+/// Interrupts within this time after the first count as the same one.
 const ONE_PRESS: Duration = Duration::from_millis(500);
-/// After a request that failed, rather than lost a race.
+/// How long a node gets no new request after one that failed for another reason than a lost race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// What became of a request.
@@ -55,7 +56,7 @@ pub(super) enum Reply {
         charge: Option<Charge>,
         answer: Answer,
     },
-    /// The pods that are still there, or why that is not known.
+    /// The first pod that still has to leave the node, if there is one, or why that is not known.
     Confirmed(Arc<str>, Result<Option<String>, String>),
 }
 
@@ -67,14 +68,14 @@ pub(super) struct Draining {
     pub(super) request: Request,
     pub(super) teller: Teller,
     pub(super) manner: Manner,
-    /// Whether the nodes' conditions say how the drain stands.
+    /// Whether the drain writes the conditions `DrainInProgress` and `Drained` of its nodes.
     conditions: bool,
     chunk: u32,
     changes: Changes,
     nodes: BTreeMap<Arc<str>, Cache<lean::Node>>,
     pods: BTreeMap<Arc<str>, Cache<lean::Pod>>,
     budgets: Cache<lean::PodDisruptionBudget>,
-    /// Where it is waited for volumes.
+    /// The `VolumeAttachments`, if the drain waits until volumes are detached.
     attachments: Option<Cache<lean::VolumeAttachment>>,
     pub(super) surroundings: Surroundings,
     pub(super) kept: Kept,
@@ -88,11 +89,11 @@ pub(super) struct Kept {
     uids: BTreeMap<Arc<str>, Arc<str>>,
     confirmed: Vec<Arc<str>>,
     running: JoinSet<Reply>,
-    /// Nodes with a request under way, or that one failed for: not before.
+    /// Nodes that get no new request yet: `None` while one is under way, or the time until which a failed one holds it.
     busy: BTreeMap<Arc<str>, Option<Instant>>,
-    /// Pods that were asked and are not gone: node and name, by UID.
+    /// Pods whose eviction the server accepted and that are not gone yet: node and name, by UID.
     pub(super) asked: BTreeMap<Arc<str>, (Arc<str>, String)>,
-    /// What is waited for, by node and the budget or pod that it is about.
+    /// What the drain waits for, by node and by the budget or pod that holds it up.
     pub(super) waits: BTreeMap<(Arc<str>, String), Waited>,
     pub(super) evictions: usize,
     pub(super) refused: usize,
@@ -110,7 +111,7 @@ impl Driven for Draining {
     }
 
     async fn look(&mut self) -> Result<Look, String> {
-        // Nothing is decided on half a view; the watches mend themselves.
+        // While a watch is broken, the drain decides nothing; the watches open again by themselves.
         if let Err(why) = self.standing() {
             self.wait_for(&why)?;
             return Ok(Look::Again(TICK));
@@ -120,13 +121,13 @@ impl Driven for Draining {
     }
 
     fn take(&mut self, done: Result<Reply, JoinError>) -> Result<(), String> {
-        // A request that panicked is looked at again like one without an answer.
+        // A request whose task panicked counts as one without an answer.
         done.map_or(Ok(()), |reply| self.answered(reply))
     }
 
     fn interrupted(&mut self) -> Result<Interrupt, String> {
         match self.kept.interrupted {
-            // A wrapper may pass on what the terminal sent to us too.
+            // One Ctrl-C may come twice: from the terminal, and from a parent process that passes it on.
             Some(first) if first.elapsed() < ONE_PRESS => Ok(Interrupt::Nothing),
             Some(_) => Ok(Interrupt::Quit),
             None => {
@@ -140,7 +141,7 @@ impl Driven for Draining {
 }
 
 impl Draining {
-    /// Begins to watch, and waits until everything that is needed was seen.
+    /// Begins to watch, and waits until the watches have shown everything that the drain needs.
     pub(super) async fn begin(
         client: &Client,
         effects: Effects,
@@ -150,7 +151,7 @@ impl Draining {
         grace: Option<i64>,
         chunk: u32,
     ) -> Result<Self, String> {
-        // Everything that is waited for ends, though somebody sets the machine's clock back meanwhile.
+        // A steady clock: no wait becomes longer if somebody sets the machine's clock back.
         let clock = clock.steady();
         let stop = CancellationToken::new();
         let changes = Changes::default();
@@ -200,7 +201,7 @@ impl Draining {
             };
             work.kept.uids.insert(Arc::clone(name), Arc::clone(&node.node.uid));
         }
-        // Which pods are tied to their node matters only between nodes.
+        // Which pods are tied to their node matters only for a drain of several nodes or one that waits for volumes.
         let mounts = |cache: &Cache<lean::Pod>| {
             cache.read(|pods| pods.values().any(|pod| !pod.pod.traits().claims.is_empty()))
         };
@@ -215,7 +216,7 @@ impl Draining {
         Ok(work)
     }
 
-    /// Lets the nodes' conditions say how the drain stands.
+    /// Sets whether the drain writes the conditions `DrainInProgress` and `Drained` of its nodes.
     pub(super) fn with_conditions(mut self, conditions: bool) -> Self {
         self.conditions = conditions;
         self
@@ -290,7 +291,7 @@ impl Draining {
         }
     }
 
-    /// One look at everything: whether it is done, and when to look again.
+    /// Takes one look at everything. Returns whether the drain is done, and how long to wait before the next look.
     fn once(&mut self) -> Result<(bool, Duration), String> {
         let cluster = self.cluster();
         let now = self.clock.now();
@@ -385,7 +386,7 @@ impl Draining {
         Ok(())
     }
 
-    /// Whether a request about the node is under way; if not, one is now.
+    /// Whether the node gets no new request yet. If it does, it is marked busy, because the caller sends one.
     fn is_busy(&mut self, name: &Arc<str>) -> bool {
         if self.kept.busy.contains_key(name) {
             return true;
@@ -400,7 +401,7 @@ impl Draining {
         found.map_or_else(|| "".into(), |(name, _)| Arc::clone(name))
     }
 
-    /// Takes in what became of a request.
+    /// Takes in the outcome of a request.
     fn answered(&mut self, reply: Reply) -> Result<(), String> {
         match reply {
             Reply::Node(name, what, Ok(node)) => {
@@ -418,7 +419,7 @@ impl Draining {
                 .teller
                 .note(&format!("warning: conditions of node/{name} are not written: {}", error.line())),
             Reply::Node(name, what, Err(error)) => {
-                // The world moved on: it is decided again when the watch shows how.
+                // Somebody else changed the node: the core decides again when the watch shows the change.
                 let lost = error.code() == Some(409);
                 let wait = if lost { Duration::from_millis(100) } else { AFTER_FAILURE };
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + wait));
@@ -450,7 +451,7 @@ impl Draining {
                 Ok(())
             }
             Reply::Confirmed(name, Ok(Some(_))) => {
-                // The watch is behind.
+                // The watch shows the node empty and lags behind this read: ask again after a moment.
                 self.kept.busy.insert(name, Some(Instant::now() + Duration::from_millis(500)));
                 Ok(())
             }
@@ -462,7 +463,7 @@ impl Draining {
     }
 }
 
-/// The first pod on `node` that has to leave, by a fresh look.
+/// The first pod on `node` that has to leave, by a list from the server instead of the watch.
 async fn left_on(
     client: &Client,
     node: &str,

@@ -1,4 +1,4 @@
-//! What makes a drain end before its time.
+//! The signals that make a drain end early: SIGINT (Ctrl-C) and SIGTERM.
 
 use futures::{Stream, stream};
 
@@ -10,9 +10,9 @@ pub(super) fn interrupts() -> impl Stream<Item = ()> {
 /// Resolves when somebody wants this command to end: Ctrl-C, or SIGTERM.
 async fn interrupt() {
     use tokio::signal::unix::{SignalKind, signal};
+    // Without a handler, a signal ends the process at once.
     let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {
-        // Without a handler the signal ends the process, which is what was wanted.
         _ = tokio::signal::ctrl_c() => {}
         _ = ended.recv() => {}
     }

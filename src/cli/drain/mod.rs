@@ -1,7 +1,8 @@
-//! `evenkeel drain` and `evenkeel uncordon`: arguments, exit codes, and what is done without a loop.
+//! `evenkeel drain` and `evenkeel uncordon`: arguments, exit codes, and the uncordon, which needs no loop.
 //!
-//! Nothing here decides: the core does ([`evenkeel_core::drain`]), `work` carries it out, `tell` says it. [`run`] is the
-//! same without a command line.
+//! Nothing here decides: the core does ([`evenkeel_core::drain`]). `draining` carries decisions out, `rehearse` is the
+//! dry run, `narrate` and `conclusion` say what happened, and `display` writes it. [`run`] is a drain without a command
+//! line.
 
 mod conclusion;
 mod display;
@@ -40,7 +41,7 @@ use draining::Draining;
 /// How many pods a page of the last look at a node has.
 const PAGE: u32 = 500;
 
-/// How often a Node is uncordoned that changes meanwhile.
+/// How often an uncordon is tried while others change the Node.
 const UNCORDON_TRIES: usize = 5;
 
 pub(super) const EXAMPLES: &str = "\
@@ -162,7 +163,7 @@ pub(super) struct UncordonArgs {
     output: Form,
 }
 
-/// Who runs this, as far as the machine says.
+/// Who runs this command, for the mark of a cordon: `user@host` from the environment, or what there is of it.
 fn who() -> String {
     let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = of("USER").or_else(|| of("LOGNAME")).unwrap_or_else(|| "somebody".to_owned());
@@ -207,11 +208,11 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
     }
 }
 
-/// Drains as `request` says, with these clients and by this clock; a line for each event goes to `out`, warnings and what
-/// is left behind to `notes`. The exit code of the command.
+/// Drains as `request` says, with these clients and by this clock. A line for each event goes to `out`; warnings, and
+/// which nodes are left cordoned, go to `notes`. Returns the exit code of the command.
 ///
 /// # Errors
-/// When what has to be watched cannot be seen, in one line.
+/// One line, when a watch does not show what the drain needs, a node does not exist, or `out` cannot be written.
 pub async fn run(
     read: &Client,
     effects: Client,
@@ -225,7 +226,7 @@ pub async fn run(
     Draining::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
 }
 
-/// The names of the nodes that are meant; with names, nothing is read.
+/// The names of the nodes to drain, each once. Names that a person gives are taken without a request to the server.
 async fn nodes(
     client: &Client,
     names: &[String],
@@ -259,8 +260,8 @@ async fn listed(
     Ok(selected.map(|node| (node.name.clone(), node)).collect())
 }
 
-/// Takes our cordon and its mark off `node`. A controller may write to it just then, the taint of its cordon for one: it
-/// is looked at again, as long as it is the same Node with the same mark.
+/// Takes our cordon and its mark off `node`. Where a controller writes to the Node at the same moment (the taint of the
+/// cordon, for example), it reads the Node and tries again, as long as that is the same Node with the same mark.
 async fn taken_off(read: &Client, effects: &Effects, node: &Node) -> Result<(), NotDone> {
     let api: Api<lean::Node> = Api::all(read.clone());
     let mut at = NodeRef {

@@ -1,6 +1,7 @@
-//! What is said of a drain while it goes on: who left, what is waited for, and the live view.
+//! What a person is told while a drain goes on: which pods left, what the drain waits for, and the live view.
 //!
-//! It reads decisions and makes none. Each thing is said once, and what lasts again now and then.
+//! It reads decisions and makes none. The invariant: each thing is told once; a wait that lasts is told again each
+//! minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,14 +18,17 @@ use super::display::{Event, View};
 use super::draining::Draining;
 use super::waited::Waited;
 
-/// What is waited for is told when it lasts this long, and again after the second.
+/// A wait is told when it has lasted this long.
 const TELL_AFTER: Duration = Duration::from_secs(5);
+/// A wait that goes on is told again after this time.
 const TELL_AGAIN: Duration = Duration::from_mins(1);
-/// While something is asked for again it is not waited for; it counts as one wait unless it stays away for this long.
+/// A wait is over when it has been absent for this long. It is absent for a moment whenever an eviction is sent
+/// again, and must not count as a new wait then.
 const OVER_AFTER: Duration = Duration::from_secs(2);
 
 impl Draining {
-    /// Says first what the drain of several nodes will take, and what more of them at once would bring.
+    /// Tells before the drain how long it will take, if the core has a forecast, and what a higher concurrency would
+    /// save.
     pub(super) fn foretell(&mut self) -> Result<(), String> {
         let cluster = self.cluster();
         let nodes = self.request.nodes.iter().filter_map(|name| cluster.node(name)).collect();
@@ -36,7 +40,7 @@ impl Draining {
         }
     }
 
-    /// Warnings about the pods of nodes that begin, each once.
+    /// Tells the warnings about the pods of every requested node, once for each node.
     pub(super) fn warn(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), String> {
         let rules = self.request.policy.rules.clone();
         for name in self.request.nodes.clone() {
@@ -63,7 +67,7 @@ impl Draining {
         Ok(())
     }
 
-    /// Tells which nodes came to their end.
+    /// Tells which nodes are drained or failed since the last look, and which were cordoned by somebody else.
     pub(super) fn changed(&mut self, cluster: &Cluster, decision: &Decision<'_>) -> Result<(), String> {
         for (name, state) in &decision.states {
             let before = self.kept.states.get(name).cloned();
@@ -97,7 +101,7 @@ impl Draining {
         Ok(())
     }
 
-    /// Tells what is waited for, when it lasts.
+    /// Tells what the drain waits for, once the wait has lasted for [`TELL_AFTER`].
     pub(super) fn waiting(&mut self, decision: &Decision<'_>) -> Result<(), String> {
         let mut now_waited: BTreeMap<(Arc<str>, String), (String, Event)> = BTreeMap::new();
         for (node, left) in &decision.left {
@@ -127,7 +131,7 @@ impl Draining {
         Ok(())
     }
 
-    /// Something of ours fails: told once, and again while it lasts.
+    /// Warns that a watch or a request of ours fails, with `why`: once, and again each [`TELL_AGAIN`] while it lasts.
     pub(super) fn wait_for(&mut self, why: &str) -> Result<(), String> {
         let key = ("".into(), why.to_owned());
         let now = Instant::now();

@@ -1,6 +1,7 @@
-//! A drain that is only said: what would be asked for, and what the server would answer to it.
+//! The dry run of a drain: which requests it would send, and what the server would answer to them.
 //!
-//! Each pod is looked at on its own: two answers say nothing about both together.
+//! It changes nothing in the cluster. Each pod is judged alone: that each of two pods may leave does not mean that both
+//! may.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, node};
 
 impl Draining {
-    /// Says what would be done; with `ask`, what the server would answer to each request.
+    /// Tells what a drain would do; with `ask`, sends each request as a server-side dry run and tells a refusal.
     pub(super) async fn rehearse(mut self, ask: bool) -> Result<u8, String> {
         let cluster = self.cluster();
         let now = self.clock.now();

@@ -2,11 +2,11 @@
 
 use tokio::time::Instant;
 
-/// Something that is waited for.
+/// Since when the drain waits for one thing, and when that was told.
 #[derive(Clone, Copy)]
 pub(super) struct Waited {
     pub(super) since: Instant,
-    /// When it still held.
+    /// When the wait was last seen to go on.
     pub(super) seen: Instant,
     pub(super) told: Option<Instant>,
 }

@@ -1,7 +1,7 @@
-//! What keeps a drain, in every form that a judgement is shown in.
+//! What holds up a drain, in every form of output.
 //!
-//! Nothing here judges: outlook and words come from the core. The invariant is that of the module above: what is
-//! written depends on the cluster alone, and leaves nothing out that it does not count.
+//! Nothing here judges: outlook and words come from the core. The invariant is that of the parent module: what is
+//! written depends on the cluster alone, and says how many of anything it leaves out.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,9 +18,9 @@ use super::{Output, junit, markdown, sarif};
 
 /// How many names of pods and nodes are written out.
 const NAMED: usize = 10;
-/// How many bounds are shown where nobody asked for all.
+/// How many bounds are shown without `-o wide`.
 const BOUNDS: usize = 5;
-/// A drain that is shorter than this needs no word about its time.
+/// A bound whose least time is shorter than this is shown only with `-o wide`.
 const SHORT: SignedDuration = SignedDuration::from_mins(10);
 
 /// What a check fails on: this, and everything graver.
@@ -54,7 +54,7 @@ pub(in super::super) struct Found {
     pub(in super::super) subject: Vec<(&'static str, String)>,
     pub(in super::super) causes: Vec<Cause>,
     pub(in super::super) bounds: Vec<Bound>,
-    /// The time a replacement is taken to need.
+    /// How long a replacement is assumed to take until it is ready.
     pub(in super::super) slot: SignedDuration,
     pub(in super::super) details: Vec<String>,
     pub(in super::super) missing: Vec<String>,
@@ -331,7 +331,7 @@ fn in_sarif(found: &Found) -> Value {
 fn in_junit(found: &Found) -> String {
     let failing = |cause: &&Cause| cause.outlook <= found.fail_on.outlook();
     let failures = found.causes.iter().filter(failing).count();
-    // What nothing keeps is one case that passes.
+    // If nothing is in the way, the suite has one test case, which passes.
     let tests = found.causes.len().max(1);
     let numbers = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"0\"");
     let mut text = format!(

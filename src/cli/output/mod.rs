@@ -1,8 +1,8 @@
 //! The forms in which a judgement is shown, one file each, and what they have in common.
 //!
 //! Nothing here judges: levels and words come from the core's standing and findings. The invariant: what is written
-//! to a file or a pipe depends on the cluster alone, never on the terminal, and leaves nothing out that it does not
-//! count.
+//! to a file or a pipe depends on the cluster alone, never on the terminal, and says how many of anything it leaves
+//! out.
 
 pub(super) mod causes;
 mod document;
@@ -49,9 +49,9 @@ pub(super) struct Report {
     pub(super) subject: Vec<(&'static str, String)>,
     /// Which file each object came from; empty for a cluster.
     pub(super) places: Places,
-    /// Which platform it is.
+    /// The platform of the cluster, if it was recognised.
     pub(super) platform: Option<Platform>,
-    /// Components that cannot be seen there, one line each.
+    /// Components that cannot be seen on this platform and why, one line each.
     pub(super) hidden: Vec<String>,
     /// Budgets that allow no eviction; `None` where budgets were not read.
     pub(super) budgets: Option<Vec<Cause>>,
@@ -59,19 +59,19 @@ pub(super) struct Report {
     pub(super) missing: Vec<String>,
     /// How many Nodes there are.
     pub(super) nodes: usize,
-    /// When it was so; files may not say.
+    /// When the cluster was as it is shown; `None` if files do not say.
     pub(super) seen: Option<Timestamp>,
     pub(super) judged: Assessment,
 }
 
-/// How it is shown.
+/// How a judgement is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
-    /// As a check that passes or fails, not as a report.
+    /// Whether it is shown as a check that passes or fails, not as a report.
     pub(super) check: bool,
     pub(super) fail_on: Level,
     pub(super) paint: Paint,
-    /// How wide a line may be, in columns; any width where nobody watches.
+    /// How wide a line may be, in columns; `None` is without limit, for a file or a pipe.
     pub(super) width: Option<usize>,
 }
 
@@ -117,7 +117,7 @@ fn minors(count: i32) -> String {
     if count == 1 { "1 minor".to_owned() } else { format!("{count} minors") }
 }
 
-/// Majors that differ count as a thousand minors.
+/// Whether `behind` means another major version: the core counts each major as a thousand minors.
 fn is_another_major(behind: i32) -> bool {
     behind.abs() > 500
 }

@@ -1,6 +1,6 @@
 //! What a check may fail on, in three levels.
 //!
-//! No rule is here: how grave a finding is, the core says.
+//! No rule is here: the core says how grave a finding is.
 
 use std::sync::Arc;
 
@@ -33,14 +33,14 @@ impl Level {
     }
 }
 
-/// One thing.
+/// One thing that a check may fail on.
 pub(in super::super) struct Outcome {
     pub(in super::super) level: Level,
     /// The rule's short name: `R2`, `unknown-version`, `not-seen`.
     pub(super) rule: &'static str,
-    /// The same for the same thing in every run.
+    /// An id that stays the same for the same thing in every run.
     pub(super) id: String,
-    /// What it is about; nothing for a source that was not seen.
+    /// The component that it is about; `None` for a source that was not seen.
     pub(super) component: Option<Component>,
     pub(super) message: String,
     /// What to do; may be empty where the message says it.
@@ -102,7 +102,7 @@ fn unknown_row(row: &Row) -> Option<Outcome> {
     })
 }
 
-/// How a person can say a version that is not seen.
+/// Which flag gives the version of a `component` that is not seen.
 fn say(component: Component) -> String {
     match component {
         Component::KubeApiserver => "if you know it, say --apiserver-version NAME=VERSION".to_owned(),

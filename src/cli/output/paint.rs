@@ -1,11 +1,11 @@
-//! Colour, where a person looks.
+//! Colour and width of the terminal, for output that a person reads.
 
 use std::env::var_os;
 use std::io::{IsTerminal as _, stdout};
 
 use super::super::args::Color;
 
-/// What a colour says; the words say it too.
+/// The meaning of a colour. The words always say the same, for output without colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Ink {
     Plain,
@@ -19,7 +19,7 @@ pub(in super::super) enum Ink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Paint(pub(super) bool);
 
-/// How wide the terminal is, in columns; `None` where nobody watches: what is piped is the same everywhere.
+/// How wide the terminal is, in columns; `None` for a file or a pipe, so that piped output is the same everywhere.
 pub(in super::super) fn width() -> Option<usize> {
     let (width, _) = stdout().is_terminal().then(terminal_size::terminal_size)??;
     Some(width.0.into())

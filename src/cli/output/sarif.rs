@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::Report;
 use super::outcome::{Level, Outcome};
 
-/// What is read from there has no path.
+/// The name that stands in place of a path for what was read from standard input.
 const STANDARD_INPUT: &str = "standard input";
 const POLICY: &str = "https://kubernetes.io/releases/version-skew-policy/";
 
 pub(super) fn sarif(report: &Report) -> Value {
     let outcomes = report.outcomes();
-    // What was not seen is about the run, not about the cluster.
+    // A source that was not seen says something about the run, not about the cluster: it is a notification, no result.
     let (results, notes): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.component.is_some());
     let rules: BTreeMap<&str, Value> = results.iter().map(|outcome| (outcome.rule, rule(outcome))).collect();
     let notes: Vec<_> =
@@ -76,7 +76,7 @@ fn sentence(outcome: &Outcome) -> String {
     text
 }
 
-/// A place in each of `files`; what came from no file has only its name.
+/// A SARIF location in each of `files`. Without a file, the one location has only the name in `logical`.
 pub(super) fn locations(files: &[&str], logical: &Value) -> Value {
     let files: Vec<_> = files.iter().filter(|file| **file != STANDARD_INPUT).collect();
     if files.is_empty() {

@@ -3,7 +3,7 @@
 
 use super::paint::{Ink, Paint};
 
-/// One cell; colour takes no room.
+/// One cell: its text, and its colour, which adds no width.
 pub(in super::super) struct Cell {
     pub(super) text: String,
     pub(super) ink: Ink,

@@ -10,8 +10,9 @@ use super::table::{Cell, fitting, table};
 use super::{Report, Style, behind, budget_line};
 use crate::api::report::source;
 
-/// Verdict first; then what runs, what is wrong, what comes before the next minor, what was not seen, and what is no
-/// longer maintained.
+/// The report: the verdict, what runs, what is wrong, what comes before the next minor, the budgets that allow no
+/// eviction, what was not seen, and what is no longer maintained. As a check: the result, what fails it, then what
+/// does not.
 pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
     let text = whole(report, wide, style);
     match style.width {
@@ -122,7 +123,7 @@ fn counts(outcomes: &[Outcome]) -> String {
     )
 }
 
-/// What fails the check, with everything that helps.
+/// Adds an outcome that fails the check, with its names and its remedy.
 fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
     let _ = writeln!(text, "\n{}  {} [{}]", word(outcome.level, paint), outcome.message, outcome.rule);
     for (title, rest) in [("which", &outcome.names), ("to do", &outcome.remedy)] {
@@ -132,7 +133,7 @@ fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
     }
 }
 
-/// What does not.
+/// An outcome that does not fail the check, in one line.
 fn in_short(outcome: &Outcome, paint: Paint) -> String {
     let names = if outcome.names.is_empty() { String::new() } else { format!(" ({})", outcome.names) };
     format!("{}  {}{names} [{}]", word(outcome.level, paint), outcome.message, outcome.rule)

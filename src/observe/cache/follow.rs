@@ -1,9 +1,9 @@
 //! The request loop of one watch: list, follow, list again.
 //!
-//! What it is told goes to [`Inner`]; what that means is decided in the fold. The invariants: a server that refuses is
-//! asked ever more rarely; a watch goes on where it ended; and a connection that died without a word is noticed. It is
-//! written on `Api::list` and `Api::watch`, because kube's `watcher` hides bookmarks, never backs off a failing list, and
-//! cannot be told to list again after an object that it could not decode.
+//! Everything that the server sends goes to [`Inner`]; what it means is decided in the fold. The invariants: a
+//! server that refuses is asked ever more rarely; a watch goes on where it ended; and a connection that died without
+//! a word is noticed. This module uses `Api::list` and `Api::watch` because kube's `watcher` hides bookmarks, never
+//! backs off a failing list, and cannot be told to list again after an object that it could not decode.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::held::{Inner, Pace, Select};
 /// How long the server keeps one watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;
 /// A watch that is silent for so long is a dead connection: a server sends a bookmark each minute
-/// (`bookmarkFrequency` in `staging/src/k8s.io/apiserver/pkg/storage/cacher`). Where one does not, opening anew costs a
-/// request.
+/// (`bookmarkFrequency` in `staging/src/k8s.io/apiserver/pkg/storage/cacher`). If a server sends none, the watch is
+/// opened again, which costs one request.
 const SILENCE: Duration = Duration::from_secs(130);
 /// Longest wait for the begin of an answer. The read client retries throttled requests by itself for hours.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -60,7 +60,7 @@ impl From<kube::Error> for Ended {
 }
 
 impl<K: Watched> Follow<K> {
-    /// Goes on for ever.
+    /// Lists and follows, again and again; never returns.
     pub(super) async fn run(&mut self) {
         loop {
             let listed = if self.streaming { self.stream_all().await } else { self.list_all().await };
@@ -85,7 +85,7 @@ impl<K: Watched> Follow<K> {
         }
     }
 
-    /// Waits longer each time, until something was heard in between.
+    /// Waits, and doubles the next wait up to the longest. Events of a healthy watch set the wait back.
     async fn pause(&mut self) {
         sleep(self.wait).await;
         self.wait = (self.wait * 2).min(self.pace.longest);
@@ -108,7 +108,7 @@ impl<K: Watched> Follow<K> {
         }
     }
 
-    /// Lists by a watch that begins with every object; what follows on it are the changes since. The list is a
+    /// Lists with a watch that first sends every object, then a mark, then the changes since. The list is a
     /// consistent one (no resourceVersion), so that a new leader never begins from an apiserver's stale cache.
     async fn stream_all(&mut self) -> Result<(String, Option<Events<K>>), Ended> {
         let mut events = self.open(true, "").await?;
@@ -128,7 +128,7 @@ impl<K: Watched> Follow<K> {
                         return Ok((version, Some(events)));
                     }
                 }
-                // Not sent before the mark.
+                // A server sends no deletion before the mark.
                 Ok(Some(Ok(WatchEvent::Deleted(_)))) => {}
                 Ok(Some(Ok(WatchEvent::Error(status)))) => return Err(kube::Error::Api(status).into()),
                 Ok(Some(Err(error))) if is_decode(&error) => self.inner.undecodable(&error),
@@ -211,7 +211,7 @@ impl<K: Watched> Follow<K> {
 
     /// Folds in what `events` tells until it ends, moving `version` along.
     async fn drain(&mut self, version: &mut String, mut events: Events<K>) -> Ended {
-        // The only cure for a taint is a new list, at the pace of any other failure.
+        // Only a new list ends a taint. It begins after the wait that any other failure has.
         let mut list_again = self.inner.tainted().then(|| Instant::now() + self.wait);
         loop {
             let silence = Instant::now() + SILENCE;
@@ -255,7 +255,8 @@ fn moved(version: &mut String, to: Option<&str>) {
     }
 }
 
-/// kube tells a watch event that it cannot decode as an all-default `Status`.
+/// Whether an object could not be decoded. For a watch event kube then returns a `Status` whose fields are all
+/// empty.
 fn is_decode(error: &kube::Error) -> bool {
     match error {
         kube::Error::SerdeError(_) => true,

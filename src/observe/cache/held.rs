@@ -1,4 +1,4 @@
-//! What a cache holds, who is woken by it, and what is said when it cannot be filled.
+//! What a cache holds, whom its changes wake, and what it says when it cannot be filled.
 //!
 //! The invariant: every change, and every change of [`SyncState`], wakes whoever subscribed to [`Changes`].
 
@@ -23,7 +23,7 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Something changed.
+    /// Wakes every subscriber: something changed.
     pub fn bump(&self) {
         self.0.send_modify(|count| *count += 1);
     }
@@ -41,7 +41,7 @@ pub struct Select {
     pub labels: Option<String>,
     /// A field selector in the API's syntax.
     pub fields: Option<String>,
-    /// How much of each is kept.
+    /// How much of each object is kept.
     pub detail: Detail,
 }
 
@@ -60,8 +60,8 @@ impl Default for Pace {
     }
 }
 
-/// A server that has just started refuses until it has read who may do what: who was told something this lately has not
-/// lost the permission.
+/// A kube-apiserver that has just started answers 403 until it has read the RBAC objects. So a 403 this soon after
+/// the last answer is a failure that passes, and not a refusal.
 pub(super) const STARTING: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl<K: Watched> Inner<K> {
         let changed = change(&mut held.0);
         let after = held.0.state();
         drop(held);
-        // Half a list is nothing to decide on; the end of the list wakes.
+        // Half a list is nothing to decide on; the end of the list wakes the subscribers.
         if before != after || (changed && after != SyncState::Syncing) {
             self.changes.bump();
         }
@@ -131,7 +131,7 @@ impl<K: Watched> Inner<K> {
         let starting = told.is_some_and(|at| at.elapsed() < STARTING);
         let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
         let text = self.what.explain(error, refused);
-        // The same trouble is told once, not at every try.
+        // The same trouble is logged once, not at every try.
         if self.read_state().fault().is_none_or(|told| told.as_ref() != text) {
             tracing::warn!(%text);
         }

@@ -1,7 +1,8 @@
 //! Which files are read, and the text in them.
 //!
-//! Here belong folders, pipes and standard input; encodings are [`text`]'s, and what the text means is not asked here. The invariant: files are read in
-//! the order of their names, so that what is said about them is always the same.
+//! Here belong folders, pipes and standard input; encodings belong to [`text`], and what the text means is not asked
+//! here. The invariant: files of a folder are read in the order of their names, so that the output is always the
+//! same.
 
 mod reader;
 
@@ -16,7 +17,7 @@ use super::text;
 use super::text::{brief, is_json};
 pub(super) use reader::Reader;
 
-/// What some editors write before UTF-8.
+/// The byte order mark that some editors write before UTF-8.
 const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 /// How deep folders may be nested; links to folders are not followed.
 const MAX_DEPTH: usize = 32;
@@ -24,7 +25,7 @@ const MAX_DEPTH: usize = 32;
 const MAX_TEXT: usize = 1 << 30;
 /// How much of a broken file is looked through for what it may hold.
 const LOOKED_AT: u64 = 4 << 20;
-/// How long nobody may write into a pipe before that is said.
+/// How long a pipe may have no writer before a line says that the program waits for one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One file, or standard input.
@@ -39,7 +40,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Its text, as it comes in where that is JSON.
+    /// Its text: JSON as a stream, anything else as a whole.
     pub(super) fn source(&self) -> Result<Source, String> {
         let mut reader = self.open()?;
         let start = reader.start().map_err(|error| plain(&error))?;
@@ -79,8 +80,9 @@ impl Input {
         Ok(Reader::new(Box::new(file.map_err(|error| plain(&error))?)))
     }
 
-    /// Whether nothing is missing when this file, which a folder holds, cannot be read: a collector's note of what it
-    /// could not collect, or what a person blackened that holds nothing of a report.
+    /// Whether a report misses nothing if this file cannot be read. So it is for two kinds of files of a folder: a
+    /// collector's note of what it could not collect, and a file in which a person or a tool took something out and
+    /// that holds no object of a report. A file that a person named is never left out.
     pub(super) fn is_left_out(&self) -> bool {
         if self.named {
             return false;

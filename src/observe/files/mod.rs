@@ -3,7 +3,7 @@
 //!
 //! Here belongs what was found in which file; what a component's pod or version means does not. The invariants: what
 //! could not be read is named and never silently left out; files that hold no Node make no [`Cluster`]; and no text
-//! of a file is shown before it was made harmless.
+//! of a file is shown before everything in it that could act on a terminal is replaced.
 
 mod input;
 mod objects;
@@ -33,7 +33,7 @@ use unused::Given;
 /// How many lines there are at most about objects that cannot be read; the rest is counted.
 const MAX_FAULTS: usize = 10;
 
-/// Nothing can be said about these files; one line that says why and what to do.
+/// Why nothing can be said about these files, in one line that also says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(String);
@@ -57,7 +57,7 @@ pub struct Counts {
     pub operators: usize,
     /// Objects of other kinds, and pods of other namespaces.
     pub other_objects: usize,
-    /// Files of folders that are neither JSON nor YAML.
+    /// Files in folders whose names do not end like those of JSON or YAML.
     pub other_files: usize,
 }
 
@@ -87,12 +87,12 @@ pub struct Snapshot {
     /// What OpenShift's operators rolled out.
     operators: Vec<(Component, Observed)>,
     counts: Counts,
-    /// Nodes that are there with more than one UID.
+    /// How often a Node was found again with another UID.
     re_created: usize,
     faults: Vec<String>,
     more_faults: usize,
     places: Places,
-    /// What each of the paths that were named gave.
+    /// For each path that a person named, what was found in it.
     given: Vec<Given>,
     /// A `kubectl version` that did not reach the server.
     without_server: Option<String>,
@@ -241,7 +241,7 @@ impl Snapshot {
         &self.places
     }
 
-    /// What was named and gave nothing, one line each.
+    /// The paths that a person named and that gave nothing, one line each.
     pub fn unused(&self) -> Vec<String> {
         unused::lines(&self.given)
     }
@@ -264,7 +264,7 @@ impl Snapshot {
         let seen = Sources {
             nodes: &nodes,
             pods: &pods,
-            // Who serves now is not in a file: leases end within the minute, and endpoints cannot be asked.
+            // A file does not tell which apiservers serve now: leases in it are old, and endpoints cannot be asked.
             leases: &[],
             endpoints: &[],
             asked: false,
@@ -287,7 +287,7 @@ impl Snapshot {
         with_same_process(cluster)
     }
 
-    /// Which platform it is of.
+    /// The platform of the cluster in the files; `None` if it is not recognised.
     pub fn platform(&self) -> Option<Platform> {
         let nodes: Vec<_> = self.nodes.values().map(AsRef::as_ref).collect();
         platform::recognise(&nodes, &self.pods.values().collect::<Vec<_>>())
@@ -350,7 +350,7 @@ fn source_of(input: &Input, given: &mut Given) -> Result<Option<Source>, String>
 pub(super) struct Read {
     /// What could not be read, one line each.
     pub(super) faults: Vec<String>,
-    /// What was named and gave nothing, one line each.
+    /// The paths that a person named and that gave nothing, one line each.
     pub(super) unused: Vec<String>,
 }
 

@@ -54,7 +54,7 @@ impl fmt::Display for Kind {
 /// Something in a file.
 pub(super) enum Found {
     Node(Box<Node>),
-    /// A Node whose name was taken out; its place in the list.
+    /// A Node whose name a person or a tool took out, and its place in the list.
     Nameless(Box<Node>, usize),
     /// One of kube-system.
     Pod(Box<Pod>),
@@ -65,7 +65,7 @@ pub(super) enum Found {
     Version(VersionAnswer),
     /// What an OpenShift `ClusterOperator` says it rolled out of a component.
     Operator(Component, Observed),
-    /// The answer of `kubectl version` without a server.
+    /// The output of a `kubectl version` that did not reach a server.
     NoServer,
     /// That many objects that a report does not need.
     Other(usize),
@@ -76,7 +76,7 @@ pub(super) enum Found {
     /// A table, which the server made for people.
     Table,
     Bad(Bad),
-    /// The end of a list that is not whole.
+    /// A list that ends before its kind: its file may be cut off.
     CutOff,
 }
 
@@ -96,9 +96,10 @@ pub(in super::super) fn item(item: usize, file: &str) -> String {
     if item == 0 { file.to_owned() } else { format!("item {item} of {file}") }
 }
 
-/// What is in a text, before anybody asks of what kind it is.
+/// A piece of a text, before its kind is asked for.
 pub(in super::super) enum Piece<'a> {
-    /// An object, or what stands in its place; the list that it is in, and its place there from 1, or 0 in none.
+    /// An object, or what stands in its place. `list` is what its list says of it, and `place` its place in the
+    /// list, from 1; 0 if it is in no list.
     Object { raw: &'a RawValue, list: &'a List, place: usize },
     /// A text, a number.
     Scalar,
@@ -106,7 +107,7 @@ pub(in super::super) enum Piece<'a> {
     EmptyList,
     /// Something that should be a list, or an object.
     Broken(&'a serde_json::Error),
-    /// The end of a list that is not whole.
+    /// A list that ends before its kind: its file may be cut off.
     CutOff,
 }
 
@@ -131,12 +132,12 @@ pub(super) fn parse(source: Source, sink: &mut Sink<'_>) -> Result<(), String> {
     }
 }
 
-/// What is wrong with a JSON text, for a person.
+/// What is wrong with a JSON text, in words for a person.
 fn broken(error: &serde_json::Error) -> String {
     if error.is_eof() {
         format!("ends in the middle of its JSON (line {}); write the file again", error.line())
     } else if error.is_io() {
-        // Those of a reader tell themselves what is wrong.
+        // An error of the reader says what is wrong by itself.
         brief(without_line(&error.to_string()))
     } else if error.to_string().starts_with("recursion limit") {
         format!("is nested deeper than anything of a cluster (line {})", error.line())
@@ -145,7 +146,7 @@ fn broken(error: &serde_json::Error) -> String {
     }
 }
 
-/// What `piece` is to a report.
+/// What `piece` means for a report.
 pub(super) fn found(piece: &Piece<'_>) -> Found {
     let (raw, list, item) = match *piece {
         Piece::Scalar => return Found::Other(1),
@@ -185,7 +186,7 @@ struct Head<'a> {
     spec: Option<&'a RawValue>,
     #[serde(borrow)]
     status: Option<&'a RawValue>,
-    /// That of a `Status`.
+    /// The message of a `Status`.
     #[serde(borrow)]
     message: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -222,7 +223,7 @@ fn answer(raw: Option<&RawValue>) -> Option<VersionAnswer> {
     value::<Info>(raw).map(VersionAnswer::from)
 }
 
-/// What the items of a list are, where the list says it and they do not.
+/// What a list says of its items: the apiVersion and kind of every item that does not say them itself.
 #[derive(Clone, Default)]
 pub(in super::super) struct List {
     pub(in super::super) api_version: Option<String>,
@@ -230,7 +231,8 @@ pub(in super::super) struct List {
 }
 
 impl List {
-    /// A list of `item`s; of anything when that is empty, which is what `kubectl get` writes.
+    /// A list of the kind `item`. If that is empty, as in the `List` that `kubectl get` writes, the items may be of
+    /// any kind.
     fn of(api_version: Option<String>, item: &str) -> Self {
         Self { api_version, kind: Some(item.to_owned()).filter(|item| !item.is_empty()) }
     }
@@ -261,7 +263,7 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize) -> Found {
             Some(Kind::Webhooks)
         }
         (Some(kind), None | Some("policy/v1")) if kind == "PodDisruptionBudget" => Some(Kind::Budget),
-        // Other groups have Nodes of their own.
+        // A Node or Pod of another API group is not the one that is looked for.
         (Some(_), _) => None,
         (None, _) => by_shape(head),
     };
@@ -313,7 +315,7 @@ fn decoded<K: DeserializeOwned>(
     decode(raw, kind, meta, item).map_or_else(Found::Bad, found)
 }
 
-/// What client libraries write without a kind is told by what only it has.
+/// The kind of an object that a client library wrote without its kind, known by a field that no other kind has.
 fn by_shape(head: &Head<'_>) -> Option<Kind> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -440,13 +442,13 @@ fn plain(what: &str) -> String {
     if value.is_empty() { word.to_owned() } else { format!("{word} {value}") }
 }
 
-/// The name, if a cluster could have accepted it; another one could hold anything and be of any length.
+/// The name, if a cluster could have accepted it; any other name could hold anything and be of any length.
 fn name_of(meta: &Meta) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
     meta.name.clone().filter(|name| !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(allowed))
 }
 
-/// Whether a person or a tool took its name out.
+/// Whether a person or a tool took the name of the object out.
 fn is_taken_out(meta: &Meta) -> bool {
     name_of(meta).is_none() && meta.name.as_deref().is_some_and(is_blackened_name)
 }

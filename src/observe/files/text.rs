@@ -1,7 +1,7 @@
 //! Bytes as text, and texts that are not what they should be.
 //!
-//! Here belongs what a person may give instead of objects: archives, tables, errors of kubectl. The invariant: each is
-//! told as what it is, with what to do instead.
+//! Here belongs what a person may give instead of objects: archives, tables, errors of kubectl. The invariant: a
+//! line says what each of these is and, where something can be done, what to do instead.
 
 use std::borrow::Cow;
 
@@ -32,9 +32,9 @@ const ERRORS: [&str; 7] = [
     "Error in configuration",
     "couldn't get ",
 ];
-/// What stands in place of what a person or a tool took out.
+/// The words that tools write in place of what they took out; in lower case.
 const BLACKENED: [&[u8]; 2] = [b"***hidden***", b"redacted"];
-/// What a file holds that matters.
+/// The texts by which a file is known to hold an object that a report needs; in lower case.
 const NEEDED: [&[u8]; 7] = [
     b"\"kind\":\"node",
     b"\"kind\": \"node",
@@ -45,7 +45,7 @@ const NEEDED: [&[u8]; 7] = [
     b"kubeletversion",
 ];
 
-/// What bytes that begin so are, if they are no text.
+/// What a file that begins with `start` is, if it is empty or no text.
 pub(super) fn no_text(start: &[u8]) -> Option<String> {
     if start.is_empty() {
         return Some("is empty".to_owned());
@@ -91,7 +91,7 @@ fn utf8(bytes: Cow<'_, [u8]>) -> Result<String, String> {
 
 /// What a text is that kubectl wrote for people: a table, an error, nothing found.
 pub(super) fn for_people(text: &str) -> Option<String> {
-    // Warnings go before whatever it has to say.
+    // kubectl writes warnings before its output.
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("Warning: "));
     let first = lines.next()?;
     if ERRORS.iter().any(|error| first.starts_with(error)) {
@@ -116,14 +116,15 @@ pub(super) fn said(text: &str) -> String {
     harmless(&short)
 }
 
-/// Whether something was taken out of what begins so, and nothing in it is an object that a report needs.
+/// Whether something was taken out of a file that begins with `start`, and `start` shows no object that a report
+/// needs.
 pub(super) fn is_blackened(start: &[u8]) -> bool {
     let small = start.to_ascii_lowercase();
     let has = |wanted: &[u8]| small.windows(wanted.len()).any(|window| window == wanted);
     BLACKENED.into_iter().any(has) && !NEEDED.into_iter().any(has)
 }
 
-/// Whether something stands in place of a name.
+/// Whether `name` is no name but a word that a tool wrote in place of one.
 pub(super) fn is_blackened_name(name: &str) -> bool {
     let small = name.to_ascii_lowercase();
     BLACKENED.iter().any(|mark| std::str::from_utf8(mark).is_ok_and(|mark| small.contains(mark)))

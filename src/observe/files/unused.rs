@@ -1,7 +1,7 @@
 //! Files that a person named and that gave nothing.
 //!
-//! Here belongs what is said of them. The invariant: who gave a file learns what it was taken for, and is never left to
-//! believe that it was used.
+//! Here belongs the line that tells of such a file. The invariant: a person who gave a file that was not used learns
+//! that, and what the file was taken for.
 
 use super::objects::Found;
 
@@ -26,7 +26,7 @@ pub(super) struct Given {
     used: usize,
     others: usize,
     empty_lists: usize,
-    /// What it is instead: the first that was told.
+    /// What the file is instead, such as a table for people; the first note counts.
     note: Option<String>,
 }
 

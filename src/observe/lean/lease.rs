@@ -12,17 +12,17 @@ use super::super::fold::Watched;
 use super::super::interner::Interner;
 use super::wire::{HOSTNAME_LABEL, PEER_ADDRESS, meta, text, time};
 
-/// On the identity lease of a kube-apiserver: since 1.27, and in 1.26.
+/// The labels of a kube-apiserver's identity lease, with the value `kube-apiserver`: since 1.27, and in 1.26.
 const IDENTITY_LABELS: [&str; 2] = ["apiserver.kubernetes.io/identity", "k8s.io/component"];
 
-/// Whoever lives renews its lease at least this often; what is older tells of one that died.
+/// A living holder renews its lease at least this often; an older lease tells of a holder that died.
 pub const LEASE_FRESH: SignedDuration = SignedDuration::from_secs(60);
 
 /// A Lease on the wire.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::coordination::v1::Lease")]
 pub struct Lease {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     spec: Option<LeaseSpec>,
@@ -81,7 +81,7 @@ impl Watched for Lease {
         }
     }
 
-    /// Another holder, or one that was thought dead.
+    /// Wakes for another holder or address, and for a holder that renews again after it was thought dead.
     fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
         let back = match (before.renewed, after.renewed) {
             (Some(before), Some(after)) => after.duration_since(before) > LEASE_FRESH,
@@ -96,7 +96,7 @@ impl Watched for Lease {
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::coordination::v1beta1::LeaseCandidate")]
 pub struct LeaseCandidate {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     spec: Option<CandidateSpec>,
@@ -110,8 +110,8 @@ struct CandidateSpec {
     emulation_version: Option<String>,
 }
 
-/// What is kept of a `LeaseCandidate`. One outlives its process by half an hour: it tells something only of whoever
-/// holds the lease.
+/// What is kept of a `LeaseCandidate`. The object outlives its process by half an hour, so it tells something only
+/// while its candidate holds the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CandidateSeen {
     /// `metadata.name`: the holder that the lease names when it is elected.
@@ -120,7 +120,7 @@ pub struct CandidateSeen {
     pub lease: Arc<str>,
     /// `spec.binaryVersion`.
     pub version: Observed,
-    /// `spec.emulationVersion`, where it says something that can be.
+    /// `spec.emulationVersion`; `None` where it is absent, or where a binary of that version cannot emulate it.
     pub effective: Option<Effective>,
 }
 

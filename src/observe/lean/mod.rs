@@ -1,8 +1,9 @@
 //! The kinds that are watched: as the API sends them, and what is kept of each.
 //!
-//! Here belong field names and nothing that judges them. Every field is optional on the wire, so that an object of an
-//! older or newer server is read rather than refused; what is absent becomes the value that permits least. The
-//! invariant: annotations other than those named here, and managedFields but for who cordoned a Node, are never even parsed.
+//! Here belong field names and nothing that judges them. Every field is optional on the wire, so that an object of
+//! an older or newer server is read rather than refused; an absent field becomes the value that permits least. The
+//! invariant: annotations that `wire` does not name are never parsed; of managedFields only the managers that own a
+//! Node's `spec.unschedulable` are kept.
 
 mod lease;
 mod node;

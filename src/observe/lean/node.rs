@@ -1,4 +1,4 @@
-//! Node: the wire form and what is kept.
+//! Node: its form on the wire, and what is kept of it. The module `lean` says what belongs here.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,17 +16,17 @@ use super::super::interner::{Detail, Interner};
 use super::super::platform::Platform;
 use super::wire::{Condition, HOSTNAME_LABEL, KUBEADM, condition, is_true, meta_and, text, time};
 
-/// Before a role that somebody gave to a Node.
+/// The prefix of labels that name a Node's role.
 const ROLE: &str = "node-role.kubernetes.io/";
 
-/// What a control-plane node is labelled with: since 1.20, before that, and by RKE1.
+/// The labels of a control-plane node: since 1.20, before 1.20, and of RKE1.
 const CONTROL_PLANE_LABELS: [&str; 3] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
     "node-role.kubernetes.io/controlplane",
 ];
 
-/// The same where the role is that old (kops, `kube-up`).
+/// The label of a control-plane node and its value in old clusters (kops, `kube-up`).
 const OLD_ROLE: (&str, &str) = ("kubernetes.io/role", "master");
 
 /// What a virtual kubelet's Node is labelled with.
@@ -52,14 +52,15 @@ type Labels = BTreeMap<String, String>;
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::core::v1::Node")]
 pub struct Node {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta_of_node")]
     pub metadata: ObjectMeta,
     spec: Option<NodeSpec>,
     status: Option<NodeStatus>,
 }
 
-/// `metadata`, and of who owns which field only who owns `spec.unschedulable`.
+/// `metadata` without what no decision reads; of managedFields it keeps only the managers that own
+/// `spec.unschedulable`.
 fn meta_of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -119,9 +120,9 @@ struct NodeInfo {
 pub struct NodeSeen {
     /// The node as decisions read it.
     pub node: Arc<cluster::Node>,
-    /// Its addresses of type `InternalIP`, as far as they are addresses.
+    /// Its addresses of type `InternalIP` that can be parsed.
     pub internal_ips: Box<[IpAddr]>,
-    /// What it tells of the platform.
+    /// The platform that it tells of, if any.
     pub platform: Option<Platform>,
     /// Label `kubernetes.io/hostname`, where that is not the name.
     pub hostname: Option<Box<str>>,
@@ -142,7 +143,8 @@ fn has(labels: &Labels, (label, value): (&str, &str)) -> bool {
     labels.get(label).is_some_and(|found| found == value)
 }
 
-/// The pool that is shown for a Node. OpenShift has no pools but roles, of which a Node has `worker` beside its own.
+/// The name of the pool that is shown for a Node. OpenShift has roles instead of pools; a Node may have `worker`
+/// beside another role, which is then shown.
 fn pool<'a>(
     labels: &'a Labels,
     platform: Option<Platform>,
@@ -169,7 +171,7 @@ fn pool<'a>(
 impl Watched for Node {
     type Kept = Arc<NodeSeen>;
 
-    /// A Node of a busy cluster has 10 kB and more.
+    /// A Node of a busy cluster has 10 kB and more, so pages are smaller than usual.
     const PAGE: Option<u32> = Some(250);
 
     fn keep(self, names: &mut Interner) -> Self::Kept {

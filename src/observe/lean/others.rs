@@ -1,4 +1,4 @@
-//! The smaller kinds: budgets, endpoints, Jobs, and custom resources of any kind.
+//! The smaller kinds: budgets, endpoints, volume attachments, Jobs, and custom resources of any kind.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use super::wire::{Condition, condition, meta, text, time};
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::policy::v1::PodDisruptionBudget")]
 pub struct PodDisruptionBudget {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     spec: Option<BudgetSpec>,
@@ -74,7 +74,7 @@ struct BudgetStatus {
     conditions: Option<Vec<Condition>>,
 }
 
-/// Since when a pod is disrupted. The API server reads `null` as Go's zero time, which was long ago.
+/// Since when a pod is disrupted. The apiserver reads `null` as Go's zero time, so it becomes a time long ago.
 fn disrupted_at(since: Option<&str>) -> Option<Timestamp> {
     since.map_or(Some(Timestamp::MIN), time)
 }
@@ -123,7 +123,7 @@ impl Watched for PodDisruptionBudget {
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::discovery::v1::EndpointSlice")]
 pub struct EndpointSlice {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     // Go writes `null` for both when they are empty.
@@ -134,7 +134,7 @@ pub struct EndpointSlice {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Endpoint {
-    /// The server accepts nothing else in a slice of this kind.
+    /// IP addresses: the server accepts nothing else in a slice of `addressType` IPv4 or IPv6.
     addresses: Option<Vec<IpAddr>>,
 }
 
@@ -177,7 +177,7 @@ impl Watched for EndpointSlice {
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::storage::v1::VolumeAttachment")]
 pub struct VolumeAttachment {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     spec: Option<AttachmentSpec>,
@@ -213,7 +213,7 @@ impl Watched for VolumeAttachment {
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::batch::v1::Job")]
 pub struct Job {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     status: Option<JobStatus>,

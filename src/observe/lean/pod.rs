@@ -1,4 +1,4 @@
-//! Pod: what is kept.
+//! Pod: what is kept of it. Its form on the wire is in `pod_spec`, what few pods have in `special`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::wire::{KUBEADM, MIRROR_ANNOTATION, condition, is_true, meta, text};
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::core::v1::Pod")]
 pub struct Pod {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     spec: Option<PodSpec>,
@@ -41,9 +41,9 @@ pub struct PodSeen {
 pub struct Runs {
     /// Which component; none for etcd, of which the skew policy says nothing.
     pub component: Option<Component>,
-    /// By the tag of its image.
+    /// Its version, by the tag of its image.
     pub version: Observed,
-    /// What tells this run of it from others.
+    /// What tells this run of the component from its other runs.
     pub mark: (RunMark, Box<str>),
     /// `status.hostIP`.
     pub host_ip: Option<IpAddr>,
@@ -51,8 +51,9 @@ pub struct Runs {
     pub kubeadm: bool,
 }
 
-/// What tells this run of `component` from others: its container, or its pod where a container has no ID. Nobody
-/// waits for a kube-proxy to be replaced, and there are as many of those as nodes.
+/// What tells this run of `component` from its other runs: the ID of its container; where that has none, the UID of
+/// its pod and the number of restarts. For a kube-proxy it is always the latter: nobody waits for one to be
+/// replaced, and there are as many as Nodes.
 fn mark_of(
     component: Option<Component>,
     pod: Option<&str>,
@@ -68,7 +69,7 @@ fn mark_of(
     (RunMark::Pod, format!("{}/{restarts}", pod.unwrap_or_default()).into())
 }
 
-/// How many seconds it took to be ready, of a pod that has been since.
+/// How many seconds after its start the pod became ready; `None` if it is not ready, or a container of it restarted.
 fn ready_after(status: &PodStatus) -> Option<u16> {
     let ready =
         condition(status.conditions.as_ref(), "Ready").filter(|of| of.status.as_deref() == Some("True"))?;

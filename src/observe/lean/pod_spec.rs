@@ -1,4 +1,4 @@
-//! A Pod's spec and status on the wire, as far as anybody reads them.
+//! The spec and status of a Pod on the wire: only the fields that a decision reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ pub(super) struct Toleration {
 }
 
 impl Toleration {
-    /// The taint of a cordon has no value.
+    /// Whether this tolerates the taint of a cordon, which has no value.
     pub(super) fn of_cordon(&self) -> bool {
         let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let exists = self.operator.as_deref() == Some("Exists");
@@ -167,7 +167,8 @@ pub(super) struct PodTerm {
 }
 
 impl NodeAffinity {
-    /// The hosts it allows, if it allows no other; any of its terms may hold, so each has to name hosts.
+    /// The hosts that it allows, if it allows no others; else empty. One term that holds is enough, so each has to
+    /// name hosts.
     pub(in super::super) fn hosts(&self) -> Vec<Arc<str>> {
         self.values(|term| {
             let by_label = values(term.match_expressions.as_ref(), |key| key == HOSTNAME_LABEL);
@@ -175,8 +176,8 @@ impl NodeAffinity {
         })
     }
 
-    /// The zones it allows, if it allows no other. Drivers of volumes have labels of their own for the same zones
-    /// (`topology.ebs.csi.aws.com/zone`).
+    /// The zones that it allows, if it allows no others; else empty. Volume drivers have labels of their own for the
+    /// same zones (`topology.ebs.csi.aws.com/zone`).
     pub(in super::super) fn zones(&self) -> Vec<Arc<str>> {
         self.values(|term| values(term.match_expressions.as_ref(), |key| key.ends_with("/zone")))
     }

@@ -1,7 +1,7 @@
-//! What few pods have and only a drain asks about: what is kept of it.
+//! The traits of a pod that few pods have and that only a drain asks about.
 //!
-//! Here belongs reading; what follows for a drain is the core's. The invariant: most pods have none of it, and cost
-//! nothing for it.
+//! Here belongs how traits are read; what follows for a drain is the core's. The invariant: a pod without any trait,
+//! as most are, needs no memory for them.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::pod_spec::{PodSpec, PodStatus, PodTerm, Spread, Toleration};
 use super::wire::{HOSTNAME_LABEL, OPT_OUTS, condition};
 
-/// Label on the pods of an executor's Job: the name of the `NodeUpgrade` they work for.
+/// Label on an executor's Job and its pods: the UID of the `NodeUpgrade` that they work for.
 pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
 const JOB_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 const USUAL_GRACE: i64 = 30;
 
-/// What of it the pod has; `None` for a pod that has nothing of it.
+/// The traits of a pod; `None` for a pod that has none.
 pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> Option<Traits> {
     let volumes = || spec.volumes.iter().flatten();
     let claims =

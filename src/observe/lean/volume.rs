@@ -1,4 +1,4 @@
-//! `PersistentVolumes`: whose they are, and on which hosts and in which zones they can be mounted.
+//! `PersistentVolumes`: which claim each is bound to, and on which hosts and in which zones it can be mounted.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::wire::{meta, text};
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::core::v1::PersistentVolume")]
 pub struct PersistentVolume {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     spec: Option<VolumeSpec>,
@@ -62,7 +62,7 @@ impl Watched for PersistentVolume {
         })
     }
 
-    /// Most volumes can be mounted anywhere; that they come and go matters to nobody.
+    /// A change of what is not kept, such as the phase of a volume, wakes nobody.
     fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
         before != after
     }

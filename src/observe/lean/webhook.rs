@@ -15,7 +15,7 @@ use super::wire::meta;
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration")]
 pub struct ValidatingWebhooks {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     webhooks: Option<Vec<Hook>>,
@@ -25,7 +25,7 @@ pub struct ValidatingWebhooks {
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration")]
 pub struct MutatingWebhooks {
-    /// Pruned: see the module.
+    /// Only the metadata that some decision reads: see the module `wire`.
     #[serde(default, deserialize_with = "meta")]
     pub metadata: ObjectMeta,
     webhooks: Option<Vec<Hook>>,
@@ -49,7 +49,8 @@ struct Rule {
 /// What is kept of a configuration.
 pub type WebhooksSeen = Arc<[Webhook]>;
 
-/// The server writes both policies down; were one absent, its default would hold.
+/// What is kept of the webhooks of one configuration. The server always writes both policies; in a file where one is
+/// absent, the API's default holds.
 fn kept(metadata: &ObjectMeta, hooks: Option<Vec<Hook>>, names: &mut Interner) -> WebhooksSeen {
     let configuration = names.text(metadata.name.as_deref().unwrap_or_default());
     let hooks = hooks.unwrap_or_default().into_iter();
@@ -73,7 +74,7 @@ impl Watched for ValidatingWebhooks {
         kept(&self.metadata, self.webhooks, names)
     }
 
-    /// Their CA bundles are rewritten now and then.
+    /// A CA bundle that is rewritten, as happens now and then, is not kept and wakes nobody.
     fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
         before != after
     }

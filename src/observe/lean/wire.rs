@@ -1,7 +1,7 @@
 //! What several kinds have in common on the wire: metadata without what no decision reads, and conditions.
 //!
-//! The invariant: annotations other than those named here, and managedFields but for who cordoned a Node, are never even
-//! parsed.
+//! The invariant: annotations that are not named here are never parsed; of managedFields only the managers that own
+//! a Node's `spec.unschedulable` are kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 pub(super) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// Stands for any annotation that only kubeadm writes: on a Node, or on an apiserver's static pod.
+/// The key under which any annotation that only kubeadm writes is kept: on a Node, or on an apiserver's static pod.
 pub(super) const KUBEADM: &str = "kubeadm";
 /// Annotations by which other tools are asked to leave a pod alone.
 pub(super) const OPT_OUTS: [&str; 3] = [
@@ -30,7 +30,7 @@ pub(in super::super) fn meta<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     meta_and::<D, IgnoredAny>(deserializer).map(|(meta, _)| meta)
 }
 
-/// The same, and `M` of who owns which field.
+/// The same, and `metadata.managedFields` read as `M`.
 pub(super) fn meta_and<'de, D, M>(deserializer: D) -> Result<(ObjectMeta, Option<M>), D::Error>
 where
     D: Deserializer<'de>,

@@ -1,8 +1,8 @@
 //! One look at everything that a drain depends on: from a cluster by lists, or from files.
 //!
-//! Both arrive as the same JSON and go the same way. Here belongs what is asked for and how objects are told apart;
-//! what they mean for a drain is the core's. The invariant: what could not be read is named, and its part of the model
-//! is `None` rather than empty.
+//! Both arrive as the same JSON and are read by the same code. Here belongs which kinds are read and how objects are
+//! told apart; what they mean for a drain is the core's. The invariant: what could not be read is named, and its
+//! part of the model is `None` rather than empty.
 
 mod placement;
 mod quantity;
@@ -29,7 +29,7 @@ use super::interner::Interner;
 use super::lean::{Node, PersistentVolume, Pod, PodDisruptionBudget, VolumeSeen};
 use crate::clients::{one_line, within};
 
-/// What is listed, and whether nothing can be said without it.
+/// The paths that are listed, and whether a failure of the list ends the survey.
 const LISTS: [(&str, bool); 16] = [
     ("/api/v1/nodes", true),
     ("/api/v1/pods", true),
@@ -56,7 +56,7 @@ const MAX_SHOWN: usize = 120;
 /// How many lines there are at most about what cannot be read.
 const MAX_FAULTS: usize = 10;
 
-/// Everything that was read.
+/// Everything that was read, from a cluster or from files, before it becomes a [`Cluster`].
 pub struct Survey {
     nodes: Fold<Node>,
     pods: Fold<Pod>,
@@ -75,15 +75,15 @@ pub struct Survey {
     /// What could not be read, one line each.
     pub missing: Vec<String>,
     more_missing: usize,
-    /// What was named and gave nothing, one line each.
+    /// The paths that a person named and that gave nothing, one line each.
     pub unused: Vec<String>,
-    /// Which file an object came from, by its kind, namespace and name.
+    /// The file that an object came from, by its kind, namespace and name.
     places: BTreeMap<(&'static str, Name), Arc<str>>,
 }
 
 type Name = (Arc<str>, Arc<str>);
 
-/// What tells what an object is, and a list's items.
+/// The fields that tell of what kind an object is, and the items of a list.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Head<'a> {
@@ -91,7 +91,7 @@ struct Head<'a> {
     kind: Option<String>,
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
-    /// Taken as it is, so that a wrong type in it spoils nothing else.
+    /// Kept as text, so that a wrong type in it spoils no other field.
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
 }
@@ -158,7 +158,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Lists only volumes and where each can be mounted; what cannot be listed is among [`Survey::missing`].
+    /// Lists only the `PersistentVolumes`, with where each can be mounted. If they cannot be listed,
+    /// [`Survey::missing`] says why.
     pub async fn of_volumes(client: &Client) -> Self {
         let mut survey = Self::begun();
         if let Err(why) = survey.list(client, "/api/v1/persistentvolumes").await {
@@ -247,7 +248,7 @@ impl Survey {
     fn document(&mut self, raw: &RawValue) -> Option<String> {
         let head: Head<'_> = match serde_json::from_str(raw.get()) {
             Ok(head) => head,
-            // A text, a number, an array: nothing of ours.
+            // A text, a number or an array is no list.
             Err(_) => return None,
         };
         let more = head.meta().more;
@@ -260,7 +261,7 @@ impl Survey {
         more.filter(|token| !token.is_empty())
     }
 
-    /// Takes in what is in a file.
+    /// Takes in one piece of a file, and says whether it was of use.
     fn piece(&mut self, file: &Arc<str>, piece: &Piece<'_>) -> Use {
         let Piece::Object { raw, list, place } = *piece else {
             return match piece {
@@ -278,7 +279,8 @@ impl Survey {
         }
     }
 
-    /// Takes in one object, which a list may say the kind of; whether it is of a kind that is looked for.
+    /// Takes in one object and returns whether it is of a kind that is looked for. `of_list` and `kind_of_list` are
+    /// the apiVersion and kind that its list says, for an object that does not say them itself.
     fn object(
         &mut self,
         file: Option<&Arc<str>>,
@@ -364,7 +366,8 @@ impl Survey {
         self.places.insert((kind, (text(&meta.namespace), text(&meta.name))), Arc::clone(file));
     }
 
-    /// The file that says what a cause is about: its object, or else the first pod that it keeps.
+    /// The file that holds the object of `cause`, or else the first pod that it keeps; `None` if neither came from a
+    /// file.
     pub fn place_of(&self, cause: &Cause) -> Option<&str> {
         let of = |kind: &str, namespace: &str, name: &str| {
             let kinds = ["Node", "Pod", "PodDisruptionBudget", "Webhook"];
@@ -380,7 +383,7 @@ impl Survey {
         of(&object.kind, &object.namespace, &object.name).or_else(pod).map(AsRef::as_ref)
     }
 
-    /// What a node offers. Nodes and pods that were read already are not refused for amounts that cannot be.
+    /// Notes what a Node offers. If that cannot be read, the Node is still part of the survey.
     fn offers(&mut self, raw: &RawValue) {
         let Ok(node) = decoded::<wire::Offering>(raw) else { return };
         if let Some((name, amounts)) = node.metadata.name.as_deref().zip(wire::offers(&node)) {
@@ -388,7 +391,8 @@ impl Survey {
         }
     }
 
-    /// What a pod requests, and what it asks of its node.
+    /// Notes what a pod requests, and what it asks of its node. If that cannot be read, the pod is still part of the
+    /// survey.
     fn requests(&mut self, raw: &RawValue) {
         let Ok(pod) = decoded::<wire::Object<wire::RoomSpec>>(raw) else { return };
         if let Some((uid, spec)) = pod.metadata.uid.as_deref().zip(pod.spec.as_ref()) {
@@ -398,12 +402,12 @@ impl Survey {
         }
     }
 
-    /// About when it was so: the newest heartbeat of the nodes.
+    /// About when the objects were read from the cluster: the newest heartbeat of its Nodes.
     pub fn taken(&self) -> Option<Timestamp> {
         self.nodes.values().filter_map(|seen| seen.node.heartbeat).max()
     }
 
-    /// The cluster, sorted. Pods without a node are in it too, under an empty name.
+    /// The cluster, sorted. Pods that are not bound are in it too; the name of their node is empty.
     pub fn cluster(&self) -> Cluster {
         let mut webhooks = self.webhooks.clone();
         for webhook in webhooks.iter_mut().flatten() {

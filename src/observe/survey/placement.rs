@@ -1,7 +1,8 @@
 //! What pods ask of their nodes, as the API writes it.
 //!
-//! Here belong field names and bounds. Replicas of one kind share what they ask for; the invariant: a pod that asks for
-//! more than anybody writes down by hand is one of which it is not known.
+//! Here belong field names and bounds; which node fits is the core's. Pods that ask for the same share one value.
+//! The invariant: a pod that asks for more than anybody writes by hand is read as one of which nothing is known, so
+//! that no file takes all memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use evenkeel_core::cluster::{Apart, Expression, Namespaces, NodeTerm, Placement, Selector};
 use serde::Deserialize;
 
-/// More requirements and values than this, and nobody knows what a pod asks for.
+/// The most requirements and values of one pod. If a pod has more, what it asks for counts as not known.
 const MAX_PARTS: usize = 1000;
 
 #[derive(Default, Deserialize)]
@@ -63,12 +64,13 @@ struct LabelSelector {
     match_expressions: Option<Vec<Requirement>>,
 }
 
-/// What pods ask for, each once.
+/// Every different thing that pods ask for, each held once.
 #[derive(Default)]
 pub(super) struct Known(BTreeSet<Arc<Placement>>);
 
 impl Known {
-    /// What a pod with such a selector and affinity asks for; `None` for nothing, and where nobody knows.
+    /// What a pod with this node selector and affinity asks of its node; `None` if it asks for nothing, or for more
+    /// than [`MAX_PARTS`].
     pub(super) fn placement(
         &mut self,
         labels: Option<&BTreeMap<String, String>>,

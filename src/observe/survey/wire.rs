@@ -1,4 +1,7 @@
 //! The kinds around pods and budgets, as the API writes them, and what is kept of each.
+//!
+//! Here belong field names and the API's defaults; what follows for a drain is the core's. Every field is optional,
+//! so that an object of an older or newer server is read rather than refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -115,7 +118,7 @@ struct Requests {
 #[derive(Default, Deserialize)]
 struct Resources(BTreeMap<String, Amount>);
 
-/// Files that a person wrote have numbers too.
+/// An amount of a resource. The API writes it as text; a file that a person wrote may hold a number.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Amount {
@@ -143,8 +146,9 @@ impl Asking {
     }
 }
 
-/// What a pod requests of its node (`PodRequests` of `k8s.io/component-helpers/resource`): the containers and the init
-/// containers that go on running, or the most that is needed while the others run; and its overhead.
+/// What a pod requests of its node (`PodRequests` of `k8s.io/component-helpers/resource`). It is the larger of two
+/// amounts: all containers and sidecars together, or the most that one init container needs beside the sidecars
+/// before it. Requests of the pod as a whole replace that amount, resource by resource. The overhead is added.
 pub(super) fn requests(spec: &RoomSpec) -> Amounts {
     let (mut sidecars, mut begins) = (Amounts::default(), Amounts::default());
     for container in spec.init_containers.iter().flatten() {
@@ -199,7 +203,7 @@ struct QuotaStatus {
     used: Option<BTreeMap<String, String>>,
 }
 
-/// A quota of pods that is used up.
+/// A `ResourceQuota` that limits pods and is used up; `None` for any other.
 pub(super) fn quota(object: &Quota) -> Option<FullQuota> {
     let status = object.status.as_ref()?;
     let (hard, used) = (status.hard.as_ref()?, status.used.as_ref()?);
@@ -284,7 +288,8 @@ impl Rule {
     }
 }
 
-/// The webhooks of a configuration that stand in the way of a drain.
+/// The webhooks of a configuration that can stop a drain: they refuse when they do not answer, and they are asked
+/// about evictions or new pods.
 pub(super) fn webhooks(object: &Webhooks) -> Vec<PodWebhook> {
     let all = object.webhooks.iter().flatten();
     let found = all.filter(|webhook| webhook.failure_policy.as_deref() != Some("Ignore")).map(|webhook| {
@@ -321,7 +326,8 @@ struct EndpointConditions {
     ready: Option<bool>,
 }
 
-/// The Service of a slice, and the nodes of its ready endpoints. Absent readiness means ready.
+/// The Service of a slice, and the nodes of its ready endpoints. An endpoint that does not say whether it is ready
+/// is ready.
 pub(super) fn endpoints(slice: &Slice) -> Option<(Name, Vec<Arc<str>>)> {
     let service = slice.metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
     let ready = |endpoint: &&Endpoint| endpoint.conditions.as_ref().and_then(|c| c.ready).unwrap_or(true);

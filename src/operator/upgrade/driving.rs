@@ -1,7 +1,7 @@
 //! The upgrades' part of the common loop: how a look is taken and told of.
 //!
-//! Here belongs what [`crate::drive`] asks of whoever it drives; what a look is stands above. The invariant: no failure
-//! ends the loop.
+//! Here belongs what [`crate::drive`] asks of whoever it drives; what a look does belongs to the parent module. The
+//! invariant: no failure ends the loop.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, Kept};
 use crate::act::Outcome;
 use crate::drive::{Driven, Interrupt, Look, drive};
 
-/// A driver at work.
+/// The driver, with what it keeps between two looks.
 struct Driving<'a> {
     driver: Driver<'a>,
     kept: Kept,
@@ -79,7 +79,7 @@ impl Driver<'_> {
     }
 }
 
-/// How long to sleep when nothing changes.
+/// How long to sleep if nothing changes: until the earlier of `look_at` and `again`, and at most [`AT_LEAST`].
 fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>, now: Timestamp) -> Duration {
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
     let again = again.map(|at| at.saturating_duration_since(Instant::now()));

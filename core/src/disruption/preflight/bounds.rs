@@ -27,7 +27,7 @@ pub struct Bound {
     pub at_once: i64,
     /// The time it takes at least; `None` where it never ends.
     pub least: Option<SignedDuration>,
-    /// What it would be with `maxUnavailable` of this.
+    /// A `maxUnavailable` that would be much faster, and the least time with it.
     pub instead: Option<(Quantity, SignedDuration)>,
     /// The node on which most of them are, and how many.
     pub busiest: (Arc<str>, usize),
@@ -61,7 +61,7 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
             let (expected, at_once) = room(question, budget);
             let tenth = Quantity::Percent(10);
             let least = (at_once > 0).then(|| rounds(pods, at_once));
-            // Two at once where one was allowed is half of the time: only much is worth a word.
+            // A tenth is named only where it is at least two pods, and the budget lets fewer than two go at once.
             let better = (at_once < 2 && tenth.of(expected) > 1).then(|| rounds(pods, tenth.of(expected)));
             let busiest = nodes.into_iter().max_by_key(|(_, count)| *count);
             Bound {

@@ -86,7 +86,7 @@ fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
     Some(Cause::new("U10", Outlook::Never, object, what, remedy).of(&pods))
 }
 
-/// What keeps `budget` from allowing an eviction, never and now, and what is odd about it.
+/// Why `budget` allows no eviction, for ever or for now, and what is odd about it.
 pub fn of_budget(cluster: &Cluster, budget: &Budget, question: &Question<'_>) -> Vec<Cause> {
     let seen = Seen::of(cluster, budget, question);
     seen.closed().into_iter().chain(seen.odd()).collect()
@@ -340,7 +340,7 @@ impl<'a> Seen<'a> {
         Some(self.cause("U17", outlook, what.to_owned(), "use IfHealthyBudget or AlwaysAllow"))
     }
 
-    /// What an autoscaler may do to it at night.
+    /// Warns where the budget allows evictions now, and none when its autoscaler goes down to `minReplicas`.
     fn at_the_least(&self) -> Option<Cause> {
         let numbers = self.numbers.as_ref().ok().filter(|numbers| numbers.steady() > 0)?;
         let mut owners = self.pods.iter().filter_map(|pod| Some((&pod.namespace, pod.owner.as_ref()?)));

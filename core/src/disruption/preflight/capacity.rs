@@ -26,7 +26,7 @@ pub(super) struct Left<'a> {
 }
 
 impl<'a> Left<'a> {
-    /// `None` where it was not read what pods request.
+    /// What every node of the cluster has left; `None` where pods' requests were not read.
     pub(super) fn of(question: &Question<'a>) -> Option<Self> {
         let cluster = question.cluster;
         let capacity = cluster.surroundings().capacity.as_ref()?;
@@ -98,7 +98,7 @@ impl<'a> Left<'a> {
         }
     }
 
-    /// The zone that a volume of `pod` ties it to, where that is one.
+    /// The one zone that a volume of `pod` ties it to; `None` where no volume is tied to a single zone.
     fn zone(&self, pod: &Pod) -> Option<&'a str> {
         let zones =
             |claim: &Arc<str>| self.capacity.zones.get(&(Arc::clone(&pod.namespace), Arc::clone(claim)));
@@ -112,7 +112,7 @@ impl<'a> Left<'a> {
 /// Which nodes a pod may go to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice<'a> {
-    /// That of its volume.
+    /// The zone of its volume.
     zone: Option<&'a str>,
     rule: Option<&'a Placement>,
 }
@@ -145,14 +145,14 @@ fn sums(
     mut together: BTreeMap<Choice<'_>, (usize, Amounts)>,
     elsewhere: &[(&Node, &Amounts)],
 ) -> Option<String> {
-    // Those that may go anywhere compete with those that may not.
+    // Pods that may go anywhere compete for room with pods that may not, so all of them are summed up, too.
     let mut all = (0, Amounts::default());
     for (pods, sum) in together.values() {
         all.0 += pods;
         all.1.add(sum);
     }
     together.insert(Choice::ANY, all);
-    // What a single one wants is told already.
+    // What a single pod wants is told already.
     together.into_iter().filter(|(_, (pods, _))| *pods > 1).find_map(|(choice, (pods, sum))| {
         let places: Vec<_> = elsewhere.iter().filter(|(other, _)| choice.allows(other)).collect();
         let mut left = Amounts::default();

@@ -1,8 +1,9 @@
 //! What a drain of several nodes will take, and what more nodes at once would bring.
 //!
 //! Here belongs the arithmetic of rounds: of a budget's pods as many leave at a time as it can spare, and their
-//! replacements take as long to be ready as those pods once did. It is told before a drain begins, so the budgets' own status is all that it
-//! reads besides. The invariant: no number of nodes is named that would be faster than the budgets allow.
+//! replacements take as long to be ready as those pods once did. The forecast is made before a drain begins, so of the
+//! budgets it reads only their status. The invariant: no number of nodes is named that would be faster than the budgets
+//! allow.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,9 +29,9 @@ pub struct Forecast {
     pub at_once: usize,
     /// How long a replacement is taken to need.
     pub slot: SignedDuration,
-    /// That is as long as the pods that have to leave once needed, and no guess.
+    /// Whether `slot` is what the pods that have to leave once needed; otherwise it is a guess.
     pub known: bool,
-    /// About how long that takes.
+    /// About how long the whole drain takes.
     pub time: SignedDuration,
     /// How many at a time are much faster, and how long that takes; more would not be faster.
     pub better: Option<(usize, SignedDuration)>,
@@ -79,7 +80,7 @@ impl fmt::Display for Forecast {
     }
 }
 
-/// What a drain of the nodes of `question`, `at_once` at a time, will take; nothing is said of one node, and where no pod
+/// What a drain of the nodes of `question`, `at_once` at a time, will take. `None` for a single node, and where no pod
 /// has to leave.
 pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<Forecast> {
     let cluster = question.cluster;
@@ -119,7 +120,7 @@ pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<Forecast> {
         slot.saturating_mul(i32::try_from(rounds).unwrap_or(i32::MAX))
     };
     let (now, best) = (time(at_once), time(rounds.len()));
-    // Little is not worth a word.
+    // A gain of less than a third is not worth a word.
     let worth = best.as_secs().saturating_mul(3) <= now.as_secs().saturating_mul(2);
     let better = (at_once + 1..=rounds.len()).find(|nodes| time(*nodes) == best).filter(|_| worth);
     let nodes = question.nodes.len();
@@ -137,8 +138,8 @@ pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<Forecast> {
     })
 }
 
-/// How long a replacement is taken to need, given how many seconds the guarded pods `took`, and whether they tell: as long
-/// as three of four of them needed at most. One that is faster than a second still takes its turn.
+/// How long a replacement is taken to need, and whether that is known: the upper quartile of `took`, the seconds that
+/// guarded pods needed, and at least one second; [`REPLACEMENT`] where none is known.
 fn slot(mut took: Vec<u16>) -> (SignedDuration, bool) {
     took.sort_unstable();
     match took.get(took.len() * 3 / 4) {
@@ -158,7 +159,8 @@ fn longest(budgets: &BTreeMap<BudgetName, (usize, usize)>) -> usize {
     budgets.values().map(|(pods, spare)| pods.div_ceil((*spare).max(1))).max().unwrap_or(0)
 }
 
-/// How many rounds nodes that take `rounds` each need, `at_once` at a time, each begun when one before it is done.
+/// How many rounds all nodes need together, `at_once` at a time. `rounds` are those of each node; a node begins when
+/// one before it is done.
 fn in_turn(rounds: &[usize], at_once: usize) -> usize {
     let mut ends = vec![0; at_once.clamp(1, rounds.len().max(1))];
     for rounds in rounds {

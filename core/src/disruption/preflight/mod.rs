@@ -134,7 +134,7 @@ impl Cause {
         self
     }
 
-    /// Whether it keeps no pod from leaving, but another from being there in its place.
+    /// Whether it lets the pods leave, and only keeps their replacements from finding a place.
     fn is_about_its_replacement(&self) -> bool {
         self.outlook == Outlook::NotNow && matches!(self.code, "B4" | "B6" | "B8" | "B9" | "B10")
     }
@@ -150,13 +150,13 @@ impl Cause {
             .for_each(shared);
     }
 
-    /// The same for the same thing in every run.
+    /// The code and the object as one text: the same for the same cause in every run.
     pub fn id(&self) -> String {
         format!("{}/{}/{}/{}", self.code, self.object.kind, self.object.namespace, self.object.name)
     }
 }
 
-/// What is asked.
+/// What the preflight is asked: which nodes are to be drained, how and when.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
     /// The cluster.

@@ -1,8 +1,8 @@
 //! Whether any other node may take a pod, by its node selector, its affinity and whom it keeps apart from (B4, B6).
 //!
-//! Here belongs what follows from [`Placement`] for pods that would leave a node. What is told cannot be placed as
-//! things are: the pods of the drained node are taken to be gone, preferences and taints are not asked, and terms whose
-//! namespaces nobody knows are taken to hold.
+//! Here belongs what follows from [`Placement`] for pods that would leave a node. The invariant: a pod that is reported
+//! cannot be placed as things are. So the pods of the drained node are taken to be gone, preferences and taints are not
+//! asked, and namespaces that a term selects by labels are taken to hold no pod.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Pods and nodes that would keep a drain, whatever their budgets say (B1 to B23).
+//! Pods and nodes that would hold up a drain, whatever their budgets say (B1 to B23).
 //!
 //! Here belongs what follows from a pod, its node and what stands around them. Pods of one controller share a cause,
 //! so that a thousand replicas are one line. Which nodes a replacement may run on is asked of [`super::placement`], and
@@ -180,7 +180,7 @@ impl<'a> Found<'a> {
         self.wishes(question, pod);
     }
 
-    /// Whether something would bring it back.
+    /// Adds B1 where nothing would bring the pod back, and where its `DaemonSet` would.
     fn controller(&mut self, pod: &'a Pod, class: Class, refused: bool) {
         if class == Class::Bare {
             let (outlook, remedy) = if refused {
@@ -195,7 +195,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// What its owner asked of other tools, or should know.
+    /// Adds what the pod's owner asked of other tools, or should know (B17 to B20).
     fn wishes(&mut self, question: &Question<'a>, pod: &'a Pod) {
         let traits = pod.traits();
         for opt_out in &traits.opt_outs {
@@ -226,7 +226,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether another can run elsewhere, as far as hosts and ports say.
+    /// Adds why a replacement may find no place: quotas, placement, ports and devices (B4, B6 to B8, B10).
     fn places(&mut self, question: &Question<'a>, places: &Places<'a>, pod: &'a Pod) {
         let cluster = question.cluster;
         let traits = pod.traits();
@@ -241,11 +241,11 @@ impl<'a> Found<'a> {
             self.add("B10", Outlook::NotNow, pod, what, "raise the quota by one pod");
         }
         let elsewhere: Vec<&Node> = others(question, here).collect();
-        // Of a pod that is tied to its node, or that has no other, it is told already.
+        // Of a pod that is pinned to its node, or for which there is no other node, this is told already.
         let told = pinned(pod, cluster.surroundings()) || elsewhere.is_empty();
         let seeking = places.seek(pod);
         let closed = !told && self.closed(&seeking, &elsewhere, pod);
-        // Where nobody read what pods ask for, their number tells.
+        // Where placements were not read, the number of replicas decides.
         if !closed && traits.alone_on_host && cluster.surroundings().placements.is_none() {
             let of_kind = |other: &&Pod| {
                 other.namespace == pod.namespace && other.owner == pod.owner && other.phase != Phase::Finished
@@ -288,7 +288,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether its selector, its affinity or other pods keep it from every other node.
+    /// Whether its selector, its affinity or other pods keep it from every other node; adds B4 or B6 where they do.
     fn closed(&mut self, seeking: &Seeking<'_, '_>, elsewhere: &[&Node], pod: &'a Pod) -> bool {
         let unfit: Vec<Unfit> = elsewhere.iter().map_while(|other| seeking.unfit(other)).collect();
         if unfit.len() < elsewhere.len() {

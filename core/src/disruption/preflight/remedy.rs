@@ -10,7 +10,7 @@ use super::super::arithmetic::{Unsynced, compute};
 use super::budgets::plural;
 use crate::cluster::{Budget, Demand, Pod, Quantity, Surroundings};
 
-/// A way that takes more pods than this is none.
+/// A way out that needs more pods than this is not offered.
 const MOST_PODS: i64 = 20;
 /// Kinds of pods' controllers that have a scale in every cluster.
 const SCALED: [(&str, &str); 4] = [
@@ -49,7 +49,7 @@ impl Stuck<'_> {
         if self.has_scale() {
             ways.extend(self.more_pods().map(Way::Pods));
         }
-        // A number of pods asks no controller for its scale; but it does not follow when that changes.
+        // minAvailable as a number needs no controller's scale; but it does not follow when the number of pods changes.
         let fewer = i32::try_from(self.pods.len()).ok().and_then(|pods| pods.checked_sub(1));
         let fewer = fewer.filter(|fewer| *fewer >= 0 && ways.first() != Some(&one));
         let fewer = fewer.map(|fewer| Demand::MinAvailable(Quantity::Count(fewer)));
@@ -61,10 +61,10 @@ impl Stuck<'_> {
     fn allows(&self, demand: Demand) -> bool {
         let budget = Budget { demand, ..self.budget.clone() };
         match compute(&budget, self.pods, self.surroundings, self.now) {
-            // Nobody read them.
+            // The pods were not read.
             _ if self.pods.is_empty() => matches!(demand, Demand::MaxUnavailable(_)) && self.has_scale(),
             Ok(numbers) => numbers.steady() > 0,
-            // Of at least one pod one may be gone.
+            // maxUnavailable 1 lets one pod of one or more go.
             Err(Unsynced::Unknown) => matches!(demand, Demand::MaxUnavailable(_)) && self.has_scale(),
             Err(_) => false,
         }
@@ -97,7 +97,7 @@ impl Stuck<'_> {
         by_scale && self.budget.expected_pods > 0
     }
 
-    /// With how many pods what is asked for leaves one over.
+    /// The number of pods at which `minAvailable` leaves one pod to spare.
     fn more_pods(&self) -> Option<i64> {
         let Demand::MinAvailable(least) = self.budget.demand else { return None };
         let enough = match least {
@@ -107,7 +107,7 @@ impl Stuck<'_> {
         Some(enough).filter(|pods| *pods <= MOST_PODS && least.of(*pods) < *pods)
     }
 
-    /// The ways out in words. Who made the budget would undo what is changed in it.
+    /// The ways out in words. For a budget that a controller made, the only way out is to change that controller.
     pub(super) fn shown(&self) -> String {
         if let Some(maker) = &self.budget.made_by {
             return format!(

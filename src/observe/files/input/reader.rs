@@ -1,18 +1,18 @@
 //! The bytes of a file as they come in: bounded, and without the logs that `kubectl cluster-info dump` writes between
 //! its documents.
 //!
-//! Here belongs what can be told from bytes alone. The invariant: no more is held than one buffer, whatever is read,
-//! and what is read ends.
+//! Here belongs what can be told from bytes alone. The invariant: while a file is read as a stream no more than one
+//! buffer of it is held, and no file is read without end.
 
 use std::io::{self, Read};
 
 /// How much of a file is held while it is read.
 const BUFFER: usize = 64 << 10;
-/// Largest file: 5,000 nodes with 150,000 pods are less than half of it.
+/// Largest file, in bytes: a dump of 5,000 nodes with 150,000 pods is less than half as large.
 const MAX_BYTES: u64 = 2 << 30;
 /// Longest text in JSON: a cluster stores no object that is larger than a few MiB.
 const MAX_TEXT: usize = 16 << 20;
-/// As much has to be there, or the end, before a file's sort is told.
+/// How many bytes are read, unless the file ends before, to tell what sort of file it is.
 const START: usize = 1024;
 
 const LOG_BEGINS: &[u8] = b"==== START logs for container ";
@@ -66,7 +66,7 @@ impl Reader {
         }
     }
 
-    /// The first bytes: all of a short file, and of another enough to tell its sort.
+    /// The first bytes: all of a short file, and enough of a longer one to tell its sort.
     pub(super) fn start(&mut self) -> io::Result<&[u8]> {
         while self.buffer.len() < START && !self.ended {
             self.fill()?;
@@ -116,7 +116,7 @@ impl Reader {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // Asked again it says so again.
+        // `ended` stays false, so that another read fails in the same way.
         if matches!(self.place, Place::Log { .. }) {
             return Err(io::Error::other(
                 "ends in the middle of a container's log; write the dump again, with --output-directory",
@@ -176,13 +176,13 @@ impl Reader {
         (Place::Log { end, last: Vec::new() }, rest)
     }
 
-    /// The end's line follows the log's last byte, which need not end a line.
+    /// Passes over a log. The line that ends it may follow the log's last byte without a line break.
     fn log<'b>(&mut self, end: Vec<u8>, mut last: Vec<u8>, bytes: &'b [u8]) -> (Place, &'b [u8]) {
         let before = last.len();
         last.extend_from_slice(bytes);
         let found = last.windows(end.len()).position(|window| window == end);
         let passed = found.map_or(bytes.len(), |found| found + end.len() - before);
-        // So that a line that is told is one of the file.
+        // Line breaks are kept, so that the line number of an error is that of the file.
         let lines = bytes[..passed].split(|byte| *byte == b'\n').count() - 1;
         self.buffer.resize(self.buffer.len() + lines, b'\n');
         if found.is_some() {

@@ -131,13 +131,13 @@ fn whole(fields: &[(String, Box<RawValue>)], sink: &mut Sink<'_>) {
     }
 }
 
-/// How many items a list has, and those that were given back.
+/// How many items a list has, and the items that were held back.
 struct All<T> {
     count: usize,
     held: Vec<T>,
 }
 
-/// Hands each item with its place to `take`.
+/// Hands each item with its place to `take`, and holds back what `take` returns.
 fn each<'de, A: SeqAccess<'de>, T>(
     mut items: A,
     mut take: impl FnMut(Box<RawValue>, usize) -> Option<T>,
@@ -150,7 +150,7 @@ fn each<'de, A: SeqAccess<'de>, T>(
     Ok(all)
 }
 
-/// The items of a list. Gives back those that nobody can tell the kind of before the list's own is known.
+/// Reads the items of a list. It holds back the items whose kind is not known before the list's own kind is read.
 struct Items<'s, 'f> {
     list: List,
     sink: &'s mut Sink<'f>,

@@ -1,6 +1,6 @@
 //! YAML, turned into JSON document by document, and inside of lists item by item.
 //!
-//! So every rule about objects exists once, for JSON, and no more of a large list than one item is a tree.
+//! So every rule about objects exists once, for JSON, and of a large list only one item at a time is held as a tree.
 
 use std::fmt;
 
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for ToJson {
     }
 }
 
-/// What is neither object nor list tells nothing, whatever it is.
+/// A text, number or other scalar in place of a document: it tells nothing, so it becomes `null`.
 fn scalar() -> Document {
     Document("null".to_owned())
 }
