@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::campaign::{self, Wrong, all, virtually};
 use super::deeds::happens;
-use super::kube_api::{Base, Kube};
+use super::kube_api::{BASE_SEED, Base, Kube};
 use super::script::{self, Step};
 use watcher::{Budget, Watcher, labels, seen};
 
@@ -75,7 +75,7 @@ impl io::Write for Paper {
 /// Five workers; a Deployment with a tight budget, one without, a StatefulSet, a DaemonSet, pods that are finished and
 /// not ready.
 async fn cluster() -> Base {
-    let cluster = Cluster::builder().seed(1).version("v1.37.1").start();
+    let cluster = Cluster::builder().seed(BASE_SEED).version("v1.37.1").start();
     let kube = Kube(cluster.client_of("kubectl"));
     kube.namespace("shop").await;
     cluster.add_nodes(&NodeGroup::new("worker", 5).kubelet("v1.36.4").zones(["a", "b"]));

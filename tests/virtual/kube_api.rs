@@ -7,6 +7,10 @@ use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 
+/// The seed of every [`Base`], which no run has: a copy with the seed of its base would give UIDs a second time, and the
+/// garbage collector would take new objects for the owners of old ones.
+pub const BASE_SEED: u64 = 0xba5e_0000;
+
 /// What a scenario begins with, kept so that thousands of runs need not wait for it.
 pub struct Base {
     objects: Vec<Value>,

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::campaign::{self, Wrong, all, virtually};
-use super::kube_api::{Base, Kube};
+use super::kube_api::{BASE_SEED, Base, Kube};
 use super::replica::replica;
 use super::script::{self, Step};
 
@@ -144,7 +144,7 @@ impl Watcher {
 
 /// Three control-plane nodes, three workers of two minors, one of them too old.
 async fn cluster() -> Base {
-    let cluster = Cluster::builder().seed(1).version("v1.37.1").start();
+    let cluster = Cluster::builder().seed(BASE_SEED).version("v1.37.1").start();
     let kube = Kube(cluster.client_of("kubectl"));
     kube.install().await;
     kube.namespace("evenkeel-system").await;

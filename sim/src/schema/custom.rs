@@ -12,12 +12,41 @@ use super::{Field, Listed, Scalar, Shape, Struct, Zero, builtin};
 pub(crate) struct Custom {
     pub(crate) schema: Value,
     /// The rules of the schema, read when they are first asked.
-    pub(crate) rules: OnceLock<kube_cel::CompiledSchema>,
+    pub(crate) rules: OnceLock<Rules>,
     pub(crate) storage: bool,
     /// `additionalPrinterColumns`.
     pub(crate) columns: Value,
     /// `subresources.scale`.
     pub(crate) scale: Value,
+}
+
+/// The rules in CEL of a schema.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    compiled: kube_cel::CompiledSchema,
+    /// There is a rule of the whole object.
+    of_all: bool,
+    /// The fields of the object that have rules, or have them further in.
+    of: Vec<String>,
+}
+
+impl Rules {
+    fn of(schema: &Value) -> Self {
+        let has = |schema: &Value| schema.to_string().contains("x-kubernetes-validations");
+        let fields = schema["properties"].as_object().into_iter().flatten();
+        Self {
+            compiled: kube_cel::compile_schema(schema),
+            of_all: schema.get("x-kubernetes-validations").is_some(),
+            of: fields.filter(|(_, schema)| has(schema)).map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    /// Whether they say anything of the change from `old`: what an update leaves as it is is not held against it
+    /// (KEP-4008).
+    fn ask(&self, object: &Value, old: Option<&Value>) -> bool {
+        let changed = |old: &Value| self.of.iter().any(|field| object.get(field) != old.get(field));
+        self.of_all || old.map_or(!self.of.is_empty(), changed)
+    }
 }
 
 /// A value that does not satisfy its schema.
@@ -51,11 +80,11 @@ impl Custom {
 
     /// What the rules in CEL say of an object, and of its change.
     pub(crate) fn rules(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
-        if !self.schema.to_string().contains("x-kubernetes-validations") {
+        let rules = self.rules.get_or_init(|| Rules::of(&self.schema));
+        if !rules.ask(object, old) {
             return Vec::new();
         }
-        let rules = self.rules.get_or_init(|| kube_cel::compile_schema(&self.schema));
-        let Err(errors) = kube_cel::Validator::new().validate_compiled(rules, object, old) else {
+        let Err(errors) = kube_cel::Validator::new().validate_compiled(&rules.compiled, object, old) else {
             return Vec::new();
         };
         errors

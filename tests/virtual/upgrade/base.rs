@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::campaign::virtually;
-use super::super::kube_api::{Base, Kube};
+use super::super::kube_api::{BASE_SEED, Base, Kube};
 use super::super::script::Step;
 
 pub const FROM: &str = "v1.36.4";
@@ -144,9 +144,7 @@ pub fn pool(name: &str, count: usize) -> NodeGroup {
 }
 
 async fn cluster(hosts: bool) -> Base {
-    // Not a seed of any run: a copy with the seed of its base would give UIDs a second time, and the garbage collector
-    // would take new objects for the owners of old ones.
-    let cluster = Cluster::builder().seed(0xba5e_0000).version(TO).start();
+    let cluster = Cluster::builder().seed(BASE_SEED).version(TO).start();
     let kube = Kube(cluster.client_of("kubectl"));
     kube.install().await;
     for namespace in ["evenkeel-system", EXECUTORS, "shop"] {
