@@ -13,7 +13,7 @@ async fn interrupt() {
     // Without a handler, a signal ends the process at once.
     let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
+        Ok(()) = tokio::signal::ctrl_c() => {}
         _ = ended.recv() => {}
     }
 }

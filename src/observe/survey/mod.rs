@@ -145,6 +145,7 @@ impl Survey {
     /// When nodes, pods or budgets cannot be listed; one line.
     pub async fn of_cluster(client: &Client) -> Result<Self, String> {
         let mut survey = Self::begun();
+        let mut unread = Vec::new();
         for (path, needed) in LISTS {
             if let Err(why) = survey.list(client, path).await {
                 let resource = path.rsplit('/').next().unwrap_or(path);
@@ -153,7 +154,12 @@ impl Survey {
                     return Err(line);
                 }
                 survey.fault(line);
+                unread.push(path);
             }
+        }
+        // Two lists may tell of one part, so it is forgotten when all are read.
+        for path in unread {
+            survey.forget(path);
         }
         Ok(survey)
     }
@@ -163,7 +169,7 @@ impl Survey {
     pub async fn of_volumes(client: &Client) -> Self {
         let mut survey = Self::begun();
         if let Err(why) = survey.list(client, "/api/v1/persistentvolumes").await {
-            survey.volumes = None;
+            survey.forget("/api/v1/persistentvolumes");
             survey.fault(format!("cannot list persistentvolumes: {why}"));
         }
         survey
@@ -171,8 +177,6 @@ impl Survey {
 
     async fn list(&mut self, client: &Client, path: &str) -> Result<(), String> {
         let mut more = String::new();
-        // A list that is empty was read too.
-        self.seen(path);
         loop {
             let token = if more.is_empty() { String::new() } else { format!("&continue={more}") };
             let request = http::Request::get(format!("{path}?limit={PAGE}{token}")).body(Vec::new());
@@ -182,12 +186,16 @@ impl Survey {
             let raw: &RawValue = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             match self.document(raw) {
                 Some(next) => more = next,
-                None => return Ok(()),
+                None => break,
             }
         }
+        // A list that is empty was read too.
+        self.read(path);
+        Ok(())
     }
 
-    fn seen(&mut self, path: &str) {
+    /// Takes the part that the list at `path` tells of for one that was read.
+    fn read(&mut self, path: &str) {
         match path.rsplit('/').next().unwrap_or_default() {
             "persistentvolumes" => _ = self.volumes.get_or_insert_default(),
             "namespaces" => _ = self.terminating.get_or_insert_default(),
@@ -195,6 +203,30 @@ impl Survey {
             "horizontalpodautoscalers" => _ = self.autoscalers.get_or_insert_default(),
             "endpointslices" => _ = self.endpoints.get_or_insert_default(),
             _ => {}
+        }
+    }
+
+    /// Takes the part that the list at `path` tells of for one that was not read, whatever pages of it were.
+    fn forget(&mut self, path: &str) {
+        let kind = match path.rsplit('/').next().unwrap_or_default() {
+            "persistentvolumes" => return self.volumes = None,
+            "namespaces" => return self.terminating = None,
+            "resourcequotas" => return self.quotas = None,
+            "horizontalpodautoscalers" => return self.autoscalers = None,
+            "endpointslices" => return self.endpoints = None,
+            "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
+                return self.webhooks = None;
+            }
+            "deployments" => "Deployment",
+            "replicasets" => "ReplicaSet",
+            "statefulsets" => "StatefulSet",
+            "daemonsets" => "DaemonSet",
+            "replicationcontrollers" => "ReplicationController",
+            "jobs" => "Job",
+            _ => return,
+        };
+        if let Some(workloads) = &mut self.workloads {
+            workloads.retain(|workload| *workload.this.kind != *kind);
         }
     }
 
@@ -445,3 +477,6 @@ impl Survey {
 fn decoded<T: DeserializeOwned>(raw: &RawValue) -> Result<T, serde_json::Error> {
     serde_json::from_str(raw.get())
 }
+
+#[cfg(test)]
+mod tests;
