@@ -173,7 +173,7 @@ impl Driver<'_> {
         Ok([look_at, kept.sent.next()].into_iter().flatten().min())
     }
 
-    /// Writes into the status of each upgrade that is not complete why nothing is decided, once that has lasted for
+    /// Writes into the status of each upgrade that is neither complete nor suspended why nothing is decided, once that has lasted for
     /// [`PATIENCE`]. A watch that breaks with its apiserver is open again within a second or two.
     async fn tell_unseen(&self, kept: &mut Kept, unseen: &Unseen) {
         let since = *kept.unseen.get_or_insert_with(Instant::now);
@@ -186,7 +186,8 @@ impl Driver<'_> {
         }
         for object in self.upgrades.list().iter().filter_map(|stored| decode::<ClusterUpgrade>(stored).ok()) {
             let complete = object.status.as_ref().is_some_and(|status| status.completion_time.is_some());
-            if !complete && upgrade::validate(&object).is_ok() {
+            // One that is suspended does nothing, whatever is seen.
+            if !complete && !object.spec.suspend && upgrade::validate(&object).is_ok() {
                 let status =
                     upgrade::status_of_unseen(&object, &unseen.line, unseen.refused, self.clock.now());
                 self.tell(kept, &object, status).await;

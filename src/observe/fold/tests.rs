@@ -148,3 +148,16 @@ fn texts_that_no_object_uses_are_forgotten() {
     names.sweep();
     assert_eq!(names.held(), 1);
 }
+
+#[test]
+fn what_a_read_of_its_own_does_not_find_is_gone_unless_it_was_written_after() {
+    let mut fold = listed(&["a", "b"]);
+    fold.apply(object("late", "30", "late"));
+    fold.news();
+    let key = |name: &str| -> Key { ("shop".into(), name.into()) };
+    assert!(fold.not_found(&key("a"), "20"), "its deletion was lost");
+    assert!(!fold.not_found(&key("late"), "20"), "it was made after the read");
+    assert!(!fold.not_found(&key("never"), "20"));
+    assert_eq!(held(&fold), pairs(&[("b", "5"), ("late", "30")]));
+    assert_eq!(fold.news(), News::These([key("a")].into()));
+}

@@ -69,6 +69,10 @@ fn mark_of(
     (RunMark::Pod, format!("{}/{restarts}", pod.unwrap_or_default()).into())
 }
 
+/// Seconds that a Deployment gives its pods to be ready if nothing else is said (`progressDeadlineSeconds`). A pod whose
+/// condition is younger was ready before, lost that, and is ready again: after its node was away, say.
+const LONGEST_START: u16 = 600;
+
 /// How many seconds after its start the pod became ready; `None` if it is not ready, or a container of it restarted.
 fn ready_after(status: &PodStatus) -> Option<u16> {
     let ready =
@@ -79,7 +83,7 @@ fn ready_after(status: &PodStatus) -> Option<u16> {
     }
     let time = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
     let took = time(&ready.last_transition_time)?.duration_since(time(&status.start_time)?);
-    u16::try_from(took.as_secs()).ok()
+    u16::try_from(took.as_secs()).ok().filter(|seconds| *seconds <= LONGEST_START)
 }
 
 impl Watched for Pod {

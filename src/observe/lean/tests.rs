@@ -111,6 +111,8 @@ fn how_long_a_pod_needed_is_told_by_one_that_has_been_ready_since() {
     };
     assert_eq!(pod("True", "2026-11-20T12:00:12Z", 0), Some(12));
     assert_eq!(pod("True", "2026-11-20T12:00:12Z", 1), None, "it was ready earlier");
+    assert_eq!(pod("True", "2026-11-20T12:10:00Z", 0), Some(600));
+    assert_eq!(pod("True", "2026-11-20T12:10:01Z", 0), None, "it is ready again");
     assert_eq!(pod("False", "2026-11-20T12:00:12Z", 0), None);
     assert_eq!(pod("True", "2026-11-21T12:00:12Z", 0), None, "a day is no time to begin");
     assert_eq!(pod("True", "yesterday", 0), None);
