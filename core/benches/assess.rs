@@ -18,14 +18,17 @@ use evenkeel_core::cluster::{
     Quantity, Reach, Selector, UnhealthyPolicy,
 };
 use evenkeel_core::disruption::Sent;
-use evenkeel_core::plan::{obstacles, progress};
-use evenkeel_core::rollout::{Claim, ClaimState, Decision, Freshness, Jobs, Memory, Subject, World, decide};
+use evenkeel_core::plan::{Planned, progress};
+use evenkeel_core::rollout::{
+    Claim, ClaimState, Decision, Freshness, Jobs, Memory, Subject, World, decide, planned,
+};
+use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
-use evenkeel_core::upgrade::{Amount, ControlPlane, Executor, Group, Hidden, Mode, Progress, Upgrade};
+use evenkeel_core::upgrade::{Amount, Group, Mode, Progress, Upgrade};
 use evenkeel_core::version::{KubeVersion, Observed};
 use evenkeel_spread::{Spread, seconds};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 const PODS_PER_NODE: usize = 30;
 /// Each guards the pods of one workload.
@@ -129,10 +132,11 @@ fn look() {
     });
     show("  what was sent and is not seen", &mut |scene| drop(scene.sent.memory(&scene.cluster, at(60))));
     show("  the decision", &mut |scene| drop(black_box(scene.decide())));
-    show("    its preflight", &mut |scene| drop(obstacles(&scene.cluster, &scene.upgrade)));
+    show("    its plan, made and judged", &mut |scene| drop(black_box(scene.planned())));
     show("    its progress", &mut |scene| {
         let members = scene.upgrade.members(&scene.cluster);
-        _ = black_box(progress(&scene.cluster, &scene.upgrade, &members));
+        let target = &scene.upgrade.version;
+        _ = black_box(progress(&scene.cluster, &members, |version| version.satisfies(target)));
     });
 }
 
@@ -295,6 +299,7 @@ struct Scene {
     claims: Vec<Claim>,
     sent: Sent,
     memory: Memory,
+    releases: Catalogue,
 }
 
 impl Scene {
@@ -315,7 +320,8 @@ impl Scene {
         cluster.set_pods(pods);
         (0..budgets).for_each(|n| cluster.set_budget(budget(n, &apps[n])));
         let (sent, memory) = (Sent::default(), Memory::default());
-        Self { upgrade: upgrade(target), cluster, claims, sent, memory }
+        let releases = Catalogue::shipped().unwrap();
+        Self { upgrade: upgrade(target), cluster, claims, sent, memory, releases }
     }
 
     /// A pod somewhere is not ready, or ready again.
@@ -328,52 +334,44 @@ impl Scene {
         self.cluster.set_pod(changed);
     }
 
+    fn with_world<T>(&self, see: impl FnOnce(World<'_>) -> T) -> T {
+        see(World {
+            cluster: &self.cluster,
+            claims: &self.claims,
+            unreadable: &[],
+            jobs: &Jobs::default(),
+            hidden: &[],
+            freshness: &Freshness::default(),
+            memory: &self.memory,
+            executors: "evenkeel-executors",
+            now: at(60),
+        })
+    }
+
+    fn planned(&self) -> Planned {
+        let progress = Progress::default();
+        self.with_world(|world| planned(black_box(&self.upgrade), &progress, world, &self.releases))
+    }
+
     fn decide(&self) -> Decision {
-        decide(
-            black_box(&self.upgrade),
-            &Progress { started: Some(at(0)), protected: true, ..Progress::default() },
-            World {
-                cluster: &self.cluster,
-                claims: &self.claims,
-                unreadable: &[],
-                jobs: &Jobs::default(),
-                hidden: &[],
-                freshness: &Freshness::default(),
-                memory: &self.memory,
-                executors: "evenkeel-executors",
-                now: at(60),
-            },
-        )
+        let progress = Progress { started: Some(at(0)), protected: true, ..Progress::default() };
+        let planned = self.planned();
+        self.with_world(|world| decide(&planned, black_box(&self.upgrade), &progress, world))
     }
 }
 
 fn upgrade(target: KubeVersion) -> Upgrade {
-    let external = Executor::External { deadline: SignedDuration::from_hours(2) };
+    let workers = Group {
+        // All that drain: the budget is used up, as it is most of the time.
+        max_unavailable: Amount::Count(LOOK.0 / 100),
+        ..Group::new("workers", Selector::default(), "external")
+    };
     Upgrade {
         name: "bench".into(),
         uid: "bench".into(),
-        version: target,
         mode: Mode::Automatic,
-        approved_hash: None,
-        suspended: false,
-        control_plane: ControlPlane { executor: "cloud".into(), hidden: Hidden::Refuse },
-        groups: vec![
-            Group {
-                name: "canary".into(),
-                selector: labelled("pool", "canary"),
-                max_unavailable: Amount::Count(1),
-                executor: "cloud".into(),
-            },
-            Group {
-                name: "workers".into(),
-                selector: Selector::default(),
-                // All that drain: the budget is used up, as it is most of the time.
-                max_unavailable: Amount::Count(LOOK.0 / 100),
-                executor: "cloud".into(),
-            },
-        ],
-        drain_timeout: SignedDuration::from_mins(30),
-        executors: [("cloud".into(), external)].into(),
+        groups: vec![Group::new("canary", labelled("pool", "canary"), "external"), workers],
+        ..Upgrade::to(target)
     }
 }
 
@@ -397,7 +395,7 @@ fn claim(node: &mut Node, target: &KubeVersion) -> Claim {
             node_uid: node.uid.clone(),
             from: node.kubelet.to_string(),
             to: target.clone(),
-            executor: "cloud".into(),
+            executor: "external".into(),
         },
         state: ClaimState::Draining { since: at(30), stalled: None },
         attempt: 1,

@@ -1,6 +1,6 @@
 //! Small clusters for tests, said in a line.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 
@@ -8,6 +8,7 @@ use crate::cluster::{
     Budget, Cluster, Component, Demand, Disrupted, Evidence, Instance, Node, Owner, Parts, Phase, Pod,
     Quantity, Reach, Selector, Traits, UnhealthyPolicy,
 };
+use crate::skew::lifecycle::Catalogue;
 use crate::version::Observed;
 
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -111,6 +112,20 @@ pub(crate) fn cluster(servers: &[&str], controllers: &str, kubelets: &[&str]) ->
     }
     let nodes = kubelets.iter().enumerate().map(|(i, version)| node(&format!("n-{}", i + 1), version).into());
     Parts { instances, nodes: nodes.collect(), ..Parts::default() }.seal()
+}
+
+/// Releases `x.y.9` of every minor from 1.20 to 1.45.
+pub(crate) fn releases() -> &'static Catalogue {
+    static RELEASES: OnceLock<Catalogue> = OnceLock::new();
+    RELEASES.get_or_init(made_up)
+}
+
+fn made_up() -> Catalogue {
+    let entry = |minor: u16| {
+        format!(r#"{{"minor": "1.{minor}", "endOfLife": "2030-01-01", "latestPatchSeen": "1.{minor}.9"}}"#)
+    };
+    let entries: Vec<String> = (20..=45).map(entry).collect();
+    Catalogue::read(&format!(r#"{{"minors": [{}]}}"#, entries.join(","))).unwrap()
 }
 
 /// Nothing but these pods and budgets.

@@ -2,7 +2,8 @@
 //!
 //! [`Upgrade`] is a validated `ClusterUpgrade.spec`; nothing that was observed is part of it. [`Progress`] is what its
 //! status has to remember, because the cluster does not show it any more. What is done about them is
-//! [`crate::rollout`]. The invariant: every executor that an [`Upgrade`] names is one of its executors.
+//! [`crate::rollout`]. The invariant: every executor that an [`Upgrade`] names is one of its
+//! executors, and every group that a group depends on is one of its groups, without a circle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,6 +65,22 @@ pub struct Group {
     pub max_unavailable: Amount,
     /// The name of the executor that changes the version.
     pub executor: Arc<str>,
+    /// The groups whose nodes come first.
+    pub depends_on: Vec<Arc<str>>,
+    /// Whether its zones go one after the other.
+    pub zones: Zones,
+    /// So many of its nodes go first, before the others.
+    pub canary: usize,
+}
+
+/// Whether the nodes of several zones may be away at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Zones {
+    /// They may.
+    #[default]
+    Any,
+    /// A zone begins when the one before it is done.
+    OneAtATime,
 }
 
 /// A node that takes part in an upgrade.
@@ -113,9 +130,42 @@ pub enum Hidden {
     Accept,
 }
 
+/// What moves in one step of the control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Each binary on its own: static pod manifests, systemd units, a person.
+    #[default]
+    Component,
+    /// What runs on one control-plane node: kubeadm, k3s, RKE2, Talos.
+    Node,
+}
+
+impl Unit {
+    /// The word for it in a spec.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Component => "Component",
+            Self::Node => "Node",
+        }
+    }
+}
+
+/// A finding that a person takes upon them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedRisk {
+    /// The finding's id.
+    pub finding: Arc<str>,
+    /// It is accepted before this time.
+    pub until: Timestamp,
+    /// Why, in the person's words.
+    pub reason: Arc<str>,
+}
+
 /// How the control plane is upgraded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlPlane {
+    /// What moves in one step.
+    pub unit: Unit,
     /// The name of the executor that moves its components.
     pub executor: Arc<str>,
     /// What is done about hidden controllers.
@@ -131,6 +181,8 @@ pub struct Upgrade {
     pub uid: Arc<str>,
     /// The version to reach.
     pub version: KubeVersion,
+    /// The versions of minors on the way, where the target is more than one minor away; at most one of each minor.
+    pub via: Vec<KubeVersion>,
     /// When work may be started.
     pub mode: Mode,
     /// The hash of the plan that a person approved: `approval.planHash`.
@@ -143,11 +195,53 @@ pub struct Upgrade {
     pub groups: Vec<Group>,
     /// How long a node's drain may take before it is parked.
     pub drain_timeout: SignedDuration,
+    /// The findings that a person takes upon them.
+    pub accepted: Vec<AcceptedRisk>,
     /// The executors by name. Every name used above is a key.
     pub executors: BTreeMap<Arc<str>, Executor>,
 }
 
+impl Group {
+    /// The nodes that `selector` selects, one at a time, changed by `executor`.
+    pub fn new(name: &str, selector: Selector, executor: &str) -> Self {
+        Self {
+            name: name.into(),
+            selector,
+            max_unavailable: Amount::Count(1),
+            executor: executor.into(),
+            depends_on: Vec::new(),
+            zones: Zones::Any,
+            canary: 0,
+        }
+    }
+}
+
 impl Upgrade {
+    /// What a person means who says no more than a version: the whole cluster, one node at a time, and somebody else
+    /// changes the versions.
+    pub fn to(version: KubeVersion) -> Self {
+        let executor: Arc<str> = "external".into();
+        let external = Executor::External { deadline: SignedDuration::from_hours(2) };
+        Self {
+            name: "upgrade".into(),
+            uid: "".into(),
+            version,
+            via: Vec::new(),
+            mode: Mode::PlanOnly,
+            approved_hash: None,
+            suspended: false,
+            control_plane: ControlPlane {
+                unit: Unit::Component,
+                executor: executor.clone(),
+                hidden: Hidden::Refuse,
+            },
+            groups: vec![Group::new("nodes", Selector::default(), &executor)],
+            drain_timeout: SignedDuration::from_mins(30),
+            accepted: Vec::new(),
+            executors: [(executor, external)].into(),
+        }
+    }
+
     /// The nodes that take part, by name. A node belongs to the first group that selects it.
     pub fn members<'a>(&self, cluster: &'a Cluster) -> Vec<Member<'a>> {
         let member = |node: &'a Arc<Node>| {
@@ -175,6 +269,10 @@ pub struct Place {
 pub struct Progress {
     /// The version that the upgrade comes from, once it is recorded: later the apiservers report another one.
     pub from: Option<KubeVersion>,
+    /// The versions of the minors on the way, once they are recorded: they were part of what a person approved.
+    pub via: Vec<KubeVersion>,
+    /// The version of the hop that was carried out last.
+    pub hop: Option<KubeVersion>,
     /// When the first work was started.
     pub started: Option<Timestamp>,
     /// When it was complete. It is then history, and is not taken up again until its plan changes.

@@ -236,6 +236,7 @@ async fn lead(
                 hands: Hands::new(effects.clone(), authority.clone(), namespace, clock.clone()),
                 clock: clock.clone(),
                 executors_namespace: namespace,
+                releases: &options.releases,
                 metrics,
             };
             driver.run(stop.child_token()).await;

@@ -16,7 +16,9 @@ use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::plan::Stage;
 use evenkeel_core::rollout::{
     self, Action, Claim, Freshness, JobState, Jobs, OutOf, Unreadable, World, abandoned, decide, orphans,
+    planned,
 };
+use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::upgrade::{Progress, Upgrade};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -60,6 +62,8 @@ pub(super) struct Driver<'a> {
     pub(super) authority: Authority,
     pub(super) hands: Hands,
     pub(super) executors_namespace: &'a str,
+    /// What is known of releases, for the minors on the way of an upgrade.
+    pub(super) releases: &'a Catalogue,
     pub(super) metrics: &'a Metrics,
     pub(super) clock: Clock,
 }
@@ -152,7 +156,8 @@ impl Driver<'_> {
         for (object, intent, mut progress) in upgrades {
             progress.queued_behind =
                 under_way.clone().filter(|other| progress.completed.is_none() && *other != intent.name);
-            let decision = decide(&intent, &progress, world);
+            let planned = planned(&intent, &progress, world, self.releases);
+            let decision = decide(&planned, &intent, &progress, world);
             if under_way.is_none() && decision.status.started.is_some() && decision.status.completed.is_none()
             {
                 under_way = Some(intent.name.clone());
@@ -160,7 +165,8 @@ impl Driver<'_> {
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
             rows.push((object.name_any(), counts(&decision.status)));
             // The plan and the start time are state: the status has to hold them before any action is taken.
-            let told = self.tell(kept, &object, upgrade::status(&object, &decision.status, now)).await;
+            let told =
+                self.tell(kept, &object, upgrade::status(&object, &planned, &decision.status, now)).await;
             if told {
                 self.act(kept, object, decision.actions).await;
             }

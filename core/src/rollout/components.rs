@@ -135,11 +135,14 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         round.blocked.push(line);
         return;
     }
-    let target = &round.upgrade.version;
-    let mut of_stage =
-        round.world.cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
-    let done = |i: &&Instance| i.ready && i.version.known().is_some_and(|v| v.satisfies(target));
-    let Some(next) = of_stage.find(|i| !done(i)) else { return };
+    let cluster = round.world.cluster;
+    let planned = round.hop.next_of(|component| Stage::of(component) == Some(stage)).and_then(|step| {
+        let here = |i: &&Instance| Some(&i.component) == step.components.first() && *name_of(i) == step.place;
+        cluster.instances().iter().find(here)
+    });
+    let of_stage = || cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
+    // Whatever is not ready comes back before anything else goes.
+    let Some(next) = of_stage().find(|i| !i.ready).or(planned) else { return };
     if !next.ready {
         let line = format!("waits until {} {} is ready", next.component, next.name);
         let node = next.node.as_ref().and_then(|name| round.world.cluster.node(name));

@@ -3,26 +3,44 @@
 use jiff::Timestamp;
 
 use super::ends::{forget, settle};
+use super::hop::Current;
 use super::round::{Round, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
 use super::{Action, Claim, ClaimState, Decision, World, components, nodes, open};
+use crate::cluster::Component;
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
-use crate::plan::{self, Stage, StageProgress};
+use crate::plan::{self, Plan, Planned, Stage, StageProgress, hidden_id};
 use crate::upgrade::{Hidden, Mode, Place, Progress, Upgrade};
 
-/// What to do about `upgrade` now, and how it stands. Total: any world has an answer.
-pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decision {
+/// What to do about `upgrade` now, and how it stands: what `planned` names is opened, in its order. Total: any world has
+/// an answer.
+pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decision {
     let cluster = world.cluster;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
-    let members = upgrade.members(cluster);
-    let stages = plan::progress(cluster, upgrade, &members);
     let (seen, missing) = follow(cluster, &progress.seen);
-    let hidden = hidden(upgrade, world);
-    let stage = current_stage(&stages, &mine, &missing, &hidden);
     let from = progress.from.clone().or_else(|| plan::from_version(cluster));
-    let hash = from.as_ref().map(|from| plan::hash(upgrade, from));
+    let way = from.as_ref().map(|from| plan::on_the_way(upgrade, from, &progress.via, Some(planned.plan())));
+    let way = way.unwrap_or_default();
+    let hash = from.as_ref().map(|from| plan::hash(upgrade, from, &way));
+    let current = Current::of(planned.plan(), progress, &mine, &missing);
+    let whole = upgrade;
+    // What is wanted of this hop: the same, to its version.
+    let of_hop = (!current.last).then(|| Upgrade { version: current.version.clone(), ..upgrade.clone() });
+    let upgrade = of_hop.as_ref().unwrap_or(upgrade);
+    let mut members = upgrade.members(cluster);
+    let nodes_of_hops = plan::moved_nodes(planned.plan(), &members);
+    if !current.last {
+        for member in &mut members {
+            member.at_target = member.node.kubelet.known().map(|version| current.is_past(version));
+        }
+    }
+    let stages = plan::progress(cluster, &members, |version| current.reached(version));
+    let hidden = hidden(upgrade, planned.plan(), world);
+    let stage = current_stage(&stages, &mine, &missing, &hidden);
+    // Only the last hop ends the upgrade.
+    let stage = stage.or_else(|| (!current.last).then_some(Stage::Kubelets));
     let approved = match upgrade.mode {
         Mode::PlanOnly => false,
         Mode::Automatic => true,
@@ -31,6 +49,7 @@ pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decis
     let policy = Policy::of_upgrade(world.executors, upgrade.drain_timeout);
     let mut round = Round {
         upgrade,
+        hop: &current,
         progress,
         world,
         mine: &mine,
@@ -50,11 +69,8 @@ pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decis
         went_back: false,
         needs_a_person: Vec::new(),
     };
-    let mut outlook = Outlook { from, hash, approved, seen, ..Outlook::default() };
-    outlook.preflight = plan::refusals(cluster, upgrade);
-    if outlook.preflight.is_empty() && stage == Some(Stage::Apiservers) {
-        outlook.preflight = plan::obstacles(cluster, upgrade);
-    }
+    let mut outlook = Outlook { from, hash, way, nodes_of_hops, approved, seen, ..Outlook::default() };
+    outlook.preflight = planned.refused().to_vec();
     if progress.ending {
         ends(&mut round);
     } else if progress.completed.is_none() {
@@ -72,20 +88,25 @@ pub fn decide(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decis
     blocked.splice(0..0, needs_a_person);
     (outlook.hope, outlook.out) = (hope, out);
     outlook.waits = blocked.into_iter().chain(working).collect();
-    let status = status(upgrade, progress, world, &mine, (stages, stage), outlook, &actions);
+    outlook.hop = Some(current.version.clone());
+    let status = status(whole, progress, world, &mine, (stages, stage), outlook, &actions);
     Decision { actions, status, again_at }
 }
 
 /// The controllers that keep kubelets from moving because nothing shows their version, one line each.
-fn hidden(upgrade: &Upgrade, world: World<'_>) -> Vec<String> {
+fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>) -> Vec<String> {
     if upgrade.control_plane.hidden == Hidden::Accept {
         return Vec::new();
     }
+    let accepted = |component: &Component| {
+        let id = hidden_id(*component);
+        plan.findings.iter().any(|finding| finding.id == id && finding.accepted.is_some())
+    };
     let line = |why: &String| {
         let target = &upgrade.version;
         format!("{why}; set spec.controlPlane.hidden to Accept when you know that it runs {target}")
     };
-    world.hidden.iter().map(|(_, why)| line(why)).collect()
+    world.hidden.iter().filter(|(component, _)| !accepted(component)).map(|(_, why)| line(why)).collect()
 }
 
 /// The first stage that is not done; `None` when all are. A stage is done when everything of it that is seen runs the

@@ -18,6 +18,7 @@ mod decide;
 mod ends;
 mod executor;
 mod hold;
+mod hop;
 mod nodes;
 mod open;
 mod round;
@@ -37,6 +38,7 @@ pub use claim::{Before, Blocker, Claim, ClaimState, Subject, Unreadable};
 pub use decide::decide;
 pub use ends::{abandoned, orphans};
 pub use hold::{Hold, Out, OutOf};
+pub use hop::planned;
 pub use status::{Phase, Status};
 
 /// How an executor's Job stands.

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::hold::Out;
+use super::hop::Current;
 use super::{Action, Claim, ClaimState, Subject, World};
 use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
@@ -51,7 +52,10 @@ pub(super) fn selected<'a>(members: Vec<Member<'a>>, mine: &[&'a Claim]) -> Vec<
 
 /// What the parts of a decision share.
 pub(super) struct Round<'a> {
+    /// What is wanted of the current hop: the upgrade, to the version of the hop.
     pub(super) upgrade: &'a Upgrade,
+    /// The hop of the plan that is carried out.
+    pub(super) hop: &'a Current,
     pub(super) progress: &'a Progress,
     pub(super) world: World<'a>,
     /// The claims of this upgrade, by name.

@@ -86,7 +86,13 @@ pub struct Status {
     pub from: Option<KubeVersion>,
     /// The plan's hash.
     pub hash: Option<String>,
-    /// Each stage, in order.
+    /// The versions of the minors on the way, for the next look to remember.
+    pub way: Vec<KubeVersion>,
+    /// The version of the hop that is carried out, for the next look to remember.
+    pub hop: Option<KubeVersion>,
+    /// How many nodes are left to move in each hop of the plan.
+    pub nodes_of_hops: Vec<usize>,
+    /// Each stage of the current hop, in order.
     pub stages: [StageProgress; 3],
     /// The control-plane components to expect from now on, in order.
     pub seen: Vec<Place>,
@@ -118,6 +124,9 @@ impl Status {
 pub(super) struct Outlook {
     pub(super) from: Option<KubeVersion>,
     pub(super) hash: Option<String>,
+    pub(super) way: Vec<KubeVersion>,
+    pub(super) hop: Option<KubeVersion>,
+    pub(super) nodes_of_hops: Vec<usize>,
     pub(super) approved: bool,
     pub(super) seen: Vec<Place>,
     pub(super) preflight: Vec<String>,
@@ -187,6 +196,9 @@ pub(super) fn status(
         message: message(upgrade, progress, phase, &stages, &outlook, &parked),
         from: outlook.from,
         hash: outlook.hash,
+        way: outlook.way,
+        hop: outlook.hop,
+        nodes_of_hops: outlook.nodes_of_hops,
         stages,
         seen: outlook.seen,
         in_flight,

@@ -21,7 +21,7 @@ use crate::version::{Effective, KubeVersion, Minor, Observed, Unknown};
 pub use census::Census;
 use census::{Counted, Met};
 pub use findings::{Finding, Severity};
-pub use next::{NextMinor, blockers_of_minor};
+pub use next::{NextMinor, blockers_of_minor, webhooks_in_the_way};
 use policy::{Judgement, Policy, Rule, RuleSubject, Running, Servers};
 
 /// How many names a row or finding shows as examples.
@@ -219,7 +219,7 @@ fn servers_of(cluster: &Cluster) -> Option<Servers> {
 }
 
 /// What an apiserver is and behaves as; what it says of a binary that it does not run is passed over.
-fn effective(server: &Instance) -> Option<Effective> {
+pub(crate) fn effective(server: &Instance) -> Option<Effective> {
     let binary = server.version.minor()?;
     let said = server.effective.filter(|effective| effective.binary() == binary);
     Some(said.unwrap_or(Effective::plain(binary)))

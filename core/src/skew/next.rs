@@ -7,7 +7,7 @@
 
 use super::policy::{self, Judgement, Policy, RuleSubject, Servers};
 use super::{Row, Verdict, assess, names, servers_of};
-use crate::cluster::{Cluster, Component};
+use crate::cluster::{Cluster, Component, Webhook};
 use crate::version::Minor;
 
 /// Whether every apiserver may go to the next minor now.
@@ -150,8 +150,12 @@ fn in_the_way(policy: &Policy, row: &Row, all: Servers, target: Minor) -> Option
 
 /// Rule O5. A webhook that matches exactly the versions it lists is not called for an object of a new version, and one
 /// that fails closed refuses what it does not understand.
+pub fn webhooks_in_the_way(cluster: &Cluster) -> impl Iterator<Item = &Webhook> {
+    cluster.webhooks().iter().filter(|w| w.exact && w.lists_versions && w.fails_closed)
+}
+
 fn webhooks(cluster: &Cluster) -> impl Iterator<Item = String> {
-    cluster.webhooks().iter().filter(|w| w.exact && w.lists_versions && w.fails_closed).map(|webhook| {
+    webhooks_in_the_way(cluster).map(|webhook| {
         format!(
             "webhook {} of {} fails closed and matches only the API versions it lists: set matchPolicy to \
              Equivalent ({})",

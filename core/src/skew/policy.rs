@@ -191,7 +191,7 @@ impl Policy {
 
     /// The oldest minor that these apiservers allow `subject` to be, each minor judged by the rule that holds for it:
     /// under 1.28 no kubelet before 1.25 is allowed, and 1.25 is.
-    fn least(&self, subject: RuleSubject, servers: Servers) -> Minor {
+    pub fn least(&self, subject: RuleSubject, servers: Servers) -> Minor {
         let mut from = Minor::new(0, 0);
         for rule in self.rules.iter().filter(|rule| rule.subject == subject) {
             let least = servers.floor(rule).max(from);

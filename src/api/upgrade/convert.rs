@@ -7,18 +7,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{Component, Expression, Selector};
-use evenkeel_core::plan::{self, Stage, StageProgress};
+use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
 use evenkeel_core::rollout::{self, OutOf, Phase};
 use evenkeel_core::upgrade::{self, Amount, Executor, Group, Place, Upgrade};
-use evenkeel_core::version::{KubeVersion, ParseError, escape};
+use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::jiff::civil::Date;
+use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::schema::{
-    ClusterUpgrade, ClusterUpgradeStatus, Hidden, LabelExpression, LabelSelector, Mode, NodeGroup,
-    ParkedNode, Plan, PlanStage, Progress, SeenComponent,
+    AcceptedRisk, ClusterUpgrade, ClusterUpgradeStatus, Hidden, LabelExpression, LabelSelector, Mode,
+    NodeGroup, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent,
 };
 use crate::api::conditions;
 use crate::api::report::count;
@@ -29,6 +31,8 @@ const MAX_PARKED: usize = 50;
 const MAX_LINES: usize = 20;
 /// How many control-plane components the status remembers.
 const MAX_SEEN: usize = 256;
+/// How many hops the status shows.
+const MAX_HOPS: usize = 16;
 
 /// The finalizer that keeps a deleted `ClusterUpgrade` or `NodeUpgrade` until its requests and nodes in flight have
 /// settled.
@@ -38,8 +42,14 @@ pub const FINALIZER: &str = "evenkeel.dev/settle";
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// The version cannot be read.
-    #[error("spec.version {0} {1}; write it like v1.37.1")]
-    Version(String, ParseError),
+    #[error("{0} {1} {2}; write it like v1.37.1")]
+    Version(&'static str, String, ParseError),
+    /// Two versions of one minor are on the way.
+    #[error("spec.via names two versions of {0}; name one")]
+    Via(Minor),
+    /// The end of an accepted risk is no day and no time.
+    #[error("acceptedRisks {0}: until {1} is no day and no time; write it like 2026-12-01")]
+    Until(String, String),
     /// A field names an executor that `spec.executors` does not define.
     #[error("{field} names executor {name}, which is not in spec.executors")]
     Executor {
@@ -62,8 +72,9 @@ pub enum Invalid {
 /// [`Invalid`], which names the field.
 pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
     let spec = &object.spec;
-    let version =
-        |text: &str| KubeVersion::from_person(text).map_err(|error| Invalid::Version(escape(text), error));
+    let version = |field: &'static str, text: &str| {
+        KubeVersion::from_person(text).map_err(|error| Invalid::Version(field, escape(text), error))
+    };
     let mut executors: BTreeMap<Arc<str>, Executor> = BTreeMap::new();
     for executor in &spec.executors {
         let kind = match (&executor.job, &executor.external) {
@@ -90,12 +101,17 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
             selector: selector(&group.selector),
             max_unavailable: amount(group)?,
             executor: known(format!("nodeGroups {}", group.name), &group.executor)?,
+            depends_on: Vec::new(),
+            zones: upgrade::Zones::Any,
+            canary: 0,
         })
     });
     Ok(Upgrade {
         name: object.name_any().into(),
         uid: object.uid().unwrap_or_default().into(),
-        version: version(&spec.version)?,
+        version: version("spec.version", &spec.version)?,
+        via: via(spec.via.iter().map(|text| version("spec.via", text)))?,
+        accepted: spec.accepted_risks.iter().map(accepted).collect::<Result<_, _>>()?,
         mode: match spec.mode {
             Mode::PlanOnly => upgrade::Mode::PlanOnly,
             Mode::RequireApproval => upgrade::Mode::RequireApproval,
@@ -104,6 +120,7 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
         approved_hash: spec.approval.as_ref().map(|approval| approval.plan_hash.as_str().into()),
         suspended: spec.suspend,
         control_plane: upgrade::ControlPlane {
+            unit: upgrade::Unit::Component,
             executor: known("controlPlane".to_owned(), &spec.control_plane.executor)?,
             hidden: match spec.control_plane.hidden {
                 Hidden::Refuse => upgrade::Hidden::Refuse,
@@ -116,6 +133,34 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
     })
 }
 
+/// The versions on the way, of each minor at most one.
+fn via(versions: impl Iterator<Item = Result<KubeVersion, Invalid>>) -> Result<Vec<KubeVersion>, Invalid> {
+    let mut via: Vec<KubeVersion> = Vec::new();
+    for version in versions {
+        let version = version?;
+        if via.iter().any(|other| other.minor() == version.minor()) {
+            return Err(Invalid::Via(version.minor()));
+        }
+        via.push(version);
+    }
+    Ok(via)
+}
+
+/// A day counts to its end, in UTC.
+fn accepted(risk: &AcceptedRisk) -> Result<upgrade::AcceptedRisk, Invalid> {
+    let no_time = || Invalid::Until(escape(&risk.finding), escape(&risk.until));
+    let day = || {
+        let next = risk.until.parse::<Date>().and_then(Date::tomorrow)?;
+        next.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())
+    };
+    let until = risk.until.parse::<Timestamp>().or_else(|_| day()).map_err(|_| no_time())?;
+    Ok(upgrade::AcceptedRisk {
+        finding: risk.finding.as_str().into(),
+        until,
+        reason: risk.reason.as_str().into(),
+    })
+}
+
 /// How far the upgrade is, as the status of `object` remembers it. `upgrade` is the core's value of `object`.
 pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress {
     let status = object.status.as_ref();
@@ -124,7 +169,10 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
     let plan = stored.and_then(|s| s.plan.as_ref());
     let from = plan.and_then(|plan| plan.from.parse().ok());
     // It is complete for the plan that was carried out: a node group added since is a new plan.
-    let carried_out = from.as_ref().map(|from| plan::hash(upgrade, from));
+    let recorded = plan.map(|plan| plan.via.iter().filter_map(|version| version.parse().ok()).collect());
+    let via: Vec<KubeVersion> = recorded.unwrap_or_default();
+    let hash = |from: &KubeVersion| plan::hash(upgrade, from, &plan::on_the_way(upgrade, from, &via, None));
+    let carried_out = from.as_ref().map(hash);
     let complete = carried_out.is_some() && carried_out == plan.map(|plan| plan.hash.clone());
     // A later release may know components that this one does not.
     let place = |seen: &SeenComponent| {
@@ -133,6 +181,8 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
     };
     upgrade::Progress {
         from,
+        via,
+        hop: plan.and_then(|plan| plan.hop.parse().ok()),
         started: stored.and_then(|s| s.start_time.as_ref()).map(|time| time.0),
         completed: stored.filter(|_| complete).and_then(|s| s.completion_time.as_ref()).map(|time| time.0),
         seen: status.map(|s| s.control_plane.iter().filter_map(place).collect()).unwrap_or_default(),
@@ -167,7 +217,12 @@ fn amount(group: &NodeGroup) -> Result<Amount, Invalid> {
 }
 
 /// The status that says `decided`.
-pub fn status(object: &ClusterUpgrade, decided: &rollout::Status, now: Timestamp) -> ClusterUpgradeStatus {
+pub fn status(
+    object: &ClusterUpgrade,
+    planned: &Planned,
+    decided: &rollout::Status,
+    now: Timestamp,
+) -> ClusterUpgradeStatus {
     let nodes = decided.stages.iter().find(|s| s.stage == Stage::Kubelets);
     let (upgraded, selected) = nodes.map_or((0, 0), |s| (s.upgraded, s.total));
     let phase = decided.phase;
@@ -190,6 +245,11 @@ pub fn status(object: &ClusterUpgrade, decided: &rollout::Status, now: Timestamp
             to: object.spec.version.clone(),
             stages: decided.stages.iter().map(stage).collect(),
             blockers: decided.preflight.iter().take(MAX_LINES).cloned().collect(),
+            via: decided.way.iter().map(ToString::to_string).collect(),
+            hop: decided.hop.as_ref().map(ToString::to_string).unwrap_or_default(),
+            hops: hops(planned.plan(), decided),
+            findings: planned.plan().findings.iter().take(MAX_LINES).map(finding).collect(),
+            findings_omitted: count(planned.plan().findings.len().saturating_sub(MAX_LINES)),
         }),
         progress: Progress {
             summary: format!("{upgraded}/{selected}"),
@@ -206,6 +266,25 @@ pub fn status(object: &ClusterUpgrade, decided: &rollout::Status, now: Timestamp
         start_time: decided.started.map(Time),
         completion_time: decided.completed.map(Time),
         conditions: conditions_of(object, phase, decided, now),
+    }
+}
+
+fn hops(plan: &plan::Plan, decided: &rollout::Status) -> Vec<PlanHop> {
+    let hop = |(hop, nodes): (&plan::Hop, &usize)| PlanHop {
+        version: hop.version.to_string(),
+        steps: count(hop.steps.len()),
+        nodes: count(*nodes),
+        needs: hop.needs.iter().map(ToString::to_string).collect(),
+    };
+    plan.hops.iter().zip(&decided.nodes_of_hops).take(MAX_HOPS).map(hop).collect()
+}
+
+fn finding(finding: &plan::Finding) -> PlanFinding {
+    PlanFinding {
+        id: finding.id.clone(),
+        weight: finding.weight.name().to_owned(),
+        message: finding.to_string(),
+        accepted: finding.accepted.as_ref().map(|by| by.reason.to_string()).unwrap_or_default(),
     }
 }
 
@@ -316,7 +395,7 @@ mod tests {
         let group = |name: &str| json!({ "name": name, "selector": {}, "executor": "x" });
         let mut done = object(&json!([group("a")]));
         let from = "v1.36.4".parse().unwrap();
-        let hash = plan::hash(&validate(&done).unwrap(), &from);
+        let hash = plan::hash(&validate(&done).unwrap(), &from, &[]);
         done.status = Some(ClusterUpgradeStatus {
             plan: Some(Plan { hash, from: from.to_string(), to: "v1.37.1".to_owned(), ..Default::default() }),
             completion_time: Some(Time(Timestamp::UNIX_EPOCH)),

@@ -7,7 +7,7 @@ mod schema;
 
 pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, status_of_unseen, validate};
 pub use schema::{
-    Approval, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, ControlPlane, Drain, ExecutorSpec,
-    ExternalExecutor, Hidden, JobExecutor, LabelExpression, LabelOperator, LabelSelector, Mode, NodeGroup,
-    OnTimeout, ParkedNode, Plan, PlanStage, Progress, SeenComponent, Unit,
+    AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, ControlPlane, Drain,
+    ExecutorSpec, ExternalExecutor, Hidden, JobExecutor, LabelExpression, LabelOperator, LabelSelector, Mode,
+    NodeGroup, OnTimeout, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Unit,
 };

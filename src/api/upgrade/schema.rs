@@ -39,10 +39,16 @@ use serde_json::Value;
 #[x_kube(validation = Rule::new("self.controlPlane.executor in self.executors.map(e, e.name)").message("`controlPlane.executor` must name one of `executors`"))]
 #[x_kube(validation = Rule::new("self.nodeGroups.all(g, g.executor in self.executors.map(e, e.name))").message("`nodeGroups[].executor` must name one of `executors`"))]
 pub struct ClusterUpgradeSpec {
-    /// Where the control plane goes, and in the end every selected kubelet: such as `v1.37.1`. At most one minor
-    /// above the oldest kube-apiserver, and never a downgrade.
+    /// Where the control plane goes, and in the end every selected kubelet: such as `v1.37.1`. Never a downgrade. A
+    /// target that is several minors away is reached one minor after the other.
     #[schemars(length(max = 64), regex(pattern = r"^v1\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"))]
     pub version: String,
+    /// The versions of the minors on the way to a target that is several minors away, one of each minor, such as
+    /// `v1.36.4`. For a minor that is not named here, the plan takes the newest release that this program knows;
+    /// `status.plan.via` says which.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = r"^v1\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$")), extend("x-kubernetes-list-type" = "set"))]
+    pub via: Vec<String>,
     /// When work begins: `PlanOnly` never, `RequireApproval` when `approval.planHash` equals `status.plan.hash`,
     /// `Automatic` at once.
     #[serde(default)]
@@ -64,9 +70,29 @@ pub struct ClusterUpgradeSpec {
     /// How nodes are drained.
     #[serde(default)]
     pub drain: Drain,
+    /// Findings of the plan that you take upon you, each with an end and a reason. What would break the version skew
+    /// policy cannot be accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["finding"]))]
+    pub accepted_risks: Vec<AcceptedRisk>,
     /// Who changes versions; Evenkeel only decides when.
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub executors: Vec<ExecutorSpec>,
+}
+
+/// A finding that a person takes upon them.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct AcceptedRisk {
+    /// The finding's id, as `evenkeel plan` and `status.plan.findings` show it.
+    #[schemars(length(min = 1, max = 512))]
+    pub finding: String,
+    /// The last day on which it is accepted, in UTC, such as `2026-12-01`; or a time, such as `2026-12-01T18:00:00Z`.
+    #[schemars(length(max = 40), regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T.*)?$"))]
+    pub until: String,
+    /// Why, for those who read the plan.
+    #[schemars(length(min = 1, max = 512))]
+    pub reason: String,
 }
 
 /// When work begins.
@@ -334,6 +360,25 @@ pub struct Plan {
     pub from: String,
     /// The target.
     pub to: String,
+    /// The versions of the minors on the way, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub via: Vec<String>,
+    /// The version that the cluster goes to now: one of `via`, or `to`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hop: String,
+    /// What is left to do, in order: the control plane one minor at a time, and kubelets where they must move.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub hops: Vec<PlanHop>,
+    /// What stands in the way or should be known, the gravest first. `evenkeel plan` shows all, and what would keep
+    /// nodes from being drained.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
+    pub findings: Vec<PlanFinding>,
+    /// How many findings are not listed.
+    #[serde(default)]
+    pub findings_omitted: i32,
     /// The stages, in order.
     #[serde(default)]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
@@ -342,6 +387,38 @@ pub struct Plan {
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub blockers: Vec<String>,
+}
+
+/// One hop.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanHop {
+    /// What the control plane runs when it is done.
+    pub version: String,
+    /// Steps of the control plane that are left.
+    pub steps: i32,
+    /// Nodes that are left to move.
+    pub nodes: i32,
+    /// What others have to have moved before it begins, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
+    pub needs: Vec<String>,
+}
+
+/// One thing that stands in the way or should be known.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanFinding {
+    /// The rule and what it is about. An accepted risk names it.
+    pub id: String,
+    /// `blocks`: nothing may begin. `stops`: it begins, and stops there or leaves nodes behind. `warns`: it costs
+    /// something, or is only to be known.
+    pub weight: String,
+    /// What is so, and what to do.
+    pub message: String,
+    /// Why a person took it upon them, if one did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub accepted: String,
 }
 
 /// One stage.

@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use jiff::SignedDuration;
 
 use super::super::*;
-use crate::cluster::{Phase as PodPhase, Pod, Selector};
+use crate::cluster::{Instance, Phase as PodPhase, Pod, Selector};
 use crate::disruption::Busy;
-use crate::fixture::{at, cluster, pod, terminating};
+use crate::fixture::{at, cluster, pod, releases, terminating};
 use crate::rollout;
 use crate::rollout::Freshness;
-use crate::upgrade::{Amount, ControlPlane, Executor, Group, Hidden, Mode, Progress, Upgrade};
+use crate::upgrade::{Amount, Executor, Group, Mode, Progress, Upgrade};
+use crate::version::{Observed, Unknown};
 
 pub(super) struct Toy {
     pub(super) cluster: Cluster,
@@ -50,23 +51,18 @@ pub(super) struct Toy {
 impl Toy {
     pub(super) fn new(nodes: usize, max_unavailable: usize) -> Self {
         let kubelets = vec!["v1.36.4"; nodes];
+        let external = Executor::External { deadline: SignedDuration::from_secs(60) };
         let upgrade = Upgrade {
             name: "up".into(),
             uid: "uid-up".into(),
-            version: "v1.37.1".parse().unwrap(),
             mode: Mode::Automatic,
-            approved_hash: None,
-            suspended: false,
-            control_plane: ControlPlane { executor: "cloud".into(), hidden: Hidden::Refuse },
             groups: vec![Group {
-                name: "all".into(),
-                selector: Selector::default(),
                 max_unavailable: Amount::Count(max_unavailable),
-                executor: "cloud".into(),
+                ..Group::new("all", Selector::default(), "external")
             }],
             drain_timeout: SignedDuration::from_secs(40),
-            executors: [("cloud".into(), Executor::External { deadline: SignedDuration::from_secs(60) })]
-                .into(),
+            executors: [("external".into(), external)].into(),
+            ..Upgrade::to("v1.37.1".parse().unwrap())
         };
         Self {
             cluster: cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &kubelets),
@@ -126,8 +122,14 @@ impl Toy {
         }
     }
 
+    /// What the plan from here has decided.
+    pub(super) fn decided(&self) -> Decision {
+        let planned = rollout::planned(&self.upgrade, &self.progress, self.world(), releases());
+        decide(&planned, &self.upgrade, &self.progress, self.world())
+    }
+
     pub(super) fn status(&self) -> Status {
-        decide(&self.upgrade, &self.progress, self.world()).status
+        self.decided().status
     }
 
     pub(super) fn phase(&self) -> rollout::Phase {
@@ -186,9 +188,9 @@ impl Toy {
     /// One second: decide, write, let the cluster go on.
     pub(super) fn tick(&mut self) {
         self.seconds += 1;
-        let decision = decide(&self.upgrade, &self.progress, self.world());
-        let Status { from, started, seen, .. } = decision.status;
-        (self.progress.from, self.progress.started, self.progress.seen) = (from, started, seen);
+        let decision = self.decided();
+        let Status { from, started, seen, way, hop, .. } = decision.status;
+        self.progress = Progress { from, started, seen, via: way, hop, ..self.progress.clone() };
         for action in decision.actions {
             self.apply(action);
             self.check();
@@ -332,10 +334,16 @@ impl Toy {
             if !due || self.broken.as_deref() == Some(&*claim.subject.node) {
                 continue;
             }
-            let version = crate::version::Observed::Known(claim.subject.to.clone());
+            let version = Observed::Known(claim.subject.to.clone());
             if claim.subject.component == Component::Kubelet {
-                let servers_done = self.cluster.instances().iter().all(|i| i.version == version);
-                assert!(servers_done, "kubelet work before the control plane is done");
+                let done = |i: &Instance| {
+                    let goes_by_itself = matches!(i.version, Observed::Unknown(Unknown::OwnNumber(_)));
+                    goes_by_itself || i.version.minor() >= version.minor()
+                };
+                assert!(
+                    self.cluster.instances().iter().all(done),
+                    "kubelet work before the control plane is done"
+                );
                 self.cluster.change_node(&claim.subject.node, |node| {
                     (node.kubelet, node.ready, node.heartbeat) = (version, true, Some(now));
                 });

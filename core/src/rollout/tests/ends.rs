@@ -6,7 +6,7 @@ use super::cluster::Toy;
 use crate::cluster::{Owner, Pod};
 use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
-use crate::rollout::{Action, ClaimState, Phase, Unreadable, decide};
+use crate::rollout::{Action, ClaimState, Phase, Unreadable};
 use crate::upgrade::Executor;
 use crate::version::Observed;
 use jiff::SignedDuration;
@@ -197,7 +197,7 @@ fn a_claim_that_cannot_be_read_holds_its_own_node_only() {
 fn nothing_begins_before_the_upgrade_has_our_finalizer() {
     let mut toy = Toy::new(1, 1);
     toy.progress.protected = false;
-    let decision = decide(&toy.upgrade, &toy.progress, toy.world());
+    let decision = toy.decided();
     assert_eq!(decision.actions, [crate::rollout::Action::Protect]);
     toy.run_until(20, |toy| !toy.claims.is_empty());
     assert!(matches!(toy.claims[0].state, ClaimState::Claimed | ClaimState::Upgrading { .. }));
@@ -217,7 +217,7 @@ fn nearly_late() -> Toy {
 fn no_claim_fails_by_its_deadline_before_its_node_was_read_afresh() {
     let mut toy = nearly_late();
     toy.pass(5);
-    let decision = decide(&toy.upgrade, &toy.progress, toy.world());
+    let decision = toy.decided();
     assert!(decision.actions.iter().all(|action| !matches!(action, Action::Record { .. })));
     assert!(decision.actions.contains(&Action::Reread { node: "n-1".into() }), "{:?}", decision.actions);
     // The read finds what the watch has lost: the executor did its work.
@@ -236,7 +236,7 @@ fn a_deadline_that_passes_while_nothing_is_seen_is_judged_a_minute_later() {
     let mut toy = nearly_late();
     toy.pass(600);
     toy.freshness.unbroken_since = at(toy.seconds);
-    let decision = decide(&toy.upgrade, &toy.progress, toy.world());
+    let decision = toy.decided();
     assert!(decision.actions.iter().all(|action| !matches!(action, Action::Reread { .. })), "not yet");
     assert_eq!(decision.again_at.map(|again| again <= at(toy.seconds + 60)), Some(true));
     let seen = toy.seconds;

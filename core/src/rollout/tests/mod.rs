@@ -2,6 +2,7 @@
 
 mod cluster;
 mod ends;
+mod hops;
 mod order;
 
 use std::sync::Arc;
@@ -277,11 +278,13 @@ fn nothing_begins_without_approval_and_the_hash_of_what_was_seen() {
 #[test]
 fn targets_that_are_refused() {
     for (target, line) in [
-        ("v1.35.9", "v1.35.9 would be a downgrade: kube-apiserver cp-1 runs v1.36.4"),
-        ("v1.36.4-rc.1", "v1.36.4-rc.1 would be a downgrade: kube-apiserver cp-1 runs v1.36.4"),
         (
-            "v1.38.0",
-            "kube-apiservers are at 1.36; 1.38 is more than one minor away and minors must not be skipped",
+            "v1.35.9",
+            "v1.35.9 would be a downgrade: kube-apiserver cp-1 runs v1.36.4: choose a target that is not older",
+        ),
+        (
+            "v1.36.4-rc.1",
+            "v1.36.4-rc.1 would be a downgrade: kube-apiserver cp-1 runs v1.36.4: choose a target that is not older",
         ),
     ] {
         let mut toy = Toy::new(2, 1);

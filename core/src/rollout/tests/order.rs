@@ -7,7 +7,7 @@ use super::scheduler_upgraded;
 use crate::cluster::{Component, Node, Pod, Selector, Traits};
 use crate::fixture::{node, pod};
 use crate::rollout::{Claim, ClaimState, Phase, Subject};
-use crate::upgrade::{Amount, Group, Hidden};
+use crate::upgrade::{Group, Hidden};
 use crate::version::Observed;
 
 /// A claim of the toy's upgrade on a control-plane component.
@@ -26,7 +26,7 @@ fn claim(component: Component, place: &str, state: ClaimState) -> Claim {
             node_uid: "".into(),
             from: "v1.36.4".into(),
             to: "v1.37.1".parse().unwrap(),
-            executor: "cloud".into(),
+            executor: "external".into(),
         },
         state,
         attempt: 1,
@@ -199,14 +199,9 @@ fn two_nodes_with_pinned_pods_of_one_budget_never_open_in_one_round_or_in_two_gr
     for groups in [1, 2] {
         let mut toy = Toy::new(2, 2);
         if groups == 2 {
-            let group = |name: &str, node: &str| Group {
-                name: name.into(),
-                selector: Selector {
-                    match_labels: [("name".to_owned(), node.to_owned())].into(),
-                    ..Selector::default()
-                },
-                max_unavailable: Amount::Count(1),
-                executor: "cloud".into(),
+            let group = |name: &str, node: &str| {
+                let match_labels = [("name".to_owned(), node.to_owned())].into();
+                Group::new(name, Selector { match_labels, ..Selector::default() }, "external")
             };
             toy.upgrade.groups = vec![group("a", "n-1"), group("b", "n-2")];
             for name in ["n-1", "n-2"] {

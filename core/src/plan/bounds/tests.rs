@@ -1,0 +1,496 @@
+//! Times of small plans in lines, and what holds for plans by chance.
+
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+use crate::cluster::{Budget, Demand, Node, Parts, Pod, Quantity, Selector};
+use crate::fixture::{at, budget, instance, node, pod};
+use crate::plan::{Pass, Picked, waves};
+use crate::upgrade::{Amount, Group, Zones};
+use crate::version::KubeVersion;
+
+fn seconds(seconds: i64) -> SignedDuration {
+    SignedDuration::from_secs(seconds)
+}
+
+fn took(p50: i64, p90: i64) -> Took {
+    Took { p50: seconds(p50), p90: seconds(p90) }
+}
+
+/// A group of the nodes whose label `pool` is `name`.
+fn group(name: &str, max_unavailable: usize) -> Group {
+    let selector = Selector {
+        match_labels: [("pool".to_owned(), name.to_owned())].into(),
+        match_expressions: Vec::new(),
+    };
+    Group { max_unavailable: Amount::Count(max_unavailable), ..Group::new(name, selector, "external") }
+}
+
+/// Node `<pool>-<number>` at v1.36.4.
+fn of_pool(pool: &str, number: usize) -> Node {
+    let labels = Arc::new([("pool".to_owned(), pool.to_owned())].into());
+    Node { labels, ..node(&format!("{pool}-{number:03}"), "v1.36.4") }
+}
+
+/// `cart` pods, one on each of `nodes` in turn, and a budget that lets `at_once` of them go.
+fn guarded(parts: &mut Parts, app: &str, pods: usize, at_once: usize, nodes: &[&str]) {
+    let desired = i32::try_from(pods.saturating_sub(at_once)).unwrap();
+    let healthy = i32::try_from(pods).unwrap();
+    let demand = Demand::MinAvailable(Quantity::Count(desired));
+    parts.budgets.push(Budget { demand, ..budget(app, healthy - desired, healthy, desired) });
+    let turns = nodes.iter().cycle().take(pods).enumerate();
+    parts.pods.extend(turns.map(|(number, node)| pod(app, number, node)));
+}
+
+fn step(component: Component, place: &str) -> Step {
+    Step { components: vec![component], place: place.into(), from: version("v1.36.4") }
+}
+
+fn version(text: &str) -> KubeVersion {
+    text.parse().unwrap()
+}
+
+fn hop(text: &str, steps: Vec<Step>, kubelets: Pass) -> Hop {
+    Hop { version: version(text), picked: Picked::Target, needs: Vec::new(), steps, kubelets }
+}
+
+/// A plan of one hop that moves every kubelet after three kube-apiservers and six controllers.
+fn whole() -> Plan {
+    let mut steps = Vec::new();
+    for component in [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler] {
+        steps.extend(["cp-1", "cp-2", "cp-3"].map(|place| step(component, place)));
+    }
+    plan(vec![hop("v1.37.1", steps, Pass::All)])
+}
+
+fn plan(hops: Vec<Hop>) -> Plan {
+    let (from, to) = (Some(version("v1.36.4")), version("v1.37.1"));
+    Plan { from, to, unit: Unit::Component, hops, findings: Vec::new() }
+}
+
+fn upgrade(groups: Vec<Group>) -> Upgrade {
+    Upgrade { groups, ..Upgrade::to(version("v1.37.1")) }
+}
+
+fn timed(plan: &Plan, upgrade: &Upgrade, parts: Parts, durations: &Durations) -> Timing {
+    let cluster = parts.seal();
+    let waves = waves(plan, upgrade, &upgrade.members(&cluster));
+    timing(plan, &waves, upgrade, &cluster, &Rules::default(), durations, at(0))
+}
+
+fn see(plan: &Plan, upgrade: &Upgrade, parts: Parts, expected: &Expect) {
+    let timing = timed(plan, upgrade, parts, &Durations::default());
+    let mut lines: Vec<String> =
+        timing.bounds.iter().map(|bound| format!("{} {} | {bound}", bound.hop, bound.subject)).collect();
+    lines.extend(
+        timing.hops.iter().map(|hop| format!("{} at least {}, {}", hop.hop, shown(hop.least), hop.estimate)),
+    );
+    lines.push(format!("at least {}, {}", shown(timing.least), timing.estimate));
+    expected.assert_eq(&lines.join("\n"));
+}
+
+/// Three control-plane nodes, two canaries and 400 workers, with `cart` on 40 of them.
+fn large() -> Parts {
+    let mut parts = Parts::default();
+    let control_plane = |number| Node { control_plane: true, ..of_pool("cp", number) };
+    parts.nodes.extend((1..=3).map(control_plane).map(Arc::new));
+    parts.nodes.extend((1..=2).map(|number| of_pool("canary", number)).map(Arc::new));
+    parts.nodes.extend((1..=400).map(|number| of_pool("workers", number)).map(Arc::new));
+    let names: Vec<String> = (1..=40).map(|number| format!("workers-{number:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    guarded(&mut parts, "cart", 40, 1, &names);
+    guarded(&mut parts, "web", 40, 4, &names);
+    parts.instances.push(instance(Component::KubeApiserver, "cp-1", "v1.36.4"));
+    parts
+}
+
+#[test]
+fn what_sets_the_time_of_a_large_cluster() {
+    let canary = group("canary", 1);
+    let workers = Group { depends_on: vec!["canary".into()], ..group("workers", 2) };
+    let groups = vec![group("cp", 1), canary, workers.clone()];
+    see(
+        &whole(),
+        &upgrade(groups.clone()),
+        large(),
+        &expect![[r#"
+        1.37 groups canary, workers | groups canary, workers go one after the other: 13 h 28 min
+        1.37 group workers | group workers moves 2 of 400 nodes at a time: 13 h 20 min
+        1.37 budget shop/cart | budget shop/cart lets one of 40 pods go at a time: 43 min
+        1.37 budget shop/web | budget shop/web lets 4 of 40 pods go at a time: 13 min
+        1.37 group cp | group cp moves one of 3 nodes at a time: 12 min
+        1.37 group canary | group canary moves one of 2 nodes at a time: 8 min
+        1.37 kube-apiservers | 3 kube-apiservers, one at a time: 6 min
+        1.37 controllers | 6 controllers, one at a time: 6 min
+        1.37 at least 13 h 40 min, P50 14 h, P90 14 h 57 min
+        at least 13 h 40 min, P50 14 h, P90 14 h 57 min"#]],
+    );
+    let faster = Group { max_unavailable: Amount::Percent(50), ..workers };
+    let groups = [&groups[..2], &[faster]].concat();
+    see(
+        &whole(),
+        &upgrade(groups),
+        large(),
+        &expect![[r#"
+        1.37 budget shop/cart | budget shop/cart lets one of 40 pods go at a time: 43 min
+        1.37 groups canary, workers | groups canary, workers go one after the other: 16 min
+        1.37 budget shop/web | budget shop/web lets 4 of 40 pods go at a time: 13 min
+        1.37 group cp | group cp moves one of 3 nodes at a time: 12 min
+        1.37 group canary | group canary moves one of 2 nodes at a time: 8 min
+        1.37 group workers | group workers moves 200 of 400 nodes at a time: 8 min
+        1.37 kube-apiservers | 3 kube-apiservers, one at a time: 6 min
+        1.37 controllers | 6 controllers, one at a time: 6 min
+        1.37 at least 55 min, P50 56 min, P90 1 h 2 min
+        at least 55 min, P50 56 min, P90 1 h 2 min"#]],
+    );
+}
+
+#[test]
+fn words_for_few_and_for_several_waves() {
+    let parts = |count: usize| {
+        let nodes = (1..=count).map(|number| of_pool("w", number));
+        let zoned = |node: Node| {
+            let zone = format!("z{}", node.name.len() + usize::from(&*node.name > "w-003"));
+            let mut labels = (*node.labels).clone();
+            labels.insert("topology.kubernetes.io/zone".to_owned(), zone);
+            Arc::new(Node { labels: Arc::new(labels), ..node })
+        };
+        Parts { nodes: nodes.map(zoned).collect(), ..Parts::default() }
+    };
+    let alone = plan(vec![hop("v1.37.1", vec![step(Component::KubeApiserver, "cp-1")], Pass::All)]);
+    see(
+        &alone,
+        &upgrade(vec![group("w", 3)]),
+        parts(1),
+        &expect![[r#"
+        1.37 group w | group w moves 1 node: 4 min
+        1.37 kube-apiservers | 1 kube-apiserver: 2 min
+        1.37 at least 6 min, P50 6 min, P90 10 min
+        at least 6 min, P50 6 min, P90 10 min"#]],
+    );
+    see(
+        &alone,
+        &upgrade(vec![group("w", 3)]),
+        parts(3),
+        &expect![[r#"
+        1.37 group w | group w moves 3 nodes at once: 4 min
+        1.37 kube-apiservers | 1 kube-apiserver: 2 min
+        1.37 at least 6 min, P50 6 min, P90 10 min
+        at least 6 min, P50 6 min, P90 10 min"#]],
+    );
+    see(
+        &alone,
+        &upgrade(vec![group("w", 1)]),
+        parts(3),
+        &expect![[r#"
+        1.37 group w | group w moves one of 3 nodes at a time: 12 min
+        1.37 kube-apiservers | 1 kube-apiserver: 2 min
+        1.37 at least 14 min, P50 14 min, P90 21 min
+        at least 14 min, P50 14 min, P90 21 min"#]],
+    );
+    let zones = Group { zones: Zones::OneAtATime, canary: 1, ..group("w", 2) };
+    see(
+        &alone,
+        &upgrade(vec![zones]),
+        parts(6),
+        &expect![[r#"
+        1.37 group w | group w moves 6 nodes in 3 waves, 2 at a time: 16 min
+        1.37 kube-apiservers | 1 kube-apiserver: 2 min
+        1.37 at least 18 min, P50 18 min, P90 26 min
+        at least 18 min, P50 18 min, P90 26 min"#]],
+    );
+}
+
+#[test]
+fn control_plane_nodes_go_one_at_a_time_whatever_their_groups_allow() {
+    let control_plane = |number| Arc::new(Node { control_plane: true, ..of_pool("cp", number) });
+    let parts = Parts { nodes: (1..=3).map(control_plane).collect(), ..Parts::default() };
+    let only_nodes = plan(vec![hop("v1.37.1", Vec::new(), Pass::All)]);
+    see(
+        &only_nodes,
+        &upgrade(vec![group("cp", 3)]),
+        parts,
+        &expect![[r#"
+        1.37 control-plane nodes | 3 control-plane nodes go one at a time: 12 min
+        1.37 group cp | group cp moves 3 nodes at once: 4 min
+        1.37 at least 12 min, P50 13 min, P90 20 min
+        at least 12 min, P50 13 min, P90 20 min"#]],
+    );
+}
+
+#[test]
+fn one_step_of_a_node_is_one_step() {
+    let components =
+        vec![Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler];
+    let of_node =
+        |place: &str| Step { components: components.clone(), ..step(Component::KubeApiserver, place) };
+    let mut steps: Vec<Step> = ["cp-1", "cp-2"].map(of_node).into();
+    steps.push(Step { components: vec![Component::KubeApiserver, Component::Kubelet], ..of_node("cp-3") });
+    steps.push(step(Component::CloudControllerManager, "ccm"));
+    let by_node = Plan { unit: Unit::Node, ..plan(vec![hop("v1.37.1", steps, Pass::All)]) };
+    see(
+        &by_node,
+        &upgrade(Vec::new()),
+        Parts::default(),
+        &expect![[r#"
+        1.37 control-plane nodes | 3 control-plane nodes, one at a time: 8 min
+        1.37 controllers | 1 controller: 60 s
+        1.37 at least 9 min, P50 9 min, P90 14 min
+        at least 9 min, P50 9 min, P90 14 min"#]],
+    );
+}
+
+#[test]
+fn each_hop_has_its_own_bounds() {
+    let mut parts = Parts::default();
+    parts.nodes.extend((1..=4).map(|number| of_pool("w", number)).map(Arc::new));
+    guarded(&mut parts, "cart", 8, 1, &["w-001", "w-002", "w-003", "w-004"]);
+    let twice = plan(vec![
+        hop("v1.37.1", vec![step(Component::KubeApiserver, "cp-1")], Pass::All),
+        hop("v1.38.0", vec![step(Component::KubeApiserver, "cp-1")], Pass::All),
+    ]);
+    see(
+        &twice,
+        &upgrade(vec![group("w", 2)]),
+        parts.clone(),
+        &expect![[r#"
+        1.37 budget shop/cart | budget shop/cart lets one of 8 pods go at a time: 11 min
+        1.38 budget shop/cart | budget shop/cart lets one of 8 pods go at a time: 11 min
+        1.37 group w | group w moves 2 of 4 nodes at a time: 8 min
+        1.38 group w | group w moves 2 of 4 nodes at a time: 8 min
+        1.37 kube-apiservers | 1 kube-apiserver: 2 min
+        1.38 kube-apiservers | 1 kube-apiserver: 2 min
+        1.37 at least 13 min, P50 14 min, P90 20 min
+        1.38 at least 13 min, P50 14 min, P90 20 min
+        at least 26 min, P50 28 min, P90 36 min"#]],
+    );
+    // Where a node stays, pods may wait there for the end of the second hop.
+    parts.nodes.push(Arc::new(of_pool("stays", 1)));
+    see(
+        &twice,
+        &upgrade(vec![group("w", 2)]),
+        parts,
+        &expect![[r#"
+        1.37 budget shop/cart | budget shop/cart lets one of 8 pods go at a time: 11 min
+        1.37 group w | group w moves 2 of 4 nodes at a time: 8 min
+        1.38 group w | group w moves 2 of 4 nodes at a time: 8 min
+        1.37 kube-apiservers | 1 kube-apiserver: 2 min
+        1.38 kube-apiservers | 1 kube-apiserver: 2 min
+        1.37 at least 13 min, P50 14 min, P90 20 min
+        1.38 at least 10 min, P50 14 min, P90 20 min
+        at least 23 min, P50 28 min, P90 36 min"#]],
+    );
+}
+
+#[test]
+fn budgets_that_set_no_time() {
+    let mut parts = Parts::default();
+    parts.nodes.extend((1..=2).map(|number| of_pool("w", number)).map(Arc::new));
+    guarded(&mut parts, "never", 4, 0, &["w-001", "w-002"]);
+    guarded(&mut parts, "all", 4, 4, &["w-001", "w-002"]);
+    guarded(&mut parts, "unready", 4, 1, &["w-001", "w-002"]);
+    // Three of its four pods may leave a healthy budget without being counted.
+    let budget = parts.budgets.last_mut().unwrap();
+    (budget.current_healthy, budget.desired_healthy) = (1, 1);
+    parts.pods.iter_mut().rev().take(3).for_each(|pod| pod.ready = false);
+    let only_nodes = plan(vec![hop("v1.37.1", Vec::new(), Pass::All)]);
+    see(
+        &only_nodes,
+        &upgrade(vec![group("w", 2)]),
+        parts,
+        &expect![[r#"
+        1.37 group w | group w moves 2 nodes at once: 4 min
+        1.37 at least 4 min, P50 5 min, P90 9 min
+        at least 4 min, P50 5 min, P90 9 min"#]],
+    );
+}
+
+#[test]
+fn names_from_files_do_not_act_on_a_terminal() {
+    let mut parts = Parts::default();
+    parts.nodes.push(Arc::new(of_pool("w", 1)));
+    guarded(&mut parts, "a\u{1b}[2J", 2, 1, &["w-001"]);
+    let only_nodes = plan(vec![hop("v1.37.1", Vec::new(), Pass::All)]);
+    let timing = timed(&only_nodes, &upgrade(vec![group("w", 2)]), parts, &Durations::default());
+    let of_budget = timing.bounds.iter().find(|bound| bound.subject.starts_with("budget")).unwrap();
+    expect!["budget shop/a?[2J lets one of 2 pods go at a time: 5 min"].assert_eq(&of_budget.to_string());
+}
+
+#[test]
+fn nothing_takes_no_time() {
+    let timing = timed(&plan(Vec::new()), &upgrade(Vec::new()), large(), &Durations::default());
+    let none = Estimate { p50: SignedDuration::ZERO, p90: SignedDuration::ZERO };
+    assert_eq!(
+        timing,
+        Timing { bounds: Vec::new(), hops: Vec::new(), least: SignedDuration::ZERO, estimate: none }
+    );
+}
+
+#[test]
+fn percentiles_are_samples() {
+    let of = |samples: &[i64]| Took::of(&mut samples.iter().copied().map(seconds).collect::<Vec<_>>());
+    assert_eq!(of(&[]), None);
+    assert_eq!(of(&[7]), Some(took(7, 7)));
+    assert_eq!(of(&[9, 1]), Some(took(1, 9)));
+    assert_eq!(of(&[5, 3, 1, 2, 4]), Some(took(3, 5)));
+    assert_eq!(of(&[10, 9, 8, 7, 6, 5, 4, 3, 2, 1]), Some(took(5, 9)));
+    assert_eq!(of(&(1..=100).collect::<Vec<_>>()), Some(took(50, 90)));
+}
+
+#[test]
+fn a_sum_spreads_by_the_root_of_its_length() {
+    let one = Length::of(took(240, 480));
+    assert_eq!(one.estimate(), Estimate { p50: seconds(240), p90: seconds(480) });
+    let hundred = (0..100).fold(Length::default(), |sum, _| sum.then(one)).estimate();
+    assert_eq!(hundred.p50, seconds(24_000));
+    // Ten times the spread of one, not a hundred times.
+    assert!((hundred.p90.as_secs_f64() - 26_400.0).abs() < 0.01, "{hundred:?}");
+    let certain = Length::certain(seconds(9)).then(Length::certain(seconds(1))).estimate();
+    assert_eq!(certain, Estimate { p50: seconds(10), p90: seconds(10) });
+}
+
+#[test]
+fn no_time_is_too_long_for_the_arithmetic() {
+    let forever = Took { p50: SignedDuration::MAX, p90: SignedDuration::MAX };
+    let strange = Durations {
+        server: forever,
+        controller: Took { p50: SignedDuration::MIN, p90: SignedDuration::MAX },
+        node: forever,
+        replacement: SignedDuration::MAX,
+        after_controllers: SignedDuration::MAX,
+        after_control_plane_node: SignedDuration::MAX,
+    };
+    let timing = timed(&whole(), &upgrade(vec![group("workers", 2), group("cp", 1)]), large(), &strange);
+    assert_eq!(timing.least, SignedDuration::MAX);
+    assert_eq!(timing.estimate, Estimate { p50: SignedDuration::MAX, p90: SignedDuration::MAX });
+}
+
+/// What an ideal upgrade of nodes that all go at once takes, by playing it: in each slot a budget lets `at_once` of its
+/// pods go, those of the fullest nodes first, and a node's executor works when it is empty.
+fn played(pods: &[usize], at_once: usize, slot: i64, executor: i64) -> i64 {
+    let (mut left, mut now, mut end) = (pods.to_vec(), 0, executor);
+    loop {
+        for _ in 0..at_once {
+            let Some(fullest) = left.iter_mut().max().filter(|left| **left > 0) else { break };
+            *fullest -= 1;
+            end = end.max(now + executor);
+        }
+        if left.iter().all(|left| *left == 0) {
+            return end;
+        }
+        now += slot;
+    }
+}
+
+fn by_chance() -> impl Strategy<Value = (Vec<Vec<usize>>, Vec<usize>, Durations, bool, usize, usize)> {
+    let took = || (0..600_i64, 0..600_i64).prop_map(|(p50, more)| took(p50, p50 + more));
+    let durations =
+        (took(), took(), took(), 0..200_i64).prop_map(|(server, controller, node, replacement)| Durations {
+            server,
+            controller,
+            node,
+            replacement: seconds(replacement),
+            ..Durations::default()
+        });
+    // For each group its nodes, for each node its pods of the one budget.
+    let groups = prop::collection::vec(prop::collection::vec(0..6_usize, 1..9), 1..4);
+    (groups, prop::collection::vec(1..5_usize, 4), durations, any::<bool>(), 1..5_usize, 0..3_usize)
+}
+
+const POOLS: [&str; 3] = ["a", "b", "c"];
+
+fn by_chance_timed(
+    pools: &[Vec<usize>],
+    limits: &[usize],
+    durations: &Durations,
+    chained: bool,
+    at_once: usize,
+    canary: usize,
+) -> Timing {
+    let mut parts = Parts::default();
+    let mut groups: Vec<Group> = Vec::new();
+    let mut pods: Vec<Pod> = Vec::new();
+    for ((name, nodes), limit) in POOLS.iter().zip(pools).zip(limits) {
+        let before = groups.last().map(|group: &Group| group.name.clone()).filter(|_| chained);
+        groups.push(Group { depends_on: before.into_iter().collect(), canary, ..group(name, *limit) });
+        for (number, count) in nodes.iter().enumerate() {
+            let own = Node { control_plane: *name == "a", ..of_pool(name, number) };
+            (0..*count).for_each(|at| pods.push(pod("cart", pods_number(name, number, at), &own.name)));
+            parts.nodes.push(own.into());
+        }
+    }
+    guarded(&mut parts, "cart", pods.len(), at_once, &[]);
+    parts.pods = pods;
+    timed(&whole(), &upgrade(groups), parts, durations)
+}
+
+fn pods_number(pool: &str, node: usize, at: usize) -> usize {
+    POOLS.iter().position(|name| *name == pool).unwrap() * 10_000 + node * 100 + at
+}
+
+proptest! {
+    /// No bound is above what its hop is estimated to take, and no percentile below another.
+    #[test]
+    fn estimates_are_above_all_bounds((pools, limits, durations, chained, at_once, canary) in by_chance()) {
+        let timing = by_chance_timed(&pools, &limits, &durations, chained, at_once, canary);
+        prop_assert!(timing.estimate.p50 <= timing.estimate.p90);
+        prop_assert!(timing.least <= timing.estimate.p50, "{timing:?}");
+        for hop in &timing.hops {
+            prop_assert!(hop.estimate.p50 <= hop.estimate.p90);
+            prop_assert!(hop.least <= hop.estimate.p50);
+            let mut own = timing.bounds.iter().filter(|bound| bound.hop == hop.hop);
+            prop_assert!(own.all(|bound| bound.least <= hop.least), "{timing:?}");
+        }
+        prop_assert!(timing.bounds.is_sorted_by(|a, b| a.least >= b.least));
+    }
+
+    /// More nodes of a group or more pods of a budget at once never make the least or the likely time longer.
+    #[test]
+    fn more_at_once_is_never_slower(
+        (pools, limits, durations, chained, at_once, canary) in by_chance(), wider in 0..3_usize,
+    ) {
+        let timing = by_chance_timed(&pools, &limits, &durations, chained, at_once, canary);
+        let mut more = limits.clone();
+        more[wider] += 1;
+        let more = by_chance_timed(&pools, &more, &durations, chained, at_once + 1, canary);
+        prop_assert!(more.least <= timing.least && more.estimate.p50 <= timing.estimate.p50);
+    }
+
+    /// What a budget and the executor of its last node set is what the best order of its evictions takes.
+    #[test]
+    fn a_budget_alone_sets_what_an_ideal_upgrade_takes(
+        pods in prop::collection::vec(0..9_usize, 1..9), at_once in 1..5_usize,
+        slot in 1..200_i64, executor in 0..600_i64,
+    ) {
+        let mut parts = Parts::default();
+        for (number, count) in pods.iter().enumerate() {
+            let own = of_pool("a", number);
+            parts.pods.extend((0..*count).map(|at| pod("cart", pods_number("a", number, at), &own.name)));
+            parts.nodes.push(own.into());
+        }
+        let total = parts.pods.len();
+        guarded(&mut parts, "cart", total, at_once, &[]);
+        let durations =
+            Durations { node: took(executor, executor), replacement: seconds(slot), ..Durations::default() };
+        let only_nodes = plan(vec![hop("v1.37.1", Vec::new(), Pass::All)]);
+        let timing = timed(&only_nodes, &upgrade(vec![group("a", 99)]), parts, &durations);
+        prop_assert_eq!(timing.least, seconds(played(&pods, at_once, slot, executor)));
+    }
+
+    /// The P90 of a sum is above its P50, and not above the sum of the P90s.
+    #[test]
+    fn the_p90_of_a_sum(all in prop::collection::vec((0..9_000_i64, 0..9_000_i64), 1..20)) {
+        let lengths = || all.iter().map(|(p50, more)| Length::of(took(*p50, p50 + more)));
+        let sum = lengths().fold(Length::default(), Length::then).estimate();
+        let p90s: i64 = all.iter().map(|(p50, more)| p50 + more).sum();
+        prop_assert_eq!(sum.p50, seconds(all.iter().map(|(p50, _)| p50).sum()));
+        prop_assert!(sum.p50 <= sum.p90 && sum.p90 <= seconds(p90s) + SignedDuration::from_millis(1));
+        let beside = lengths().fold(Length::default(), Length::beside).estimate();
+        prop_assert!(beside.p50 <= sum.p50 && beside.p90 <= sum.p90 + SignedDuration::from_millis(1));
+        let longest = all.iter().map(|(p50, _)| *p50).max().unwrap_or(0);
+        prop_assert_eq!(beside.p50, seconds(longest));
+    }
+}

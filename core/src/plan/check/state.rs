@@ -1,0 +1,149 @@
+//! The cluster in one moment, as the second judge sees it, and what of it is outside the skew policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cluster::{Cluster, Component, Evidence, Reach};
+use crate::skew::policy::{Judgement, Policy, RuleSubject, Servers};
+use crate::upgrade::Member;
+use crate::version::{Effective, KubeVersion};
+
+/// How far a part is outside the policy, in minors, with a line for a person, by its index.
+pub(super) type Broken = BTreeMap<usize, (i32, String)>;
+
+/// Something that runs a version.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) component: Component,
+    pub(super) place: Arc<str>,
+    pub(super) node: Option<Arc<str>>,
+    pub(super) version: KubeVersion,
+    pub(super) reach: Reach,
+    /// The plan may move it.
+    pub(super) ours: bool,
+}
+
+impl Part {
+    pub(super) fn name(&self) -> String {
+        format!("{} on {}", self.component, self.place)
+    }
+
+    pub(super) fn is_server(&self) -> bool {
+        self.component == Component::KubeApiserver
+    }
+}
+
+/// The cluster in one moment. Kubelets and kube-proxies of the same version and fate are one part.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) parts: Vec<Part>,
+}
+
+impl State {
+    pub(super) fn of(cluster: &Cluster, members: &[Member<'_>]) -> Self {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut members = members.iter().peekable();
+        let mut hosts = BTreeSet::new();
+        let mut of_one_process = BTreeSet::new();
+        for instance in cluster.instances() {
+            let Some(version) = instance.version.known() else { continue };
+            let component = instance.component;
+            let proxy = component == Component::KubeProxy;
+            if component == Component::Kubectl || proxy && instance.evidence == Evidence::SameProcess {
+                continue;
+            }
+            let place = instance.node.as_ref().unwrap_or(&instance.name);
+            if component == Component::KubeApiserver {
+                hosts.insert(place.clone());
+            }
+            if instance.evidence == Evidence::SameProcess {
+                of_one_process.insert(place.clone());
+            }
+            let same = |part: &Part| part.component == component && part.version == *version;
+            if !(proxy && parts.iter().any(same)) {
+                parts.push(Part {
+                    component,
+                    place: place.clone(),
+                    node: instance.node.clone(),
+                    version: version.clone(),
+                    reach: instance.reach,
+                    ours: !proxy,
+                });
+            }
+        }
+        for node in cluster.nodes() {
+            // Both are in the order of their names.
+            let member = members.next_if(|member| member.node.name == node.name);
+            let Some(version) = node.kubelet.known() else { continue };
+            let held = node.held || node.unschedulable && node.cordoned_by.is_none();
+            let ours = member.is_some() && !held;
+            let same = |part: &Part| {
+                part.component == Component::Kubelet && part.version == *version && part.ours == ours
+            };
+            // A node with a kube-apiserver may move together with it, so it is a part of its own.
+            if hosts.contains(&node.name)
+                || !parts.iter().any(|part| same(part) && !hosts.contains(&part.place))
+            {
+                parts.push(Part {
+                    component: Component::Kubelet,
+                    place: node.name.clone(),
+                    node: Some(node.name.clone()),
+                    version: version.clone(),
+                    // A kubelet in the process of a kube-apiserver talks to that one.
+                    reach: if of_one_process.contains(&node.name) { Reach::Local } else { Reach::Any },
+                    ours,
+                });
+            }
+        }
+        Self { parts }
+    }
+
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(|part| part.is_server())
+    }
+
+    /// The minors of the kube-apiservers that `part` may meet.
+    pub(super) fn met(&self, part: &Part) -> Option<Servers> {
+        let own =
+            |server: &&Part| part.reach == Reach::Local && part.node.is_some() && server.node == part.node;
+        let local = self.servers().any(|server| own(&server));
+        let met = self.servers().filter(|server| !local || own(server));
+        Servers::of(met.map(|server| Effective::plain(server.version.minor())))
+    }
+
+    /// How far each part is outside the policy, in minors, with a line for a person; what is inside is left out.
+    pub(super) fn broken(&self, policy: &Policy) -> Broken {
+        let mut broken = Broken::new();
+        for (at, part) in self.parts.iter().enumerate() {
+            let minor = part.version.minor();
+            if part.is_server() {
+                let far = |other: &Part| policy.broken_by_spread(minor, other.version.minor()).is_some();
+                if let Some(other) = self.servers().find(|other| far(other)) {
+                    let distance = minor.behind(other.version.minor()).abs();
+                    broken.insert(
+                        at,
+                        (
+                            distance,
+                            format!(
+                                "{} at {minor} beside {} at {}",
+                                part.name(),
+                                other.name(),
+                                other.version.minor()
+                            ),
+                        ),
+                    );
+                }
+                continue;
+            }
+            let Some(met) = self.met(part) else { continue };
+            let (_, judgement) = policy.judge(RuleSubject::Component(part.component), minor.into(), met);
+            let (distance, limit) = match judgement {
+                Judgement::TooOld { floor } => (minor.behind(floor), format!("{floor} or newer")),
+                Judgement::TooNew { ceiling } => (ceiling.behind(minor), format!("{ceiling} or older")),
+                Judgement::Within { .. } | Judgement::Undecided { .. } => continue,
+            };
+            broken.insert(at, (distance, format!("{} at {minor}, which must be {limit}", part.name())));
+        }
+        broken
+    }
+}

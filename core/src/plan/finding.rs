@@ -1,0 +1,127 @@
+//! What a person has to know of a plan before it is carried out.
+//!
+//! Here belong the values and their order; what is found is in `start`, `make` and `waves`. The invariant: an id names
+//! the rule and the object, so that it is the same in every run and a person can accept it by name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::skew::names;
+use crate::version::Minor;
+
+/// How many names a finding shows.
+const SAMPLES: usize = 5;
+
+/// What a finding does to the plan; the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// Nothing may begin.
+    Blocks,
+    /// It begins, and stops there or leaves nodes behind until somebody changes something.
+    Stops,
+    /// It costs something, or is only to be known.
+    Warns,
+}
+
+impl Weight {
+    /// `blocks`, `stops`, `warns`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks",
+            Self::Stops => "stops",
+            Self::Warns => "warns",
+        }
+    }
+}
+
+/// A person took a finding upon them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Until when.
+    pub until: Timestamp,
+    /// Why, in the person's words.
+    pub reason: Arc<str>,
+    /// What the finding would do otherwise.
+    pub instead_of: Weight,
+}
+
+/// One thing to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule and what it is about: `R3/kube-proxy/v1.33.1`, `U1/PodDisruptionBudget/shop/cart`.
+    pub id: String,
+    /// What it does.
+    pub weight: Weight,
+    /// Whether a person may take it upon them. What would break the skew policy never.
+    pub acceptable: bool,
+    /// Who did.
+    pub accepted: Option<Accepted>,
+    /// The minor of the hop that it is about.
+    pub hop: Option<Minor>,
+    /// What is so, in one line.
+    pub what: String,
+    /// What to do, in one line.
+    pub remedy: String,
+    /// The first few of what it is about.
+    pub samples: Vec<Arc<str>>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Finding {
+    /// A finding about nothing in particular, which nobody may accept.
+    pub(super) fn new(id: impl Into<String>, weight: Weight, what: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            weight,
+            acceptable: false,
+            accepted: None,
+            hop: None,
+            what: what.into(),
+            remedy: String::new(),
+            samples: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// The same with what to do.
+    pub(super) fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: remedy.into(), ..self }
+    }
+
+    /// The same, which a person may take upon them.
+    pub(super) fn acceptable(self) -> Self {
+        Self { acceptable: true, ..self }
+    }
+
+    /// The same about the hop to `minor`.
+    pub(super) fn at(self, minor: Minor) -> Self {
+        Self { hop: Some(minor), ..self }
+    }
+
+    /// The same about all of `names`, of which the first few are shown.
+    pub(super) fn about<'a>(self, names: impl IntoIterator<Item = &'a Arc<str>>) -> Self {
+        let mut all: Vec<Arc<str>> = names.into_iter().cloned().collect();
+        all.sort();
+        all.dedup();
+        let count = all.len();
+        all.truncate(SAMPLES);
+        Self { samples: all, count, ..self }
+    }
+}
+
+impl fmt::Display for Finding {
+    /// What is so, about what, and what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if !self.samples.is_empty() {
+            write!(f, " ({})", names(self.count, &self.samples))?;
+        }
+        if !self.remedy.is_empty() {
+            write!(f, ": {}", self.remedy)?;
+        }
+        Ok(())
+    }
+}

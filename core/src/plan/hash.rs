@@ -1,0 +1,192 @@
+//! The hash of a plan, by which a person approves it.
+//!
+//! The invariant: a later release computes the same hash for the same spec.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::cluster::Selector;
+use crate::upgrade::{Amount, Executor, Group, Hidden, Upgrade, Zones};
+use crate::version::KubeVersion;
+
+/// The plan's hash, 12 hex digits: what an approval is bound to.
+///
+/// It covers where the upgrade comes from and goes, who moves what and with which pod, which nodes take part and how
+/// many at once. It does not cover the nodes that exist at the moment, or an autoscaler would void every approval.
+///
+/// `way` are the versions of the minors between `from` and the target ([`on_the_way`](super::on_the_way)).
+pub fn hash(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> String {
+    hex(&Sha256::digest(canonical(upgrade, from, way)), 6)
+}
+
+/// What a person approves, as one text: JSON with sorted keys, led by the version of this form.
+///
+/// A later release of the program must write the same text for the same spec, or every approval and every completed
+/// upgrade would be void after its own upgrade. A field that a later release adds is left out where it has its default.
+pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> String {
+    let amount = |amount: Amount| match amount {
+        Amount::Count(count) => json!(count),
+        Amount::Percent(percent) => json!(format!("{percent}%")),
+    };
+    let selector = |selector: &Selector| {
+        let terms = selector.match_expressions.iter();
+        json!({
+            "matchLabels": selector.match_labels,
+            "matchExpressions": terms
+                .map(|term| json!({"key": term.key, "operator": term.operator, "values": term.values}))
+                .collect::<Vec<_>>(),
+        })
+    };
+    let group = |group: &Group| {
+        let mut text = json!({
+            "name": &*group.name,
+            "executor": &*group.executor,
+            "maxUnavailable": amount(group.max_unavailable),
+            "selector": selector(&group.selector),
+        });
+        if !group.depends_on.is_empty() {
+            text["dependsOn"] = group.depends_on.iter().map(|name| &**name).collect();
+        }
+        if group.zones == Zones::OneAtATime {
+            text["zones"] = json!("OneAtATime");
+        }
+        if group.canary > 0 {
+            text["canary"] = json!(group.canary);
+        }
+        text
+    };
+    let executor = |(name, executor): (&Arc<str>, &Executor)| {
+        let (kind, template) = match executor {
+            Executor::Job { template, .. } => ("job", Some(&**template)),
+            Executor::External { .. } => ("external", None),
+        };
+        let seconds = executor.deadline().as_secs();
+        json!({"name": &**name, "kind": kind, "deadlineSeconds": seconds, "template": template})
+    };
+    let mut control_plane =
+        json!({"executor": &*upgrade.control_plane.executor, "unit": upgrade.control_plane.unit.name()});
+    if upgrade.control_plane.hidden == Hidden::Accept {
+        control_plane["hidden"] = json!("Accept");
+    }
+    let mut text: Value = json!({
+        "form": 1,
+        "from": from.to_string(),
+        "to": upgrade.version.to_string(),
+        "controlPlane": control_plane,
+        "drainTimeoutSeconds": upgrade.drain_timeout.as_secs(),
+        "nodeGroups": upgrade.groups.iter().map(group).collect::<Vec<_>>(),
+        "executors": upgrade.executors.iter().map(executor).collect::<Vec<_>>(),
+    });
+    if !way.is_empty() {
+        text["way"] = way.iter().map(ToString::to_string).collect();
+    }
+    if !upgrade.accepted.is_empty() {
+        let accepted = upgrade.accepted.iter();
+        text["acceptedRisks"] = accepted
+            .map(|risk| json!({"finding": &*risk.finding, "until": risk.until.to_string()}))
+            .collect();
+    }
+    canonical_json(&text)
+}
+
+/// `value` as JSON with sorted keys and without blanks, whatever the order in which it was read.
+pub fn canonical_json(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<&String, &Value> = map.iter().collect();
+            let field = |(key, value): (&&String, &&Value)| {
+                format!("{}:{}", Value::String((*key).clone()), canonical_json(value))
+            };
+            format!("{{{}}}", sorted.iter().map(field).collect::<Vec<_>>().join(","))
+        }
+        Value::Array(list) => format!("[{}]", list.iter().map(canonical_json).collect::<Vec<_>>().join(",")),
+        plain => plain.to_string(),
+    }
+}
+
+/// The first `bytes` of a digest in hex.
+pub(crate) fn hex(digest: &[u8], bytes: usize) -> String {
+    digest.iter().take(bytes).fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::cluster::Expression;
+    use crate::upgrade::{ControlPlane, Mode, Unit};
+
+    /// What a release computes, each later one has to compute alike.
+    #[test]
+    fn the_hash_of_a_spec_stays_what_it_was() {
+        let minute = SignedDuration::from_mins(1);
+        let selector = Selector {
+            match_labels: [("pool".to_owned(), "web".to_owned())].into(),
+            match_expressions: vec![Expression {
+                key: "zone".to_owned(),
+                operator: "In".to_owned(),
+                values: vec!["a".to_owned(), "b".to_owned()],
+            }],
+        };
+        let group = |name: &str, max_unavailable| Group {
+            name: name.into(),
+            selector: selector.clone(),
+            max_unavailable,
+            executor: "job".into(),
+            depends_on: Vec::new(),
+            zones: Zones::Any,
+            canary: 0,
+        };
+        let template = canonical_json(&json!({"spec": {"hostPID": true, "containers": []}, "metadata": {}}));
+        let upgrade = Upgrade {
+            name: "up".into(),
+            uid: "uid".into(),
+            version: "v1.37.1".parse().unwrap(),
+            mode: Mode::RequireApproval,
+            approved_hash: None,
+            suspended: false,
+            via: Vec::new(),
+            accepted: Vec::new(),
+            control_plane: ControlPlane {
+                unit: Unit::Component,
+                executor: "cloud".into(),
+                hidden: Hidden::Refuse,
+            },
+            groups: vec![group("a", Amount::Count(1)), group("b", Amount::Percent(10))],
+            drain_timeout: minute * 30,
+            executors: [
+                ("cloud".into(), Executor::External { deadline: minute * 120 }),
+                ("job".into(), Executor::Job { template: template.into(), deadline: minute * 60 }),
+            ]
+            .into(),
+        };
+        let from = "v1.36.4".parse().unwrap();
+        let text = canonical(&upgrade, &from, &[]);
+        expect![[r#"
+            {"controlPlane":{"executor":"cloud","unit":"Component"},
+            "drainTimeoutSeconds":1800,"executors":[{"deadlineSeconds":7200,"kind":"external","name":"cloud","template":null},
+            {"deadlineSeconds":3600,"kind":"job","name":"job","template":"{\"metadata\":{},
+            \"spec\":{\"containers\":[],\"hostPID\":true}}"}],"form":1,"from":"v1.36.4","nodeGroups":[{"executor":"job","maxUnavailable":1,"name":"a","selector":{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}],"matchLabels":{"pool":"web"}}},
+            {"executor":"job","maxUnavailable":"10%","name":"b","selector":{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}],"matchLabels":{"pool":"web"}}}],"to":"v1.37.1"}"#]].assert_eq(&text.replace("},", "},\n"));
+        expect!["7adb413b69f5"].assert_eq(&hash(&upgrade, &from, &[]));
+        let suspended =
+            Upgrade { suspended: true, mode: Mode::Automatic, uid: "other".into(), ..upgrade.clone() };
+        assert_eq!(hash(&suspended, &from, &[]), hash(&upgrade, &from, &[]), "when it runs is no part of it");
+        let mut other = upgrade.clone();
+        let template = canonical_json(&json!({"spec": {"hostPID": false, "containers": []}, "metadata": {}}));
+        other
+            .executors
+            .insert("job".into(), Executor::Job { template: template.into(), deadline: minute * 60 });
+        assert_ne!(hash(&other, &from, &[]), hash(&upgrade, &from, &[]), "another pod is another plan");
+    }
+}

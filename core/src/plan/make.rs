@@ -1,0 +1,273 @@
+//! Making a plan: which hops there are, and what moves in each.
+//!
+//! The control plane goes one minor at a time. A kubelet stays where it is until the next hop would leave it outside the
+//! skew policy, because each of its moves drains its node: that makes its moves as few as possible. What is out of line
+//! when the plan is made (controllers of an older minor, kube-apiservers of two minors) is brought into line first, by a
+//! hop to a minor that is there already. The invariant: a plan without a finding that blocks passes
+//! [`check()`](super::check()).
+
+use jiff::Timestamp;
+
+use super::accept::accept;
+use super::finding::{Finding, Weight};
+use super::start::{Piece, Start, before_minor};
+use super::{Hop, Need, Pass, Picked, Plan, Step, from_version};
+use crate::cluster::{Cluster, Component, Reach};
+use crate::skew::lifecycle::Catalogue;
+use crate::skew::policy::{Policy, RuleSubject, Servers};
+use crate::upgrade::{Member, Unit, Upgrade};
+use crate::version::{Effective, KubeVersion, Minor};
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// The cluster as it is.
+    pub cluster: &'a Cluster,
+    /// What a person wants.
+    pub upgrade: &'a Upgrade,
+    /// The nodes of `cluster` that take part: [`Upgrade::members`].
+    pub members: &'a [Member<'a>],
+    /// The versions of minors on the way that an earlier look recorded, for minors of which a person names none.
+    pub recorded: &'a [KubeVersion],
+    /// The rules.
+    pub policy: Policy,
+    /// What is known of releases, for the versions of minors on the way.
+    pub catalogue: &'a Catalogue,
+    /// Controllers that lead where nothing shows their version, each with a line for a person.
+    pub hidden: &'a [(Component, String)],
+    /// The time, for acceptances that end.
+    pub now: Timestamp,
+}
+
+/// What `wish.upgrade` will do to `wish.cluster` from where it is now. Total: where nothing can be done, the plan has no
+/// hops, and findings that say why.
+pub fn make(wish: &Wish<'_>) -> Plan {
+    let upgrade = wish.upgrade;
+    let mut findings = Vec::new();
+    let start = Start::of(wish, &mut findings);
+    let hops = match ends(&start, upgrade) {
+        Ok((oldest, newest)) => Making { wish, start: &start, findings: &mut findings }.hops(oldest, newest),
+        Err(finding) => {
+            // What stays behind and the like is of no interest where nothing can be done at all.
+            findings.retain(|finding: &Finding| finding.weight == Weight::Blocks);
+            findings.push(*finding);
+            Vec::new()
+        }
+    };
+    accept(&mut findings, &upgrade.accepted, wish.now);
+    Plan {
+        from: from_version(wish.cluster),
+        to: upgrade.version.clone(),
+        unit: upgrade.control_plane.unit,
+        hops,
+        findings,
+    }
+}
+
+/// The oldest and the newest minor of the kube-apiservers; the error is why no plan can be made.
+fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<Finding>> {
+    let target = &upgrade.version;
+    let newer = |piece: &&Piece| {
+        let server = is_server(piece) && piece.version.progress(target).is_gt();
+        server || piece.version.minor() > target.minor()
+    };
+    if let Some(newer) = start.pieces.iter().find(newer) {
+        let Piece { component, place, version, .. } = newer;
+        let what = format!("{target} would be a downgrade: {component} {place} runs {version}");
+        return Err(Box::new(
+            Finding::new("D1", Weight::Blocks, what).remedy("choose a target that is not older"),
+        ));
+    }
+    let minors = || start.servers().map(|server| server.version.minor());
+    minors().min().zip(minors().max()).ok_or_else(|| {
+        let finding = Finding::new("V1", Weight::Blocks, "no kube-apiserver's version is known");
+        Box::new(
+            finding
+                .remedy("let Evenkeel reach the kube-apiservers, or say their version: see evenkeel report"),
+        )
+    })
+}
+
+struct Making<'a> {
+    wish: &'a Wish<'a>,
+    start: &'a Start,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Making<'_> {
+    /// The hops from `oldest`, the oldest minor of the kube-apiservers; `newest` is their newest.
+    fn hops(&mut self, oldest: Minor, newest: Minor) -> Vec<Hop> {
+        let target = &self.wish.upgrade.version;
+        let mut now = self.start.pieces.clone();
+        let mut kubelets = self.start.kubelets.clone();
+        let mut hops: Vec<Hop> = Vec::new();
+        let mut begun = false;
+        let mut minor = oldest;
+        while minor <= target.minor() {
+            let Some((version, picked)) = self.version(minor, newest) else {
+                let what = format!("no release of {minor} is known, which is on the way to {target}");
+                let remedy = format!("name it in spec.via (--via), such as v{minor}.1");
+                self.findings.push(Finding::new("V2", Weight::Blocks, what).remedy(remedy).at(minor));
+                return Vec::new();
+            };
+            let last = minor == target.minor();
+            let behind = |piece: &Piece| {
+                if last { !piece.version.satisfies(target) } else { piece.version.minor() < minor }
+            };
+            let steps = self.steps(&now, behind);
+            let moves_servers = steps.iter().any(|step| step.components.contains(&Component::KubeApiserver));
+            let another_minor =
+                moves_servers && now.iter().any(|piece| is_server(piece) && piece.version.minor() < minor);
+            let needs = if another_minor { self.needs(minor) } else { Vec::new() };
+            if another_minor {
+                self.look_ahead(minor, &needs, begun, &now);
+            }
+            begun |= moves_servers;
+            for piece in now.iter_mut().filter(|piece| behind(piece) && piece.version.minor() <= minor) {
+                piece.version = version.clone();
+            }
+            let next = Servers::from(Effective::plain(minor.next().max(newest)));
+            let kubelet = RuleSubject::Component(Component::Kubelet);
+            let pass = if last { Pass::All } else { Pass::Before(self.wish.policy.least(kubelet, next)) };
+            let moved = kubelets.iter().any(|kubelet| pass.moves(kubelet, &version));
+            for kubelet in kubelets.iter_mut().filter(|kubelet| pass.moves(kubelet, &version)) {
+                *kubelet = version.clone();
+            }
+            if moved || !steps.is_empty() {
+                hops.push(Hop { version, picked, needs, steps, kubelets: pass });
+            }
+            minor = minor.next();
+        }
+        hops
+    }
+
+    /// What the control plane runs after the hop to `minor`. A minor that is there already has the newest version that a
+    /// kube-apiserver runs of it.
+    fn version(&self, minor: Minor, newest: Minor) -> Option<(KubeVersion, Picked)> {
+        let upgrade = self.wish.upgrade;
+        if minor == upgrade.version.minor() {
+            return Some((upgrade.version.clone(), Picked::Target));
+        }
+        if let Some(named) =
+            upgrade.via.iter().chain(self.wish.recorded).find(|version| version.minor() == minor)
+        {
+            return Some((named.clone(), Picked::Person));
+        }
+        if minor <= newest {
+            let here = self.start.servers().filter(|server| server.version.minor() == minor);
+            let version = here.map(|server| &server.version).max_by(|a, b| a.progress(b));
+            if let Some(version) = version {
+                return Some((version.clone(), Picked::Cluster));
+            }
+        }
+        let life = self.wish.catalogue.life(minor)?;
+        Some((life.latest.clone(), Picked::Catalogue))
+    }
+
+    /// The steps that move what is `behind`, of `now`. kube-apiservers of the oldest version come first.
+    fn steps(&self, now: &[Piece], behind: impl Fn(&Piece) -> bool) -> Vec<Step> {
+        let mut late: Vec<&Piece> = now.iter().filter(|piece| behind(piece)).collect();
+        late.sort_by(|a, b| {
+            let by_age = |piece: &Piece| piece.version.release();
+            (a.component, by_age(a), &a.place).cmp(&(b.component, by_age(b), &b.place))
+        });
+        let alone = |piece: &&Piece| Step {
+            components: vec![piece.component],
+            place: piece.place.clone(),
+            from: piece.version.clone(),
+        };
+        if self.wish.upgrade.control_plane.unit == Unit::Component {
+            return late.iter().map(alone).collect();
+        }
+        let mut steps: Vec<Step> = Vec::new();
+        for piece in late.iter().filter(|piece| piece.beside_server) {
+            match steps.iter_mut().find(|step| step.place == piece.place) {
+                Some(step) => {
+                    step.components.push(piece.component);
+                    if piece.version.progress(&step.from).is_lt() {
+                        step.from = piece.version.clone();
+                    }
+                }
+                None => steps.push(alone(piece)),
+            }
+        }
+        // What is left of a node that was begun comes first.
+        steps.sort_by_key(|step| step.components.contains(&Component::KubeApiserver));
+        for step in &mut steps {
+            if late.iter().any(|piece| piece.place == step.place && piece.of_kubelet) {
+                step.components.push(Component::Kubelet);
+            }
+        }
+        steps.extend(late.iter().filter(|piece| !piece.beside_server).map(alone));
+        steps
+    }
+
+    /// What others have to have moved before the kube-apiservers go to `minor`.
+    fn needs(&self, minor: Minor) -> Vec<Need> {
+        let servers = Servers::from(Effective::plain(minor));
+        let need = |component: Component, oldest: Option<&Minor>| {
+            let least = self.wish.policy.least(RuleSubject::Component(component), servers);
+            oldest.filter(|oldest| **oldest < least).map(|_| Need { component, least })
+        };
+        let still = need(Component::Kubelet, self.start.still.keys().next());
+        still.into_iter().chain(need(Component::KubeProxy, self.start.proxies.keys().next())).collect()
+    }
+
+    /// Says what the hop to `minor` meets. `begun`: an earlier hop of this plan moves kube-apiservers.
+    fn look_ahead(&mut self, minor: Minor, needs: &[Need], begun: bool, now: &[Piece]) {
+        let weight = if begun { Weight::Stops } else { Weight::Blocks };
+        for need in needs {
+            let (rule, all, who) = match need.component {
+                Component::Kubelet => ("R2", &self.start.still, "nodes that this plan does not move"),
+                _ => ("R3", &self.start.proxies, "kube-proxies"),
+            };
+            let old: Vec<_> = all.range(..need.least).flat_map(|(_, names)| names).collect();
+            let what = format!(
+                "{who} would be too old for kube-apiservers of {minor}: they must be {} or newer",
+                need.least
+            );
+            let remedy = match need.component {
+                Component::Kubelet => "let the upgrade move them, or move them yourself before that hop",
+                _ => "move the DaemonSet kube-proxy before that hop; kubeadm does with the control plane",
+            };
+            self.findings.push(Finding::new(rule, weight, what).remedy(remedy).at(minor).about(old));
+        }
+        before_minor(self.wish, self.start, minor, self.findings);
+        self.units(minor, now);
+    }
+
+    /// Whether the control-plane nodes can go to `minor` one by one, each as a whole.
+    fn units(&mut self, minor: Minor, now: &[Piece]) {
+        if self.wish.upgrade.control_plane.unit == Unit::Component {
+            return;
+        }
+        let alone: Vec<_> = now
+            .iter()
+            .filter(|piece| is_server(piece) && !piece.beside_server)
+            .map(|piece| &piece.place)
+            .collect();
+        if !alone.is_empty() {
+            let what =
+                "no Node is visible for these kube-apiservers, so that they cannot move with their node";
+            let finding = Finding::new("U2", Weight::Blocks, what);
+            self.findings.push(finding.remedy("set controlPlane.unit to Component").about(alone));
+        }
+        let several = now.iter().filter(|piece| is_server(piece)).count() > 1;
+        let any = |piece: &&Piece| {
+            let behind = piece.beside_server && piece.version.minor() < minor;
+            behind && piece.component.is_controller() && piece.reach == Reach::Any
+        };
+        let any: Vec<_> = now.iter().filter(any).map(|piece| &piece.place).collect();
+        if several && !any.is_empty() {
+            let what = "controllers of these nodes may talk to any kube-apiserver, and would be newer than the oldest \
+                        while the nodes go one by one";
+            let remedy = "point their kubeconfig at the kube-apiserver of their own node, as kubeadm does, or set \
+                          controlPlane.unit to Component";
+            self.findings.push(Finding::new("U3", Weight::Blocks, what).remedy(remedy).at(minor).about(any));
+        }
+    }
+}
+
+fn is_server(piece: &Piece) -> bool {
+    piece.component == Component::KubeApiserver
+}

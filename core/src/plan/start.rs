@@ -1,0 +1,324 @@
+//! Where a plan starts: the control plane as it is, what does not move, and what is to be known of both.
+//!
+//! Here belongs what is read off the cluster before any hop is made. The invariant: what is not known is named, and is
+//! never taken for a version.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+
+use super::finding::{Finding, Weight};
+use super::make::Wish;
+use super::order::Stage;
+use crate::cluster::{Component, Evidence, Instance, Node, Reach};
+use crate::skew::policy::{Servers, WEBHOOKS_BEFORE_UPGRADE};
+use crate::skew::{effective, webhooks_in_the_way};
+use crate::upgrade::{Hidden, Unit};
+use crate::version::{KubeVersion, Minor, Observed, Unknown};
+
+/// A machine that has been silent for so long does not come back by itself.
+const SILENT: SignedDuration = SignedDuration::from_mins(15);
+
+/// Labels by which a node tells who makes and replaces it.
+const MAKERS: [(&str, &str); 5] = [
+    ("karpenter.sh/nodepool", "Karpenter's node pool"),
+    ("eks.amazonaws.com/nodegroup", "the EKS node group"),
+    ("cloud.google.com/gke-nodepool", "the GKE node pool"),
+    ("kubernetes.azure.com/agentpool", "the AKS node pool"),
+    ("cluster.x-k8s.io/cluster-name", "Cluster API's cluster"),
+];
+
+/// A control-plane component that an upgrade moves.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) component: Component,
+    /// Its Node, or its own name where no Node is visible.
+    pub(super) place: Arc<str>,
+    /// A kube-apiserver runs on the same node.
+    pub(super) beside_server: bool,
+    pub(super) version: KubeVersion,
+    pub(super) reach: Reach,
+    /// It is part of the same process as the kubelet of its node.
+    pub(super) of_kubelet: bool,
+}
+
+/// Nodes that nothing of the plan moves, by minor.
+pub(super) type Still = BTreeMap<Minor, Vec<Arc<str>>>;
+
+/// Where a plan starts.
+pub(super) struct Start {
+    /// What moves, in the order of components and names.
+    pub(super) pieces: Vec<Piece>,
+    /// The kubelets that take part and can move, each version once.
+    pub(super) kubelets: Vec<KubeVersion>,
+    /// The kubelets that stay.
+    pub(super) still: Still,
+    /// The kube-proxies that somebody else moves.
+    pub(super) proxies: Still,
+}
+
+impl Start {
+    /// What is seen of the cluster, and what is to be known of it.
+    pub(super) fn of(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Self {
+        let pieces = pieces(wish, findings);
+        let (kubelets, still) = kubelets(wish, findings);
+        let mut proxies = Still::new();
+        for proxy in wish.cluster.of(Component::KubeProxy) {
+            // One that is part of the kubelet's process moves with it.
+            if let Some(minor) = proxy.version.minor().filter(|_| proxy.evidence != Evidence::SameProcess) {
+                proxies.entry(minor).or_default().push(proxy.name.clone());
+            }
+        }
+        hidden(wish, findings);
+        emulation(wish, findings);
+        Self { pieces, kubelets, still, proxies }
+    }
+
+    /// The kube-apiservers.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter().filter(|piece| piece.component == Component::KubeApiserver)
+    }
+}
+
+/// Where an instance is: its node, or its own name where no node is visible.
+fn place(instance: &Instance) -> &Arc<str> {
+    instance.node.as_ref().unwrap_or(&instance.name)
+}
+
+fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Vec<Piece> {
+    let cluster = wish.cluster;
+    let hosts: BTreeSet<&Arc<str>> =
+        cluster.of(Component::KubeApiserver).filter_map(|server| server.node.as_ref()).collect();
+    let mut pieces = Vec::new();
+    let moved = |instance: &&Instance| Stage::of(instance.component).is_some_and(|s| s < Stage::Kubelets);
+    for instance in cluster.instances().iter().filter(moved) {
+        let Some(version) = instance.version.known() else {
+            findings.push(unknown(instance));
+            continue;
+        };
+        pieces.push(Piece {
+            component: instance.component,
+            place: place(instance).clone(),
+            beside_server: instance.node.as_ref().is_some_and(|node| hosts.contains(node)),
+            version: version.clone(),
+            reach: instance.reach,
+            of_kubelet: instance.evidence == Evidence::SameProcess,
+        });
+    }
+    pieces
+}
+
+fn unknown(instance: &Instance) -> Finding {
+    let Instance { component, name, .. } = instance;
+    let id = format!("V1/{component}/{name}");
+    if matches!(instance.version, Observed::Unknown(Unknown::OwnNumber(_))) {
+        let what = format!(
+            "{component} {name} has version numbers of its own ({}) and is left alone",
+            instance.version
+        );
+        return Finding::new(id, Weight::Warns, what).remedy(
+            "look up which release of it the target needs, and move it yourself after the kube-apiservers",
+        );
+    }
+    let what = format!("the version of {component} {name} is not known");
+    Finding::new(id, Weight::Blocks, what).remedy("let Evenkeel see it, or say it: see evenkeel report")
+}
+
+/// The versions of the kubelets that move, and the kubelets that stay.
+fn kubelets(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> (Vec<KubeVersion>, Still) {
+    let target = &wish.upgrade.version;
+    let (mut moving, mut still) = (Vec::new(), Still::new());
+    let mut stay = Stay::default();
+    // Both are in the order of their names.
+    let mut members = wish.members.iter().peekable();
+    for node in wish.cluster.nodes() {
+        let takes_part = members.next_if(|member| member.node.name == node.name).is_some();
+        let Some(version) = node.kubelet.known() else {
+            stay.unknown.push(node.name.clone());
+            continue;
+        };
+        let held = node.held || (node.unschedulable && node.cordoned_by.is_none());
+        if takes_part && !held && version.minor() <= target.minor() {
+            if !moving.contains(version) {
+                moving.push(version.clone());
+            }
+        } else {
+            still.entry(version.minor()).or_default().push(node.name.clone());
+        }
+        if takes_part {
+            stay.note(wish, node, version);
+        } else if !version.satisfies(target) {
+            stay.unselected.push(node.name.clone());
+        }
+    }
+    stay.tell(findings);
+    (moving, still)
+}
+
+/// Nodes that stay where they are, or that somebody should know of, by the reason.
+#[derive(Default)]
+struct Stay {
+    unknown: Vec<Arc<str>>,
+    unselected: Vec<Arc<str>>,
+    held: Vec<Arc<str>>,
+    cordoned: Vec<Arc<str>>,
+    silent: Vec<Arc<str>>,
+    newer: Vec<Arc<str>>,
+    made: BTreeMap<&'static str, BTreeMap<String, Vec<Arc<str>>>>,
+}
+
+impl Stay {
+    fn note(&mut self, wish: &Wish<'_>, node: &Node, version: &KubeVersion) {
+        let target = &wish.upgrade.version;
+        let name = &node.name;
+        if version.minor() > target.minor() {
+            self.newer.push(name.clone());
+            return;
+        }
+        if version.satisfies(target) {
+            return;
+        }
+        let silent = node.heartbeat.is_some_and(|at| wish.now.duration_since(at) > SILENT);
+        if node.held {
+            self.held.push(name.clone());
+        } else if node.unschedulable && node.cordoned_by.is_none() {
+            self.cordoned.push(name.clone());
+        } else if !node.ready && silent {
+            self.silent.push(name.clone());
+        }
+        if let Some((label, maker)) = MAKERS.iter().find(|(label, _)| node.labels.contains_key(*label)) {
+            let pool = node.labels.get(*label).cloned().unwrap_or_default();
+            self.made.entry(maker).or_default().entry(pool).or_default().push(name.clone());
+        }
+    }
+
+    fn tell(self, findings: &mut Vec<Finding>) {
+        let mut tell = |names: &[Arc<str>], id: &str, weight: Weight, what: &str, remedy: &str| {
+            if !names.is_empty() {
+                findings.push(Finding::new(id, weight, what).remedy(remedy).about(names));
+            }
+        };
+        let (warns, stops) = (Weight::Warns, Weight::Stops);
+        tell(
+            &self.unknown,
+            "N1",
+            warns,
+            "nodes whose kubelet does not say a version that can be read are left alone",
+            "restart the kubelet, or delete the Node if its machine is gone",
+        );
+        tell(
+            &self.unselected,
+            "N2",
+            warns,
+            "nodes that no group selects stay at their version",
+            "add a group that selects them if they are to move",
+        );
+        tell(
+            &self.held,
+            "N3",
+            stops,
+            "nodes that a person holds are left alone",
+            "remove the annotation evenkeel.dev/hold when they may move",
+        );
+        tell(
+            &self.cordoned,
+            "N4",
+            stops,
+            "nodes that somebody cordoned are left alone",
+            "uncordon them when they may move",
+        );
+        tell(
+            &self.silent,
+            "N5",
+            stops,
+            "nodes whose kubelet has been silent for long cannot be upgraded",
+            "look at the machines, or delete their Nodes",
+        );
+        tell(
+            &self.newer,
+            "N6",
+            warns,
+            "nodes that run a newer minor than the target are left alone, because nothing is ever taken back",
+            "choose a target of their minor",
+        );
+        for (maker, pools) in &self.made {
+            for (pool, names) in pools {
+                let what = format!(
+                    "{maker} {pool} makes these nodes, and makes new ones at the version of its template"
+                );
+                let remedy = "move its template to the target too, or new nodes will come at the old version";
+                tell(names, &format!("N7/{pool}"), warns, &what, remedy);
+            }
+        }
+    }
+}
+
+/// The id of the finding that nothing shows the version of `component`, which leads.
+pub fn hidden_id(component: Component) -> String {
+    format!("H1/{component}")
+}
+
+/// Controllers that lead where nothing shows their version.
+fn hidden(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
+    for (component, why) in wish.hidden {
+        let finding = Finding::new(hidden_id(*component), Weight::Stops, why.clone()).acceptable();
+        findings.push(if wish.upgrade.control_plane.hidden == Hidden::Accept {
+            Finding { weight: Weight::Warns, ..finding }
+                .remedy("a person answers for it: controlPlane.hidden is Accept")
+        } else {
+            finding.remedy(
+                "set controlPlane.hidden to Accept when you know that it moves with the kube-apiservers",
+            )
+        });
+    }
+}
+
+/// An upgrade in two steps that somebody else began has to be complete first.
+fn emulation(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
+    let servers = Servers::of(wish.cluster.of(Component::KubeApiserver).filter_map(effective));
+    let Some(servers) = servers.filter(|servers| servers.emulates()) else { return };
+    if wish.upgrade.version.minor() > servers.newest {
+        let what = format!("kube-apiservers are {} and still emulate {}", servers.oldest, servers.emulated);
+        findings.push(
+            Finding::new("KEP-4330", Weight::Blocks, what)
+                .remedy("complete that upgrade first: raise --emulated-version"),
+        );
+    }
+}
+
+/// What is to be known before the kube-apiservers go to another minor.
+pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, findings: &mut Vec<Finding>) {
+    for webhook in webhooks_in_the_way(wish.cluster) {
+        let id = format!("{}/{}/{}", WEBHOOKS_BEFORE_UPGRADE.id, webhook.configuration, webhook.name);
+        let what = format!(
+            "webhook {} of {} fails closed and matches only the API versions that it lists",
+            webhook.name, webhook.configuration
+        );
+        let remedy = "set its matchPolicy to Equivalent";
+        findings.push(Finding::new(id, Weight::Blocks, what).remedy(remedy).acceptable().at(minor));
+    }
+    let servers: Vec<&Instance> = wish.cluster.of(Component::KubeApiserver).collect();
+    if let [only] = servers.as_slice()
+        && only.evidence != Evidence::FrontDoor
+    {
+        let what = "the API is away while its only kube-apiserver is replaced";
+        findings.push(
+            Finding::new("S1", Weight::Warns, what)
+                .remedy("expect minutes without it; running pods go on, nothing is scheduled or replaced"),
+        );
+    }
+    if wish.upgrade.control_plane.unit == Unit::Component {
+        let together = start.pieces.iter().filter(|piece| piece.of_kubelet && piece.beside_server);
+        let places: BTreeSet<Arc<str>> = together.map(|piece| piece.place.clone()).collect();
+        if !places.is_empty() {
+            let what =
+                "kube-apiserver, controllers and kubelet of these nodes are one process and move together";
+            findings.push(
+                Finding::new("U1", Weight::Warns, what)
+                    .remedy("set controlPlane.unit to Node")
+                    .about(&places),
+            );
+        }
+    }
+}

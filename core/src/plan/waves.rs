@@ -1,0 +1,110 @@
+//! In which order the nodes that exist now go, by groups, canaries and zones.
+//!
+//! The invariants: a node is in the wave of the first group that selects it; inside of a group the waves go one after the
+//! other; and a group begins when the groups that it depends on are done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Plan;
+use crate::cluster::{Component, Node};
+use crate::upgrade::{Group, Member, Upgrade, Zones};
+use crate::version::KubeVersion;
+
+/// The label that says in which zone a node is.
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Nodes of one group that may be under way at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wave {
+    /// The index of the group in [`Upgrade::groups`].
+    pub group: usize,
+    /// They go first, before the others of their group.
+    pub canary: bool,
+    /// Their zone, where zones go one after the other; empty for nodes without one.
+    pub zone: Option<Arc<str>>,
+    /// How many of the group may be unavailable at once.
+    pub at_once: usize,
+    /// The nodes, in the order in which they are taken up.
+    pub nodes: Vec<Arc<str>>,
+}
+
+/// The waves of each hop of `plan`, for the nodes of `members` as they are now. Nodes that a person holds are in them: a
+/// hold only delays.
+pub fn waves(plan: &Plan, upgrade: &Upgrade, members: &[Member<'_>]) -> Vec<Vec<Wave>> {
+    let known = |member: &Member<'_>| member.node.kubelet.known().cloned();
+    let mut runs: Vec<Option<KubeVersion>> = members.iter().map(known).collect();
+    let mut all = Vec::new();
+    for hop in &plan.hops {
+        let with_server = hop.steps.iter().filter(|step| step.components.contains(&Component::Kubelet));
+        let places: Vec<&Arc<str>> = with_server.map(|step| &step.place).collect();
+        let mut moving: BTreeMap<usize, Vec<(&Node, KubeVersion)>> = BTreeMap::new();
+        for (member, runs) in members.iter().zip(&mut runs) {
+            let Some(version) = runs.as_mut() else { continue };
+            if places.contains(&&member.node.name) {
+                *version = hop.version.clone();
+            } else if hop.kubelets.moves(version, &hop.version) {
+                moving.entry(member.group).or_default().push((member.node, version.clone()));
+                *version = hop.version.clone();
+            }
+        }
+        let of_groups = by_dependency(&upgrade.groups).into_iter().filter_map(|at| {
+            let size = members.iter().filter(|member| member.group == at).count();
+            Some(of_group(at, upgrade.groups.get(at)?, size, moving.remove(&at)?))
+        });
+        all.push(of_groups.flatten().collect());
+    }
+    all
+}
+
+/// The indices of `groups`, each after those that it depends on; else in their order.
+fn by_dependency(groups: &[Group]) -> Vec<usize> {
+    let mut ordered: Vec<usize> = Vec::new();
+    while ordered.len() < groups.len() {
+        let ready = |(at, group): &(usize, &Group)| {
+            let done =
+                |name: &Arc<str>| ordered.iter().any(|at| groups.get(*at).is_some_and(|g| g.name == *name));
+            !ordered.contains(at) && group.depends_on.iter().all(done)
+        };
+        let next: Vec<usize> = groups.iter().enumerate().filter(ready).map(|(at, _)| at).collect();
+        if next.is_empty() {
+            // A circle, which no validated upgrade has.
+            ordered.extend((0..groups.len()).filter(|at| !ordered.contains(at)).collect::<Vec<_>>());
+        }
+        ordered.extend(next);
+    }
+    ordered
+}
+
+/// The waves of one group of `size` nodes, of which `moving` move.
+fn of_group(at: usize, group: &Group, size: usize, mut moving: Vec<(&Node, KubeVersion)>) -> Vec<Wave> {
+    // Unhealthy ones first: they are unavailable already. Then the oldest.
+    moving.sort_by(|(a, runs), (b, other)| {
+        (a.ready, runs.release(), &a.name).cmp(&(b.ready, other.release(), &b.name))
+    });
+    let wave = |canary: bool, zone: Option<Arc<str>>, nodes: Vec<&Node>| Wave {
+        group: at,
+        canary,
+        zone,
+        at_once: group.max_unavailable.of(size),
+        nodes: nodes.iter().map(|node| node.name.clone()).collect(),
+    };
+    let mut nodes: Vec<&Node> = moving.into_iter().map(|(node, _)| node).collect();
+    let rest = nodes.split_off(group.canary.min(nodes.len()));
+    let mut waves = Vec::new();
+    if !nodes.is_empty() {
+        waves.push(wave(true, None, nodes));
+    }
+    match group.zones {
+        Zones::Any if rest.is_empty() => {}
+        Zones::Any => waves.push(wave(false, None, rest)),
+        Zones::OneAtATime => {
+            let mut zones: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
+            for node in rest {
+                zones.entry(node.labels.get(ZONE).map_or("", String::as_str)).or_default().push(node);
+            }
+            waves.extend(zones.into_iter().map(|(zone, nodes)| wave(false, Some(zone.into()), nodes)));
+        }
+    }
+    waves
+}

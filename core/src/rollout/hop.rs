@@ -1,0 +1,85 @@
+//! Which hop of the plan is carried out now.
+//!
+//! The plan is made anew at every look, from where the cluster is, so that its first hop is what is to be done next. A hop
+//! stays the current one while something of it is under way, or something that was seen before is not seen. The
+//! invariant: what is absent for a moment never takes the upgrade to the next hop.
+
+use super::{Claim, World};
+use crate::cluster::Component;
+use crate::plan::{Hop, Pass, Picked, Plan, Planned, Step, Wish};
+use crate::skew::lifecycle::Catalogue;
+use crate::skew::policy::Policy;
+use crate::upgrade::{Place, Progress, Upgrade};
+use crate::version::{KubeVersion, Minor};
+
+/// The plan of `upgrade` from where `world` is now. `releases` name the minors on the way that neither a person nor an
+/// earlier look named.
+pub fn planned(upgrade: &Upgrade, progress: &Progress, world: World<'_>, releases: &Catalogue) -> Planned {
+    Planned::of(&Wish {
+        cluster: world.cluster,
+        upgrade,
+        members: &upgrade.members(world.cluster),
+        recorded: &progress.via,
+        policy: Policy::default(),
+        catalogue: releases,
+        hidden: world.hidden,
+        now: world.now,
+    })
+}
+
+/// The hop that is carried out now.
+pub(super) struct Current {
+    /// What it leads to.
+    pub(super) version: KubeVersion,
+    /// It is the last one: when it is done, the upgrade is.
+    pub(super) last: bool,
+    /// Which kubelets move in it.
+    pub(super) pass: Pass,
+    /// The steps of the control plane that are left, in order.
+    pub(super) steps: Vec<Step>,
+}
+
+impl Current {
+    /// The hop to carry out now. `missing` is what was seen before and is not seen now.
+    pub(super) fn of(plan: &Plan, progress: &Progress, mine: &[&Claim], missing: &[Place]) -> Self {
+        let busy = |version: &&KubeVersion| {
+            let of_it = |claim: &&&Claim| claim.state.unfinished() && claim.subject.to == **version;
+            !missing.is_empty() || mine.iter().any(|claim| of_it(&claim))
+        };
+        let Some(stays) = progress.hop.as_ref().filter(busy) else {
+            return plan.hops.first().map_or_else(|| Self::nothing_left(plan, &plan.to), Self::begins);
+        };
+        let left = plan.hops.iter().find(|hop| hop.version == *stays);
+        left.map_or_else(|| Self::nothing_left(plan, stays), Self::begins)
+    }
+
+    fn begins(hop: &Hop) -> Self {
+        Self {
+            version: hop.version.clone(),
+            last: hop.picked == Picked::Target,
+            pass: hop.kubelets,
+            steps: hop.steps.clone(),
+        }
+    }
+
+    fn nothing_left(plan: &Plan, version: &KubeVersion) -> Self {
+        let last = *version == plan.to;
+        let pass = if last { Pass::All } else { Pass::Before(Minor::new(0, 0)) };
+        Self { version: version.clone(), last, pass, steps: Vec::new() }
+    }
+
+    /// Whether a control-plane component that runs `version` has nothing to do in this hop.
+    pub(super) fn reached(&self, version: &KubeVersion) -> bool {
+        if self.last { version.satisfies(&self.version) } else { version.minor() >= self.version.minor() }
+    }
+
+    /// Whether a kubelet that runs `version` has nothing to do in this hop.
+    pub(super) fn is_past(&self, version: &KubeVersion) -> bool {
+        if self.last { version.satisfies(&self.version) } else { !self.pass.moves(version, &self.version) }
+    }
+
+    /// Which of the steps that are left is the first of `component`.
+    pub(super) fn next_of(&self, is: impl Fn(Component) -> bool) -> Option<&Step> {
+        self.steps.iter().find(|step| step.components.first().is_some_and(|component| is(*component)))
+    }
+}
