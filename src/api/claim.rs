@@ -1,4 +1,8 @@
 //! `NodeUpgrade`: the claim, written before the Node is touched.
+//!
+//! Here belong its schema and the way between a stored claim and the core's value; the core decides what
+//! becomes of a claim. The invariant: a stored claim whose state or target version cannot be read is an error, never a
+//! guess.
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::Stage;
@@ -12,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::upgrade::FINALIZER;
 
 /// One component on one node on its way to a version: the claim that the operator records before it touches the node,
-/// kept while it is in flight, parked or failed, and for a while after. Deleting one gives its node back and lets it be
-/// tried again.
+/// kept while it is in flight, parked or failed, and for a while after. Deleting it has the component tried again. A
+/// node that is draining is made schedulable first; what is being upgraded is finished first; a node that failed stays
+/// cordoned until a person uncordons it.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "evenkeel.dev",
@@ -22,7 +27,7 @@ use super::upgrade::FINALIZER;
     plural = "nodeupgrades",
     shortname = "nup",
     category = "upgrades",
-    doc = "One component on one node on its way to a version: the claim that the operator records before it touches the node. Made by the operator; deleting one gives its node back and lets it be tried again.",
+    doc = "One component on one node on its way to a version: the claim that the operator records before it touches the node. The operator makes it; deleting it has the component tried again. A node that is draining is made schedulable first; what is being upgraded is finished first; a node that failed stays cordoned until a person uncordons it.",
     status = "NodeUpgradeStatus",
     derive = "PartialEq",
     selectable = ".spec.nodeName",
@@ -40,7 +45,7 @@ use super::upgrade::FINALIZER;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self == oldSelf").message("a claim must not be changed; delete it to give the node back"))]
 pub struct NodeUpgradeSpec {
-    /// The ClusterUpgrade it belongs to.
+    /// The name of the ClusterUpgrade that it belongs to.
     pub upgrade_name: String,
     /// UID of that ClusterUpgrade: another object of the same name is another upgrade.
     #[serde(default, rename = "upgradeUID")]
@@ -54,7 +59,7 @@ pub struct NodeUpgradeSpec {
     /// UID of that Node when it was claimed. A Node re-created under the same name is another node.
     #[serde(default, rename = "nodeUID")]
     pub node_uid: String,
-    /// The version before.
+    /// The version that the component ran when it was claimed.
     pub from_version: String,
     /// The version to reach.
     pub to_version: String,
@@ -68,38 +73,39 @@ fn component_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "string", "enum": names })
 }
 
-/// Where the claim is.
+/// How far the claim is.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeUpgradeStatus {
     /// `Claimed`, `Draining`, `Upgrading` (the executor may work), `Upgraded`, `Parked` or `Failed`.
     #[serde(default)]
     pub state: String,
-    /// Since when.
+    /// Since when the claim has been in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// One line for a person.
+    /// What the claim waits for, or why it is in this state, in one line.
     #[serde(default)]
     pub message: String,
-    /// How often it was tried, the present one included.
+    /// How many times the upgrade of this component was tried, the present try included.
     #[serde(default)]
     pub attempt: i32,
-    /// When a parked node is tried again at the latest.
+    /// When a parked node is tried again, if nothing visible blocks its drain then. In its first three attempts it is
+    /// tried earlier, as soon as what blocked it is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_time: Option<Time>,
-    /// What changes when the process restarts, as it was before the upgrade: the kubelet's last heartbeat, or a pod's
-    /// UID.
+    /// What changes when the process restarts, as it was before the upgrade: the kubelet's last heartbeat; or a
+    /// control-plane component's build, container, lease holder and pod, as far as they are visible.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub incarnation_before: String,
-    /// `DaemonSets` whose pod on the node was not ready before the executor began, as `namespace/name`: nobody waits for
-    /// those afterwards.
+    /// `DaemonSets` whose pod on the node was not ready before the executor began, as `namespace/name`. After the
+    /// upgrade the operator does not wait for those pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub not_ready_before: Vec<String>,
-    /// Since when nothing on the draining node can move without a person.
+    /// Since when no pod can leave the draining node without a person's help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled_time: Option<Time>,
-    /// What keeps the node from being drained, the first few.
+    /// The first few pods that keep the node from being drained.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub blocked_by: Vec<BlockedBy>,
@@ -111,10 +117,10 @@ pub struct NodeUpgradeStatus {
 pub struct BlockedBy {
     /// `namespace/name` of the pod.
     pub pod: String,
-    /// `namespace/name` of the PodDisruptionBudget, where one is to blame.
+    /// `namespace/name` of the PodDisruptionBudget that keeps the pod, where one does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod_disruption_budget: String,
-    /// Why, in one line.
+    /// Why the pod does not leave, in one line.
     pub reason: String,
 }
 

@@ -1,4 +1,6 @@
 //! The schema of `ClusterSkewReport`, its columns and bounds.
+//!
+//! The comments on these fields are what `kubectl explain` prints. Nothing is judged here.
 
 use evenkeel_core::skew::policy::Policy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -45,7 +47,7 @@ pub const REFRESH_SECONDS: u32 = 120;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSkewReportSpec {
-    /// Whether the report stays as it is: it is not written while this is true. By default false.
+    /// While this is true, the operator does not write the report, which stays as it is. By default false.
     #[serde(default)]
     pub suspend: bool,
     /// How often the report is written when nothing changes, in seconds, to prove that it is fresh; 30 to 3600. What
@@ -53,14 +55,14 @@ pub struct ClusterSkewReportSpec {
     #[serde(default = "refresh_seconds")]
     #[schemars(range(min = 30, max = 3600))]
     pub refresh_period_seconds: u32,
-    /// The rules to judge by. `Kubernetes` is the version skew policy of kubernetes.io; `KubernetesStrict` also takes its
-    /// prerequisites by the letter: before the next minor no kubelet may be three minors behind that. By default
-    /// `Kubernetes`.
+    /// The rules to judge by. `Kubernetes` is the version skew policy of kubernetes.io. `KubernetesStrict` also takes
+    /// the prerequisites of that page by the letter: the kube-apiservers may go to the next minor only when every
+    /// kubelet is at most two minors older than it. By default `Kubernetes`.
     #[serde(default)]
     pub policy: PolicyName,
-    /// Labels of Nodes whose value names the pool, the first that a Node has; for example `example.com/pool`. Nodes
-    /// with none of them are put in a pool by the well-known labels of EKS, GKE, AKS, Karpenter and others, and
-    /// otherwise into `control-plane` or `default`.
+    /// Keys of Node labels whose value names the pool, for example `example.com/pool`; the first label that a Node has
+    /// decides. A Node with none of them gets its pool from the well-known labels of EKS, GKE, AKS, Karpenter and
+    /// others; without those the pool is `control-plane`, `virtual-kubelet`, a role on OpenShift, or `default`.
     #[serde(default)]
     #[schemars(length(max = 8), inner(length(min = 1, max = 317)), extend("x-kubernetes-list-type" = "atomic"))]
     pub pool_label_keys: Vec<String>,
@@ -87,7 +89,7 @@ pub enum PolicyName {
     /// The version skew policy of kubernetes.io.
     #[default]
     Kubernetes,
-    /// The same, with its prerequisites of an upgrade by the letter.
+    /// The same policy, with the prerequisites of an upgrade taken by the letter.
     KubernetesStrict,
 }
 
@@ -111,22 +113,23 @@ pub struct ClusterSkewReportStatus {
     /// When the cluster was last looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_observed_time: Option<Time>,
-    /// Oldest kube-apiserver, or `oldest..newest` where they differ.
+    /// The version of the kube-apiservers, `oldest..newest` where they differ, or `unknown`.
     #[serde(default)]
     pub server: String,
-    /// `oldest..newest` kubelet.
+    /// The version of the kubelets, `oldest..newest` where they differ, or `unknown`.
     #[serde(default)]
     pub kubelets: String,
     /// Minors that the oldest kubelet is behind the newest kube-apiserver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minors_behind: Option<i32>,
-    /// Minors that it may be behind.
+    /// Minors that the oldest kubelet may be behind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minors_behind_limit: Option<i32>,
-    /// Whether every component is inside the policy: `True`, `False`, or `Unknown` where a version is not known.
+    /// Whether every component is inside the policy: `True`, `False`, or `Unknown` where something that decides
+    /// it was not seen.
     #[serde(default)]
     pub supported: String,
-    /// Why, in one line.
+    /// Why `supported` says so, in one line.
     #[serde(default)]
     pub reason: String,
     /// How many components are outside the policy.
@@ -142,38 +145,39 @@ pub struct ClusterSkewReportStatus {
     /// `OpenShift`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub platform: String,
-    /// Components that are not seen because of how the platform runs them, one line each. They are not judged.
+    /// Components of which nothing is seen, and why, one line each. They are not judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub hidden: Vec<String>,
-    /// How many pools they are in.
+    /// How many node pools there are.
     #[serde(default)]
     pub pools: i32,
     /// How many running components were seen, kubelets included.
     #[serde(default)]
     pub instances: i32,
-    /// The minor that the kube-apiservers behave as (`--emulated-version`), where it is not their own; the oldest.
+    /// The minor that the kube-apiservers behave as (`--emulated-version`), where it is not their own; the oldest one
+    /// where they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
-    /// The rules it was judged by, as `spec.policy` names them.
+    /// The rules that the cluster was judged by, as `spec.policy` names them.
     #[serde(default)]
     pub policy: String,
-    /// Every kube-apiserver by itself: those that do not answer come first.
+    /// Each kube-apiserver; those that do not answer come first.
     #[serde(default)]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub apiservers: Vec<Apiserver>,
-    /// What is needed before every kube-apiserver may go to the next minor.
+    /// Whether the cluster may go to the next minor, and what stands in the way.
     #[serde(default)]
     pub next_minor: NextMinor,
     /// Everything that runs, grouped by component, pool and version; the worst first within a component.
     #[serde(default)]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub components: Vec<Row>,
-    /// Everything that is wrong or soon will be, with what to do; the worst first.
+    /// Everything that is wrong or soon will be, and what to do about it; the worst first.
     #[serde(default)]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub findings: Vec<Finding>,
-    /// What the lists above leave out.
+    /// How many entries the bounded lists leave out.
     #[serde(default)]
     pub omitted: Omitted,
     /// `Ready` (the report is fresh), `SkewSupported`, `NextMinorAllowed`, `InventoryComplete`, `Reconciling`, `Stalled`.
@@ -182,11 +186,11 @@ pub struct ClusterSkewReportStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// The next minor.
+/// Whether the cluster may go to the next minor.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NextMinor {
-    /// That minor, such as `1.38`.
+    /// The next minor, such as `1.38`.
     #[serde(default)]
     pub version: String,
     /// Whether every kube-apiserver may go there now: `True`, `False` or `Unknown`.
@@ -196,8 +200,8 @@ pub struct NextMinor {
     #[serde(default)]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub blockers: Vec<String>,
-    /// PodDisruptionBudgets that would keep the nodes of their pods from being drained for it: those that never allow an
-    /// eviction first, then those that have allowed none for ten minutes or longer.
+    /// PodDisruptionBudgets that would keep nodes from being drained: first those that never allow an eviction, then
+    /// those that have allowed none for ten minutes or longer.
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub budgets: Vec<BlockingBudget>,
@@ -217,10 +221,10 @@ pub struct BlockingBudget {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// `Never` (until somebody changes it) or `NotNow`.
+    /// `Never` (it allows no eviction until somebody changes something) or `NotNow` (this may end by itself).
     #[serde(default)]
     pub outlook: String,
-    /// What is so, with its numbers.
+    /// Why it allows no eviction, with its numbers.
     #[serde(default)]
     pub message: String,
     /// What to change.
@@ -232,7 +236,7 @@ pub struct BlockingBudget {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Apiserver {
-    /// Its address, such as `192.0.2.1:6443`; its pod's or lease's name while the cluster lists no address for it.
+    /// Its address, such as `192.0.2.1:6443`; the name of its pod or lease while the cluster lists no address for it.
     pub name: String,
     /// The Node it runs on, where that is visible.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -244,14 +248,14 @@ pub struct Apiserver {
     pub emulated: Option<String>,
     /// Whether it answered when it was last asked for its version.
     pub reachable: bool,
-    /// Since when it has been reachable, or not, as far as this report goes back.
+    /// Since when `reachable` has been as it is, as far as this report goes back.
     pub since: Time,
     /// Why it is not reachable, or not ready by its `/readyz`.
     #[serde(default)]
     pub message: String,
 }
 
-/// Components of one kind, pool and version.
+/// The instances of one component that are in one pool and run one version.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -261,22 +265,23 @@ pub struct Row {
     pub pool: String,
     /// The version, or `unknown`.
     pub version: String,
-    /// Where it was read: `/version`, `/version (one for all)`, `image`, `nodeInfo`, `nodeInfo (same process)`,
-    /// `LeaseCandidate`, `ClusterOperator` or `given`; for a version that is not known, why it is not.
+    /// Where the version was read: `/version`, `/version (one for all)`, `image`, `nodeInfo`, `nodeInfo (same
+    /// process)`, `LeaseCandidate`, `ClusterOperator` or `given`; for a version that is not known, why it is not.
     #[serde(default)]
     pub source: String,
-    /// How many run it.
+    /// How many instances there are.
     pub count: i32,
-    /// Minors behind the newest kube-apiserver; negative when ahead.
+    /// Minors behind the newest kube-apiserver; negative for a newer minor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minors_behind: Option<i32>,
-    /// How many more minors the kube-apiservers may go before these must move; at 0 they block the next minor. Absent
-    /// for kube-apiservers and where it is not known.
+    /// How many more minors the kube-apiservers may go before these must be upgraded; at 0 these block the next minor.
+    /// Absent for kube-apiservers and where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<i32>,
-    /// `Supported`, `Transitional`, `AtLimit`, `Unknown` or `Unsupported`.
+    /// `Supported`, `Transitional` (a controller one minor behind, as during an upgrade), `AtLimit` (blocks the next
+    /// minor), `Unknown` (its version, or what decides, is not known) or `Unsupported` (outside the policy).
     pub state: String,
-    /// The first few names.
+    /// The names of the first few instances.
     #[serde(default)]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub samples: Vec<String>,
@@ -286,7 +291,8 @@ pub struct Row {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// Stable: rule, component, pool and version.
+    /// The rule and what it is about, such as component, pool and version. The same finding has the same id in every
+    /// report.
     pub id: String,
     /// `Unsupported` (outside the policy), `AtLimit` (blocks the next minor) or `Warning`.
     #[serde(default)]
@@ -299,29 +305,29 @@ pub struct Finding {
     pub remedy: String,
     /// How many components it is about.
     pub count: i32,
-    /// The first few names.
+    /// The names of the first few components.
     #[serde(default)]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub samples: Vec<String>,
 }
 
-/// What was left out of bounded lists.
+/// How many entries were left out of each bounded list.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Omitted {
-    /// Rows of `components`.
+    /// Left out of `components`.
     #[serde(default)]
     pub components: i32,
-    /// Entries of `findings`.
+    /// Left out of `findings`.
     #[serde(default)]
     pub findings: i32,
-    /// Lines of `nextMinor.blockers`.
+    /// Left out of `nextMinor.blockers`.
     #[serde(default)]
     pub blockers: i32,
-    /// Entries of `nextMinor.budgets`.
+    /// Left out of `nextMinor.budgets`.
     #[serde(default)]
     pub budgets: i32,
-    /// Entries of `apiservers`.
+    /// Left out of `apiservers`.
     #[serde(default)]
     pub apiservers: i32,
 }

@@ -1,4 +1,6 @@
-//! The schema of `ClusterUpgrade`, its columns and rules.
+//! The schema of `ClusterUpgrade`, its columns and the rules that the server checks.
+//!
+//! The comments on these fields are what `kubectl explain` prints. No rule of an upgrade is here.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +41,8 @@ use serde_json::Value;
 #[x_kube(validation = Rule::new("self.controlPlane.executor in self.executors.map(e, e.name)").message("`controlPlane.executor` must name one of `executors`"))]
 #[x_kube(validation = Rule::new("self.nodeGroups.all(g, g.executor in self.executors.map(e, e.name))").message("`nodeGroups[].executor` must name one of `executors`"))]
 pub struct ClusterUpgradeSpec {
-    /// Where the control plane goes, and in the end every selected kubelet: such as `v1.37.1`. Never a downgrade. A
-    /// target that is several minors away is reached one minor after the other.
+    /// The version that the control plane goes to, and in the end every selected kubelet; for example `v1.37.1`. It
+    /// must not be a downgrade. A target that is several minors away is reached one minor after the other.
     #[schemars(length(max = 64), regex(pattern = r"^v1\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"))]
     pub version: String,
     /// The versions of the minors on the way to a target that is several minors away, one of each minor, such as
@@ -56,14 +58,14 @@ pub struct ClusterUpgradeSpec {
     /// The approval that `mode: RequireApproval` waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// True stops all new disruption at once: nodes that are draining are given back, nodes whose kubelet is being
-    /// upgraded are finished.
+    /// True stops all new disruption at once: nodes that are draining are made schedulable again, and what an executor
+    /// is upgrading already is finished.
     #[serde(default)]
     pub suspend: bool,
     /// How the control plane is upgraded.
     pub control_plane: ControlPlane,
-    /// Which nodes take part, and how many at once. A node belongs to the first group that selects it; nodes that no
-    /// group selects are left alone.
+    /// Which nodes take part, and how many of them may be unavailable at once. A node belongs to the first group that
+    /// selects it; nodes that no group selects are left alone.
     #[serde(default)]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub node_groups: Vec<NodeGroup>,
@@ -98,16 +100,16 @@ pub struct AcceptedRisk {
 /// When work begins.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The plan is shown and nothing is done.
+    /// Never: the plan is shown and nothing is done.
     PlanOnly,
-    /// Work begins when the plan's hash is approved.
+    /// When the plan's hash is approved.
     #[default]
     RequireApproval,
-    /// Work begins at once.
+    /// At once.
     Automatic,
 }
 
-/// An approval.
+/// A person's approval of one plan.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
@@ -126,8 +128,8 @@ pub struct ControlPlane {
     /// Which of `executors` changes control-plane components.
     #[schemars(length(max = 63))]
     pub executor: String,
-    /// What is done about a controller that leads where nothing shows its version, as on a managed control plane.
-    /// `Refuse`: no kubelet moves. `Accept`: you know that it runs the target.
+    /// What is done when a controller leads and nothing shows its version, as on a managed control plane. `Refuse`: no
+    /// kubelet is upgraded. `Accept`: kubelets are upgraded, because you know that the controller runs the target.
     #[serde(default)]
     pub hidden: Hidden,
 }
@@ -135,10 +137,10 @@ pub struct ControlPlane {
 /// What is done about controllers whose version nothing shows.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hidden {
-    /// No kubelet moves.
+    /// No kubelet is upgraded.
     #[default]
     Refuse,
-    /// A person answers for them.
+    /// Kubelets are upgraded: a person knows that these controllers run the target.
     Accept,
 }
 
@@ -154,7 +156,7 @@ pub enum Unit {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroup {
-    /// The group's name.
+    /// The group's name; no other group has it.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// Which nodes; `{}` selects all.
@@ -176,7 +178,7 @@ fn one() -> IntOrString {
 fn amount_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "x-kubernetes-int-or-string": true,
-        // For the cost estimate of the rule; no longer text is allowed by it either.
+        // The server estimates the cost of the rule by this length. The rule itself allows no longer text either.
         "maxLength": 4,
         "x-kubernetes-validations": [{
             "rule": "type(self) == int ? int(self) >= 1 && int(self) <= 5000 : string(self).matches('^([1-9][0-9]?|100)%$')",
@@ -189,10 +191,10 @@ fn amount_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelector {
-    /// Labels that must be equal.
+    /// Labels that the node must have, with these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Expressions that must hold.
+    /// Expressions that must all be true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
     pub match_expressions: Vec<LabelExpression>,
@@ -233,8 +235,8 @@ pub struct Drain {
     #[serde(default = "half_an_hour")]
     #[schemars(range(min = 10, max = 604_800))]
     pub timeout_seconds: i32,
-    /// What happens then. `Park`: the node is uncordoned and named with what blocks it, the others go on, and it is
-    /// tried again.
+    /// What happens to a node whose drain takes longer. `Park`: the node is uncordoned, the status names it with what
+    /// blocks it, the other nodes go on, and this node is tried again later.
     #[serde(default)]
     pub on_timeout: OnTimeout,
 }
@@ -252,7 +254,7 @@ impl Default for Drain {
 /// What happens when a drain does not end in time.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnTimeout {
-    /// The node is given back and tried again.
+    /// The node is uncordoned, and tried again later.
     #[default]
     Park,
 }
@@ -262,18 +264,20 @@ pub enum OnTimeout {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.job) != has(self.external)").message("exactly one of `job` and `external` must be set"))]
 pub struct ExecutorSpec {
-    /// The name by which it is referred to.
+    /// The name that `controlPlane.executor` and `nodeGroups[].executor` refer to.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// A Job on the node.
+    /// The version is changed by a Job that runs on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobExecutor>,
-    /// Somebody else.
+    /// The version is changed by somebody else: a cloud, Ansible, Terraform or a person. Evenkeel waits until it
+    /// observes the new version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalExecutor>,
 }
 
-/// A Job that runs on the node after it was drained.
+/// A Job that runs on the node. A node is drained before its kubelet is upgraded, and is not drained for a
+/// control-plane component.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct JobExecutor {
@@ -281,7 +285,8 @@ pub struct JobExecutor {
     /// and sets the environment variables `EVENKEEL_NODE`, `EVENKEEL_COMPONENT`, `EVENKEEL_FROM` and `EVENKEEL_TO`.
     #[schemars(schema_with = "any_object")]
     pub template: Value,
-    /// How long it may take, in seconds, from when the Job is made until the new version is observed. Default 3600.
+    /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
+    /// observed. Default 3600.
     #[serde(default = "an_hour")]
     #[schemars(range(min = 1, max = 86_400))]
     pub deadline_seconds: i32,
@@ -295,11 +300,13 @@ fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// A cloud, Ansible, Terraform or a person changes the version when the `NodeUpgrade` is at state `Upgrading`.
+/// A cloud, Ansible, Terraform or a person changes the version, and begins when the NodeUpgrade is at state
+/// `Upgrading`.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalExecutor {
-    /// How long it may take, in seconds, until the new version is observed. Default 7200.
+    /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
+    /// observed. Default 7200.
     #[serde(default = "two_hours")]
     #[schemars(range(min = 1, max = 604_800))]
     pub deadline_seconds: i32,
@@ -316,18 +323,18 @@ pub struct ClusterUpgradeStatus {
     /// The generation of the spec that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What will be or is being done.
+    /// What this upgrade does, and in which order. An approval names the hash of this plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// How far it is.
+    /// How many of the nodes are upgraded.
     #[serde(default)]
     pub progress: Progress,
-    /// The control-plane components that were seen. Kubelets wait while one of them is missing, until its Node is gone or
-    /// another has taken its place.
+    /// The control-plane components that were seen. No further kubelet is upgraded while one of them is missing, until
+    /// its Node is gone or another instance has taken its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub control_plane: Vec<SeenComponent>,
-    /// What it waits for now, the most telling first.
+    /// What the upgrade waits for: first what needs a person, then what is blocked, then what is under way.
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub waiting_for: Vec<String>,
@@ -335,13 +342,13 @@ pub struct ClusterUpgradeStatus {
     #[serde(default)]
     #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"]))]
     pub parked: Vec<ParkedNode>,
-    /// How many such nodes are not listed.
+    /// How many more nodes are out of the rollout than `parked` lists.
     #[serde(default)]
     pub parked_omitted: i32,
-    /// When the first work was begun.
+    /// When the upgrade began its first work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// When everything selected was at the target.
+    /// When every selected component ran the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
     /// `Ready`, `Reconciling`, `Stalled` (kstatus), `AwaitingApproval`, `Paused`, `DrainBlocked`, `PreflightPassed`.
@@ -350,15 +357,16 @@ pub struct ClusterUpgradeStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What will be or is being done.
+/// What an upgrade does, and in which order.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// What an approval is bound to: 12 hex digits over the versions, groups, executors and drain options.
+    /// What an approval names: 12 hex digits computed from the two versions, the control plane's settings, the node
+    /// groups, the executors and the drain timeout. A change of any of these changes the hash.
     pub hash: String,
     /// The oldest kube-apiserver's version when the plan was made.
     pub from: String,
-    /// The target.
+    /// The version that the upgrade goes to.
     pub to: String,
     /// The versions of the minors on the way, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -383,13 +391,13 @@ pub struct Plan {
     #[serde(default)]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
     pub stages: Vec<PlanStage>,
-    /// Why it must not be begun on this cluster, one line each.
+    /// Why this plan must not begin on this cluster, one line each.
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub blockers: Vec<String>,
 }
 
-/// One hop.
+/// The way of the whole cluster to one minor, or to another patch of its minor.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanHop {
@@ -405,7 +413,7 @@ pub struct PlanHop {
     pub needs: Vec<String>,
 }
 
-/// One thing that stands in the way or should be known.
+/// Something that stands in the way of a plan, or that should be known of it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanFinding {
@@ -421,15 +429,16 @@ pub struct PlanFinding {
     pub accepted: String,
 }
 
-/// One stage.
+/// One stage of a plan: components of one kind, or nodes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanStage {
     /// `UpgradingApiservers`, `UpgradingControllers` or `UpgradingNodes`.
     pub name: String,
-    /// How many there are to move in all.
+    /// How many components or nodes belong to the stage.
     pub total: i32,
-    /// How many run the target.
+    /// How many of them are done: a component runs the target and is ready; a node runs the target and is not cordoned
+    /// by an upgrade.
     pub upgraded: i32,
 }
 
@@ -437,22 +446,22 @@ pub struct PlanStage {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// `upgraded/selected`.
+    /// How many of the selected nodes are upgraded, such as `412/5000`.
     #[serde(default)]
     pub summary: String,
-    /// Nodes at the target.
+    /// How many of the selected nodes run the target and are not cordoned by an upgrade.
     #[serde(default)]
     pub upgraded: i32,
-    /// Nodes that take part.
+    /// How many nodes the node groups select.
     #[serde(default)]
     pub selected: i32,
-    /// Claimed, draining or being upgraded.
+    /// How many nodes are claimed, draining or being upgraded.
     #[serde(default)]
     pub in_flight: i32,
-    /// Parked because their drain is blocked.
+    /// How many nodes are parked because their drain is blocked.
     #[serde(default)]
     pub blocked: i32,
-    /// Whose executor failed.
+    /// How many nodes failed: their executor failed, or was not done in time.
     #[serde(default)]
     pub failed: i32,
 }
@@ -461,9 +470,10 @@ pub struct Progress {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SeenComponent {
-    /// Which: `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or `cloud-controller-manager`.
+    /// Which component it is: `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or
+    /// `cloud-controller-manager`.
     pub component: String,
-    /// Its Node, or its own name where no Node is visible.
+    /// The name of its Node, or its own name where no Node is visible.
     pub name: String,
     /// UID of that Node.
     #[serde(default, rename = "nodeUID", skip_serializing_if = "String::is_empty")]
@@ -474,13 +484,13 @@ pub struct SeenComponent {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ParkedNode {
-    /// The node.
+    /// The name of the node.
     pub node: String,
-    /// `Parked`, `Failed` or `Held`.
+    /// `Parked` (its drain is blocked), `Failed` (its executor failed) or `Held` (somebody or something else holds it).
     pub state: String,
-    /// Since when, where that is known.
+    /// Since when the node is out, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Why, in one line.
+    /// Why the node is out, in one line.
     pub reason: String,
 }
