@@ -1,7 +1,8 @@
 //! Heartbeats: the versions of a Lease or a Node that differ in nothing but the time and their resourceVersion.
 //!
-//! A template knows where in an object's text these are, so that thousands of versions a second need no text of their own.
-//! Never here: when there is a heartbeat. Invariant: what a template makes is what writing the changed object would make.
+//! A template knows where in an object's text the time and the resourceVersion are, so that thousands of versions a
+//! second need no text of their own. Never here: when there is a heartbeat. Invariant: what a template makes is what
+//! writing the changed object would make.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use jiff::Timestamp;
 
 use crate::clock;
 
-/// What a kubelet that is well says of its node: type, status and reason, as they follow each other in a condition's text.
+/// The conditions of a node whose kubelet is well: reason, status and type, in the order in which a condition's text
+/// has them.
 const WELL: [&str; 4] = [
     r#""reason":"KubeletHasSufficientMemory","status":"False","type":"MemoryPressure""#,
     r#""reason":"KubeletHasNoDiskPressure","status":"False","type":"DiskPressure""#,
@@ -29,7 +31,8 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// `None` for what has no heartbeats: it is neither a lease that was renewed nor a node that is well.
+    /// The template of an object's text. `None` for an object without heartbeats: one that is neither a lease that was
+    /// renewed nor a node that is well.
     ///
     /// A quote inside a JSON string is escaped, so a field's name with its quotes is found only where the field is.
     pub(crate) fn of(text: Arc<str>) -> Option<Self> {
@@ -68,7 +71,7 @@ impl Template {
     }
 }
 
-/// Where the string is that follows `field`, from `from` on.
+/// Where in `text` the string is that follows `field`; the search begins at `from`.
 fn value(text: &str, from: usize, field: &str) -> Option<Range<usize>> {
     let start = from + text.get(from..)?.find(field)? + field.len();
     Some(start..start + text.get(start..)?.find('"')?)

@@ -1,7 +1,7 @@
 //! The cluster's wall clock: a fixed beginning, and as much more as tokio's clock has moved.
 //!
 //! On a paused runtime it stands still until everybody waits, and then jumps to the next timer: that is what makes hours
-//! pass in seconds. Never here: the machine's own clock, except for the beginning that real time asks for.
+//! pass in seconds. Never here: the machine's own clock; whoever wants real time gives it as the beginning.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// What time it is in the cluster.
+/// The cluster's wall clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     began: Timestamp,
@@ -30,28 +30,28 @@ impl Clock {
         self.began + self.elapsed() + SignedDuration::from_millis(self.ahead.load(Ordering::SeqCst))
     }
 
-    /// Sets it forward, or back. Timers do not notice, as on a real machine.
+    /// Sets the clock forward, or back. Timers do not notice, as on a real machine.
     pub fn jump(&self, by: SignedDuration) {
         self.ahead.fetch_add(i64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
     }
 
-    /// How long the clock has run.
+    /// How long the clock has run; setting it does not change that.
     pub fn elapsed(&self) -> Duration {
         self.origin.elapsed()
     }
 
-    /// When the clock will have run so long.
+    /// The moment at which the clock will have run for `elapsed`.
     pub fn at(&self, elapsed: Duration) -> Instant {
         self.origin + elapsed
     }
 }
 
-/// As Kubernetes writes a `Time`: whole seconds.
+/// `time` as Kubernetes writes a `Time`: in whole seconds.
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// As Kubernetes writes a `MicroTime`.
+/// `time` as Kubernetes writes a `MicroTime`.
 pub fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

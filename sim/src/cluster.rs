@@ -18,7 +18,7 @@ use crate::random::Random;
 use crate::store::{Observer, Store};
 use crate::written::Write;
 
-/// How a cluster is to be.
+/// The settings of a cluster that is to be made.
 #[derive(Clone, Debug)]
 pub struct Builder {
     seed: u64,
@@ -51,7 +51,7 @@ impl Drop for Models {
 }
 
 impl Cluster {
-    /// A cluster with seed 0, of the newest version that is known, without anything running in it.
+    /// The settings of a cluster: at first seed 0, the newest version that is known, and no nodes.
     pub fn builder() -> Builder {
         Builder {
             seed: 0,
@@ -69,7 +69,7 @@ impl Cluster {
         self.client_of("kube-rs")
     }
 
-    /// A client of a program with that name, as field managers and fault rules see it.
+    /// A client of a program with that name, which field managers and fault rules see.
     pub fn client_of(&self, agent: &str) -> kube::Client {
         self.process(agent).client()
     }
@@ -107,7 +107,7 @@ impl Cluster {
         &self.faults
     }
 
-    /// The kubelets: how long things take there, and ending one.
+    /// The kubelets: sets how long things take on nodes, and ends a kubelet.
     pub fn kubelets(&self) -> &Kubelets {
         &self.kubelets
     }
@@ -117,7 +117,7 @@ impl Cluster {
         &self.control
     }
 
-    /// Adds control-plane nodes, with static pods of `version` each; their names.
+    /// Adds control-plane nodes, with static pods of `version` each. Returns the nodes' names.
     pub fn add_control_plane(&self, group: &NodeGroup, version: &str) -> Vec<String> {
         let names = self.add_nodes(group);
         let mut state = self.shared.lock_as("kubelet");
@@ -127,19 +127,19 @@ impl Cluster {
         names
     }
 
-    /// Replaces a component of a control-plane node: one of [`crate::COMPONENTS`], in this version, as a new process.
+    /// Replaces a component of a control-plane node, one of [`crate::COMPONENTS`], by a new process of this version.
     pub fn replace_component(&self, node: &str, component: &str, version: &str) {
         self.control.set(&mut self.shared.lock_as("kubelet"), node, component, version, true);
     }
 
-    /// Ends a component of a control-plane node, or starts it again; `false` if there is no such one.
+    /// Ends a component of a control-plane node, or starts it again; `false` if the node has no such component.
     pub fn run_component(&self, node: &str, component: &str, runs: bool) -> bool {
         self.control.run(&mut self.shared.lock_as("kubelet"), node, component, runs)
     }
 
     /// Runs the components of a control plane, of `version` each, as processes of hosts that are no nodes: no pod shows
-    /// them. Apiservers are known by their endpoints, the others by the leases that they hold. What [`Cluster::load`] has
-    /// put into a cluster does not say that such processes run: say it again there.
+    /// them. Apiservers are known by their endpoints, the others by the leases that they hold. The objects that
+    /// [`Cluster::load`] puts into a cluster do not say that such processes run: call this for that cluster, too.
     pub fn run_on_hosts(&self, hosts: &[&str], version: &str) {
         let mut state = self.shared.lock_as("kube-apiserver");
         for host in hosts {
@@ -148,12 +148,13 @@ impl Cluster {
     }
 
     /// Ends a component of a control-plane node and takes its mirror pod away, as a kubelet does that replaces a static
-    /// pod, until [`Cluster::replace_component`] or [`Cluster::run_component`]; `false` if there is no such one.
+    /// pod, until [`Cluster::replace_component`] or [`Cluster::run_component`]; `false` if the node has no such
+    /// component.
     pub fn take_component(&self, node: &str, component: &str) -> bool {
         self.control.take(&mut self.shared.lock_as("kubelet"), node, component)
     }
 
-    /// Adds nodes, with a kubelet each; their names.
+    /// Adds nodes, with a kubelet each. Returns the nodes' names.
     pub fn add_nodes(&self, group: &NodeGroup) -> Vec<String> {
         let mut state = self.shared.lock_as("kubelet");
         let Some(kind) = state.kinds.stored("nodes").cloned() else { return Vec::new() };
@@ -171,7 +172,7 @@ impl Cluster {
         names
     }
 
-    /// Starts a kubelet again, perhaps in another version: what it says of itself from now on.
+    /// Starts a kubelet again. It reports `version` from now on, which may be another version than before.
     ///
     /// `false` if there is no such node.
     pub fn start_kubelet(&self, node: &str, version: &str) -> bool {
@@ -190,12 +191,12 @@ impl Cluster {
         });
     }
 
-    /// Lets a kubelet say that it has a version, without a restart: it may lie.
+    /// Lets a kubelet report a version without a restart, so that it can lie.
     pub fn claim_version(&self, node: &str, version: &str) -> bool {
         crate::models::returned(&mut self.shared.lock_as("kubelet"), node, version)
     }
 
-    /// Every object that there is, definitions of kinds first: what [`Cluster::load`] makes another cluster of.
+    /// Every object that there is, CustomResourceDefinitions first. [`Cluster::load`] puts them into another cluster.
     pub fn dump(&self) -> Vec<Value> {
         let state = self.shared.lock();
         let mut shelves: Vec<_> = state.store.shelves().collect();
@@ -203,9 +204,9 @@ impl Cluster {
         shelves.into_iter().flat_map(|(_, shelf)| shelf.live.values()).map(|record| record.copy()).collect()
     }
 
-    /// Puts objects into the cluster as they are, such as those of a snapshot: UIDs, status and all. What owns what stays
-    /// as it was; only the resourceVersions are new. Static pods of a control plane are taken to run. How many there
-    /// were; kinds that are not served are left out.
+    /// Puts objects into the cluster as they are, such as those of a snapshot, with their UIDs, owners and status; only
+    /// the resourceVersions are new. A control-plane component runs if its static pod is Ready. Objects of kinds that
+    /// are not served are left out. Returns how many objects were put in.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> usize {
         let mut state = self.shared.lock_as("snapshot");
         let mut count = 0;
@@ -245,8 +246,8 @@ impl Cluster {
         self.shared.lock().clock.now()
     }
 
-    /// Tells `observer` every write from now on, as soon as it is done and before anybody else knows. It must not use
-    /// the cluster.
+    /// Tells `observer` every write from now on, as soon as it is done and before anybody else knows. `observer` must
+    /// not use the cluster, which is locked meanwhile.
     pub fn on_write(&self, mut observer: impl FnMut(&Write<'_>) + Send + 'static) {
         let told = Observer(Box::new(move |resource, change, author| {
             observer(&Write::new(resource, change, author));
@@ -264,7 +265,7 @@ impl Cluster {
         self.shared.lock().store.hash()
     }
 
-    /// Forgets everything before now: watches from before get a 410, continue tokens expire.
+    /// Forgets everything before now: a watch from an earlier revision gets a 410, and continue tokens expire.
     pub fn compact(&self) {
         let mut state = self.shared.lock();
         let revision = state.store.revision();
@@ -292,22 +293,22 @@ impl Process {
         kube::Client::new(Service(Server { endpoint: Some(address.into()), ..self.0.clone() }), "default")
     }
 
-    /// Its name.
+    /// The program's name.
     pub fn agent(&self) -> &str {
         &self.0.agent
     }
 
-    /// Did it crash?
+    /// Whether the program has crashed.
     pub fn is_dead(&self) -> bool {
         self.0.life.is_over()
     }
 
-    /// It is stopped now and goes on so much later, as with SIGSTOP and SIGCONT: see [`crate::faults::Fault::Pause`].
+    /// Stops the program for `time`, as with SIGSTOP and SIGCONT: see [`crate::faults::Fault::Pause`].
     pub fn pause(&self, time: Duration) {
         self.0.life.pause(time);
     }
 
-    /// It crashes now: no request of its goes out any more, and no answer comes.
+    /// Crashes the program now: it sends no request and gets no answer any more.
     pub fn kill(&self) {
         self.0.life.end();
     }
@@ -395,7 +396,7 @@ impl NodeGroup {
 }
 
 impl Builder {
-    /// Everything that is left to chance follows from it.
+    /// The seed of all chance in the cluster: the same seed gives the same history.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -409,7 +410,7 @@ impl Builder {
         self
     }
 
-    /// When it is in the cluster at the start.
+    /// What the cluster's clock shows at the start; without it, 2026-01-01 00:00 UTC.
     #[must_use]
     pub fn starting_at(mut self, began: Timestamp) -> Self {
         self.began = began;
@@ -424,7 +425,7 @@ impl Builder {
     }
 
     /// Gives control-plane nodes addresses of this network, such as `[127, 10, 20]`: see [`Cluster::serve_control_plane`].
-    /// Without it they are of 192.0.2.0/24, where nobody is.
+    /// Without it the addresses are of 192.0.2.0/24, where no machine is.
     #[must_use]
     pub fn network(mut self, network: [u8; 3]) -> Self {
         self.network = network;
@@ -433,7 +434,7 @@ impl Builder {
 
     /// Makes the cluster: its API, with the namespaces that every cluster has.
     ///
-    /// It has to be made where its clock is to run: inside a tokio runtime, paused or not.
+    /// It has to be called inside the tokio runtime whose clock the cluster uses, paused or not.
     pub fn start(self) -> Cluster {
         let release = Arc::new(Release::new(&self.version));
         let mut state = State {

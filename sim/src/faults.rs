@@ -27,7 +27,7 @@ pub struct Call {
     pub nth: u64,
     /// When it came.
     pub at: Instant,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
     /// `pods`, `deployments.apps`; empty for what is no resource.
     pub resource: String,
@@ -44,17 +44,17 @@ pub struct Call {
 }
 
 impl Call {
-    /// Does it change anything?
+    /// Whether the request may change anything.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb, "get" | "list" | "watch")
     }
 
-    /// What was sent, as JSON; null if it is none.
+    /// The body, as JSON; null if it is no JSON.
     pub fn sent(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// `create pods/eviction default/web-1`.
+    /// The request in one line: `create pods/eviction default/web-1`.
     pub fn line(&self) -> String {
         let path = match &self.subresource {
             Some(sub) => format!("{}/{sub}", self.resource),
@@ -79,7 +79,7 @@ impl Rewrite {
         Self(Arc::new(change))
     }
 
-    /// Takes away what is at this JSON pointer, as a policy does that allows no such field.
+    /// Takes away the field at this JSON pointer, as a policy does that does not allow the field.
     pub fn without(pointer: &str) -> Self {
         let (parent, name) = pointer.rsplit_once('/').unwrap_or(("", pointer));
         let (parent, name) = (parent.to_owned(), name.replace("~1", "/").replace("~0", "~"));
@@ -115,14 +115,15 @@ impl Eq for Rewrite {}
 pub enum Fault {
     /// The request is answered with this status and not carried out.
     Refuse(u16),
-    /// Too many requests, without a budget as the cause: priority and fairness.
+    /// 429 without a budget as the cause, as priority and fairness answers.
     Throttle {
         /// `Retry-After`, in seconds.
         retry_after: u32,
     },
-    /// 429 with a budget as the cause, as an eviction gets it.
+    /// 429 with a budget as the cause, as the eviction handler answers.
     Budget {
-        /// `Retry-After`, in seconds: the budget's status is behind. 0: the budget is spent.
+        /// `Retry-After`, in seconds: the answer says that the budget's status is behind. 0: it says that the budget is
+        /// spent.
         retry_after: u32,
     },
     /// A validating webhook of that name denies it: 400, in the server's words.
@@ -137,27 +138,29 @@ pub enum Fault {
     ResetBefore,
     /// The request is carried out, then the connection breaks.
     ResetAfter,
-    /// The request never arrives, and never is answered.
+    /// The request never arrives, and is never answered.
     HangBefore,
     /// The request is carried out, and never answered.
     HangAfter,
     /// The request is carried out, and answered with this status all the same.
     AnswerAfter(u16),
-    /// The request waits so long before it is carried out; if whoever asks gives up meanwhile, it never is.
+    /// The request waits for this time before it is carried out. It is not carried out if the program gives it up
+    /// meanwhile.
     Delay(Duration),
-    /// The request is carried out so much later, whether or not anybody still waits for the answer: what a slow proxy does.
+    /// The request is carried out after this time, whether or not anybody still waits for the answer, as behind a slow
+    /// proxy.
     Late(Duration),
-    /// The program that asks is stopped just before the request is sent, and goes on so much later, as with SIGSTOP and
-    /// SIGCONT. Then the request is carried out, whatever has happened meanwhile; until then no other request of its goes
-    /// out, and no answer and no event comes in. Its timers do not notice: what they would do waits, too.
+    /// The program that asks is stopped just before the request is sent, and goes on after this time, as with SIGSTOP
+    /// and SIGCONT. Then the request is carried out, whatever has happened meanwhile. Until then the program sends no
+    /// other request and gets no answer and no event. Its timers run on, but what they start waits at the next request.
     Pause(Duration),
-    /// A get, a list or the beginning of a watch is answered from so many revisions ago.
+    /// A get, a list or the beginning of a watch is answered as of this many revisions ago.
     Stale(u64),
-    /// Everything before now is forgotten, then the request is carried out.
+    /// The server forgets everything before now, then carries out the request.
     Compact,
-    /// A watch that tells nothing but bookmarks.
+    /// The watch tells nothing but bookmarks.
     Bookmarks,
-    /// A watch that opens and never says anything, not even that it ends.
+    /// The watch opens and never says anything, not even that it ends.
     Silence,
     /// The program that asks dies before the request is sent: the client never works again.
     CrashBefore,
@@ -173,7 +176,7 @@ pub enum WatchFault {
     Drop,
     /// It is delivered twice.
     Duplicate,
-    /// It, and every one after it on this watch, is delivered so much later: other kinds overtake it.
+    /// It, and every event after it on this watch, is delivered later by this time: events of other kinds overtake it.
     Delay(Duration),
     /// The next event of this watch comes first, so that this one is older than what was told already.
     Swap,
@@ -183,7 +186,7 @@ pub enum WatchFault {
     End,
     /// Instead of it the connection breaks.
     Reset,
-    /// Instead of it comes something that is no JSON.
+    /// Instead of it comes something that is no JSON, and the watch ends.
     Garbage,
 }
 
@@ -240,7 +243,7 @@ impl Script {
 
 struct Inner {
     script: Mutex<Script>,
-    /// Counts blackouts; watches look whether one is theirs.
+    /// Counts blackouts; a watch that is told of one looks whether it concerns its program.
     cuts: watch::Sender<u64>,
     /// Counts crashes.
     crashes: watch::Sender<u64>,
@@ -269,7 +272,7 @@ impl Faults {
         self.0.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This fault for the request with that ordinal, counted from the first that ever came.
+    /// This fault for the request with that ordinal; the first request to the cluster has the ordinal 0.
     pub fn at(&self, ordinal: u64, fault: Fault) -> &Self {
         self.when(move |call| call.ordinal == ordinal, fault, 1)
     }
@@ -285,13 +288,14 @@ impl Faults {
         self
     }
 
-    /// This fault for one event of a resource, counted from the first that a watch ever delivered from now on.
+    /// This fault for the event of a resource with that ordinal; the first event of the resource that any watch of the
+    /// cluster delivered has the ordinal 0.
     pub fn event(&self, resource: &str, ordinal: u64, fault: WatchFault) -> &Self {
         let resource = resource.to_owned();
         self.when_told(move |told| told.resource == resource && told.ordinal == ordinal, fault, 1)
     }
 
-    /// This fault for the first `times` events that fit; what a watch begins with is no event.
+    /// This fault for the first `times` events that fit. The objects with which a watch begins are no events.
     pub fn when_told(
         &self,
         test: impl Fn(&Told) -> bool + Send + Sync + 'static,
@@ -302,12 +306,13 @@ impl Faults {
         self
     }
 
-    /// From now on nobody gets an answer, for so long; watches break.
+    /// For this time from now on nobody gets an answer, and watches break.
     pub fn blackout(&self, time: Duration) -> &Self {
         self.blackout_of(&[], time)
     }
 
-    /// From now on these programs get no answer, for so long; their watches break.
+    /// For this time from now on these programs get no answer, and their watches break. It replaces an earlier
+    /// blackout.
     pub fn blackout_of(&self, agents: &[&str], time: Duration) -> &Self {
         let agents = agents.iter().map(|&agent| agent.to_owned()).collect();
         self.lock().blackout = Some((Instant::now() + time, agents));
@@ -315,7 +320,7 @@ impl Faults {
         self
     }
 
-    /// No more faults.
+    /// Takes all rules away and ends a blackout. The counts go on.
     pub fn clear(&self) {
         let mut script = self.lock();
         script.rules.clear();
@@ -328,17 +333,17 @@ impl Faults {
         self.lock().calls
     }
 
-    /// Remembers every request from now on; what was remembered until now.
+    /// Remembers every request from now on. Returns the requests that were remembered until now.
     pub fn record(&self) -> Vec<Call> {
         self.lock().log.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// How many clients have crashed.
+    /// How often a fault has crashed a program.
     pub fn crashes(&self) -> u64 {
         *self.0.crashes.borrow()
     }
 
-    /// Resolves when more than `known` clients have crashed.
+    /// Resolves when faults have crashed programs more than `known` times.
     pub async fn crashed(&self, known: u64) {
         let mut crashes = self.0.crashes.subscribe();
         // The sender lives as long as this handle.
@@ -402,8 +407,8 @@ impl Faults {
 
 /// The shortest script that still fails: parts are left out, halves first, as long as what is left fails.
 ///
-/// `fails` is asked about scripts shorter than `script`, each a part of it in its order. What it returns cannot be made
-/// shorter by leaving out any one step.
+/// `fails` is asked about parts of `script`, each in the order of `script`. The result cannot be made shorter by
+/// leaving out any one step.
 pub fn shortest<T: Clone>(script: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut kept = script.to_vec();
     let mut size = kept.len().div_ceil(2).max(1);

@@ -1,4 +1,4 @@
-//! The pods by what they are asked for all the time: their node, their owner, their labels.
+//! The pods by their node, their owner and their labels, by which everybody looks them up.
 //!
 //! Never here: what a pod means. Invariant: every index holds the live records, each as it was written last; what is found is
 //! in the order of the keys, whatever map it was found in.
@@ -14,15 +14,15 @@ use crate::record::Record;
 /// By their keys.
 type Pods = BTreeMap<Arc<str>, Arc<Record>>;
 
-/// Which pods are where, whose, and alike.
+/// The pods by their node, owner and labels.
 #[derive(Debug, Default)]
 pub(crate) struct PodIndex {
     node: HashMap<Arc<str>, Pods>,
     /// By the owner's UID.
     owner: HashMap<Box<str>, Pods>,
-    /// By namespace: those that nobody controls.
+    /// By namespace: the pods that no controller owns.
     loose: HashMap<Box<str>, Pods>,
-    /// By namespace and labels: far fewer than pods.
+    /// By namespace and labels: there are far fewer sets of labels than pods.
     alike: HashMap<Box<str>, Alike>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct PodIndex {
 #[derive(Debug, Default)]
 struct Alike {
     pods: HashMap<Arc<Labels>, Pods>,
-    /// Which labels there are with this key and value.
+    /// The sets of labels that have this key and value.
     with: HashMap<String, HashMap<String, Vec<Arc<Labels>>>>,
 }
 
@@ -68,7 +68,8 @@ impl Alike {
         }
     }
 
-    /// Those that a selector selects, in order: where it names a value, without looking at labels that have another.
+    /// The pods that a selector selects, in order. Where the selector names a value, only labels with that value are
+    /// looked at.
     fn such(&self, selector: &LabelSelector) -> Vec<Arc<Record>> {
         let matches = |labels: &&Arc<Labels>| selector.matches(labels);
         let mut found: Vec<Arc<Record>> = if let Some((key, value)) = selector.pair() {
@@ -106,7 +107,7 @@ fn take<K: Eq + Hash + Borrow<str>>(map: &mut HashMap<K, Pods>, at: &str, key: &
 }
 
 impl PodIndex {
-    /// A pod was written: what it was and what it is, where it was or is there at all.
+    /// Takes in a write of a pod: what it was before, if it was there, and what it is after, if it is there.
     pub(crate) fn written(&mut self, before: Option<&Record>, after: Option<&Arc<Record>>) {
         let stays = |before: &Record, after: &Arc<Record>| {
             before.node == after.node
@@ -146,22 +147,22 @@ impl PodIndex {
         }
     }
 
-    /// Those on a node, in order.
+    /// The pods on a node, in order.
     pub(crate) fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<Record>> {
         self.node.get(node).into_iter().flat_map(Pods::values)
     }
 
-    /// Those that name an owner, in order.
+    /// The pods that name an owner, in order.
     pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Arc<Record>> {
         self.owner.get(uid).into_iter().flat_map(Pods::values)
     }
 
-    /// Those of a namespace that nobody controls, in order.
+    /// The pods of a namespace that no controller owns, in order.
     pub(crate) fn loose(&self, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
         self.loose.get(namespace).into_iter().flat_map(Pods::values)
     }
 
-    /// Those of a namespace whose labels are such, in order.
+    /// The pods of a namespace that a selector selects, in order.
     pub(crate) fn labeled(&self, namespace: &str, such: &LabelSelector) -> Vec<Arc<Record>> {
         self.alike.get(namespace).map(|alike| alike.such(such)).unwrap_or_default()
     }

@@ -19,7 +19,7 @@ impl std::fmt::Debug for Observer {
     }
 }
 
-/// What was written, told.
+/// Tells every write to the models, to whoever waits and to the observers.
 #[derive(Debug)]
 pub(crate) struct Journal {
     hash: Option<u64>,
@@ -64,7 +64,7 @@ impl Journal {
         std::mem::swap(&mut self.news, news);
     }
 
-    /// Tells a change, which has just been made to this shelf.
+    /// Tells everybody of a change that was just made to this shelf.
     pub(crate) fn log(&mut self, shelf: &mut Shelf, change: Change) {
         if let Some(hash) = &mut self.hash {
             for chunk in

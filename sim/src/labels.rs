@@ -1,6 +1,7 @@
 //! Labels, and what selects by them.
 //!
-//! Never here: how a request writes a selector, or whose it is. Invariant: what makes no sense selects nothing.
+//! Never here: how a request writes a selector, or whose it is. Invariant: a selector that makes no sense selects
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,8 @@ impl LabelSelector {
         Self { tests, nothing: false }
     }
 
-    /// As in an object's `selector`: nothing without one, everything with an empty one. `None` if it makes no sense.
+    /// The selector of an object's `selector` field. Without the field it selects nothing; an empty one selects
+    /// everything. `None` if the field makes no sense.
     pub(crate) fn object(selector: Option<&Value>) -> Option<Self> {
         let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
             return Some(Self { tests: Vec::new(), nothing: true });
@@ -61,7 +63,7 @@ impl LabelSelector {
         Some(Self { tests, nothing: false })
     }
 
-    /// Every label of a map, as a Service or a nodeSelector has it.
+    /// Selects what has every label of a map, as the selector of a Service or a nodeSelector does.
     pub(crate) fn map(labels: &Value) -> Self {
         let tests = labels.as_object().into_iter().flatten();
         let tests =
@@ -69,7 +71,7 @@ impl LabelSelector {
         Self { tests: tests.collect(), nothing: false }
     }
 
-    /// A label that everything has which is selected, with its one value, where there is such.
+    /// A key and value that every selected object has, if the selector names one.
     pub(crate) fn pair(&self) -> Option<(&str, &str)> {
         self.tests.iter().find_map(|(key, test)| match test {
             Test::In(values) => match values.as_slice() {
@@ -100,7 +102,7 @@ impl LabelSelector {
             })
     }
 
-    /// As a scale subresource shows it.
+    /// The selector as a scale subresource shows it.
     pub(crate) fn shown(&self) -> String {
         let mut parts: Vec<String> = self
             .tests

@@ -1,6 +1,6 @@
 //! Whether a program that uses the cluster runs: it may have died, or be stopped for a while.
 //!
-//! Never here: what becomes of its requests. Invariant: who is dead stays dead.
+//! Never here: what becomes of its requests. Invariant: a program that died stays dead.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,12 +12,12 @@ use tokio::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     dead: AtomicBool,
-    /// Until when it is stopped.
+    /// Until when the program is stopped.
     wakes: Mutex<Option<Instant>>,
 }
 
 impl Life {
-    /// It dies.
+    /// Ends the program for good.
     pub(crate) fn end(&self) {
         self.dead.store(true, Ordering::SeqCst);
     }
@@ -26,14 +26,14 @@ impl Life {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Stops it for so long, as SIGSTOP does and SIGCONT ends it.
+    /// Stops the program for `time`, as with SIGSTOP and SIGCONT.
     pub(crate) fn pause(&self, time: Duration) {
         let wakes = Instant::now() + time;
         let mut known = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some(known.map_or(wakes, |known| known.max(wakes)));
     }
 
-    /// Resolves when it is not stopped: mostly at once.
+    /// Resolves when the program is not stopped, which is mostly at once.
     pub(crate) async fn awake(&self) {
         loop {
             let wakes = *self.wakes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
-//! The objects of a kind by their keys: found at once, and gone through in order.
+//! The objects of a kind by their keys: a key is found at once, and all objects are iterated in the order of their
+//! keys.
 //!
-//! Never here: what they are, or what they were. Invariant: what is found by its key is what is met in the order, exactly
-//! once.
+//! Never here: what the objects are, or what they were. Invariant: both ways show the same objects, each exactly once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -11,12 +11,12 @@ use crate::record::Record;
 
 /// Objects by their keys.
 ///
-/// A tree alone would do. But a search in one of thousands looks at a dozen keys that are anywhere in memory, and searches
-/// are most of what happens in a big cluster.
+/// A tree alone would do. But a search in a tree of thousands of keys looks at a dozen keys that are anywhere in
+/// memory, and searches are most of what happens in a big cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
     order: BTreeMap<Arc<str>, usize>,
-    /// Never gone through.
+    /// Never iterated, so its order does not matter.
     places: HashMap<Arc<str>, usize>,
     objects: Vec<Option<Arc<Record>>>,
     free: Vec<usize>,
@@ -31,7 +31,7 @@ impl Live {
         self.objects.get_mut(*self.places.get(key)?)?.as_mut()
     }
 
-    /// Puts an object under its key; what was there before.
+    /// Puts an object under its key. Returns the object that was there before.
     pub(crate) fn insert(&mut self, record: Arc<Record>) -> Option<Arc<Record>> {
         if let Some(there) = self.get_mut(&record.key) {
             return Some(std::mem::replace(there, record));
@@ -62,7 +62,7 @@ impl Live {
         self.from("")
     }
 
-    /// Those from a key on, in order.
+    /// The objects from a key on, in order.
     pub(crate) fn from<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a Arc<Record>> + Clone + use<'a> {
         let places = self.order.range::<str, _>((Bound::Included(key), Bound::Unbounded));
         places.filter_map(|(_, place)| self.objects.get(*place)?.as_ref())

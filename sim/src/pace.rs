@@ -1,8 +1,8 @@
 //! Virtual time at a speed that a person can watch.
 //!
-//! A paused clock runs to the next timer whenever everybody waits. It does not while a blocking task runs, so one is
-//! kept running for as long as real time has to catch up. Never here: what happens meanwhile. Invariant: timers still
-//! fire one after the other, each at its own time.
+//! A paused clock jumps to the next timer whenever everybody waits, but not while a blocking task runs. So a blocking
+//! task runs for as long as real time has to catch up. Never here: what happens meanwhile. Invariant: timers still fire
+//! one after the other, each at its own time.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// How long the clock is held at once.
+/// How long the clock is held at a time.
 const TICK: Duration = Duration::from_millis(20);
-/// What could not be made up for in this time is lost: the machine is too slow for the speed.
+/// The most real time that one tick makes up for. More is lost: the machine is too slow for the speed.
 const ARREARS: Duration = Duration::from_millis(200);
 
 /// Holds the paused clock of a runtime to a multiple of real time, until it is dropped.
@@ -23,7 +23,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// From now on `speed` seconds pass in each second; with 0 time stands still.
+    /// From now on `speed` seconds of the clock pass in each real second; with 0 the clock stands still.
     ///
     /// It has to be called inside a current-thread tokio runtime whose clock is paused.
     pub fn begin(speed: u32) -> Self {
@@ -36,7 +36,7 @@ impl Pace {
         *self.speed.borrow()
     }
 
-    /// Another speed from now on.
+    /// Sets another speed from now on.
     pub fn set(&self, speed: u32) {
         self.speed.send_replace(speed);
     }

@@ -1,22 +1,21 @@
 //! Chance with a seed: the same seed gives the same draws on every machine.
 //!
 //! Never here: the operating system's randomness, or a function of floating-point numbers that machines compute
-//! differently. Invariant: a value depends on the seed and on how many were drawn
-//! before it, and on nothing else.
+//! differently. Invariant: a value depends on the seed and on how many were drawn before it, and on nothing else.
 
 use std::time::Duration;
 
-/// How long something takes: another time for each draw, by its quantiles.
+/// How long something takes: a distribution of times, given by its quantiles. Each draw gives another time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread(Vec<(u32, Duration)>);
 
 impl Spread {
-    /// Always the same.
+    /// Always this time.
     pub fn fixed(time: Duration) -> Self {
         Self(vec![(0, time)])
     }
 
-    /// Any time of `least..=most`, each as likely.
+    /// Any time from `least` to `most`, all equally likely.
     pub fn between(least: Duration, most: Duration) -> Self {
         Self(vec![(0, least), (1000, most.max(least))])
     }
@@ -26,14 +25,15 @@ impl Spread {
         Self(vec![(0, median / 2), (500, median), (990, p99), (1000, p99 * 2)])
     }
 
-    /// So many of a thousand draws are at most so long; straight lines in between. The points are put in order.
+    /// Each point says how many of a thousand draws take at most its time. Between two points the time rises in a
+    /// straight line. The points may come in any order.
     pub fn quantiles(points: impl IntoIterator<Item = (u32, Duration)>) -> Self {
         let mut points: Vec<_> = points.into_iter().collect();
         points.sort_unstable();
         Self(points)
     }
 
-    /// A time by chance.
+    /// Draws a time.
     pub fn draw(&self, random: &mut Random) -> Duration {
         let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return Duration::ZERO };
         // Millionths, so that the steps between two points are small.
@@ -52,14 +52,14 @@ impl Spread {
         Duration::from_micros(micros(low) + u64::try_from(rise / u128::from(wide)).unwrap_or(0))
     }
 
-    /// The same, but nothing takes longer than `most`.
+    /// The same distribution, but no time is longer than `most`.
     #[must_use]
     pub fn at_most(&self, most: Duration) -> Self {
         Self(self.0.iter().map(|(at, time)| (*at, (*time).min(most))).collect())
     }
 }
 
-/// Any time between the two.
+/// Any time between the two, all equally likely.
 impl From<(Duration, Duration)> for Spread {
     fn from((least, most): (Duration, Duration)) -> Self {
         Self::between(least, most)
@@ -71,12 +71,12 @@ impl From<(Duration, Duration)> for Spread {
 pub struct Random(u64);
 
 impl Random {
-    /// A stream for a seed.
+    /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A stream of its own, for a part that must not disturb the others' draws.
+    /// Another stream, for a part of the program whose draws must not disturb the draws of the others.
     #[must_use]
     pub fn split(&mut self) -> Self {
         Self(self.next())
@@ -97,7 +97,7 @@ impl Random {
         u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap_or(0)
     }
 
-    /// A number of `least..=most`.
+    /// A number from `least` to `most`.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most.saturating_sub(least).saturating_add(1))
     }

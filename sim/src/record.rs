@@ -19,7 +19,7 @@ pub(crate) struct Record {
     pub(crate) revision: u64,
     facts: Arc<Facts>,
     text: Text,
-    /// The object, as long as somebody has it at hand.
+    /// The object, as long as somebody holds it.
     value: Mutex<Weak<Value>>,
 }
 
@@ -27,32 +27,33 @@ pub(crate) struct Record {
 #[derive(Debug)]
 enum Text {
     Written(Arc<str>, OnceLock<Option<Arc<Template>>>),
-    /// Of a heartbeat, which next to nobody reads: made when somebody does.
+    /// The text of a heartbeat. Hardly anybody reads it, so it is made when somebody does.
     Beat(Arc<Template>, Timestamp, OnceLock<Box<str>>),
 }
 
-/// What everybody asks for all the time. Heartbeats have the same.
+/// What everybody asks for all the time. A heartbeat has the same facts as the version before it.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// `namespace/name`, or `name`.
     pub(crate) key: Arc<str>,
-    /// How much of the key is the namespace.
+    /// How many bytes of the key are the namespace.
     namespace: usize,
     pub(crate) uid: Box<str>,
     pub(crate) labels: Arc<Labels>,
-    /// `spec.nodeName`, because the pods of a node are asked for all the time.
+    /// `spec.nodeName`.
     pub(crate) node: Option<Arc<str>>,
     /// UIDs of the owners.
     pub(crate) owners: Box<[Box<str>]>,
     /// The owner that controls it.
     pub(crate) controller: Option<Box<Owner>>,
-    /// It is on its way out.
+    /// It has a deletionTimestamp.
     pub(crate) leaving: bool,
-    /// `status.phase`, where it is one of a pod's.
+    /// `status.phase`, if it is one that a pod can have.
     pub(crate) phase: Phase,
     /// Its Ready condition is true.
     pub(crate) ready: bool,
-    /// It waits for what it owns to go, or to be nobody's.
+    /// It has the finalizer `foregroundDeletion` or `orphan`: when it is deleted, it stays until what it owns is
+    /// deleted or has lost this owner.
     pub(crate) finalizes: bool,
     /// `spec.selector`, if it selects anything.
     pub(crate) selector: Option<Box<LabelSelector>>,
@@ -86,19 +87,19 @@ pub(crate) enum Phase {
     Running,
     Succeeded,
     Failed,
-    /// None, or that of something else.
+    /// No phase, or one that no pod has.
     #[default]
     Other,
 }
 
 impl Phase {
-    /// It runs no more and never will.
+    /// Whether a pod in this phase has ended for good.
     pub(crate) fn finished(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
-/// Is the Ready condition of an object true?
+/// Whether the Ready condition of an object is true.
 pub(crate) fn ready(object: &Value) -> bool {
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
@@ -117,7 +118,7 @@ pub(crate) fn selector(object: &Value) -> Option<Box<LabelSelector>> {
 }
 
 impl Record {
-    /// Of an object that carries its resourceVersion already, and whose text is this.
+    /// The record of an object that has its resourceVersion already; `text` is its text.
     pub(crate) fn new(
         key: &str,
         revision: u64,
@@ -165,8 +166,8 @@ impl Record {
         Self { revision, facts: Arc::new(facts), text, value: Mutex::new(Arc::downgrade(object)) }
     }
 
-    /// The next version of the same object, which is a heartbeat at `time`: nothing of the facts is different. `None` if
-    /// the object is none that has such heartbeats.
+    /// The next version of the same object, which is a heartbeat at `time`: all facts stay as they are. `None` if the
+    /// object has no heartbeats.
     pub(crate) fn beat(&self, revision: u64, time: Timestamp) -> Option<Self> {
         let template = match &self.text {
             Text::Beat(template, ..) => template,

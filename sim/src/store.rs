@@ -19,7 +19,8 @@ use crate::live::Live;
 use crate::record::Record;
 
 const PODS: &str = "pods";
-/// So many of the objects that were written last are kept as such, not only as text, which is a tenth of their size.
+/// How many of the objects that were written last are kept as values. All others are kept as text, which is a tenth of
+/// the size.
 const WARM: usize = 32;
 
 /// One write.
@@ -31,7 +32,7 @@ pub(crate) struct Change {
     /// What it is now; of a deletion, what it was, with the deletion's revision.
     pub(crate) record: Arc<Record>,
     pub(crate) deleted: bool,
-    /// A heartbeat: nothing that anybody decides by is different.
+    /// It is a heartbeat, which changes nothing that anybody decides by.
     pub(crate) quiet: bool,
 }
 
@@ -60,7 +61,8 @@ pub(crate) struct Store {
     nodes: BTreeMap<Box<str>, Arc<str>>,
     pods: PodIndex,
     journal: Journal,
-    /// The objects that were written last, the latest at the end: they are at hand for whoever looks at their records.
+    /// The objects that were written last, the latest at the end. As long as an object is here, its record need not
+    /// read its text.
     warm: VecDeque<Arc<Value>>,
     /// Room for a text that is being written.
     scratch: Vec<u8>,
@@ -82,7 +84,7 @@ impl Store {
         }
     }
 
-    /// What is written from now on is this program's work.
+    /// Names the program that makes the next writes.
     pub(crate) fn authored_by(&mut self, author: &str) {
         self.journal.authored_by(author);
     }
@@ -97,7 +99,7 @@ impl Store {
         self.revision
     }
 
-    /// Revisions before this one are forgotten.
+    /// The revision of the last compaction: what was before it is forgotten.
     pub(crate) fn compacted(&self) -> u64 {
         self.compacted
     }
@@ -107,7 +109,7 @@ impl Store {
         self.journal.hash()
     }
 
-    /// Told whenever anything is written.
+    /// A receiver that is told of every write, except heartbeats.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.journal.changes()
     }
@@ -120,7 +122,7 @@ impl Store {
         self.shelves.iter()
     }
 
-    /// Told whenever something of that kind is written.
+    /// A receiver that is told of every write of that kind.
     pub(crate) fn subscribe(&mut self, resource: &str) -> watch::Receiver<u64> {
         shelf_of(&mut self.shelves, resource).wake.subscribe()
     }
@@ -140,22 +142,22 @@ impl Store {
         all.into_iter().flatten().take_while(move |record| record.key.starts_with(&prefix))
     }
 
-    /// The pods of a node, without looking at those of any other.
+    /// The pods of a node, found by the index.
     pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<Record>> {
         self.pods.on_node(node).cloned().collect()
     }
 
-    /// The pods of an owner, without looking at those of any other.
+    /// The pods of an owner, found by the index.
     pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Arc<Record>> {
         self.pods.owned_by(uid)
     }
 
-    /// The pods of a namespace that nobody controls.
+    /// The pods of a namespace that no controller owns.
     pub(crate) fn loose_pods(&self, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
         self.pods.loose(namespace)
     }
 
-    /// The pods of a namespace whose labels are such, without looking at each.
+    /// The pods of a namespace that a selector selects, without looking at each.
     pub(crate) fn labeled_pods(&self, namespace: &str, such: &LabelSelector) -> Vec<Arc<Record>> {
         self.pods.labeled(namespace, such)
     }
@@ -175,13 +177,14 @@ impl Store {
         record
     }
 
-    /// What was written since the last call, in order; `news` is empty, and its room is used from now on.
+    /// Puts into `news` what was written since the last call, in order. `news` has to be empty: its memory is used for
+    /// the writes from now on.
     pub(crate) fn news(&mut self, news: &mut Vec<(Arc<str>, Change)>) {
         self.journal.news(news);
     }
 
-    /// Writes a heartbeat of an object: thousands of them a second are most of what happens in a big cluster at rest. `None`,
-    /// and nothing written, if there is no such object or it has none.
+    /// Writes a heartbeat of an object. `None`, and nothing is written, if there is no such object or it has no
+    /// heartbeats.
     pub(crate) fn beat(&mut self, resource: &str, key: &str, time: Timestamp) -> Option<()> {
         let revision = self.revision + 1;
         let shelf = self.shelves.get_mut(resource)?;
@@ -194,7 +197,7 @@ impl Store {
         Some(())
     }
 
-    /// Takes an object away; what it was, with the revision of its end.
+    /// Takes an object away. Returns the object as it was, with the revision of its deletion.
     pub(crate) fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Record>> {
         let before = self.shelves.get_mut(resource)?.live.remove(key)?;
         if resource == PODS {
@@ -213,7 +216,8 @@ impl Store {
         Some(record)
     }
 
-    /// `known` are the labels that it had, which it mostly still has.
+    /// The record of `object` at the present revision. `known` are the labels that the object had before; mostly it
+    /// still has them.
     fn record(&mut self, key: &str, mut object: Value, known: Option<Arc<Labels>>) -> Arc<Record> {
         let revision = self.revision;
         let node = object["spec"]["nodeName"].as_str().map(|name| {
@@ -239,7 +243,7 @@ impl Store {
         self.scratch.clear();
         let written = serde_json::to_writer(&mut self.scratch, &object).is_ok();
         let text = std::str::from_utf8(&self.scratch).ok().filter(|_| written);
-        // Nothing goes wrong where JSON is written into memory; if it did, this is the same at leisure.
+        // Writing JSON into memory does not fail; if it did, this makes the same text in another way.
         let text = text.map_or_else(|| object.to_string().into(), Arc::from);
         let object = Arc::new(object);
         let record = Record::new(key, revision, &object, text, labels, node);
@@ -292,7 +296,7 @@ fn shelf_of<'a>(shelves: &'a mut BTreeMap<Arc<str>, Shelf>, resource: &str) -> &
     shelves.entry(resource).or_insert_with_key(|resource| Shelf::new(resource.clone()))
 }
 
-/// The one copy of such labels.
+/// The one shared copy of these labels.
 fn shared(all: &mut BTreeMap<Labels, Arc<Labels>>, labels: Labels) -> Arc<Labels> {
     if let Some(shared) = all.get(&labels) {
         return shared.clone();

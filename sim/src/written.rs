@@ -1,4 +1,4 @@
-//! What was written, for whoever watches the cluster from outside of it: an invariant is checked after every write.
+//! One write, as a test sees it that checks its invariants after every write.
 
 use serde_json::Value;
 
@@ -17,12 +17,12 @@ impl<'a> Write<'a> {
         Self { resource, change, author }
     }
 
-    /// The store's revision with it.
+    /// The store's revision after this write.
     pub fn revision(&self) -> u64 {
         self.change.revision
     }
 
-    /// `pods`, `deployments.apps`.
+    /// The resource, such as `pods` or `deployments.apps`.
     pub fn resource(&self) -> &str {
         self.resource
     }
@@ -32,32 +32,32 @@ impl<'a> Write<'a> {
         self.author
     }
 
-    /// The namespace; empty for what is in none.
+    /// The object's namespace; empty if it is in none.
     pub fn namespace(&self) -> &str {
         self.change.record.namespace()
     }
 
-    /// The name.
+    /// The object's name.
     pub fn name(&self) -> &str {
         self.change.record.name()
     }
 
-    /// The UID.
+    /// The object's UID.
     pub fn uid(&self) -> &str {
         &self.change.record.uid
     }
 
-    /// Is it a heartbeat, which changes nothing that anybody decides by?
+    /// Whether it is a heartbeat, which changes nothing that anybody decides by.
     pub fn is_heartbeat(&self) -> bool {
         self.change.quiet
     }
 
-    /// What was there before.
+    /// The object before the write; `None` if it was created.
     pub fn before(&self) -> Option<Value> {
         self.change.before.as_ref().map(|record| record.copy())
     }
 
-    /// What is there now.
+    /// The object after the write; `None` if it was deleted.
     pub fn after(&self) -> Option<Value> {
         (!self.change.deleted).then(|| self.change.record.copy())
     }

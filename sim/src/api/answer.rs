@@ -1,4 +1,4 @@
-//! What is answered, and how it is put into HTTP.
+//! The answers to requests, and how they are put into HTTP.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) enum Answer {
     Value(u16, Arc<Value>, Vec<String>),
     Text(u16, String),
     Plain(u16, String),
-    /// A form of JSON that says by its media type what it is.
+    /// JSON with a media type of its own.
     Typed(&'static str, Value),
     Lines(Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>),
 }
@@ -36,7 +36,7 @@ pub(super) fn ok(value: impl Into<Arc<Value>>) -> Outcome<Answer> {
     Ok(Answer::Value(200, value.into(), Vec::new()))
 }
 
-/// Why a request got no answer.
+/// The error of a request whose connection broke.
 pub(super) fn broken() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by peer")
 }

@@ -11,7 +11,7 @@ use super::status::{self, Failure, Outcome};
 use super::{State, Subject};
 
 impl State {
-    /// A scheduler's word: the pod runs there.
+    /// Carries out a binding.
     pub(super) fn bind(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
         let body = request.object()?;
         let node = body["target"]["name"].as_str().unwrap_or_default().to_owned();
@@ -27,7 +27,7 @@ impl State {
         Ok(Answer::Value(201, done.into(), Vec::new()))
     }
 
-    /// A pod carries the labels that say where its node is.
+    /// Copies the region and zone labels of a pod's node to the pod.
     pub(super) fn say_where(&self, pod: &mut Value) {
         let Some(node) = pod["spec"]["nodeName"].as_str().and_then(|name| self.store.get("nodes", name))
         else {

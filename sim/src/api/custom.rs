@@ -11,7 +11,7 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
 }
 
-/// Serves every served version of a CustomResourceDefinition, and no other any more.
+/// Serves the served versions of a CustomResourceDefinition, and stops serving its others.
 pub(crate) fn serve(kinds: &mut Kinds, definition: &Value) {
     let spec = &definition["spec"];
     let names = &spec["names"];

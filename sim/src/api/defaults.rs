@@ -9,14 +9,14 @@ use super::status::{Failure, Outcome};
 use super::{State, custom};
 use crate::schema::milli;
 
-/// Sets a field that is not there.
+/// Sets a field, unless it is there.
 fn put(object: &mut Value, name: &str, value: impl Into<Value>) {
     if let Some(fields) = object.as_object_mut() {
         fields.entry(name).or_insert_with(|| value.into());
     }
 }
 
-/// Makes what a path names an object, and hands it out.
+/// The object in this field, which is made if the field holds none.
 fn at<'a>(object: &'a mut Value, name: &str) -> &'a mut Value {
     if !object[name].is_object() {
         object[name] = json!({});

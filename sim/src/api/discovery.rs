@@ -12,12 +12,12 @@ use super::openapi;
 use super::request::Request;
 use super::status::Failure;
 
-/// Clients tell by it that this is not the older form.
+/// The media type of aggregated discovery, by which clients tell it from the older form.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// The answer to what is no resource; `None` if there is nothing there.
+/// The answer to a path that names no resource; `None` if there is nothing at that path.
 pub(super) fn answer(state: &State, request: &Request) -> Option<Answer> {
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let value = match parts.as_slice() {
@@ -47,7 +47,7 @@ pub(super) fn answer(state: &State, request: &Request) -> Option<Answer> {
         }
         ["api", "v1"] => resources(state, "", "v1")?,
         ["apis", group, version] => resources(state, group, version)?,
-        // Custom resources are served by themselves: of their groups, too, only what is there is known.
+        // A real cluster has another server for the groups of custom resources, with this answer to unknown paths.
         ["apis", group, _, _, ..]
             if state.kinds.all().any(|kind| kind.group == *group && kind.custom.is_some()) =>
         {
@@ -76,7 +76,7 @@ fn groups(state: &State) -> BTreeMap<String, Vec<String>> {
     groups
 }
 
-/// What `/` says is there.
+/// The paths that `/` lists.
 fn roots(state: &State) -> Vec<String> {
     let mut roots = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
     for (group, versions) in groups(state) {

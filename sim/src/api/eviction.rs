@@ -15,10 +15,10 @@ use super::write::{Deletion, Options};
 use super::{Server, State, Subject};
 use crate::record::{Phase, Record};
 
-/// Conflicts are tried again this often, about this far apart.
+/// How often an eviction that meets conflicts is tried, and the time between two tries.
 const TRIES: u32 = 20;
 const BACK_OFF: Duration = Duration::from_millis(500);
-/// More pods on their way than this are too many for one budget's status.
+/// A budget whose status has more pods in `disruptedPods` than this refuses evictions.
 const MOST_DISRUPTED: usize = 2000;
 
 fn is_conflict(failure: &Failure) -> bool {
@@ -61,7 +61,7 @@ pub(crate) async fn evict(
     let namespace = subject.namespace.clone().unwrap_or_default();
     server.enter().check_namespace(&subject.kind, Some(&namespace), name)?;
 
-    // Pods that budgets do not speak of.
+    // A pod that is pending, finished or terminating needs no budget.
     let mut tries = 0;
     loop {
         let tried = {
@@ -174,7 +174,7 @@ fn too_many(cause: &str, retry_after: u32) -> Failure {
         .retry_after(retry_after)
 }
 
-/// What a budget answers that is spent, or with `retry_after` one whose status is behind.
+/// The answer for a budget that is spent, or with `retry_after` for one whose status is behind.
 pub(crate) fn refused_by_budget(retry_after: u32) -> Failure {
     match retry_after {
         0 => too_many("The disruption budget fault needs 1 healthy pods and has 1 currently", 0),
@@ -307,7 +307,7 @@ impl State {
                     "message": "Eviction API: evicting", "lastProbeTime": null}),
                 &now,
             );
-            // The server writes its own object: nobody's fields change hands, and the spec is not looked at again.
+            // The server itself writes: no field gets another owner, and the spec is not checked again.
             if changed {
                 let pod = self.put(kind, key, pod);
                 if how.revision.is_some() {

@@ -23,11 +23,11 @@ pub(crate) struct Kind {
     pub(crate) resource: Arc<str>,
     pub(crate) status: bool,
     pub(crate) scale: bool,
-    /// It counts the versions of its spec.
+    /// Its objects have a `metadata.generation`, which counts the changes of the spec.
     pub(crate) generation: bool,
-    /// An update must name the version that it changes.
+    /// An update must name the resourceVersion that it changes.
     pub(crate) conditional: bool,
-    /// A deletion shows the object that is gone.
+    /// The answer to a deletion is the deleted object, not a `Status`.
     pub(crate) shows_deleted: bool,
     pub(crate) selectable: Vec<String>,
     pub(crate) custom: Option<Arc<Custom>>,
@@ -151,7 +151,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What an eviction is: no kind of its own, but named in answers.
+/// The kind of an eviction, which is not stored or served by itself, but named in answers.
 pub(crate) fn eviction() -> Kind {
     Kind {
         group: "policy".into(),
@@ -242,7 +242,7 @@ impl Kinds {
         self.served.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
-    /// By where it is kept.
+    /// The kind of a resource such as `pods` or `deployments.apps`, in the version that is stored.
     pub(crate) fn stored(&self, resource: &str) -> Option<&Arc<Kind>> {
         self.stored.get(resource)
     }

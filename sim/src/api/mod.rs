@@ -1,7 +1,8 @@
 //! The API server: requests in, answers out, one store behind.
 //!
-//! Every request runs to its end under the store's lock, except an eviction that waits to try again; so requests are
-//! linearisable. Models use `State` directly and meet the same rules.
+//! Every request runs to its end under the store's lock, so requests are linearisable; only an eviction takes the lock
+//! anew for each of its steps, as a real one is several requests to etcd. Models use `State` directly and meet the same
+//! rules.
 
 mod answer;
 mod bind;
@@ -44,7 +45,8 @@ use crate::clock::Clock;
 use crate::random::Random;
 use crate::store::Store;
 
-/// A server forgets what is older than this.
+/// How often a server compacts its history. Each compaction forgets what was past already at the one before, so that
+/// the last five minutes are always remembered.
 pub(crate) const COMPACTION: Duration = Duration::from_mins(5);
 
 /// Everything that a request can touch.
@@ -54,7 +56,7 @@ pub(crate) struct State {
     pub(crate) kinds: Kinds,
     pub(crate) random: Random,
     pub(crate) clock: Clock,
-    /// The version that is played: of the cluster, or while a server works, of that server.
+    /// The version that is played: that of the cluster, and while a server works, that of the server.
     pub(crate) release: Arc<Release>,
 }
 
@@ -74,7 +76,8 @@ impl Shared {
         state
     }
 
-    /// A panic elsewhere left the state as it was: every write is one insertion.
+    /// The state. A lock that a panic poisoned is taken all the same: every write is one insertion, so none is half
+    /// done.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! `OpenAPI` documents, as much of them as clients decide by: which kinds there are, the schema of each, which parameters a
+//! `OpenAPI` documents, with as much as clients use: which kinds there are, the schema of each, which parameters a
 //! request takes, how a patch merges.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(super) fn document(state: &State, path: &str) -> Option<Value> {
     }))
 }
 
-/// Everything in one document of the older form, for those who can read it as JSON.
+/// Everything in one document of version 2, as JSON.
 pub(super) fn second(state: &State) -> Value {
     let kinds: Vec<&Kind> = served(state).collect();
     let definitions = json!(schemas(&kinds)).to_string().replace("#/components/schemas/", "#/definitions/");

@@ -83,7 +83,7 @@ pub(crate) fn strategic(shape: &Shape, object: &mut Value, patch: &Value) -> Out
             }
         }
     }
-    // What the patch names comes in the order that it names.
+    // Items that the patch names are put into the order in which it names them.
     for (name, order) in patch {
         let Some(list) = name.strip_prefix("$setElementOrder/") else { continue };
         let key = shape.field(list).and_then(|field| field.merge_key.as_deref());
@@ -102,7 +102,7 @@ pub(crate) fn strategic(shape: &Shape, object: &mut Value, patch: &Value) -> Out
 
 fn list(shape: &Shape, old: &mut Vec<Value>, patch: &[Value], key: Option<&str>) -> Outcome<()> {
     let Some(key) = key else {
-        // What the patch says comes first.
+        // The items of the patch come first.
         let mut merged: Vec<Value> = Vec::new();
         for item in patch.iter().chain(old.iter()) {
             if !merged.contains(item) {

@@ -1,4 +1,4 @@
-//! `PATCH`: which of the four forms it is, and what the object becomes by it.
+//! `PATCH`: which of the four forms a patch has, and what becomes of the object.
 
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ impl State {
         }
         if let Some(uid) = object["metadata"]["uid"].as_str().filter(|uid| *uid != &*before.uid) {
             let cause = status::Cause::invalid("metadata.uid", &uid.into(), "field is immutable");
-            // Before 1.37 metadata is looked at twice.
+            // A server before 1.37 checks metadata twice.
             let causes = if self.release.minor < 37 { vec![cause.clone(), cause] } else { vec![cause] };
             return Err(Failure::invalid(kind.typed(name), &causes));
         }

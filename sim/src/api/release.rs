@@ -11,7 +11,7 @@ use super::{Shared, State};
 #[derive(Debug)]
 pub(crate) struct Release {
     pub(crate) said: Value,
-    /// Where minors differ.
+    /// The minor, for what minors do differently.
     pub(crate) minor: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A request taken apart: what is asked, of what.
+//! A request taken apart: method, path, parameters and body.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
-/// More than this in a body is refused.
+/// A longer body is refused.
 pub(crate) const MOST_BYTES: usize = 3 * 1024 * 1024;
 
 impl Request {
@@ -53,7 +53,7 @@ impl Request {
         }
     }
 
-    /// A query parameter that says something.
+    /// A query parameter, unless it is empty.
     pub(crate) fn param(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -94,7 +94,7 @@ impl Request {
         Failure::new(415, "UnsupportedMediaType", format!("{why}: {forms} (sent {sent})"))
     }
 
-    /// What is said of a body that is no object.
+    /// The answer to a body that is no object.
     pub(crate) fn unreadable(&self, why: &str) -> Failure {
         let hex: String = if self.body.starts_with(b"{") {
             String::from_utf8_lossy(&self.body).into_owned()
@@ -110,7 +110,7 @@ impl Request {
             .map_or_else(|| self.agent.split('/').next().unwrap_or_default().to_owned(), str::to_owned)
     }
 
-    /// Is this only a trial? Anything but `All` is refused.
+    /// Whether this is a dry run. Any value of the parameter but `All` is refused.
     pub(crate) fn dry_run(&self) -> Outcome<bool> {
         match self.query.get("dryRun").map(String::as_str) {
             None => Ok(false),
@@ -128,14 +128,14 @@ impl Request {
         }
     }
 
-    /// Is JSON among the forms in which an answer may come?
+    /// Whether the answer may be JSON.
     pub(crate) fn takes_json(&self) -> bool {
         let mut forms = self.accept.split(',').map(|form| form.split(';').next().unwrap_or_default().trim());
         self.accept.trim().is_empty()
             || forms.any(|form| matches!(form, "application/json" | "application/*" | "*/*"))
     }
 
-    /// Asked for as one of these instead of whole objects: `Table`, `PartialObjectMetadata`, …
+    /// Whether the answer is wanted in this form instead of whole objects: `Table`, `PartialObjectMetadata`, …
     pub(crate) fn wants(&self, what: &str) -> bool {
         // The first acceptable form counts.
         self.accept
@@ -146,7 +146,7 @@ impl Request {
     }
 }
 
-/// How Go clients send what they know.
+/// The media type of protocol buffers, in which Go clients send built-in kinds.
 const BINARY: &str = "application/vnd.kubernetes.protobuf";
 
 /// An object in its envelope: a mark, then kind and version, then the object itself.

@@ -1,4 +1,4 @@
-//! What a request is about, and who answers it.
+//! Which object or list a request is about, and which handler answers it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::status::{Failure, Outcome};
 use super::write::Options;
 use super::{State, Subject, read};
 
-/// What is said to who wants something of a container.
+/// The answer to requests for logs, commands and connections.
 const NO_CONTAINERS: &str =
     "the pods of a virtual cluster have no containers that run: no logs, no commands, no connections";
 
@@ -59,7 +59,7 @@ impl State {
         })
     }
 
-    /// A get or list as it would have been answered so many revisions ago.
+    /// Answers a get or list as it would have been answered `back` revisions ago.
     pub(super) fn stale(&self, request: &Request, subject: &Subject, back: u64) -> Outcome<Answer> {
         let then = self.store.revision().saturating_sub(back).max(self.store.compacted()).max(1);
         if let Some(name) = &subject.name {

@@ -1,4 +1,4 @@
-//! `/scale`: how many replicas something has, in the same form for every kind.
+//! `/scale`: how many replicas an object has, in the same form for every kind.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::{State, Subject, patch};
 use crate::record::selector as selects;
 use crate::schema::builtin;
 
-/// Where a kind keeps its number of replicas.
+/// Where a kind keeps its wanted replicas, its present replicas and, if it says so, its selector: JSON pointers.
 fn paths(subject: &Subject) -> (String, String, Option<String>) {
     let pointer = |path: &Value| path.as_str().map(|path| path.replace('.', "/"));
     match &subject.kind.custom {

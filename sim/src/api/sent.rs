@@ -22,7 +22,7 @@ impl State {
         }
     }
 
-    /// Strict validation comes before anything is written.
+    /// Refuses unknown fields if the request asks for strict validation, before anything is written.
     pub(super) fn strict(request: &Request, kind: &Kind, object: &Value) -> Outcome<()> {
         if request.param("fieldValidation") == Some("Strict") {
             let unknown = kind.decode(&mut object.clone())?;

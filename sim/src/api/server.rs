@@ -22,10 +22,10 @@ pub(crate) struct Server {
     pub(crate) release: Arc<Release>,
     pub(crate) faults: Faults,
     pub(crate) life: Arc<Life>,
-    /// The `User-Agent` of a client that says none.
+    /// The `User-Agent` of a client that sends none.
     pub(crate) agent: Arc<str>,
     pub(crate) control: ControlPlane,
-    /// The one apiserver that is asked, by its address, where it is not any of them.
+    /// The address of the one apiserver that this client talks to; `None` if any of them may answer.
     pub(crate) endpoint: Option<Arc<str>>,
 }
 
@@ -49,7 +49,7 @@ impl Server {
         if request.agent.is_empty() {
             self.agent.as_ref().clone_into(&mut request.agent);
         }
-        // Who is stopped sends nothing.
+        // A program that is stopped sends nothing,
         self.life.awake().await;
         if let Some(at) = &self.endpoint {
             let Some(version) = self.control.version_at(at) else { return Err(broken()) };
@@ -107,7 +107,7 @@ impl Server {
             };
             let answered = if let Some(time) = late {
                 let server = self.clone();
-                // A task of its own: it goes on when whoever asked has gone.
+                // A task of its own goes on when the client has given the request up.
                 let late = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
                     server.answer(&request, subject, stale, mode).await
@@ -128,7 +128,7 @@ impl Server {
             Some(Fault::AnswerAfter(code)) => return print(refusal(code).into()),
             _ => {}
         }
-        // And hears nothing.
+        // and gets no answer.
         self.life.awake().await;
         print(answer)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::State;
 
 impl State {
-    /// Fills in addresses and ports that are not asked for.
+    /// Fills in the address and the node ports that the Service does not name.
     pub(super) fn admit_service(&mut self, service: &mut Value) {
         let kind = service["spec"]["type"].as_str().unwrap_or("ClusterIP").to_owned();
         if kind == "ExternalName" {
@@ -19,7 +19,7 @@ impl State {
         }
         let spec = &mut service["spec"];
         spec["clusterIPs"] = json!([spec["clusterIP"]]);
-        // One that nobody selects for may get addresses of both families.
+        // A headless Service without a selector may have endpoints of both families.
         let open =
             spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(serde_json::Map::is_empty);
         spec["ipFamilies"] = if open { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };

@@ -1,4 +1,4 @@
-//! Answers that are not objects: Kubernetes' `Status`, in its words.
+//! Answers that are not objects: `Status`, in the words of Kubernetes.
 
 use std::fmt::Display;
 
@@ -200,7 +200,7 @@ impl Failure {
         failure
     }
 
-    /// None of the forms that are asked for can be had; these can.
+    /// The client accepts none of the forms that the server can send, which are these.
     pub(crate) fn unacceptable(forms: &str) -> Self {
         let why = "only the following media types are accepted";
         Self::new(406, "NotAcceptable", format!("{why}: {forms}"))
@@ -226,7 +226,7 @@ pub(crate) fn success(named: Named<'_>, uid: &str) -> Value {
 }
 
 impl Failure {
-    /// Without the words that Kubernetes puts before an unexpected error.
+    /// The same without reason, details and the words that Kubernetes puts before an unexpected error.
     pub(crate) fn bare(mut self) -> Self {
         let message = self.body["message"].as_str().unwrap_or_default();
         let message = message.strip_prefix("Internal error occurred: ").unwrap_or(message).to_owned();

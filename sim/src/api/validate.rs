@@ -83,7 +83,7 @@ fn violations(found: Vec<Violation>) -> Vec<Cause> {
     found.into_iter().map(cause).collect()
 }
 
-/// The rules of a custom resource that has just been made.
+/// What the rules in CEL say of a custom resource that is created.
 pub(crate) fn rules(kind: &Kind, object: &Value) -> Vec<Cause> {
     kind.custom.as_ref().map(|custom| violations(custom.rules(object, None))).unwrap_or_default()
 }
@@ -123,7 +123,7 @@ fn metadata(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
     for (at, owner) in metadata["ownerReferences"].as_array().into_iter().flatten().enumerate() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().is_none_or(str::is_empty) {
-                // Before 1.37 it was not said which one.
+                // A server before 1.37 does not say which owner.
                 let which = if minor < 37 { String::new() } else { format!("[{at}]") };
                 let path = format!("metadata.ownerReferences{which}.{field}");
                 let why =
@@ -309,7 +309,7 @@ pub(crate) fn update(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 more.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ")
             );
-            // Before 1.37 metadata is looked at twice.
+            // A server before 1.37 checks metadata twice.
             for _ in 0..if minor < 37 { 2 } else { 1 } {
                 causes.push(Cause::forbidden("metadata.finalizers", &why));
             }

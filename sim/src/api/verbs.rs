@@ -1,4 +1,4 @@
-//! Requests that write: what they carry is checked here, what becomes of it is decided in `write`.
+//! Requests that write: their bodies and options are checked here; `write` carries them out.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ impl State {
             )));
         }
         let Some(before) = self.store.get(&kind.resource, &key).cloned() else {
-            // A few kinds are made by an update that finds nothing.
+            // An update of these kinds creates the object if there is none.
             let creates = subject.subresource.is_none()
                 && matches!(kind.kind.as_str(), "Lease" | "Event" | "EndpointSlice");
             if !creates {

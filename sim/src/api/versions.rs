@@ -23,7 +23,7 @@ const EVENT: [(&str, &str); 7] = [
 ];
 
 impl Kind {
-    /// Is it kept in another version?
+    /// Whether objects of this kind are kept in another version.
     pub(crate) fn converts(&self) -> bool {
         self.is_event() || self.custom.as_ref().is_some_and(|custom| !custom.storage)
     }
@@ -32,7 +32,7 @@ impl Kind {
         self.group == "events.k8s.io"
     }
 
-    /// What is kept, as this version shows it.
+    /// A kept object, as this version shows it.
     pub(crate) fn seen(&self, record: &Record) -> Arc<Value> {
         if !self.converts() {
             return record.value();
@@ -45,7 +45,7 @@ impl Kind {
         Arc::new(object)
     }
 
-    /// An object of this version as it is kept in version `kept`.
+    /// An object of this version, as the version `kept` keeps it.
     pub(crate) fn keep_as(&self, kept: &Self, object: &Value) -> Value {
         let mut object = object.clone();
         object["apiVersion"] = kept.api_version().into();

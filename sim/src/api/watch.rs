@@ -1,4 +1,4 @@
-//! Watches: what changes, line by line, until the client goes or its time is over.
+//! Watches: what changes, line by line, until the client goes or the watch's time is over.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -23,12 +23,12 @@ use crate::live::Live;
 use crate::record::Record;
 use crate::store::Change;
 
-/// A bookmark says how far the watch has come, this often.
+/// How often a bookmark says how far the watch has come.
 const BOOKMARKS: Duration = Duration::from_mins(1);
-/// A watch that asks for no time gets between this and twice of it.
+/// A watch that asks for no timeout gets one of at least this many seconds and at most twice as many.
 const SHORTEST: u64 = 1800;
 
-/// A watch that is on.
+/// An open watch.
 struct Watch {
     shared: Shared,
     kind: Arc<Kind>,
@@ -94,7 +94,7 @@ pub(crate) fn start(
         headers: true,
         at: current,
         lines: VecDeque::new(),
-        // One comes just before the end, so that the next watch can go on from there.
+        // The last bookmark comes just before the end, so that the next watch can go on from there.
         bookmarks: bookmarks.then(|| {
             let last = Duration::from_secs(seconds.saturating_sub(2));
             Box::pin(tokio::time::sleep(BOOKMARKS.min(last)))
@@ -191,7 +191,7 @@ impl Watch {
         let shared = self.shared.clone();
         let state = shared.lock();
         if self.at < state.store.compacted() {
-            // It fell behind what is remembered.
+            // The watch fell behind what the server remembers.
             let expired = Failure::expired(format!(
                 "too old resource version: {} ({})",
                 self.at,
@@ -217,7 +217,7 @@ impl Watch {
         self.at = self.at.max(state.store.revision());
     }
 
-    /// A change as this watch sees it: what no longer matches is gone for it.
+    /// A change as this watch sees it: an object that no longer matches is deleted for it.
     fn change(&mut self, change: &Change) -> Option<String> {
         if !self.filter.within(&change.record) {
             return None;

@@ -1,6 +1,6 @@
 //! What becomes of the events of one watch.
 //!
-//! Which fault an event meets, the script says; never here: what the events are. Invariant: what is delayed comes in its
+//! The script says which fault an event meets. Never here: what the events are. Invariant: delayed events come in their
 //! order, after what was told before.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{Faults, WatchFault};
 use crate::life::Life;
 
-/// What a watch says at all.
+/// Which lines a watch says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Everything,
@@ -21,7 +21,7 @@ pub(crate) enum Mode {
     Silence,
 }
 
-/// What has become of the events of one watch.
+/// One watch, with the events that a fault holds back.
 pub(crate) struct Stream {
     pub(super) faults: Faults,
     pub(super) resource: String,
@@ -43,7 +43,7 @@ pub(crate) enum Ending {
 }
 
 impl Stream {
-    /// Takes an event that is to be delivered; says if the watch ends with it.
+    /// Takes an event that is to be delivered. Returns how the watch ends, if it ends with this event.
     pub(crate) fn deliver(&mut self, line: String, lines: &mut VecDeque<String>) -> Option<Ending> {
         if self.mode != Mode::Everything {
             return None;
@@ -76,12 +76,12 @@ impl Stream {
         None
     }
 
-    /// Are bookmarks sent, and does the watch end when its time is over?
+    /// Whether the watch sends bookmarks, and ends when its time is over.
     pub(crate) fn speaks(&self) -> bool {
         self.mode != Mode::Silence
     }
 
-    /// Says `line`, after what is delayed: a bookmark that came before would promise what was not told yet.
+    /// Says `line` after the delayed events: a bookmark that came before them would promise what was not told yet.
     pub(crate) fn push(&mut self, line: String, lines: &mut VecDeque<String>) {
         if self.delay.is_zero() {
             lines.push_back(line);
@@ -90,12 +90,12 @@ impl Stream {
         }
     }
 
-    /// Until the program that watches goes on, if it is stopped.
+    /// Waits until the program that watches goes on, if it is stopped.
     pub(crate) async fn awake(&self) {
         self.life.awake().await;
     }
 
-    /// Until something that was delayed is due, or a blackout begins.
+    /// Waits until a delayed event is due, or a blackout begins.
     pub(crate) async fn wait(&mut self) {
         let due = async {
             match self.late.front() {
@@ -111,12 +111,12 @@ impl Stream {
         }
     }
 
-    /// Did a blackout break it?
+    /// Whether a blackout breaks this watch.
     pub(crate) fn is_cut(&self) -> bool {
         self.faults.lock().is_dark(&self.agent)
     }
 
-    /// What was delayed until now.
+    /// The delayed events that are due now.
     pub(crate) fn due(&mut self) -> Vec<String> {
         let now = Instant::now();
         let count = self.late.iter().take_while(|(due, _)| *due <= now).count();

@@ -18,7 +18,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// An applier is the same whatever version it applies.
+    /// Whether two writers share an entry. Whoever applies has one entry, whatever version it applies.
     fn is(&self, other: &Self) -> bool {
         self.manager == other.manager
             && self.applies == other.applies
@@ -26,7 +26,7 @@ impl Writer {
             && (self.applies || self.api_version == other.api_version)
     }
 
-    /// Is this its entry?
+    /// Whether this writer has this entry.
     fn wrote(&self, entry: &Value) -> bool {
         let word = |name: &str| entry[name].as_str().unwrap_or_default();
         self.manager == word("manager")
@@ -83,7 +83,7 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Managed(Vec<Entry>);
 
-/// More entries of updates than these are put together.
+/// If more entries of updates than this are there, the oldest are merged into one.
 const MOST_UPDATERS: usize = 10;
 
 impl Managed {
@@ -130,7 +130,7 @@ impl Managed {
         }
     }
 
-    /// This writer owns nothing any more.
+    /// Takes this writer's entry away.
     pub(crate) fn forget(&mut self, writer: &Writer) {
         self.0.retain(|entry| !entry.writer.is(writer));
     }
@@ -169,8 +169,8 @@ impl Managed {
         self.cap();
     }
 
-    /// The same in the object itself, without taking its owners apart, as long as they are still what they were before.
-    /// `false`, and nothing done, if they are not, or so many that some have to be put together.
+    /// The same in the object itself, without reading all of `managedFields`. `false`, and nothing is done, if the
+    /// object's `managedFields` are not those of `old`, or so many that some have to be merged.
     pub(crate) fn update_written(
         shape: &Shape,
         before: &Value,
@@ -309,7 +309,7 @@ impl Managed {
     }
 }
 
-/// The object without its owners, which own no part of themselves.
+/// The object without its `managedFields`, which are no one's field.
 fn bare(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -329,7 +329,7 @@ fn changes(shape: &Shape, before: &Value, after: &Value, writer: &Writer, status
     (own, removed)
 }
 
-/// What a writer cannot change is not its own.
+/// Takes out the fields that a writer cannot change.
 fn reset(set: &mut Set, writer: &Writer, status: bool) {
     match writer.subresource.as_deref() {
         Some("status") => set.forget("f:spec"),
@@ -338,7 +338,7 @@ fn reset(set: &mut Set, writer: &Writer, status: bool) {
     }
 }
 
-/// What names the object is nobody's.
+/// Takes out the fields that name the object, which nobody owns.
 fn strip(set: &mut Set) {
     static NOBODYS: LazyLock<Set> = LazyLock::new(|| {
         let none = json!({});

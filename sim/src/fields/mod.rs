@@ -1,4 +1,4 @@
-//! Who owns which field: sets of paths, and comparing, merging and removing by them, as server-side apply needs it.
+//! Who owns which field: sets of paths, and how objects are compared, merged and cut by them for server-side apply.
 //!
 //! Never here: what the fields mean, or HTTP. Invariant: a set prints as the `fieldsV1` it was read from.
 
@@ -24,7 +24,7 @@ struct Node {
 }
 
 impl Node {
-    /// As `fieldsV1` has it; `None` if there is nothing.
+    /// The node as `fieldsV1` writes it; `None` if nothing is a member.
     fn write(&self) -> Option<Value> {
         if self.below.is_empty() {
             return self.member.then(|| Value::Object(Map::new()));
@@ -37,12 +37,12 @@ impl Node {
     }
 }
 
-/// Is a place in written fields a member itself?
+/// Whether a place in written fields is a member itself.
 fn is_member(fields: &Map<String, Value>) -> bool {
     fields.is_empty() || fields.contains_key(".")
 }
 
-/// Says of a place in written fields whether it is a member. What has nothing below it needs no mark.
+/// Marks a place in written fields as a member, or takes the mark away. A place with nothing below it needs no mark.
 fn mark(fields: &mut Map<String, Value>, member: bool) {
     let below = fields.len() > usize::from(fields.contains_key("."));
     if member && below {
@@ -81,7 +81,7 @@ impl Set {
         all
     }
 
-    /// What is in `other` is in this, too.
+    /// Adds every path of `other`.
     fn add(&mut self, other: &Self) {
         for (step, node) in &other.0 {
             let Some(mine) = self.0.get_mut(step) else {
@@ -93,7 +93,7 @@ impl Set {
         }
     }
 
-    /// What is in `other` is not in this any more.
+    /// Takes every path of `other` out.
     fn take(&mut self, other: &Self) {
         for (step, node) in &other.0 {
             let Some(mine) = self.0.get_mut(step) else { continue };
@@ -105,7 +105,7 @@ impl Set {
         }
     }
 
-    /// Puts this into fields as they are written.
+    /// Adds every path of this set to written fields.
     fn add_to(&self, fields: &mut Map<String, Value>) {
         for (step, node) in &self.0 {
             let Some(Value::Object(mine)) = fields.get_mut(step) else {
@@ -118,7 +118,7 @@ impl Set {
         }
     }
 
-    /// Takes this out of fields as they are written.
+    /// Takes every path of this set out of written fields.
     fn take_from(&self, fields: &mut Map<String, Value>) {
         for (step, node) in &self.0 {
             let Some(Value::Object(mine)) = fields.get_mut(step) else { continue };
@@ -153,12 +153,12 @@ impl Set {
         kept
     }
 
-    /// Drops whole subtrees.
+    /// Drops a step with everything below it.
     pub(crate) fn forget(&mut self, step: &str) {
         self.0.remove(step);
     }
 
-    /// Also counts the fields on the way as members, where they are fields of a struct.
+    /// The same set, in which the fields on the way to a member are members too if they are fields of a struct.
     fn named(&self, shape: &Shape) -> Self {
         let mut all = Self::default();
         for (step, node) in &self.0 {

@@ -15,14 +15,14 @@ pub(super) struct Difference {
     pub(super) removed: Set,
 }
 
-/// How a value is taken apart: as one, by fields, or by items.
+/// How a value is taken apart: not at all, by fields, or by items.
 enum Form<'a> {
     Leaf,
     Fields,
     Items(&'a Listed),
 }
 
-/// A value of unknown shape is a map by fields and a list as one.
+/// The form of a value. Where the shape is not known, an object is taken apart by fields and a list not at all.
 fn form<'a>(shape: &'a Shape, left: Option<&Value>, right: Option<&Value>) -> Form<'a> {
     match shape {
         Shape::Struct(of) if of.atomic => Form::Leaf,
@@ -43,7 +43,7 @@ fn step(listed: &Listed, item: &Value) -> Option<String> {
     for key in keys {
         match item.get(&**key) {
             Some(value) => named.insert(key.to_string(), value.clone()),
-            // The one key that has a default.
+            // `protocol` is the only key that has a default.
             None if &**key == "protocol" => named.insert("protocol".into(), "TCP".into()),
             None => continue,
         };
@@ -60,7 +60,7 @@ fn empty(value: Option<&Value>) -> bool {
     }
 }
 
-/// Items by their step. `None` stands for several items of one name.
+/// The steps of a list's items in order, and the items by their step; `None` for a step that several items have.
 fn items<'a>(
     listed: &Listed,
     value: Option<&'a Value>,
@@ -78,13 +78,14 @@ fn items<'a>(
     (order, found)
 }
 
-/// The items of two versions of a list, if each is where it was: so it mostly is, and then nobody needs their names.
+/// The items of two versions of a list in pairs, if each item is where it was. Mostly it is, and then no item has to be
+/// found by its step.
 fn in_place<'a>(
     listed: &Listed,
     left: Option<&'a Value>,
     right: Option<&'a Value>,
 ) -> Option<impl Iterator<Item = (&'a Value, &'a Value)>> {
-    /// To find that no two have one name, each is compared with each.
+    /// Longer lists are not looked at: each item is compared with each, to find two of one name.
     const MOST: usize = 16;
     let (left, right) = (left?.as_array()?, right?.as_array()?);
     let Listed::Map(keys) = listed else { return None };
@@ -108,7 +109,7 @@ struct Place {
     removed: Node,
 }
 
-/// How far from the top of an object a place is, as far as it matters.
+/// Where in an object a place is: only the fields of `metadata` are special.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
     Object,
@@ -133,7 +134,7 @@ impl Place {
         }
     }
 
-    /// What differs one step further, where anything does.
+    /// Adds what differs below the next step, if anything does.
     fn put(&mut self, step: impl Fn() -> String, below: Self) {
         let parts = [
             (&mut self.added, below.added),
@@ -148,7 +149,7 @@ impl Place {
     }
 
     fn walk(&mut self, shape: &Shape, left: Option<&Value>, right: Option<&Value>, depth: Depth) {
-        // Nearly everything of an object stays as it was.
+        // Most parts of an object stay as they were, so this saves most of the work.
         if left.is_some() && left == right {
             return;
         }
@@ -160,7 +161,7 @@ impl Place {
                 let before = |name: &String| left.is_some_and(|left| left.contains_key(name));
                 let new = right.into_iter().flat_map(Map::keys).filter(|name| !before(name));
                 let names = left.into_iter().flat_map(Map::keys).chain(new);
-                // The owners own no part of themselves.
+                // `managedFields` are no one's field.
                 let but = if depth == Depth::Metadata { "managedFields" } else { "" };
                 for name in names.filter(|name| *name != but) {
                     let (l, r) = (left.and_then(|l| l.get(name)), right.and_then(|r| r.get(name)));
@@ -279,7 +280,8 @@ pub(super) fn merge(shape: &Shape, left: Option<&Value>, right: Option<&Value>) 
                 let was = had.get(step).copied().flatten();
                 merged.extend(merge(shape.item(), was, has.get(step).copied().flatten()));
             };
-            // The applied order wins; what only the live list has stays where it was before its successor.
+            // The order of the applied list wins; an item that only the live list has stays before the item that
+            // followed it.
             let mut rest = before.iter().peekable();
             for step in &after {
                 if had.contains_key(step) {

@@ -1,8 +1,8 @@
-//! What a controller takes in and lets go: objects that nobody controls and its selector selects become its own, and what
-//! it controls and no longer selects is nobody's.
+//! Adopting and releasing: a controller adopts an object that it selects and nobody controls, and releases an object
+//! that it controls and does not select.
 //!
-//! Source: `pkg/controller/controller_ref_manager.go`. Invariant: nothing that another controls, or that is on its way out,
-//! is touched.
+//! Source: `pkg/controller/controller_ref_manager.go`. Invariants: an object that another controls is not touched; an
+//! object that is being deleted is not adopted.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::labels::Labels;
 use crate::record::Record;
 use crate::store::Change;
 
-/// Takes in and lets go for `owner`; of those that `may` be its own.
+/// Adopts and releases objects for `owner`; only objects that `may` be its own are adopted.
 pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: impl Fn(&Record) -> bool) {
     let text = |name: &str| owner["metadata"][name].as_str().unwrap_or_default();
     let (namespace, uid) = (text("namespace"), text("uid"));
@@ -22,7 +22,7 @@ pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: i
     if leaving(owner) || selector.is_empty() {
         return;
     }
-    // Most have the very labels of the one before.
+    // Most objects have the same labels as the one before.
     let mut last: Option<(Arc<Labels>, bool)> = None;
     let mut selects = |labels: &Arc<Labels>| match &last {
         Some((known, selected)) if Arc::ptr_eq(known, labels) => *selected,
@@ -44,7 +44,7 @@ pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: i
     };
     found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     for record in found {
-        // One that has changed meanwhile brings this back.
+        // If the object has changed meanwhile, that change brings the controller here again.
         let _ = world.change(resource, &record.key, false, |object| {
             let owners = &mut object["metadata"]["ownerReferences"];
             if !owners.is_array() {
@@ -65,7 +65,8 @@ pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: i
     }
 }
 
-/// Which of `sets`, of this kind, a changed object concerns: who controls it or did, and who may take it in.
+/// Which of `sets`, of this kind, a changed object concerns: those that control it or did so, and those that may adopt
+/// it.
 pub(super) fn keys(change: &Change, kind: &str, sets: &str, state: &State) -> Vec<String> {
     let namespace = change.record.namespace();
     let versions = || std::iter::once(&change.record).chain(&change.before);

@@ -1,8 +1,9 @@
 //! Control-plane nodes: static pods, the leases by which apiservers and leaders are known, and the endpoints.
 //!
 //! What runs on each node is kept in a [`ControlPlane`]; the API shows it as mirror pods, and an apiserver answers under
-//! its own address with its own version. A component that is stopped renews nothing: its election lease is taken over by
-//! another node's after 15 seconds. Never here: what the components do besides that, which the other models are.
+//! its own address with its own version. A component that is stopped renews no lease: after 15 seconds the component of
+//! another node takes its election lease over. Never here: what the components do besides that, which is in the other
+//! models.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +21,11 @@ use crate::store::Change;
 pub const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const LEASES: &str = "leases.coordination.k8s.io";
 const SLICES: &str = "endpointslices.discovery.k8s.io";
-/// An apiserver's identity is renewed this often, a leader's lease this often; and given up after this silence.
+/// How often an apiserver renews its identity lease.
 const IDENTITY: Duration = Duration::from_secs(10);
+/// How often a leader renews its lease.
 const LEADER: Duration = Duration::from_secs(2);
+/// How long a leader's lease lasts after it was renewed last.
 const LEASE_SECONDS: u32 = 15;
 
 /// One component on one node.
@@ -30,7 +33,7 @@ const LEASE_SECONDS: u32 = 15;
 struct Instance {
     version: String,
     runs: bool,
-    /// The process, as leases name it: another one for each start.
+    /// The name of the process in leases: another one for each start.
     process: String,
     restarts: u32,
     /// Its kubelet has taken its pod away, to bring it back as another one.
@@ -52,7 +55,7 @@ struct Inner {
 pub struct ControlPlane(Arc<Mutex<Inner>>);
 
 impl ControlPlane {
-    /// None yet; they will have addresses of this network.
+    /// Without nodes; those that join get addresses of this network.
     pub(crate) fn new(network: [u8; 3]) -> Self {
         let inner = Inner { network, instances: BTreeMap::new(), addresses: BTreeMap::new() };
         Self(Arc::new(Mutex::new(inner)))
@@ -111,7 +114,7 @@ impl ControlPlane {
         self.publish(state);
     }
 
-    /// Takes over what a static pod of another cluster shows.
+    /// Takes note of a component that the static pod of a loaded cluster shows.
     pub(crate) fn adopt(&self, pod: &Value, process: &str) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let container = &pod["spec"]["containers"][0];
@@ -135,7 +138,7 @@ impl ControlPlane {
         });
     }
 
-    /// What runs on a node from now on: a new process and a new mirror pod.
+    /// Sets what runs on a node from now on: a new process, which its mirror pod shows.
     pub(crate) fn set(&self, state: &mut State, node: &str, component: &str, version: &str, runs: bool) {
         let process = state.random.uid();
         self.with(|inner| {
@@ -200,7 +203,7 @@ impl ControlPlane {
         if let Some(before) = state.store.get("pods", &key).cloned()
             && before.text().contains(&format!("{image:?}"))
         {
-            // The same manifest: its container started or ended.
+            // The manifest is the same, so the pod is: its container started or ended.
             let mut pod = before.copy();
             status(&mut pod, component, &image, &address, &instance, &state.now());
             state.put(&kind, &key, pod);
@@ -304,13 +307,13 @@ impl Model {
         Self { control }
     }
 
-    /// Renews a lease that somebody holds, or takes it.
+    /// Renews a lease for `holder`, or takes it.
     fn hold(&self, world: &mut World<'_>, name: &str, labels: &Value, seconds: u32, holder: &str) {
         let (key, now) = (format!("kube-system/{name}"), clock::micros(world.state.clock.now()));
         let Some(before) = world.record(LEASES, &key) else {
             let lease = json!({"metadata": {"name": name, "labels": labels}, "spec": {"holderIdentity": holder,
                 "leaseDurationSeconds": seconds, "acquireTime": now, "renewTime": now, "leaseTransitions": 0}});
-            // One that somebody else makes at the same time is looked at again.
+            // It is tried again at the next renewal.
             let _ = world.create(LEASES, Some("kube-system"), lease);
             return;
         };

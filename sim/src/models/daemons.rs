@@ -111,7 +111,8 @@ fn target(pod: &Pod) -> Arc<str> {
     })
 }
 
-/// A daemon stays where others would not.
+/// The set's template, with the tolerations that the controller adds: daemons stay on nodes that other pods have to
+/// leave.
 fn template(set: &Value) -> Value {
     let mut template = set["spec"]["template"].clone();
     let mut tolerations = template["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
@@ -131,7 +132,7 @@ fn template(set: &Value) -> Value {
     template
 }
 
-/// Does a daemon start on this node, and does one that is there stay?
+/// Whether a daemon starts on this node, and whether one that is there stays.
 fn suits(spec: &Value, node: &Record) -> (bool, bool) {
     let object = node.value();
     let chosen = LabelSelector::map(&spec["nodeSelector"]).matches(&node.labels)
@@ -144,7 +145,7 @@ fn suits(spec: &Value, node: &Record) -> (bool, bool) {
     let fits = |effect: &str| {
         taints.iter().filter(|taint| taint["effect"] == effect).all(|taint| tolerates(spec, taint))
     };
-    // A node that has just come is not ready yet; its daemons help it to be.
+    // A new node is not ready yet; daemons such as its network plugin make it so.
     let starts = taints
         .iter()
         .filter(|taint| taint["effect"] == "NoSchedule" && taint["key"] != "node.kubernetes.io/not-ready")

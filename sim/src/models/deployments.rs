@@ -1,4 +1,5 @@
-//! Deployments: a ReplicaSet for every template, and from the old ones to the new one no faster than is allowed.
+//! Deployments: a ReplicaSet for every template, and a rollout from the old ones to the new one within `maxSurge` and
+//! `maxUnavailable`.
 
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ fn surge(deployment: &Value) -> (i64, i64) {
     }
     let (surge, unavailable) =
         (scaled(&rolling["maxSurge"], wanted, true), scaled(&rolling["maxUnavailable"], wanted, false));
-    // Otherwise nothing could ever move.
+    // If both round to zero, one pod may be unavailable; otherwise the rollout would never move.
     (surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable })
 }
 
@@ -98,10 +99,10 @@ fn new_set(world: &mut World<'_>, deployment: &Value, namespace: &str, digest: &
         "spec": {"replicas": replicas, "selector": selector, "template": template,
             "minReadySeconds": deployment["spec"].get("minReadySeconds").cloned().unwrap_or(json!(0))},
     });
-    // One that is there already belongs to an earlier try.
+    // If there is one of that name already, an earlier try made it.
     let _ = world.create(SETS, Some(namespace), set);
     let key = format!("{namespace}/{}", deployment["metadata"]["name"].as_str().unwrap_or_default());
-    // Through the status, where annotations do not count as a new generation.
+    // Written with the status, because a change of the annotations by an update of the object makes a new generation.
     let _ = world.change(ALL, &key, true, |deployment| {
         if !deployment["metadata"]["annotations"].is_object() {
             deployment["metadata"]["annotations"] = json!({});

@@ -1,8 +1,8 @@
 //! The disruption controller: how many pods of each budget may go.
 //!
-//! One worker at the pace of its client, as in a real cluster, so that many budgets lag. It counts Ready pods that are not
-//! on their way out, and asks their controllers how many there should be. A lookup that fails closes the budget and
-//! leaves the other numbers as they were.
+//! It is one worker at the pace of its client, as in a real cluster, so that many budgets lag. It counts Ready pods
+//! that are not being deleted, and asks their controllers how many there should be. A lookup that fails closes the
+//! budget and leaves the other numbers as they were.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::record::{Owner, Record};
 use crate::store::Change;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
-/// An eviction that was let through but never seen is counted this long.
+/// How long a pod counts as disrupted whose eviction was accepted and whose deletion is not seen.
 const EXPIRY: Duration = Duration::from_mins(2);
 /// Kinds that have a number of replicas, besides custom ones.
 const SCALED: [(&str, &str, &str); 4] = [
@@ -33,8 +33,8 @@ const SCALED: [(&str, &str, &str); 4] = [
 /// The disruption controller.
 #[derive(Default)]
 pub(super) struct Disruption {
-    /// The budget of the pods of a namespace that have the same labels, as long as no budget is another. Never gone
-    /// through, so its order is nobody's business.
+    /// The first budget of the pods with these labels in a namespace; forgotten when a budget comes, goes or gets
+    /// another selector. Never iterated, so its order does not matter.
     chosen: HashMap<(Box<str>, Arc<Labels>), Option<Arc<str>>>,
 }
 
@@ -62,7 +62,7 @@ impl Model for Disruption {
                 all.filter_map(|pod| self.budget_of(state, pod)).collect()
             }
             _ if SCALED.iter().any(|(_, _, scaled)| *scaled == resource) => {
-                // The pods of a controller whose size changed.
+                // Of all that changes about a controller, only its number of replicas matters to budgets.
                 if change.before.as_ref().is_some_and(|before| before.replicas == change.record.replicas) {
                     return Vec::new();
                 }
@@ -109,7 +109,7 @@ impl Disruption {
         let selects = |budget: &&Arc<Record>| {
             budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
         };
-        // At the next budget that is another all of it is forgotten; pods with new labels come all the time.
+        // Pods with new labels come all the time, and the cache must not grow without end.
         if self.chosen.len() > 65_536 {
             self.chosen.clear();
         }
@@ -172,7 +172,7 @@ fn size(world: &World<'_>, owner: &Owner, namespace: &str) -> Result<Option<(Box
         if &**kind == "ReplicaSet"
             && let Some(above) = &object.controller
         {
-            // Whose Deployment is gone belongs to nobody.
+            // The pods of a ReplicaSet whose owner is gone, or is no Deployment, have no controller.
             return if &*above.kind == "Deployment" { size(world, above, namespace) } else { Ok(None) };
         }
         return Ok(Some((uid.clone(), object.replicas.unwrap_or(0))));
@@ -199,7 +199,7 @@ fn size(world: &World<'_>, owner: &Owner, namespace: &str) -> Result<Option<(Box
     }
 }
 
-/// Pods that an eviction was let through for and that are still there; and when the first of them is given up.
+/// The pods whose eviction was accepted and that are still there, and how long until the first of them is given up.
 fn disrupted(
     budget: &Value,
     pods: &[Arc<Record>],
@@ -248,7 +248,7 @@ fn write(
     }
 }
 
-/// Nothing may go until the lookup works again.
+/// Closes a budget until the lookup works again.
 fn fail_safe(world: &mut World<'_>, key: &str, why: &str) {
     let now = world.now();
     let _ = world.change(BUDGETS, key, true, |budget| {
@@ -259,6 +259,6 @@ fn fail_safe(world: &mut World<'_>, key: &str, why: &str) {
             &now,
         );
     });
-    // It is tried again, with growing patience in a real cluster.
+    // A real controller waits longer after each failure.
     world.after(Duration::from_secs(30), key);
 }

@@ -1,4 +1,4 @@
-//! The garbage collector: what is owned goes when its last owner is gone.
+//! The garbage collector: it deletes an object when the last of its owners is gone.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -7,13 +7,14 @@ use super::{Model, World, leaving};
 use crate::api::{Deletion, State};
 use crate::store::Change;
 
-/// Who owns what, as its watches told it.
+/// Who owns what, as the watches told it.
 #[derive(Default)]
 pub(super) struct Garbage {
-    /// Never gone through, as little as those who live.
+    /// The keys of an owner's objects, by its UID. Neither this nor `alive` is ever iterated, so their order does not
+    /// matter.
     dependents: HashMap<Box<str>, BTreeSet<String>>,
     alive: HashSet<Box<str>>,
-    /// Owners that go when their dependents are gone.
+    /// UIDs of the objects that have a finalizer for what they own.
     waiting: BTreeSet<Box<str>>,
 }
 
@@ -23,7 +24,7 @@ impl Model for Garbage {
     }
 
     fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
-        // What changes every few seconds owns nothing and is owned by what does not.
+        // Events own nothing, and nobody owns them.
         if matches!(resource, "events") {
             return Vec::new();
         }
@@ -111,7 +112,7 @@ impl Model for Garbage {
 }
 
 impl Garbage {
-    /// Does for an object that is on its way out what its deletion asked for.
+    /// Does for an object that is being deleted what its finalizers ask for: orphans or deletes what it owns.
     fn finish(&mut self, world: &mut World<'_>, resource: &str, key: &str) {
         let Some(object) = world.record(resource, key).filter(|record| record.leaving) else { return };
         let object = object.value();

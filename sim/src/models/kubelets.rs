@@ -1,8 +1,8 @@
 //! Kubelets: they start the pods of their node, say what became of them, end them in time, and send heartbeats.
 //!
-//! One model plays all of them. A kubelet that is stopped does nothing at all, as one that crashed; what it says of
-//! itself is what the cluster was told, so it can lie. What the containers of a pod do that runs to an end, a program
-//! says: among other things they may restart the kubelet of their node in another version.
+//! One model plays all kubelets. A kubelet that is stopped does nothing at all, like one that crashed. It reports the
+//! version that a test gives it, so it can lie. A program says what the containers do of a pod that runs to an end:
+//! among other things they may restart the kubelet of their node in another version.
 
 mod heartbeats;
 
@@ -19,11 +19,11 @@ use crate::random::{Random, Spread};
 use crate::record::Phase;
 use crate::store::Change;
 
-/// How long things take; each is drawn anew for every pod.
+/// How long things take; each time is drawn anew for every pod.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Times {
-    /// To get an image that the node does not have. Nothing, unless it is set.
+    /// To get the images that the node does not have. By default no time.
     pub pull: Spread,
     /// From a pod's binding, or its last image, to its containers running.
     pub start: Spread,
@@ -74,14 +74,14 @@ type Program = Arc<dyn Fn(&Value) -> Deed + Send + Sync>;
 #[derive(Clone, Debug, Default)]
 struct Kubelet {
     down: bool,
-    /// It was started again and has not looked at its pods yet.
+    /// The kubelet was started again and has not looked at its pods yet.
     back: bool,
     images: BTreeSet<String>,
-    /// The number of its address, by which it is also told from an earlier one of its name; 0 until its node is there.
+    /// The number of its address, which also tells it from an earlier kubelet of its name; 0 until its node is there.
     address: u32,
-    /// How often it has said that it lives.
+    /// How many heartbeats it has sent.
     beats: u32,
-    /// Its node is as a kubelet that is well left it.
+    /// The conditions of its node are those that a kubelet that is well reports.
     well: bool,
 }
 
@@ -92,7 +92,7 @@ struct Inner {
     program: Option<Program>,
     /// Images that no registry has.
     missing: BTreeSet<String>,
-    /// Never gone through, so its order is nobody's business.
+    /// Never iterated, so its order does not matter.
     nodes: HashMap<Arc<str>, Kubelet>,
     addresses: u32,
     pods: u32,
@@ -115,17 +115,17 @@ impl Kubelets {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How long things take from now on.
+    /// Sets how long things take from now on.
     pub fn set_times(&self, times: Times) {
         self.with(|inner| inner.times = times);
     }
 
-    /// Says what the containers of a pod do that runs to an end; without it all end well.
+    /// Sets the program that says what the containers do of a pod that runs to an end. Without a program all end well.
     pub fn set_program(&self, program: impl Fn(&Value) -> Deed + Send + Sync + 'static) {
         self.with(|inner| inner.program = Some(Arc::new(program)));
     }
 
-    /// From now on no registry has this image, or one has it again.
+    /// Sets whether this image is missing in every registry from now on.
     pub fn set_missing(&self, image: &str, missing: bool) {
         self.with(|inner| {
             if missing {
@@ -162,15 +162,15 @@ impl Kubelets {
 pub(super) struct Model {
     kubelets: Kubelets,
     control: ControlPlane,
-    /// Pods whose next step has its time already.
+    /// The next step of each pod that has a timer for it.
     timed: HashMap<String, &'static str>,
-    /// Nodes by the timer that their next heartbeats have in common, each with its kubelet's number.
+    /// By timer: the nodes whose next heartbeats it is for, each with its kubelet's number.
     beats: HashMap<u64, Vec<(Arc<str>, u32)>>,
-    /// The timer for heartbeats that are due then.
+    /// The timer that was made last, and when.
     next_beats: (Duration, u64),
 }
 
-/// An image that could not be had is tried again after this.
+/// How long after a failed pull an image is tried again.
 const PULL_AGAIN: Duration = Duration::from_secs(20);
 
 impl Model {
@@ -203,7 +203,7 @@ impl super::Model for Model {
             }
             "nodes" => {
                 let name = &*change.record.key;
-                // Only a kubelet that is well gives this reason.
+                // Only a kubelet that is well writes this reason.
                 let well = change.record.text().contains("\"KubeletReady\"");
                 let (begins, back) = self.kubelets.with(|inner| {
                     inner.addresses += 1;
@@ -234,7 +234,7 @@ impl super::Model for Model {
         } else if let Some(timer) = key.strip_prefix("beats|") {
             let due = timer.parse().ok().and_then(|timer| self.beats.remove(&timer));
             let mut due: Vec<(Arc<str>, u32)> = due.unwrap_or_default();
-            // What is next to each other is also found next to each other.
+            // In order of names, neighbours in the store are looked up one after the other, which is faster.
             due.sort_unstable();
             let now = world.state.clock.now();
             due.retain(|(node, kubelet)| self.beat(node, *kubelet, now, world));
@@ -253,7 +253,7 @@ impl super::Model for Model {
     }
 }
 
-/// What a kubelet says of itself when it begins.
+/// Writes what a kubelet reports when it begins: its version. `false` if there is no such node.
 pub(crate) fn returned(state: &mut State, node: &str, version: &str) -> bool {
     let Some(kind) = state.kinds.stored("nodes").cloned() else { return false };
     let Some(before) = state.store.get("nodes", node).cloned() else { return false };
@@ -273,12 +273,12 @@ fn images(pod: &Value) -> Vec<String> {
 }
 
 impl Model {
-    /// One step of a pod's life; `due` if the time that was drawn for it is over.
+    /// One step of a pod's life. `due` says that the time that was drawn for it is over.
     fn pod(&mut self, key: &str, due: bool, world: &mut World<'_>) {
         let Some(record) = world.record("pods", key) else { return };
         let Some(node) = record.node.clone() else { return };
         let (finished, ready) = (record.phase.finished(), record.ready);
-        // What runs and is to go on is left alone.
+        // A pod that runs and is to go on is left alone.
         if !record.leaving && ready && record.phase == Phase::Running && record.restarts {
             return;
         }
@@ -296,7 +296,6 @@ impl Model {
             return;
         }
         let pod = record.value();
-        // A mirror pod is what its manifest says; nobody here starts or ends it.
         let once = !record.restarts;
         let times = self.kubelets.with(|inner| inner.times.clone());
         let (next, time) = if record.leaving {
@@ -324,7 +323,7 @@ impl Model {
         } else {
             return;
         };
-        // What was waited for may have come otherwise: an image that another pod of the node has got meanwhile.
+        // The step may be another one by now: another pod of the node may have got the image meanwhile.
         let planned = self.timed.get(key) == Some(&next);
         if !due || !planned {
             if !planned {
@@ -349,7 +348,7 @@ impl Model {
                 Deed::Succeed | Deed::Fail => {}
                 Deed::Hang => return,
                 Deed::Kubelet(version) => {
-                    // The pod has ended before its kubelet does; who comes back finds it so.
+                    // The pod ends before its kubelet does, so that the kubelet finds it ended when it is back.
                     self.finish_first(key, &now, world);
                     self.kubelets.stop(&node);
                     let time = self.kubelets.restart_time(world.random);
@@ -377,7 +376,7 @@ impl Model {
         let _ = world.change("pods", key, true, |pod| step(pod, "finish", now, (0, 0), false));
     }
 
-    /// Is there an image that the node has not got?
+    /// Whether the node lacks an image of the pod.
     fn lacks(&self, node: &str, pod: &Value) -> bool {
         self.kubelets.with(|inner| {
             let found = inner.nodes.get(node);
@@ -385,7 +384,7 @@ impl Model {
         })
     }
 
-    /// Gets the images of a pod, or says why not and tries again later.
+    /// Gets the images of a pod; if one is missing, says so in the pod's status and tries again later.
     fn pull(&mut self, key: &str, node: &str, pod: &Value, world: &mut World<'_>) {
         let missing = self.kubelets.with(|inner| {
             let missing = images(pod).into_iter().find(|image| inner.missing.contains(image));

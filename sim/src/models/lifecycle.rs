@@ -1,8 +1,8 @@
 //! The node lifecycle controller: what becomes of a node that is silent, and of the pods on it.
 //!
-//! Only changes that it sees itself count as signs of life, so the clocks of nodes do not matter. Nodes that must lose
-//! their pods are tainted one after the other, zone by zone, slower the more of a zone is gone, and not at all when
-//! every zone is. Pods are then deleted without asking any budget.
+//! Only changes that the controller sees itself count as signs of life, so the clocks of nodes do not matter. It taints
+//! the nodes that must lose their pods one after the other, zone by zone: slower when most of a zone is silent, and not
+//! at all when every zone is. Their pods are then deleted without asking any budget.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::api::{Deletion, State};
 use crate::store::Change;
 
 const PERIOD: Duration = Duration::from_secs(5);
-/// Silence that makes a node unknown; a new one has a little longer.
+/// How long a node may be silent before its conditions become `Unknown`.
 const GRACE: Duration = Duration::from_secs(50);
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
-/// The controller, with what it saw last of each node.
+/// The controller, with what it last saw of each node.
 #[derive(Default)]
 pub(super) struct Lifecycle {
-    /// Whatever is written because of them is written in the order of their names.
+    /// Iterated in any order, so what is written because of it is sorted by name first.
     nodes: HashMap<Arc<str>, Seen>,
-    /// The names of zones, each once.
+    /// The names of the zones.
     names: BTreeSet<Arc<str>>,
     /// When each zone may lose its next node.
     zones: BTreeMap<Arc<str>, Duration>,
@@ -43,7 +43,7 @@ enum Ready {
     Other,
 }
 
-/// What was seen of a node, so that what is well need not be read.
+/// What was seen of a node, so that a node that is well need not be read.
 struct Seen {
     zone: Arc<str>,
     ready: Ready,
@@ -98,7 +98,7 @@ impl Model for Lifecycle {
                 self.nodes.insert(change.record.key.clone(), seen);
                 vec![format!("taint|{}", change.record.key)]
             }
-            // A pod that came to a node which others are leaving.
+            // The node of a pod that was just placed may have taints that make pods leave.
             "pods"
                 if change.record.node.is_some()
                     && change.before.as_ref().is_none_or(|before| before.node.is_none()) =>
@@ -118,7 +118,7 @@ impl Model for Lifecycle {
         } else if let Some(pod) = key.strip_prefix("pod|") {
             evict(pod, world);
         } else if let Some(node) = key.strip_prefix("gone|") {
-            // Pods of a node that is no more go at once.
+            // Pods of a node that is gone are deleted at once.
             if world.record("nodes", node).is_none() {
                 for pod in world.state.store.pods_of(node) {
                     let _ =
@@ -201,7 +201,7 @@ impl Lifecycle {
         if all != self.disrupted {
             self.disrupted = all;
             if all {
-                // It is rather we who are cut off: nobody loses pods.
+                // If every zone is silent, the control plane is probably cut off itself: no node loses pods.
                 for (_, node, _) in &sick {
                     execute(node, None, world);
                 }
@@ -251,7 +251,7 @@ fn unready(node: &str, world: &mut World<'_>) {
     }
 }
 
-/// Sets the taints that make pods leave, or takes them off.
+/// Sets the taint that makes pods leave a node; without a `key`, takes such taints off.
 fn execute(node: &str, key: Option<&str>, world: &mut World<'_>) {
     let now = world.now();
     let _ = world.change("nodes", node, false, |node| {
@@ -318,7 +318,7 @@ fn taint(name: &str, world: &mut World<'_>) {
     }
 }
 
-/// Deletes a pod that does not tolerate its node's taints, when its time is over.
+/// Deletes a pod that does not tolerate its node's taints, or has tolerated them for as long as it says.
 fn evict(key: &str, world: &mut World<'_>) {
     let Some(record) = world.record("pods", key) else { return };
     let Some(node) = record.node.as_deref().and_then(|node| world.record("nodes", node)) else { return };

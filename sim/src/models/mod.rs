@@ -36,7 +36,8 @@ use crate::random::Random;
 use crate::record::Record;
 use crate::store::Change;
 
-/// Sets a condition in a status; its transition time moves only when its status changes. Did anything change?
+/// Sets a condition in a status; its transition time moves only when its status changes. Returns whether anything
+/// changed.
 pub(crate) fn condition(status: &mut Value, wanted: &Value, now: &str) -> bool {
     if !status.is_object() {
         *status = json!({});
@@ -73,32 +74,32 @@ pub(crate) fn owned_by(owner: &Value) -> Value {
         "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}])
 }
 
-/// Is it on its way out?
+/// Whether the object has a deletionTimestamp.
 pub(crate) fn leaving(object: &Value) -> bool {
     object["metadata"].get("deletionTimestamp").is_some()
 }
 
 /// One controller.
 pub(crate) trait Model: Send {
-    /// The field manager of its writes.
+    /// The field manager of the model's writes.
     fn name(&self) -> &'static str;
-    /// What it has to look at because of a change.
+    /// The keys of what the model has to look at because of a change.
     fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String>;
-    /// Looks at one thing.
+    /// Looks at what `key` names, and takes one step.
     fn step(&mut self, key: &str, world: &mut World<'_>);
-    /// Is it told of heartbeats too?
+    /// Whether the model is told of heartbeats, too.
     fn hears_beats(&self) -> bool {
         false
     }
-    /// How long until it gets to something, in milliseconds: least and most.
+    /// How long after a change the model looks, in milliseconds: the least and the most.
     fn lag(&self) -> (u64, u64) {
         (1, 10)
     }
-    /// No two steps are closer together than this.
+    /// The least time between two steps.
     fn pace(&self) -> Duration {
         Duration::ZERO
     }
-    /// What it looks at when the cluster begins.
+    /// What the model looks at when the cluster begins, and how long after.
     fn begin(&mut self) -> Vec<(Duration, String)> {
         Vec::new()
     }
@@ -113,7 +114,7 @@ pub(crate) struct World<'a> {
 }
 
 impl World<'_> {
-    /// Looks at something again, after so long.
+    /// Has the model look at `key` again after this time.
     pub(crate) fn after(&mut self, time: Duration, key: impl Into<String>) {
         self.later.push((time, key.into()));
     }
@@ -130,17 +131,17 @@ impl World<'_> {
         self.state.store.get(resource, key).cloned()
     }
 
-    /// All objects of a kind in a namespace; with an empty namespace, all there are.
+    /// All objects of a kind in a namespace; with an empty namespace, in all namespaces.
     pub(crate) fn each(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Arc<Record>> {
         self.state.store.within(resource, namespace)
     }
 
-    /// The same, for whoever writes meanwhile.
+    /// The same as a copy, so that the caller can write meanwhile.
     pub(crate) fn list(&self, resource: &str, namespace: &str) -> Vec<Arc<Record>> {
         self.each(resource, namespace).cloned().collect()
     }
 
-    /// Creates; what could not be created is looked at again when something changes.
+    /// Creates an object.
     pub(crate) fn create(
         &mut self,
         resource: &str,
@@ -178,8 +179,8 @@ impl World<'_> {
         self.state.replace_seen(&kind, key, &before, &old, object, &options).map(drop)
     }
 
-    /// Changes the object as it is, without the rules for requests: for high rates and for what only a kubelet does.
-    /// `quiet`: it is only a heartbeat.
+    /// Writes an object without the rules for requests: for what kubelets write often. `quiet` says that it is only a
+    /// heartbeat.
     pub(crate) fn put(&mut self, resource: &str, key: &str, object: Value, quiet: bool) {
         self.state.store.put(resource, key, object, quiet);
     }
@@ -199,22 +200,23 @@ struct Worker {
     model: Box<dyn Model>,
     hears_beats: bool,
     random: Random,
-    /// When it may take its next step.
+    /// When the model may take its next step.
     free: Duration,
-    /// What was due before that, in order.
+    /// The keys that were due before that, in order.
     backlog: VecDeque<Arc<str>>,
 }
 
-/// Who does what, and when.
+/// Steps the models: which one takes its next step, and when.
 struct Driver {
     shared: Shared,
     workers: Vec<Worker>,
-    /// By time and then by arrival; without a key it is the first of a worker's backlog.
+    /// What is due, by time and then by arrival: a worker and a key, or without a key the first of the worker's
+    /// backlog.
     queue: BinaryHeap<Reverse<(Duration, u64, usize, Option<Arc<str>>)>>,
-    /// What is in the queue or a backlog, with its time. Never gone through, so its order is nobody's business.
+    /// What is in the queue or a backlog, with its time. Never iterated, so its order does not matter.
     pending: HashMap<(usize, Arc<str>), Duration>,
     count: u64,
-    /// Room for what is told.
+    /// Memory for what the models are told.
     news: Vec<(Arc<str>, Change)>,
     compacted: Duration,
     mark: u64,
@@ -259,7 +261,7 @@ impl Driver {
         }
     }
 
-    /// Takes every step that is due; when the next one is.
+    /// Takes every step that is due. Returns when the next one is due.
     fn work(&mut self, now: Duration) -> Option<Duration> {
         loop {
             let Reverse((due, ..)) = self.queue.peek()?;

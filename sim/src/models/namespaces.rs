@@ -1,4 +1,4 @@
-//! Namespaces: what each gets when it is made, and emptying it before it goes.
+//! Namespaces: what each gets when it is created, and how it is emptied before it goes.
 
 use std::time::Duration;
 

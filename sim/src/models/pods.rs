@@ -1,4 +1,4 @@
-//! What controllers of pods have in common: whose pods there are, how good each is, and making one from a template.
+//! What the controllers of pods have in common: finding their pods, judging each, making and deleting them.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::record::{Phase, Record};
 pub(super) struct Pod(pub(super) Arc<Record>);
 
 impl Pod {
-    /// It runs no more and never will.
+    /// Whether the pod has ended for good.
     pub(super) fn finished(&self) -> bool {
         self.0.phase.finished()
     }
 
-    /// It is on its way out.
+    /// Whether the pod is being deleted.
     pub(super) fn leaving(&self) -> bool {
         self.0.leaving
     }
 
-    /// Neither finished nor on its way out.
+    /// Whether the pod is neither finished nor being deleted.
     pub(super) fn active(&self) -> bool {
         !self.finished() && !self.leaving()
     }
@@ -40,7 +40,7 @@ impl Pod {
         self.0.labels.get(name).map_or("", String::as_str)
     }
 
-    /// Ready for so long.
+    /// Whether the pod has been ready for this many seconds.
     pub(super) fn available(&self, seconds: i64, now: jiff::Timestamp) -> bool {
         self.ready()
             && (seconds == 0
@@ -68,8 +68,8 @@ pub(super) fn from_template(owner: &Value, template: &Value) -> Value {
     json!({"metadata": metadata, "spec": template["spec"]})
 }
 
-/// Which pod goes first when there are too many: what runs nowhere, then what is pending, then what is not ready, then
-/// the youngest.
+/// Puts first the pod that goes first when there are too many: one without a node, then a pending one, then one that is
+/// not ready, then the youngest.
 pub(super) fn sort_for_deletion(pods: &mut [Pod]) {
     pods.sort_by_cached_key(|pod| {
         let placed = pod.0.node.is_some();
@@ -91,7 +91,7 @@ pub(super) fn sort_for_deletion(pods: &mut [Pod]) {
 /// Deletes a pod as a controller does.
 pub(super) fn delete(world: &mut World<'_>, pod: &Pod) {
     let how = Deletion { uid: Some(pod.0.uid.to_string()), ..Deletion::default() };
-    // One that is gone already is as good.
+    // It does not matter if the pod is gone already.
     let _ = world.delete("pods", &pod.0.key, &how);
 }
 

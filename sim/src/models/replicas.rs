@@ -1,4 +1,4 @@
-//! `ReplicaSets`, and `ReplicationControllers`, which they are newer ones of: as many pods as wanted.
+//! `ReplicaSets`, and `ReplicationControllers`, their older form: as many pods as are wanted.
 
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ impl Model for Replicas {
         if let Some(conditions) = set["status"].get("conditions").filter(|found| !Value::is_null(found)) {
             status["conditions"] = conditions.clone();
         }
-        // Mostly nothing of it is another. A conflict means that something changed, which brings this set back.
+        // Mostly the status stays the same. A conflict means that the set changed, and that change brings this model
+        // here again.
         if status != set["status"] {
             let _ = world.change(self.sets, key, true, |set| set["status"] = status);
         }

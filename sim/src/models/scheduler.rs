@@ -20,7 +20,7 @@ use crate::labels::{LabelSelector, Labels};
 use crate::schema::milli;
 use crate::store::Change;
 
-/// What a pod takes of a node.
+/// How much of a node a pod needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     /// In thousandths.
@@ -30,7 +30,8 @@ struct Load {
     pods: i64,
 }
 
-/// What is more than any machine has counts as this, so that a hundred times as much is still a number.
+/// A greater amount counts as this, which is more than any machine has, so that a hundred times an amount does not
+/// overflow.
 const MOST: i64 = i64::MAX / 512;
 
 struct Node {
@@ -47,27 +48,27 @@ struct Placed {
     node: Arc<str>,
     load: Load,
     labels: Arc<Labels>,
-    /// Terms by which it keeps others away.
+    /// Its required anti-affinity terms, by which it keeps other pods away.
     alone: Value,
 }
 
 /// The scheduler, with what it knows.
 #[derive(Default)]
 pub(super) struct Scheduler {
-    /// In the order of their names, in which they are looked at one after the other.
+    /// In the order of their names, in which the scheduler looks at them.
     nodes: Vec<Node>,
-    /// In no order that anything depends on.
+    /// Iterated only where the order does not matter.
     placed: HashMap<Arc<str>, Placed>,
     waiting: BTreeSet<Arc<str>>,
-    /// Those of `placed` that keep others away: few, and asked for with every node.
+    /// The pods of `placed` that keep others away. They are few, and are compared with for every node.
     alone: BTreeSet<Arc<str>>,
-    /// Where the last look ended, which did not see all of many nodes.
+    /// Where the next look begins: of many nodes a look sees only some.
     start: usize,
-    /// How many pods of a namespace with the same labels each node has.
+    /// By namespace and labels: how many such pods each node has.
     alike: HashMap<Box<str>, HashMap<Arc<Labels>, BTreeMap<Arc<str>, i64>>>,
 }
 
-/// A pod that looks for a node, with what is the same for every node.
+/// A pod that looks for a node, with what is computed once for all nodes.
 struct Wanted<'a> {
     pod: &'a Value,
     labels: &'a Arc<Labels>,
@@ -76,16 +77,16 @@ struct Wanted<'a> {
     /// Required node affinity.
     required: &'a Value,
     preferred: &'a Value,
-    /// It has affinity to pods or against them.
+    /// It has affinity or anti-affinity to other pods.
     social: bool,
     spreads: bool,
-    /// It has volumes that may be bound to some nodes.
+    /// It has volumes that may be tied to some nodes.
     claims: bool,
-    /// How many pods like it are where, by the place among all nodes.
+    /// How many pods with the same labels a node has, by the node's index.
     alike: BTreeMap<usize, i64>,
 }
 
-/// A quantity in thousandths, or in so many of them.
+/// A quantity, in units of this many thousandths.
 fn amount(quantity: &Value, of: i128) -> i64 {
     let exact = quantity.as_str().and_then(milli).unwrap_or(0) / of;
     i64::try_from(exact).unwrap_or(MOST).min(MOST)
@@ -119,8 +120,8 @@ impl Load {
     }
 }
 
-/// Of so many nodes this many feasible ones are enough to choose among. Source: `numFeasibleNodesToFind` in
-/// `pkg/scheduler/schedule_one.go`.
+/// How many feasible nodes are enough to choose among, in a cluster of this many nodes. Source:
+/// `numFeasibleNodesToFind` in `pkg/scheduler/schedule_one.go`.
 fn enough(nodes: usize) -> usize {
     const LEAST: usize = 100;
     let percent = 50_usize.saturating_sub(nodes / 125).max(5);
@@ -196,7 +197,7 @@ impl Model for Scheduler {
                     &now,
                 );
             });
-            // What it missed is tried again all the same.
+            // It is tried again even if no change that would help is seen.
             world.after(Duration::from_mins(5), key);
             return;
         };
@@ -241,7 +242,7 @@ impl Scheduler {
         }
     }
 
-    /// Where a node is, or belongs.
+    /// The index of a node, or where it would be inserted.
     fn find(&self, name: &str) -> Result<usize, usize> {
         self.nodes.binary_search_by(|node| (*node.name).cmp(name))
     }
@@ -296,7 +297,7 @@ impl Scheduler {
         self.placed.insert(key.clone(), Placed { node: name, load, labels, alone });
     }
 
-    /// A pod is no longer where it was.
+    /// Forgets where a pod was.
     fn displace(&mut self, key: &Arc<str>, namespace: &str) {
         let Some(placed) = self.placed.remove(key) else { return };
         self.alone.remove(key);
@@ -376,7 +377,7 @@ impl Scheduler {
                 .unwrap_or_default()
         };
         let wanted = required("podAffinity").iter().all(|term| {
-            // The first of a group that wants to be together may go anywhere.
+            // The first pod of a group that wants to be together may go anywhere.
             let itself = LabelSelector::object(term.get("labelSelector"))
                 .is_some_and(|selector| selector.matches(labels));
             near(term) || itself && !self.any(namespace, term)
@@ -403,7 +404,7 @@ impl Scheduler {
         })
     }
 
-    /// `DoNotSchedule` constraints. Nodes that are cordoned still count, as they do by default.
+    /// Whether `DoNotSchedule` constraints allow the node. Cordoned nodes count in them, as they do by default.
     fn spread(&self, pod: &Value, node: &Node) -> bool {
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
         let constraints = pod["spec"]["topologySpreadConstraints"].as_array();
@@ -429,7 +430,7 @@ impl Scheduler {
 }
 
 impl Wanted<'_> {
-    /// How good a node is: room that is left, preferred affinity, few pods of the same owner's labels, taints avoided.
+    /// How good a node is: room that is left, preferred affinity, few pods with the same labels, no taint to avoid.
     fn score(&self, at: usize, node: &Node) -> i64 {
         let used = node.used.plus(self.load);
         let free = |used: i64, room: i64| if room > 0 { ((room - used).max(0) * 100) / room } else { 0 };

@@ -1,4 +1,4 @@
-//! `StatefulSets`: pods with names that stay, one after the other unless told otherwise.
+//! `StatefulSets`: pods with fixed names, made one after the other unless the spec says `Parallel`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Model for StatefulSets {
         let Some(set) = world.get(SETS, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let name = set["metadata"]["name"].as_str().unwrap_or_default();
-        // Only what has the name of a pod of its own.
+        // A set adopts only a pod that has the name of one of its own.
         let member = |pod: &Record| pod.name().rsplit_once('-').is_some_and(|(of, _)| of == name);
         claim::claim(world, "pods", &set, member);
         let all = pods::of(world, namespace, set["metadata"]["uid"].as_str().unwrap_or_default());
@@ -50,7 +50,8 @@ impl Model for StatefulSets {
     }
 }
 
-/// Keeps the template, for pods below the partition that have to be made anew after it has changed.
+/// Keeps the template in a `ControllerRevision`: pods below the partition are made from it after the template has
+/// changed.
 fn remember(world: &mut World<'_>, set: &Value, namespace: &str, revision: &str, hash: &str) {
     if world.record(REVISIONS, &format!("{namespace}/{revision}")).is_some() {
         return;
@@ -66,11 +67,11 @@ fn remember(world: &mut World<'_>, set: &Value, namespace: &str, revision: &str,
     let next = last.max().unwrap_or(0) + 1;
     let kept = json!({"metadata": {"name": revision, "labels": labels, "ownerReferences": owned_by(set)},
         "data": {"spec": {"template": set["spec"]["template"]}}, "revision": next});
-    // One that somebody else makes at the same time is as good.
+    // It does not matter if there is one already.
     let _ = world.create(REVISIONS, Some(namespace), kept);
 }
 
-/// Template and revision of the pod with that number: below the partition those of before the update.
+/// The template and revision of the pod with this ordinal; below the partition those from before the update.
 fn version<'a>(
     world: &World<'_>,
     set: &'a Value,
@@ -125,7 +126,7 @@ fn act(
                     return;
                 }
             }
-            // What is finished is made anew, in its place.
+            // A finished pod is deleted and made anew.
             Some(pod) if pod.finished() && !pod.leaving() => {
                 pods::delete(world, pod);
                 return;
@@ -147,7 +148,7 @@ fn act(
     if set["spec"]["updateStrategy"]["type"] == "OnDelete" {
         return;
     }
-    // From the end, one at a time, and only while all others are well.
+    // An update goes from the last pod to the first, one at a time, and only while the pods after it are ready.
     let partition = set["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_u64().unwrap_or(0);
     for at in (partition..wanted).rev() {
         let Some(pod) = find(at) else { return };

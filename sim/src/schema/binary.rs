@@ -1,6 +1,7 @@
-//! Reads the binary form (protocol buffers) in which Go clients send built-in kinds: by the same fields as everything else.
+//! Reads the binary form (protocol buffers) in which Go clients send built-in kinds, by the field numbers in
+//! `kubernetes.txt`.
 //!
-//! Never here: the envelope around an object, and writing: answers are JSON, which every client reads.
+//! Never here: the envelope around an object; and writing, because answers are JSON, which every client reads.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -90,7 +91,7 @@ impl Shape {
                 Some(object.into())
             }
             Self::Scalar(scalar) => scalar.bytes(bytes),
-            // JSON that the types do not look into.
+            // A field of unknown shape holds its JSON as bytes.
             Self::Any => serde_json::from_slice(inside(bytes, 1)?).ok(),
             Self::Map { .. } | Self::List { .. } => None,
         }
@@ -106,7 +107,7 @@ impl Shape {
 }
 
 impl Struct {
-    /// Reads what is at `place`: the fields of the struct itself, or those that are inlined in JSON and a message here.
+    /// Reads the message at `place`: the struct itself, or a part of it that is inlined in JSON and a message here.
     fn binary(&self, bytes: &[u8], place: &[u64], object: &mut Map<String, Value>) -> Option<()> {
         for (number, wire) in fields(bytes)? {
             let path = [place, &[number]].concat();

@@ -11,7 +11,7 @@ use super::{Field, Listed, Scalar, Shape, Struct, Zero, builtin};
 #[derive(Debug)]
 pub(crate) struct Custom {
     pub(crate) schema: Value,
-    /// The rules of the schema, read when they are first asked.
+    /// The rules of the schema, compiled at their first use.
     pub(crate) rules: OnceLock<Rules>,
     pub(crate) storage: bool,
     /// `additionalPrinterColumns`.
@@ -24,7 +24,7 @@ pub(crate) struct Custom {
 #[derive(Debug)]
 pub(crate) struct Rules {
     compiled: kube_cel::CompiledSchema,
-    /// There is a rule of the whole object.
+    /// There is a rule on the whole object.
     of_all: bool,
     /// The fields of the object that have rules, or have them further in.
     of: Vec<String>,
@@ -41,7 +41,7 @@ impl Rules {
         }
     }
 
-    /// Whether they say anything of the change from `old`: what an update leaves as it is is not held against it
+    /// Whether a rule can object to the change from `old`. A field that an update leaves as it was is not checked again
     /// (KEP-4008).
     fn ask(&self, object: &Value, old: Option<&Value>) -> bool {
         let changed = |old: &Value| self.of.iter().any(|field| object.get(field) != old.get(field));
@@ -73,7 +73,7 @@ impl Custom {
         Arc::new(Shape::Struct(of))
     }
 
-    /// Fills in what the schema has defaults for.
+    /// Fills in the defaults of the schema.
     pub(crate) fn default(&self, object: &mut Value) {
         fill(&self.schema, object);
     }
@@ -90,7 +90,7 @@ impl Custom {
         errors
             .into_vec()
             .into_iter()
-            // A rule that cannot be evaluated here says nothing of the object.
+            // A rule that cannot be evaluated here does not count against the object.
             .filter(|error| error.kind != kube_cel::ErrorKind::UnsupportedReference)
             .map(|error| {
                 let pointer = format!("/{}", error.field_path.replace('.', "/"));
@@ -105,7 +105,7 @@ impl Custom {
             .collect()
     }
 
-    /// What is wrong with an object.
+    /// What is wrong with an object by its schema, rules in CEL aside.
     pub(crate) fn violations(&self, object: &Value) -> Vec<Violation> {
         let mut found = Vec::new();
         check(&self.schema, object, "", true, &mut found);
@@ -155,7 +155,7 @@ fn shape(schema: &Value) -> Shape {
             };
             Shape::List { of: Arc::new(shape(&schema["items"])), listed }
         }
-        // Values of a wrong type are found by validation, which names the field.
+        // Validation finds a value of a wrong type, and names the field.
         _ => Shape::Any,
     }
 }

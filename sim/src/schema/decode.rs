@@ -1,12 +1,12 @@
-//! Reading an object as the server does: what is no field is dropped and remembered, what is the wrong type is refused,
-//! zero values are left out or written as the type says.
+//! Reading an object as the server does: an unknown field is dropped and remembered, a value of the wrong type is
+//! refused, zero values are left out or written as the type says.
 
 use serde_json::{Map, Value};
 
 use super::{Scalar, Shape, Struct, Zero, quantity};
 use crate::clock;
 
-/// Where a value is, from the top of its object: put into words only where something is wrong.
+/// Where a value is, from the top of its object. It is made into text only for an error.
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Top,
@@ -25,7 +25,7 @@ impl std::fmt::Display for Path<'_> {
     }
 }
 
-/// What reading an object brought to light.
+/// What was found when an object was read.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
     /// Paths of fields that do not exist.
@@ -33,7 +33,8 @@ pub(crate) struct Decoded {
 }
 
 impl Shape {
-    /// Brings a value into the form in which the server keeps it. What is as in `kept` is in that form already.
+    /// Brings a value into the form in which the server keeps it. Parts that are the same in `kept` are in that form
+    /// already.
     ///
     /// The error is the message of Go's decoder.
     pub(crate) fn decode(
@@ -96,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// What Go has where nothing was sent.
+    /// Go's zero value of this shape.
     fn zero(&self) -> Value {
         match self {
             Self::Scalar(Scalar::String | Scalar::Quantity) => Value::String(String::new()),

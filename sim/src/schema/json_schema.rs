@@ -1,4 +1,4 @@
-//! Reads a `JSONSchemaProps` in its binary form: the one type of the API whose JSON is not made field by field.
+//! Reads a `JSONSchemaProps` in its binary form: the only type of the API whose JSON is not made field by field.
 //!
 //! Source: `generated.proto` and `marshal.go` of `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1`. Never here: what
 //! a schema means, which is in `custom`.

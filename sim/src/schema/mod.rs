@@ -36,18 +36,18 @@ pub(crate) enum Scalar {
     Bytes,
 }
 
-/// How the items of a list are told apart.
+/// What identifies the items of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
-    /// They are not: the list is one value.
+    /// Nothing: the list is one value.
     Atomic,
-    /// Each item is its own name.
+    /// Its own value.
     Set,
-    /// By these fields of each item.
+    /// These fields of the item.
     Map(Vec<Box<str>>),
 }
 
-/// What becomes of a value that says nothing, as Go's `omitempty` and pointers decide it.
+/// What becomes of a zero value, as Go's `omitempty` and pointers decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zero {
     /// It is kept as it was sent.
@@ -67,7 +67,8 @@ pub(crate) struct Field {
     pub(crate) merge_key: Option<Box<str>>,
     /// Strategic merge patch: the list is merged, not replaced.
     pub(crate) merges: bool,
-    /// Its number in the binary form, after those of the messages that it is in there and not in JSON.
+    /// Its number in the binary form. Before it stand the numbers of the messages that enclose the field there and not
+    /// in JSON.
     pub(crate) number: Box<[u64]>,
 }
 
@@ -95,7 +96,7 @@ pub(crate) enum Shape {
 static ANY: Shape = Shape::Any;
 
 impl Shape {
-    /// The shape of a field or of a map's values; anything goes where nothing is known.
+    /// The shape of a field or of a map's values; [`Shape::Any`] where it is not known.
     pub(crate) fn child(&self, name: &str) -> &Shape {
         match self {
             Self::Struct(of) => of.fields.get(name).map_or(&ANY, |field| &field.shape),
@@ -112,7 +113,7 @@ impl Shape {
         }
     }
 
-    /// Is this name a field of a struct, rather than a key of a map?
+    /// Whether this name is a field of a struct, rather than a key of a map.
     pub(crate) fn names(&self, field: &str) -> bool {
         matches!(self, Self::Struct(of) if of.fields.contains_key(field))
     }

@@ -24,7 +24,7 @@ pub(crate) fn component(name: &str) -> String {
     }
 }
 
-/// A reference, in the form in which it may have neighbours.
+/// A reference to a component, inside `allOf` so that other fields may stand beside it.
 fn reference(component: &str) -> Value {
     json!({"allOf": [{"$ref": format!("#/components/schemas/{component}")}]})
 }

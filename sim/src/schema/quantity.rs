@@ -1,7 +1,8 @@
-//! Quantities: how much of a resource, and the one way Kubernetes writes each.
+//! Quantities of a resource, and the one form in which Kubernetes keeps each.
+//!
 //! Source: `k8s.io/apimachinery/pkg/api/resource`.
 
-/// The thousandths of a quantity of a resource, as Kubernetes writes it (`250m`, `2Gi`); `None` if it is none.
+/// A quantity such as `250m` or `2Gi`, in thousandths; `None` if `text` is no quantity.
 pub fn milli(text: &str) -> Option<i128> {
     let end =
         text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '+' || c == '-')).unwrap_or(text.len());
@@ -44,7 +45,8 @@ pub fn milli(text: &str) -> Option<i128> {
     Some(if negative { -rounded } else { rounded })
 }
 
-/// As Kubernetes writes it: no fraction, the largest suffix that keeps it whole, in the family it was written in.
+/// The form in which Kubernetes keeps a quantity: no fraction, the largest suffix that allows that, of the family of
+/// suffixes in which it was written. `None` if `text` is no quantity.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let value = milli(text)?;
     if value == 0 {

@@ -1,7 +1,7 @@
 //! A cluster for programs outside of this process, such as kubectl: TLS on the loopback interface, in real time.
 //!
 //! Belongs here: sockets, certificates, the kubeconfig. Never here: what a request means, which is the same as for a client
-//! inside. Invariant: nobody comes in without the certificate in the kubeconfig, and nothing listens beyond this machine.
+//! inside. Invariant: nobody connects without the certificate in the kubeconfig.
 
 mod kubeconfig;
 mod pki;
@@ -22,7 +22,7 @@ use crate::Cluster;
 use crate::api::{Release, Server};
 use pki::Pki;
 
-/// A handshake that takes longer is over.
+/// A handshake that takes longer is given up.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// One API server.
@@ -102,7 +102,7 @@ impl Cluster {
     }
 }
 
-/// Listens at each address, for a server that now has that version.
+/// Listens at each address, for a server that has this version now.
 async fn serve(servers: Vec<(String, SocketAddr, Server)>) -> io::Result<Served> {
     if servers.is_empty() {
         return Err(io::Error::other("a cluster needs at least one API server: name a version"));
@@ -122,14 +122,14 @@ async fn serve(servers: Vec<(String, SocketAddr, Server)>) -> io::Result<Served>
 }
 
 impl Served {
-    /// The API servers, in the order of their versions in the call.
+    /// The API servers: in the order of the versions in the call, or of the control-plane nodes' names.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
     /// A kubeconfig with a context for each API server: `virtual` is the first, then `virtual-2` and so on.
     ///
-    /// It holds a private key: who has it may do everything in this cluster.
+    /// It holds a private key: whoever has it may do everything in this cluster.
     pub fn kubeconfig(&self) -> &str {
         &self.kubeconfig
     }
@@ -148,14 +148,14 @@ impl Served {
     }
 }
 
-/// Takes connections until it is aborted, and they end with it.
+/// Takes connections until it is aborted; its connections end with it.
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, server: Server) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             taken = listener.accept() => match taken {
                 Ok((stream, _)) => drop(connections.spawn(talk(stream, acceptor.clone(), server.afresh()))),
-                // Too many open files, for example: some will be closed.
+                // There may be too many open files, for example; after a while some are closed.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             },
             Some(_) = connections.join_next() => {}
@@ -163,7 +163,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, server: Server) {
     }
 }
 
-/// One connection. What goes wrong on it, its client sees.
+/// Serves one connection. Only its client is told of an error.
 async fn talk(stream: TcpStream, acceptor: TlsAcceptor, server: Server) {
     let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };

@@ -36,7 +36,8 @@ pub(super) struct Pki {
 }
 
 impl Pki {
-    /// Everything anew, for servers at these addresses. The authority's key is forgotten: nothing else can be signed by it.
+    /// Makes new certificates, for servers at these addresses. The authority's key is dropped, so it can sign nothing
+    /// else.
     pub(super) fn create(at: impl Iterator<Item = IpAddr>) -> Result<Self, rcgen::Error> {
         let mut params = CertificateParams::new(Vec::<String>::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -69,7 +70,7 @@ impl Pki {
         self.authority.pem()
     }
 
-    /// How the servers speak TLS: only with clients of this authority.
+    /// The servers' TLS settings: they accept only clients with a certificate of this authority.
     pub(super) fn server(&self) -> io::Result<ServerConfig> {
         let provider = Arc::new(crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();

@@ -18,7 +18,7 @@ pub(super) fn shown(length: SignedDuration) -> String {
         if small == 0 { format!("{big}{sign}") } else { format!("{big}{sign}{small}{unit}") }
     };
     match seconds {
-        // Clocks that differ by a second are the same.
+        // A time one second ahead counts as now: clocks may differ a little.
         ..-1 => "<invalid>".to_owned(),
         -1..0 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),

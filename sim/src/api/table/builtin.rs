@@ -238,7 +238,7 @@ fn labels(of: &Value) -> Value {
     or(&all.join(","), "<none>").into()
 }
 
-/// The first three, and how many more.
+/// The first three, and how many more there are.
 fn some(all: impl Iterator<Item = String>) -> Value {
     const MOST: usize = 3;
     let all: Vec<String> = all.collect();
@@ -249,7 +249,7 @@ fn some(all: impl Iterator<Item = String>) -> Value {
     or(&first, "<unset>").into()
 }
 
-/// What of a quota is used: of requests and objects, and of limits.
+/// How much of a quota is used: of its requests and objects, and of its limits.
 fn quota(status: &Value) -> [Value; 2] {
     let mut parts = [Vec::new(), Vec::new()];
     let [requests, limits] = &mut parts;
@@ -261,7 +261,7 @@ fn quota(status: &Value) -> [Value; 2] {
     parts.map(|parts| parts.join(", ").into())
 }
 
-/// What an autoscaler goes by: what is, of what is wanted; the first two, and how many more.
+/// The first two metrics of an autoscaler, each with its present and its wanted value, and how many more there are.
 fn metrics(object: &Value) -> Value {
     const MOST: usize = 2;
     let quantity = |of: &Value| of.as_str().map(str::to_owned);
@@ -304,7 +304,7 @@ fn metrics(object: &Value) -> Value {
     or(&first, "<none>").into()
 }
 
-/// `deployment.apps/name`.
+/// An owner in one word: `deployment.apps/name`.
 fn controller(owner: &Value) -> String {
     let kind = text(owner, "/kind").to_lowercase();
     match text(owner, "/apiVersion").split_once('/') {

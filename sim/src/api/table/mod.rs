@@ -22,7 +22,7 @@ enum Include {
     Object,
 }
 
-/// How tables are wanted.
+/// The form of a table that a request asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     include: Include,
@@ -117,7 +117,7 @@ fn items<'a>(object: &'a Value, path: &str) -> impl DoubleEndedIterator<Item = &
     object.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The text, or what stands for none.
+/// `text`, or `none` if it is empty.
 fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
     if text.is_empty() { none } else { text }
 }

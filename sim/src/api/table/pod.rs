@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{age, count, items, or, text};
 use crate::clock;
 
-/// What a row says of a pod that has ended.
+/// The conditions of a row whose pod has ended.
 pub(super) fn conditions(pod: &Value) -> Option<Value> {
     let said = |reason: &str, message: &str| json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]);
     match text(pod, "/status/phase") {
@@ -40,7 +40,7 @@ impl Restarts {
     }
 }
 
-/// Why a container has ended, as far as it says.
+/// Why a container has ended: its reason, signal or exit code.
 fn ending(terminated: &Value) -> String {
     match (text(terminated, "/reason"), count(terminated, "/signal")) {
         ("", 0) => format!("ExitCode:{}", count(terminated, "/exitCode")),

@@ -72,7 +72,7 @@ impl State {
             );
             managed.write(&mut object);
         }
-        // What admission adds is nobody's.
+        // Fields that admission adds have no owner.
         self.admit(kind, &mut object)?;
         let name = text(&object, "/metadata/name").unwrap_or_default().to_owned();
         let mut causes = validate::create(kind, &object, self.release.minor);

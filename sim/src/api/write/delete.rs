@@ -57,14 +57,14 @@ impl State {
         let leaving = metadata.get("deletionTimestamp").is_some();
         if leaving && pod {
             let left = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
-            // A second deletion can only make it sooner.
+            // A second deletion can only shorten the grace period.
             if how.grace.is_none_or(|grace| grace >= left) && grace > 0 && left > 0 || left == 0 && grace > 0
             {
                 return Ok(old);
             }
         }
         let mut finalizers: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
-        // What the oldest kind owns is left alone unless it is said otherwise.
+        // The pods of a ReplicationController are orphaned unless the request says otherwise.
         let default = (kind.kind == "ReplicationController").then_some("Orphan");
         for (policy, finalizer) in [("Orphan", "orphan"), ("Foreground", "foregroundDeletion")] {
             let wanted = how.propagation.as_deref().or(default) == Some(policy);

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     pub(crate) manager: String,
     pub(crate) subresource: Option<String>,
     pub(crate) dry_run: bool,
-    /// Who owns which field is worked out. Models leave that out.
+    /// Whether `managedFields` are kept up to date.
     pub(crate) tracked: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Deletion {
     pub(crate) dry_run: bool,
 }
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) object: Arc<Value>,
@@ -59,7 +59,7 @@ impl State {
         clock::seconds(self.clock.now())
     }
 
-    /// Refuses a namespace that is not there, or on its way out.
+    /// Refuses a namespace that does not exist or is being deleted.
     pub(crate) fn check_namespace(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Outcome<()> {
         let Some(namespace) = namespace.filter(|_| kind.namespaced) else { return Ok(()) };
         let missing = Named { group: "", kind: "namespaces", name: namespace };
@@ -110,7 +110,7 @@ impl State {
         Ok(())
     }
 
-    /// Stores, and takes note of kinds that come; the object with its revision.
+    /// Stores an object, and serves the kinds of a CustomResourceDefinition. Returns the object with its revision.
     pub(crate) fn put(&mut self, kind: &Arc<Kind>, key: &str, mut object: Value) -> Arc<Value> {
         if kind.converts()
             && let Some(kept) = self.kinds.stored(&kind.resource)
@@ -127,7 +127,8 @@ impl State {
         object
     }
 
-    /// Takes an object out of the store, and with a CustomResourceDefinition its kind; what it was at its end.
+    /// Takes an object out of the store, and stops serving the kinds of a CustomResourceDefinition. Returns the object
+    /// as it was at its end.
     pub(crate) fn remove(&mut self, kind: &Arc<Kind>, key: &str) -> Option<Arc<Record>> {
         let gone = self.store.remove(&kind.resource, key)?;
         if kind.kind == "CustomResourceDefinition" {
@@ -137,7 +138,7 @@ impl State {
     }
 }
 
-/// Are these the same but for their revision and the times of their owners?
+/// Whether two objects differ in nothing but their revision and the times in `managedFields`.
 fn same(old: &Value, new: &Value) -> bool {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old == new };
     alike(old, new, &["metadata"])
@@ -161,7 +162,7 @@ fn owners(metadata: &Fields) -> Option<&Vec<Value>> {
     metadata.get("managedFields").and_then(Value::as_array)
 }
 
-/// An owner's fields, whenever it wrote them.
+/// Whether two entries of `managedFields` differ in nothing but the time.
 fn same_entry((old, new): (&Value, &Value)) -> bool {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => alike(old, new, &["time"]),
@@ -169,7 +170,7 @@ fn same_entry((old, new): (&Value, &Value)) -> bool {
     }
 }
 
-/// Are all fields the same but those?
+/// Whether all fields are the same, `but` these.
 fn alike(old: &Fields, new: &Fields, but: &[&str]) -> bool {
     let counts = |(name, _): &(&String, &Value)| !but.contains(&name.as_str());
     old.iter().filter(counts).eq(new.iter().filter(counts))

@@ -22,17 +22,18 @@ impl Kind {
         Named { group: &self.group, kind: &self.plural, name }
     }
 
-    /// As `named`, but by the kind: for what is invalid.
+    /// As `named`, but with the kind instead of the plural, as answers name an invalid object.
     pub(crate) fn typed<'a>(&'a self, name: &'a str) -> Named<'a> {
         Named { group: &self.group, kind: &self.kind, name }
     }
 
-    /// Brings what was sent into the form that is kept; the paths of unknown fields.
+    /// Brings an object that was sent into the form that is kept. Returns the paths of unknown fields.
     pub(crate) fn decode(&self, object: &mut Value) -> Outcome<Vec<String>> {
         self.decode_beside(object, None)
     }
 
-    /// The same for a change of an object that was as `old`. The form of custom ones changes with their definition.
+    /// The same for a change of the object `old`, whose unchanged parts are in the right form already; but not those of
+    /// a custom resource, whose form changes with its definition.
     pub(crate) fn decode_beside(&self, object: &mut Value, old: Option<&Value>) -> Outcome<Vec<String>> {
         let (api_version, kind) = (self.api_version(), self.kind.clone());
         if !object.is_object() {
@@ -65,7 +66,7 @@ impl Kind {
         Ok(decoded.unknown)
     }
 
-    /// What is said of an object of another kind.
+    /// The answer to an object of another kind.
     pub(crate) fn foreign(&self, api_version: &str, kind: &str) -> Failure {
         if self.custom.is_some() {
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -91,7 +92,7 @@ impl Kind {
         ))
     }
 
-    /// An object of this kind about which nothing is said.
+    /// An object of this kind without any fields of its own.
     pub(crate) fn blank(&self) -> Value {
         let mut blank = json!({"apiVersion": self.api_version(), "kind": self.kind});
         let _ = self.shape.decode(&mut blank, None, &mut Decoded::default());
@@ -111,12 +112,12 @@ impl Kind {
         }
     }
 
-    /// Does a server of this version count the changes of its spec? Autoscalers came late.
+    /// Whether a server of this minor counts the changes of the spec. For autoscalers it does so from 1.37 on.
     pub(super) fn numbers(&self, minor: u32) -> bool {
         self.generation && (self.kind != "HorizontalPodAutoscaler" || minor >= 37)
     }
 
-    /// Is it a change of the spec, for the count of generations?
+    /// Whether the change from `old` to `new` makes a new generation.
     pub(super) fn counts(&self, old: &Value, new: &Value) -> bool {
         let but = ["metadata", "apiVersion", "kind", "status"];
         let but = if self.status { &but[..] } else { &but[..3] };
@@ -128,7 +129,7 @@ impl Kind {
     }
 }
 
-/// What a Secret is told as text is kept as the others of its data.
+/// Puts the `stringData` of a Secret into its `data`, in base64.
 fn encode_texts(secret: &mut Value) {
     let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|fields| fields.remove("stringData"))
     else {

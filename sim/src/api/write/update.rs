@@ -24,7 +24,7 @@ impl State {
         self.replace_seen(kind, key, before, &kind.seen(before), object, options)
     }
 
-    /// The same for who has seen already what it was.
+    /// The same for a caller who has the object as it was, `old`.
     pub(crate) fn replace_seen(
         &mut self,
         kind: &Arc<Kind>,
@@ -89,7 +89,7 @@ impl State {
                 || scaled
                 || !Managed::update_written(&kind.shape, old, &mut object, &writer, &now, kind.status)
             {
-                // Through a subresource nobody changes the owners themselves.
+                // A request to a subresource cannot change `managedFields` directly.
                 let said = if options.subresource.is_some() { old } else { &object };
                 let mut managed = if reset { Managed::default() } else { Managed::read(said) };
                 if !reset && managed.is_empty() {
@@ -110,7 +110,8 @@ impl State {
         self.store_update(kind, key, before, old, object, warnings, options)
     }
 
-    /// The end of an update or an apply: validation, no change for no difference, and the last finalizer.
+    /// The end of an update or an apply: validates the object, writes nothing where nothing differs, and removes an
+    /// object that lost its last finalizer.
     #[allow(clippy::too_many_arguments, reason = "the two callers have all of it at hand")]
     pub(super) fn store_update(
         &mut self,
@@ -153,7 +154,7 @@ impl State {
         Ok(Written { object: self.put(kind, key, object), warnings })
     }
 
-    /// What this write may not touch stays as it was.
+    /// Puts back what this write may not change.
     pub(super) fn keep(&self, kind: &Kind, old: &Value, object: &mut Value, options: &Options) {
         let metadata = &mut object["metadata"];
         for name in [
@@ -208,7 +209,7 @@ impl State {
     }
 }
 
-/// A precondition of an update that the store found wrong.
+/// What the server says when a precondition of an update is not met.
 fn precondition(kind: &Kind, key: &str, why: &str) -> String {
     let path = match kind.group.as_str() {
         "" | "apps" | "batch" | "policy" => kind.plural.clone(),

@@ -1,6 +1,6 @@
 //! Heartbeats: thousands a second are most of what happens in a big cluster at rest.
 //!
-//! Here belongs when a kubelet says that it lives, and what; how such a version is kept is the store's.
+//! Here belong when a kubelet sends a heartbeat and what it says. How the store keeps such a version does not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,12 @@ use crate::clock;
 
 const NODE_LEASES: &str = "kube-node-lease";
 const LEASE: Duration = Duration::from_secs(10);
-/// A node says how it is this often even if nothing changed: so many leases.
+/// After how many renewals of its lease a kubelet reports its node's status again, even if nothing changed.
 const STATUS: u32 = 30;
 
 impl Model {
-    /// Renews the lease, and now and then the node's status; unless the node is gone, or another of its name.
+    /// Renews the lease, and now and then the node's status. `false` if the node is gone, or is another one of its
+    /// name.
     pub(super) fn beat(&self, node: &Arc<str>, kubelet: u32, now: Timestamp, world: &mut World<'_>) -> bool {
         let state = self.kubelets.with(|inner| {
             let found = inner.nodes.get_mut(node).filter(|found| found.address == kubelet)?;
@@ -36,7 +37,7 @@ impl Model {
         true
     }
 
-    /// The next heartbeats of these; those that are due at the same moment have one timer.
+    /// Sets a timer for the next heartbeats of these nodes. Heartbeats that are due at the same moment share a timer.
     pub(super) fn again(&mut self, mut nodes: Vec<(Arc<str>, u32)>, world: &mut World<'_>) {
         if nodes.is_empty() {
             return;
@@ -61,11 +62,11 @@ impl Model {
         let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": &*record.uid}]);
         let lease = json!({"metadata": {"name": node, "ownerReferences": owner},
             "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": clock::micros(now)}});
-        // One that is there without a time is somebody else's.
+        // A lease that is there without a renewTime is somebody else's.
         let _ = world.create("leases.coordination.k8s.io", Some(NODE_LEASES), lease);
     }
 
-    /// Says how the node is.
+    /// Reports the node's conditions.
     fn report(&self, node: &str, well: bool, now: Timestamp, world: &mut World<'_>) {
         if well && world.state.store.beat("nodes", node, now).is_some() {
             return;
@@ -88,7 +89,7 @@ impl Model {
         }
         world.put("nodes", node, object, well);
         if !well {
-            // Its pods were marked unready meanwhile.
+            // The lifecycle controller may have marked its pods unready meanwhile.
             for pod in world.state.store.pods_of(node) {
                 world.after(Duration::ZERO, format!("pod|{}", pod.key));
             }

@@ -8,7 +8,7 @@ use super::Node;
 use crate::labels::{LabelSelector, Labels};
 use crate::models::World;
 
-/// Does it tolerate that the node is cordoned, and each of its taints that keeps pods away?
+/// Whether a pod tolerates that the node is cordoned, and each taint of the node that keeps pods away.
 pub(super) fn tolerated(spec: &Value, node: &Node) -> bool {
     let cordon = || json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
     (!node.unschedulable || tolerates(spec, &cordon()))
@@ -21,12 +21,12 @@ pub(super) fn tolerated(spec: &Value, node: &Node) -> bool {
             .all(|taint| tolerates(spec, taint))
 }
 
-/// Does one of its tolerations speak of this taint?
+/// Whether one of a pod's tolerations matches this taint.
 pub(in crate::models) fn tolerates(spec: &Value, taint: &Value) -> bool {
     spec["tolerations"].as_array().into_iter().flatten().any(|toleration| toleration_fits(toleration, taint))
 }
 
-/// Does a toleration speak of this taint?
+/// Whether a toleration matches this taint.
 pub(in crate::models) fn toleration_fits(toleration: &Value, taint: &Value) -> bool {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));
@@ -35,7 +35,7 @@ pub(in crate::models) fn toleration_fits(toleration: &Value, taint: &Value) -> b
         && (toleration["operator"] == "Exists" || text(&toleration["value"]) == text(&taint["value"]))
 }
 
-/// Required node affinity: any of its terms, and no terms at all where none is required.
+/// Whether required node affinity allows a node: one of its terms matches, or there are no terms.
 pub(in crate::models) fn affine(required: &Value, labels: &Labels, name: &str) -> bool {
     required["nodeSelectorTerms"]
         .as_array()
@@ -54,7 +54,7 @@ pub(super) fn terms(term: &Value, labels: &Labels, name: &str) -> bool {
         && selector(&term["matchFields"]).matches(&fields)
 }
 
-/// Volumes that are bound to some nodes only.
+/// Whether the node affinity of the pod's volumes allows the node. A claim that does not exist allows no node.
 pub(super) fn bound(world: &World<'_>, pod: &Value, node: &Node) -> bool {
     let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
     pod["spec"]["volumes"].as_array().into_iter().flatten().all(|volume| {
