@@ -221,8 +221,9 @@ fn what_is_late_is_carried_out_though_nobody_waits() {
     });
 }
 
-/// A program is stopped before its request, one more of its requests is on its way, and it watches: nothing of it comes or
-/// goes, and all of it goes on when it does, but for what it had given up.
+/// A program is stopped just before a request, which it gives up meanwhile, and it has a watch open. Until it goes on,
+/// it sends nothing and is told nothing. Then the request is carried out all the same, and the watch tells what
+/// happened.
 #[test]
 fn who_is_stopped_does_nothing_until_it_goes_on() {
     run(async |cluster, client, maps| {

@@ -1,4 +1,4 @@
-//! Control planes, kubelets and what runs on them: what a version change looks like from outside.
+//! Control planes and kubelets, and the programs of pods: what a version change looks like from outside.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -140,7 +140,8 @@ fn a_job_upgrades_the_kubelet_of_its_node() {
     });
 }
 
-/// Whatever came to its node while it was away, and whatever was to end, though nobody noticed that it was away.
+/// It starts the pods that came to its node while it was away, and ends those that were deleted, even if nobody noticed
+/// that it was away.
 #[test]
 fn a_kubelet_that_is_back_goes_on_with_its_pods() {
     run(async |cluster, client| {

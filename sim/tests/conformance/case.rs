@@ -1,8 +1,13 @@
 //! Cases as text.
 //!
-//! `# name` begins a case. A line is a step: a verb, a path in which `NS` is the case's own namespace, and a body in YAML,
-//! which may go on in indented lines. `~x` in a path or body is the UID, `^x` the resourceVersion, of the answer that
-//! was saved by `=x` before a verb.
+//! `# name` begins a case. A line is a step: a verb, a path in which `NS` is the case's own namespace, and a body in
+//! YAML, which may go on in indented lines; a body after `!` is sent as it is. `=x` before a verb saves the answer: in
+//! later steps `~x` is its UID, `^x` its resourceVersion and `@x` its continue token. A step after `-` is carried out
+//! and not compared.
+//!
+//! Verbs besides the methods of HTTP: `JSON`, `MERGE`, `STRATEGIC` and `APPLY` patch; `TABLE`, `META` and `METAS` get
+//! another form; `WATCH` and `WATCHTABLE` open a watch under a name, and `EVENTS` compares what it has brought; `WAIT`
+//! waits until a field has a value, and `SLEEP` for some milliseconds.
 
 /// One case.
 #[derive(Clone, Debug)]
@@ -43,7 +48,7 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
-/// A sequence of requests that nobody thought of: which ones, the seed says.
+/// A sequence of requests that the seed chooses, and that nobody would think of.
 fn generated(seed: u64) -> Case {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut draw = |below: usize| {

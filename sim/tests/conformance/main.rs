@@ -1,7 +1,8 @@
 //! The same requests to the virtual cluster and to a real one: everything that comes back must be equal.
 //!
-//! A case is text (see `cases/`): requests, watches and waits, one step a line. What differs from run to run by nature is
-//! replaced before comparing: UIDs, times, generated names, and resourceVersions by their order.
+//! A case is text (see `cases/` and `case.rs`): requests, watches and waits, one step a line. What differs from run to
+//! run by nature is replaced before comparing: UIDs, times, generated names, and resourceVersions by their order.
+//! `CASE=<part of a name>` runs some cases; `SHOW=1` prints what came back.
 
 #![allow(clippy::assigning_clones, reason = "speed is no concern here")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -17,10 +18,10 @@ use evenkeel_devcluster::{
 };
 use evenkeel_sim::{Cluster as Virtual, NodeGroup as VirtualNodes};
 
-/// Cases that may differ, and are known to: `docs/virtual-cluster.md` says why each is harmless.
+/// Cases that are known to differ: `docs/virtual-cluster.md` says why each is harmless.
 const KNOWN: &[&str] = &["a budget of a custom controller with scale"];
 
-/// Most of a case is waiting for controllers.
+/// How many cases run at once on the real cluster: most of a case is waiting for controllers.
 const AT_ONCE: usize = 10;
 
 #[test]
@@ -89,7 +90,7 @@ fn difference(wanted: &str, got: &str) -> String {
     for at in 0..wanted.len().max(got.len()) {
         let (wanted, got) = (wanted.get(at).unwrap_or(&""), got.get(at).unwrap_or(&""));
         if wanted != got {
-            // Only from where they part, with a little before.
+            // Each line is shown from a little before the place where they differ.
             let same = wanted.char_indices().zip(got.chars()).take_while(|((_, a), b)| a == b).count();
             let from = |text: &str| text.chars().skip(same.saturating_sub(60)).take(400).collect::<String>();
             let _ = writeln!(text, "  line {at}\n    real    {}\n    virtual {}", from(wanted), from(got));

@@ -1,4 +1,4 @@
-//! What differs from run to run by nature, made equal.
+//! Makes equal what differs from run to run by nature.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// An answer without what differs by nature.
+    /// Replaces what differs by nature in an answer.
     pub fn plain(&mut self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
@@ -35,7 +35,7 @@ impl Names {
 
     /// Revisions, times and owners.
     fn revisions(&mut self, fields: &mut Map<String, Value>) {
-        // A bookmark's too.
+        // The revision of a bookmark depends on what else happens in the cluster.
         if fields.get("type").is_some_and(|kind| kind == "BOOKMARK")
             && let Some(metadata) = fields.get_mut("object").and_then(|object| object.get_mut("metadata"))
         {
@@ -47,7 +47,7 @@ impl Names {
                 ["operation", "manager", "subresource"].map(|name| owner[name].to_string())
             });
         }
-        // What a table says of its columns is for people.
+        // The virtual cluster does not describe the columns of its tables.
         if fields.contains_key("priority") && fields.contains_key("format") {
             fields.remove("description");
         }
@@ -79,7 +79,7 @@ impl Names {
         }
     }
 
-    /// What a server draws as it likes; then what is in the fields.
+    /// Tokens, addresses, ports and names that a server chooses freely; then the values of all fields.
     fn drawn(&mut self, fields: &mut Map<String, Value>) {
         if let Some(token) = fields.get_mut("continue") {
             *token = "(token)".into();
@@ -91,7 +91,7 @@ impl Names {
                 }
             }
         }
-        // Where in its range a server takes an address or a port from is its own affair.
+        // A server chooses any address or port of its range.
         for field in ["clusterIP", "clusterIPs", "nodePort"] {
             let drawn = match fields.get(field) {
                 Some(Value::Array(all)) => all.first().cloned(),
@@ -103,7 +103,7 @@ impl Names {
                 fields.insert(field.to_owned(), "(drawn)".into());
             }
         }
-        // The server's own labels of what is in it; nobody decides by them.
+        // A hash that only the server itself uses.
         fields.remove("storageVersionHash");
         for (name, value) in fields.iter_mut() {
             match value {
@@ -157,7 +157,7 @@ impl Names {
     }
 
     fn message(&mut self, text: &str) -> String {
-        // Here the real server prints the whole object as Go does.
+        // The real server prints the whole object here, as Go does.
         if let Some(at) =
             text.find("patch: Invalid value: ").or(text.starts_with("Invalid value: \"{").then_some(0))
         {

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::case::Case;
 use super::plain::Names;
 
-/// What came back in each case. So many run at once: each has a namespace of its own and touches nothing else.
+/// What came back in each case. `at_once` cases run at the same time: each has a namespace of its own and touches
+/// nothing else.
 pub async fn all(cases: &[Case], client: &Client, target: &str, at_once: usize) -> Vec<String> {
     let runs = cases.iter().enumerate().map(|(at, case)| one(at, case, client, target));
     stream::iter(runs).buffered(at_once).collect().await
@@ -46,7 +47,7 @@ async fn one(at: usize, case: &Case, client: &Client, target: &str) -> String {
     if std::env::var_os("SHOW").is_some() {
         println!("--- {target}: {}\n{text}", case.name);
     }
-    // Not waited for: the next case has its own.
+    // Nobody waits for the end of the namespace: the next case has its own.
     send(client, "DELETE", &format!("/api/v1/namespaces/{namespace}"), "", "").await;
     text
 }
@@ -82,7 +83,7 @@ impl Run<'_> {
             saves = Some(name.to_owned());
             text = rest.to_owned();
         }
-        // Quiet steps are carried out but not compared.
+        // A quiet step is carried out and not compared.
         let quiet = text.starts_with('-');
         let text = text.trim_start_matches('-').to_owned();
         let (head, body) = if let Some((head, body)) = text.split_once('\n') {
@@ -131,7 +132,7 @@ impl Run<'_> {
         }
     }
 
-    /// Until a field of an object has a value: `WAIT <path> <pointer> <json>`.
+    /// Waits until a field of an object has a value: `WAIT <path> <pointer> <json>`.
     async fn wait(&mut self, path: &str, rest: &str) {
         let (pointer, wanted) = rest.split_once(' ').expect("a pointer and a value");
         let wanted: Value = serde_json::from_str(wanted).expect("JSON");
@@ -195,7 +196,7 @@ impl Run<'_> {
         let got: Vec<String> = std::mem::take(&mut *lines.lock().unwrap());
         for line in got {
             match serde_json::from_str::<Value>(&line) {
-                // When a server sends a bookmark is its own affair; only the one that ends a streaming list is due.
+                // A server sends bookmarks when it likes; only the one that ends a streaming list must come.
                 Ok(event)
                     if event["type"] == "BOOKMARK"
                         && event["object"]["metadata"]["annotations"].is_null() => {}
@@ -219,7 +220,8 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Sends one request; status and body. A kind that was defined just now may need a moment.
+/// Sends one request. Returns status and body. A kind that was just defined may need a moment, so the request is sent
+/// again while the server says so.
 pub async fn send(client: &Client, method: &str, path: &str, kind: &str, body: &str) -> (u16, Value) {
     for _ in 0..50 {
         let (code, answer) = send_once(client, method, path, kind, body).await;

@@ -1,7 +1,7 @@
 //! The real kubectl on a virtual cluster that is served over TLS.
 //!
 //! A file of `cases/` is a session as a person would see it: `$ kubectl …` and what it prints. `& kubectl …` begins a
-//! command that goes on, and `$ end` ends it and shows what it has printed until then; `$ sleep <seconds>` does that.
+//! command that goes on, and `$ end` ends it and shows what it has printed until then; `$ sleep <seconds>` waits.
 //! `UPDATE_EXPECT=1` writes the sessions anew. What differs from run to run by nature is replaced: UIDs, times, ages,
 //! generated names, ports, and the width of columns.
 
@@ -32,7 +32,7 @@ fn session(name: &str) {
         let mut got = String::new();
         let mut begun = None;
         for line in wanted.lines() {
-            // All that is read are the commands; the rest is written anew.
+            // Only headings and commands are read; the rest is written anew.
             if line.starts_with("# ") {
                 let _ = writeln!(got, "{}{line}", if got.is_empty() { "" } else { "\n" });
             } else if let Some(command) = line.strip_prefix("& ") {

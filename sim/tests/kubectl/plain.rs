@@ -1,6 +1,6 @@
-//! What differs from run to run by nature, made equal.
+//! Makes equal what differs from run to run by nature.
 
-/// An output without it: its lines, each after the end of the one before.
+/// An output in which that is replaced, each line with a line break before it.
 pub fn plain(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -16,7 +16,7 @@ pub fn plain(text: &str) -> String {
             shown.push_str(&words.join(" "));
         }
         let shown = revision(&dates(&shown));
-        // How often something is said, and how many pods are still on their way out, depends on how fast things go.
+        // How often kubectl says these lines, and with which numbers, depends on how fast things go.
         let passing = shown.starts_with("Waiting for deployment")
             || (shown.starts_with("Found ") && shown.contains(" pods, using "));
         if !passing && (shown.is_empty() || lines.last() != Some(&shown)) {
@@ -35,7 +35,7 @@ fn word(text: &str) -> String {
         return text.to_owned();
     }
     let (before, after) = text.split_once(core).unwrap_or(("", ""));
-    // What names are made of is between slashes, quotes and the like.
+    // Names stand between slashes, quotes and the like.
     let parts: Vec<String> = core
         .split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.')))
         .map(|part| {
@@ -104,7 +104,7 @@ fn generated(text: &str) -> String {
     parts.join("-")
 }
 
-/// The revision depends on how many heartbeats there were.
+/// Replaces the revision, which depends on how many heartbeats there were.
 fn revision(line: &str) -> String {
     for name in ["resourceVersion: ", "Resource Version:  "] {
         if let Some((before, _)) = line.split_once(name) {
@@ -114,7 +114,7 @@ fn revision(line: &str) -> String {
     line.to_owned()
 }
 
-/// `Sat, 21 Nov 2026 17:00:00 +0000`.
+/// Replaces dates such as `Sat, 21 Nov 2026 17:00:00 +0000`.
 fn dates(line: &str) -> String {
     for day in ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"] {
         if let Some((before, after)) = line.split_once(&format!("{day}, "))
