@@ -111,6 +111,12 @@ pub struct Sources<'a> {
 /// Every instance of every component but the kubelets, in no particular order.
 pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
     let mut found = apiservers(seen);
+    let of_kubeadm: BTreeSet<&str> = running(seen)
+        .filter(|(pod, runs, component)| {
+            *component == Component::KubeApiserver && runs.kubeadm && pod.pod.mirror
+        })
+        .map(|(pod, ..)| &*pod.pod.node)
+        .collect();
     found.extend(running(seen).filter(|(.., component)| *component != Component::KubeApiserver).map(
         |(pod, runs, component)| Instance {
             component,
@@ -119,15 +125,26 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             version: runs.version.clone(),
             evidence: Evidence::Image,
             effective: None,
-            // A controller's kubeconfig names the apiserver that it talks to. The file is on its host and is not
-            // read.
-            reach: Reach::Any,
+            reach: reach(pod, runs, component, &of_kubeadm),
             incarnation: incarnation([mark(runs)]),
             ready: pod.pod.ready,
             probed: None,
         },
     ));
     found
+}
+
+/// Which apiservers a component talks to. Its kubeconfig says so, a file on its host that is not read; but some
+/// distributions always write the apiserver of the same host into those of their static pods: kubeadm since 1.19
+/// (`localAPIEndpoint`), and RKE2 (127.0.0.1). `of_kubeadm` are the nodes whose apiserver kubeadm made.
+fn reach(pod: &PodSeen, runs: &Runs, component: Component, of_kubeadm: &BTreeSet<&str>) -> Reach {
+    let controller = matches!(component, Component::KubeControllerManager | Component::KubeScheduler);
+    let rke2 = || runs.version.known().is_some_and(|version| version.suffix().contains("rke2"));
+    if controller && pod.pod.mirror && (of_kubeadm.contains(&*pod.pod.node) || rke2()) {
+        Reach::Local
+    } else {
+        Reach::Any
+    }
 }
 
 /// The pods that run a component and have not ended.

@@ -26,7 +26,7 @@ use super::campaign::{self, Wrong, all, virtually};
 use super::kube_api::Kube;
 use super::replica::replica;
 use super::script::{self, Step};
-use base::{CLAIMS, Setting, TO, UPGRADES};
+use base::{CLAIMS, Setting, UPGRADES};
 use executor::Executor;
 use watcher::{Watcher, asked_well, at_rest};
 
@@ -110,7 +110,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     cluster.faults().record();
     script::arm(&cluster, script);
     let begun = Instant::now();
-    kube.create(UPGRADES, &setting.upgrade(UP, TO)).await;
+    kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
     let stop = CancellationToken::new();
     let mut replicas = vec![tokio::spawn(replica(cluster.clone(), "a", true, stop.clone()))];
     if script::line(script).contains("evenkeel-b") || script.iter().any(is_failover) {

@@ -14,10 +14,11 @@ use crate::upgrade::AcceptedRisk;
 pub(super) fn accept(findings: &mut Vec<Finding>, risks: &[AcceptedRisk], now: Timestamp) {
     let mut useless = Vec::new();
     for risk in risks {
-        let mut of_risk = findings.iter_mut().filter(|finding| *finding.id == *risk.finding);
-        let Some(finding) = of_risk.next() else { continue };
         let id = format!("A1/{}", risk.finding);
-        if !finding.acceptable {
+        // One thing may be found at several hops.
+        let mut of_risk = findings.iter_mut().filter(|finding| *finding.id == *risk.finding).peekable();
+        let Some(first) = of_risk.peek() else { continue };
+        if !first.acceptable {
             let what = format!("finding {} is accepted and cannot be", risk.finding);
             useless.push(
                 Finding::new(id, Weight::Warns, what)
@@ -29,9 +30,11 @@ pub(super) fn accept(findings: &mut Vec<Finding>, risks: &[AcceptedRisk], now: T
                 Finding::new(id, Weight::Warns, what).remedy("accept it again, or change what it is about"),
             );
         } else {
-            let (until, reason) = (risk.until, risk.reason.clone());
-            finding.accepted = Some(Accepted { until, reason, instead_of: finding.weight });
-            finding.weight = Weight::Warns;
+            for finding in of_risk {
+                let (until, reason) = (risk.until, risk.reason.clone());
+                finding.accepted = Some(Accepted { until, reason, instead_of: finding.weight });
+                finding.weight = Weight::Warns;
+            }
         }
     }
     findings.append(&mut useless);

@@ -132,7 +132,7 @@ mod tests {
     };
     use crate::fixture::{at, budget, node, pod};
     use crate::plan::{Hop, Pass, Picked, waves};
-    use crate::upgrade::{AcceptedRisk, Group, Unit};
+    use crate::upgrade::{AcceptedRisk, Amount, Group, Unit};
 
     /// Nodes `n-1` to `n-3` at v1.36.4, and `cart` on each of them with a budget that wants `needed` of its three pods.
     fn parts(needed: i32) -> Parts {
@@ -325,6 +325,15 @@ mod tests {
                 warns B14/Webhook//guard/pods: Webhook guard/pods: is asked about every pod that is created, fails closed, and has 2 endpoints ready, all on nodes that would be drained: its own replacement could not be created: run it on other nodes too, or let it fail open
                 warns S1: the API is away for a while
             "#]],
+        );
+        let two_at_once = |upgrade: &mut Upgrade| upgrade.groups[0].max_unavailable = Amount::Count(2);
+        see(
+            with(&["n-1", "n-2"]),
+            two_at_once,
+            &expect![[r#"
+            warns B14/Webhook//guard/pods: Webhook guard/pods: is asked about every pod that is created, fails closed, and has 2 endpoints ready, all on nodes that would be drained: its own replacement could not be created: run it on other nodes too, or let it fail open
+            warns S1: the API is away for a while
+        "#]],
         );
         let two_groups = |upgrade: &mut Upgrade| {
             let first = Selector {

@@ -8,7 +8,7 @@ use super::round::{Round, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
 use super::{Action, Claim, ClaimState, Decision, World, components, nodes, open};
-use crate::cluster::Component;
+use crate::cluster::{Cluster, Component};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
 use crate::plan::{self, Plan, Planned, Stage, StageProgress, hidden_id};
@@ -41,6 +41,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let stage = current_stage(&stages, &mine, &missing, &hidden);
     // Only the last hop ends the upgrade.
     let stage = stage.or_else(|| (!current.last).then_some(Stage::Kubelets));
+    let told = told(stages, &current, whole, cluster);
     let approved = match upgrade.mode {
         Mode::PlanOnly => false,
         Mode::Automatic => true,
@@ -89,8 +90,21 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     (outlook.hope, outlook.out) = (hope, out);
     outlook.waits = blocked.into_iter().chain(working).collect();
     outlook.hop = Some(current.version.clone());
-    let status = status(whole, progress, world, &mine, (stages, stage), outlook, &actions);
+    let status = status(whole, progress, world, &mine, (told, stage), outlook, &actions);
     Decision { actions, status, again_at }
+}
+
+/// How far each stage is, for a person: a node that only has nothing to do in this hop is not upgraded.
+fn told(
+    stages: [StageProgress; 3],
+    current: &Current,
+    upgrade: &Upgrade,
+    cluster: &Cluster,
+) -> [StageProgress; 3] {
+    if current.last {
+        return stages;
+    }
+    plan::progress(cluster, &upgrade.members(cluster), |version| current.reached(version))
 }
 
 /// The controllers that keep kubelets from moving because nothing shows their version, one line each.

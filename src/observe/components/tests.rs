@@ -423,3 +423,39 @@ fn pods_are_recognised_by_label_or_image() {
         assert_eq!(run(labels, image, running).as_deref(), expected, "{image}");
     }
 }
+
+/// kubeadm and RKE2 point the controllers of their static pods at the apiserver of the same host.
+#[test]
+fn which_controllers_talk_to_the_apiserver_of_their_own_host() {
+    let kubeadm = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint";
+    let pod = |name: &str, node: &str, component: &str, image: &str, annotations: Value| {
+        keep::<Pod>(json!({
+            "metadata": {"name": name, "namespace": "kube-system", "uid": format!("uid-{name}"),
+                         "labels": {"component": component}, "annotations": annotations},
+            "spec": {"nodeName": node, "containers": [{"name": component, "image": image}]},
+            "status": {"phase": "Running"},
+        }))
+    };
+    let mirror = || json!({"kubernetes.io/config.mirror": "x"});
+    let made = json!({"kubernetes.io/config.mirror": "x", kubeadm: "192.0.2.1:6443"});
+    let kcm = "kube-controller-manager";
+    let image = "registry.k8s.io/kube-controller-manager:v1.36.4";
+    let rke2 = "rancher/hardened-kubernetes:v1.33.8-rke2r1-build20260101";
+    let pods = [
+        pod("server-1", "cp-1", "kube-apiserver", SERVER, made),
+        pod("server-2", "cp-2", "kube-apiserver", SERVER, mirror()),
+        pod("by-kubeadm", "cp-1", kcm, image, mirror()),
+        pod("by-hand", "cp-2", kcm, image, mirror()),
+        // A Deployment talks to the Service.
+        pod("deployed", "cp-1", kcm, image, json!({})),
+        pod("cloud", "cp-1", "cloud-controller-manager", "x/cloud-controller-manager:v1.36.0", mirror()),
+        pod("rke2", "cp-3", kcm, rke2, mirror()),
+    ];
+    let pods: Vec<_> = pods.iter().collect();
+    let (asked, now) = (true, NOW.parse().unwrap());
+    let found = instances(&Sources { nodes: &[], pods: &pods, leases: &[], endpoints: &[], asked, now });
+    let local = found.iter().filter(|found| found.reach == Reach::Local).map(|found| &*found.name);
+    let mut local: Vec<&str> = local.collect();
+    local.sort_unstable();
+    assert_eq!(local, ["by-kubeadm", "rke2"]);
+}

@@ -56,6 +56,8 @@ pub struct Setting {
     pub deadline: u64,
     /// The drains' timeout, in seconds.
     pub drain: u64,
+    /// The version to reach.
+    pub to: String,
     /// What executors do, by `component/node`; good where nothing is said.
     pub ways: Vec<(String, Way)>,
 }
@@ -70,6 +72,7 @@ impl Setting {
             everything: false,
             deadline: 300,
             drain: 300,
+            to: TO.to_owned(),
             ways: Vec::new(),
         };
         for step in script {
@@ -81,6 +84,7 @@ impl Setting {
                 ["everything"] => setting.everything = true,
                 ["deadline", seconds] => setting.deadline = seconds.parse().unwrap(),
                 ["drain", seconds] => setting.drain = seconds.parse().unwrap(),
+                ["target", version] => setting.to = (*version).to_owned(),
                 ["executor", what, way @ ..] => {
                     let way = match way {
                         ["after", seconds] => Way::After(seconds.parse().unwrap()),
@@ -102,7 +106,7 @@ impl Setting {
     /// Whether `deed` says how the run is, not what happens in it.
     pub fn says(deed: &str) -> bool {
         let first = deed.split(' ').next().unwrap_or_default();
-        ["hosts", "accept", "jobs", "everything", "deadline", "drain", "executor"].contains(&first)
+        ["hosts", "accept", "jobs", "everything", "deadline", "drain", "target", "executor"].contains(&first)
     }
 
     /// What the executor does with `component` on `node`.

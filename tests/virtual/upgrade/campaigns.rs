@@ -54,6 +54,47 @@ fn an_upgrade_without_faults() {
     assert!(asked < 550, "{asked}");
 }
 
+/// A target that is two minors away.
+fn far() -> Step {
+    at(0, "target v1.38.1")
+}
+
+#[test]
+fn an_upgrade_over_two_minors_moves_kubelets_once() {
+    let run = run(1, &[far()]);
+    assert!(run.wrong.is_empty(), "{:#?}", run.wrong);
+    let up = &run.end["upgrades"]["up"];
+    assert_eq!(up["progress"]["summary"], "9/9", "{up:#}");
+    assert_eq!(up["conditions"]["Ready"][1], "Completed", "{up:#}");
+    assert!((40..100).contains(&run.evicted), "{}", run.evicted);
+    let servers = run.end["servers"].as_object().unwrap();
+    // Each was moved twice, and nothing stayed at the minor between.
+    assert!(servers.values().all(|server| server[0] == "v1.38.1"), "{servers:#?}");
+}
+
+#[test]
+fn two_minors_with_crashes_and_people() {
+    let calls: Vec<Call> = run(1, &[far()]).calls;
+    let mut scripts = Vec::new();
+    for write in calls.iter().filter(|call| call.agent == LEADER && call.is_write()) {
+        for fault in ["crash-before", "crash-after", "refuse:500"] {
+            scripts.push((1, vec![far(), call(write.nth, 1, fault)]));
+        }
+    }
+    let mut scripts = spread(scripts, 8);
+    for millis in (0..WHOLE).step_by(if is_long() { 5_000 } else { 60_000 }) {
+        let (gone, back) = (millis + 700, millis + 20_700);
+        for deeds in [
+            vec![at(gone, "take cp-2 kube-apiserver"), at(back, "start cp-2 kube-apiserver")],
+            vec![at(gone, "suspend up"), at(back, "resume up")],
+            vec![at(gone, "blackout 30")],
+        ] {
+            scripts.push((1, [vec![far()], deeds].concat()));
+        }
+    }
+    campaign("upgrade: two minors", scripts);
+}
+
 #[test]
 fn a_crash_at_every_write() {
     let mut scripts = Vec::new();
@@ -72,9 +113,6 @@ fn every_fault_at_every_request() {
     for nth in 0..calls.len() as u64 {
         for fault in script::statuses() {
             scripts.push((1, vec![call(nth, 1, &fault)]));
-            if is_long() {
-                scripts.push((1, vec![call(nth, 5, &fault)]));
-            }
         }
     }
     let mut scripts = spread(scripts, 10);

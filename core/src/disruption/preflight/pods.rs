@@ -26,8 +26,10 @@ pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
         if let Some(left) = &left {
             left.judge(question, &places, node, &mut found);
         }
+        // Once for a node: it is as long as the cluster.
+        let elsewhere: Vec<&Node> = others(question, node).collect();
         for pod in question.cluster.pods_on(&node.name) {
-            found.pod(question, &places, pod);
+            found.pod(question, &places, &elsewhere, pod);
         }
     }
     found.webhooks(question);
@@ -115,7 +117,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn pod(&mut self, question: &Question<'a>, places: &Places<'a>, pod: &'a Pod) {
+    fn pod(&mut self, question: &Question<'a>, places: &Places<'a>, elsewhere: &[&Node], pod: &'a Pod) {
         let (surroundings, rules) = (question.cluster.surroundings(), question.rules);
         let class = class(pod, rules, surroundings, question.now);
         let handling = handling(pod, class, rules);
@@ -166,7 +168,7 @@ impl<'a> Found<'a> {
             let what = "tolerates node.kubernetes.io/unschedulable: a cordon does not keep it away";
             self.add("B5", Outlook::Caution, pod, what, "take that toleration away");
         }
-        self.places(question, places, pod);
+        self.places(question, places, elsewhere, pod);
         self.finalizers(pod);
         let timeout = question.timeout.map(|timeout| timeout.as_secs());
         if let Some((grace, timeout)) = traits.grace.zip(timeout).filter(|(grace, timeout)| grace > timeout) {
@@ -227,10 +229,9 @@ impl<'a> Found<'a> {
     }
 
     /// Adds why a replacement may find no place: quotas, placement, ports and devices (B4, B6 to B8, B10).
-    fn places(&mut self, question: &Question<'a>, places: &Places<'a>, pod: &'a Pod) {
+    fn places(&mut self, question: &Question<'a>, places: &Places<'a>, elsewhere: &[&Node], pod: &'a Pod) {
         let cluster = question.cluster;
         let traits = pod.traits();
-        let Some(here) = cluster.node(&pod.node) else { return };
         if let Some(quota) =
             cluster.surroundings().full_quotas.iter().flatten().find(|quota| quota.namespace == pod.namespace)
         {
@@ -240,11 +241,10 @@ impl<'a> Found<'a> {
             );
             self.add("B10", Outlook::NotNow, pod, what, "raise the quota by one pod");
         }
-        let elsewhere: Vec<&Node> = others(question, here).collect();
         // Of a pod that is pinned to its node, or for which there is no other node, this is told already.
         let told = pinned(pod, cluster.surroundings()) || elsewhere.is_empty();
         let seeking = places.seek(pod);
-        let closed = !told && self.closed(&seeking, &elsewhere, pod);
+        let closed = !told && self.closed(&seeking, elsewhere, pod);
         // Where placements were not read, the number of replicas decides.
         if !closed && traits.alone_on_host && cluster.surroundings().placements.is_none() {
             let of_kind = |other: &&Pod| {

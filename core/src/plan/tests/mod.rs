@@ -583,6 +583,11 @@ fn risks_that_a_person_takes() {
             refuted: nodes that this plan does not move would be too old for kube-apiservers of 1.37: they must be 1.34 or newer (n-1): let the upgrade move them, or move them yourself before that hop
         "#]],
     );
+    // It is met at each hop, and accepted at each.
+    let far = Upgrade { version: "v1.38.1".parse().unwrap(), ..upgrade.clone() };
+    let webhooks = |finding: &&Finding| finding.id.starts_with("O5");
+    let plan = made(&hooked, &far);
+    assert_eq!(plan.findings.iter().filter(webhooks).filter(|f| f.accepted.is_some()).count(), 2);
     let late = made_at(&hooked, &upgrade, at(60));
     assert_eq!(late.blockers().count(), 2, "{:#?}", late.findings);
 }
