@@ -235,7 +235,7 @@ impl Upgrade {
                 executor: executor.clone(),
                 hidden: Hidden::Refuse,
             },
-            groups: vec![Group::new("nodes", Selector::default(), &executor)],
+            groups: vec![Group::new("all", Selector::default(), &executor)],
             drain_timeout: SignedDuration::from_mins(30),
             accepted: Vec::new(),
             executors: [(executor, external)].into(),

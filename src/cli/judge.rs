@@ -77,7 +77,7 @@ pub(super) fn judged(
 }
 
 /// Why there is nothing to judge: Nodes are not seen, and at most one component is. `None` if there is something.
-fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String> {
+pub(super) fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String> {
     let front_door_alone = cluster.nodes().is_empty() && cluster.instances().len() <= 1;
     let refused = || inventory.missing.iter().map(|missing| missing.reason.as_ref());
     (front_door_alone && inventory.reason(Source::Nodes).is_some())
@@ -168,7 +168,7 @@ fn read(snapshot: &Snapshot) -> String {
 }
 
 /// Takes one look at the cluster, through the same observer that the operator uses.
-async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
+pub(super) async fn observe(config: &Config) -> Result<(Cluster, Inventory), String> {
     let read = read_client(config).map_err(|error| one_line(&error))?;
     let asking = effects_client(config).map_err(|error| one_line(&error))?;
     // One request first, so that a problem of the connection is told once, and not by every watch.

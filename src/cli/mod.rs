@@ -15,6 +15,7 @@ mod judge;
 #[cfg(not(feature = "sim"))]
 mod no_demo;
 mod output;
+mod plan;
 mod preflight;
 mod releases;
 mod report;
@@ -38,6 +39,7 @@ use args::{CheckArgs, ClusterArgs, ReportArgs};
 use drain::{DrainArgs, UncordonArgs};
 use exit::{EXIT_FAILED, EXIT_OK, EXIT_USAGE, print};
 pub use fuzzing::every_form;
+use plan::PlanArgs;
 use preflight::{ExplainArgs, PreflightArgs};
 
 /// The default namespace of the operator's Lease: that of the Leases of kube-apiservers and their controllers.
@@ -66,6 +68,13 @@ enum Command {
     /// kube-apiserver's version is known, so that nothing can be judged; 64: wrong arguments.
     #[command(after_help = args::EXAMPLES)]
     Check(CheckArgs),
+    /// Say what an upgrade would do, in which order, and what is in its way, before anybody begins.
+    ///
+    /// Reads a cluster, or files that hold one, as `report` and `preflight` do, and changes nothing. Each finding
+    /// `blocks` (nothing may begin), `stops` (it stops on its way, or leaves nodes behind) or `warns`. Exit code 0:
+    /// nothing at or above --fail-on; 2: something; 1: the cluster or a file cannot be read; 64: wrong arguments.
+    #[command(after_help = plan::EXAMPLES)]
+    Plan(Box<PlanArgs>),
     /// Empty nodes so that no PodDisruptionBudget is ever violated, and say what is waited for.
     ///
     /// Cordons every node, asks its pods to leave by the Eviction API, each as its PodDisruptionBudget allows, and waits
@@ -187,6 +196,7 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Man { dir } => man(dir.as_deref()),
         Command::Report(args) => runtime(1)?.block_on(report::run(args)),
         Command::Check(args) => runtime(1)?.block_on(check::run(args)),
+        Command::Plan(args) => runtime(1)?.block_on(plan::run(*args)),
         Command::Drain(args) => runtime(2)?.block_on(drain::drain(*args)),
         Command::Uncordon(args) => runtime(1)?.block_on(drain::uncordon(args)),
         Command::Preflight(args) => runtime(1)?.block_on(preflight::preflight(args)),

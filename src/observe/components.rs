@@ -111,12 +111,14 @@ pub struct Sources<'a> {
 /// Every instance of every component but the kubelets, in no particular order.
 pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
     let mut found = apiservers(seen);
-    let of_kubeadm: BTreeSet<&str> = running(seen)
-        .filter(|(pod, runs, component)| {
-            *component == Component::KubeApiserver && runs.kubeadm && pod.pod.mirror
-        })
-        .map(|(pod, ..)| &*pod.pod.node)
-        .collect();
+    let to_their_own = |rule: fn(&Runs, Component) -> bool| -> BTreeSet<&str> {
+        let static_pods = running(seen).filter(|(pod, ..)| pod.pod.mirror);
+        static_pods.filter(|(_, runs, of)| rule(runs, *of)).map(|(pod, ..)| &*pod.pod.node).collect()
+    };
+    let own = Own {
+        kubeadm: to_their_own(|runs, of| of == Component::KubeApiserver && runs.kubeadm),
+        rke2: to_their_own(|runs, _| runs.version.known().is_some_and(|v| v.suffix().contains("rke2"))),
+    };
     found.extend(running(seen).filter(|(.., component)| *component != Component::KubeApiserver).map(
         |(pod, runs, component)| Instance {
             component,
@@ -125,7 +127,7 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             version: runs.version.clone(),
             evidence: Evidence::Image,
             effective: None,
-            reach: reach(pod, runs, component, &of_kubeadm),
+            reach: own.reach(pod, component),
             incarnation: incarnation([mark(runs)]),
             ready: pod.pod.ready,
             probed: None,
@@ -134,16 +136,24 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
     found
 }
 
-/// Which apiservers a component talks to. Its kubeconfig says so, a file on its host that is not read; but some
-/// distributions always write the apiserver of the same host into those of their static pods: kubeadm since 1.19
-/// (`localAPIEndpoint`), and RKE2 (127.0.0.1). `of_kubeadm` are the nodes whose apiserver kubeadm made.
-fn reach(pod: &PodSeen, runs: &Runs, component: Component, of_kubeadm: &BTreeSet<&str>) -> Reach {
-    let controller = matches!(component, Component::KubeControllerManager | Component::KubeScheduler);
-    let rke2 = || runs.version.known().is_some_and(|version| version.suffix().contains("rke2"));
-    if controller && pod.pod.mirror && (of_kubeadm.contains(&*pod.pod.node) || rke2()) {
-        Reach::Local
-    } else {
-        Reach::Any
+/// The nodes whose static pods talk to the apiserver of the same host.
+struct Own<'a> {
+    kubeadm: BTreeSet<&'a str>,
+    rke2: BTreeSet<&'a str>,
+}
+
+impl Own<'_> {
+    /// Which apiservers `component` talks to. Its kubeconfig says so, a file on its host that is not read; but some
+    /// distributions always write the apiserver of the same host into it: kubeadm since 1.19 (`localAPIEndpoint`) for
+    /// kube-controller-manager and kube-scheduler, and RKE2 for every controller (127.0.0.1).
+    fn reach(&self, pod: &PodSeen, component: Component) -> Reach {
+        let node = &*pod.pod.node;
+        let of_kubeadm = component != Component::CloudControllerManager && self.kubeadm.contains(node);
+        if pod.pod.mirror && component.is_controller() && (of_kubeadm || self.rke2.contains(node)) {
+            Reach::Local
+        } else {
+            Reach::Any
+        }
     }
 }
 

@@ -82,8 +82,7 @@ fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<Finding>
     minors().min().zip(minors().max()).ok_or_else(|| {
         let finding = Finding::new("V1", Weight::Blocks, "no kube-apiserver's version is known");
         Box::new(
-            finding
-                .remedy("let Evenkeel reach the kube-apiservers, or say their version: see evenkeel report"),
+            finding.remedy("let Evenkeel reach the kube-apiservers; evenkeel report says why it does not"),
         )
     })
 }
@@ -182,12 +181,7 @@ impl Making<'_> {
         let mut steps: Vec<Step> = Vec::new();
         for piece in late.iter().filter(|piece| piece.beside_server) {
             match steps.iter_mut().find(|step| step.place == piece.place) {
-                Some(step) => {
-                    step.components.push(piece.component);
-                    if piece.version.progress(&step.from).is_lt() {
-                        step.from = piece.version.clone();
-                    }
-                }
+                Some(step) => step.components.push(piece.component),
                 None => steps.push(alone(piece)),
             }
         }
@@ -249,7 +243,7 @@ impl Making<'_> {
         if !alone.is_empty() {
             let what =
                 "no Node is visible for these kube-apiservers, so that they cannot move with their node";
-            let finding = Finding::new("U2", Weight::Blocks, what);
+            let finding = Finding::new("C2", Weight::Blocks, what);
             self.findings.push(finding.remedy("set controlPlane.unit to Component").about(alone));
         }
         let several = now.iter().filter(|piece| is_server(piece)).count() > 1;
@@ -263,7 +257,7 @@ impl Making<'_> {
                         while the nodes go one by one";
             let remedy = "point their kubeconfig at the kube-apiserver of their own node, as kubeadm does, or set \
                           controlPlane.unit to Component";
-            self.findings.push(Finding::new("U3", Weight::Blocks, what).remedy(remedy).at(minor).about(any));
+            self.findings.push(Finding::new("C3", Weight::Blocks, what).remedy(remedy).at(minor).about(any));
         }
     }
 }

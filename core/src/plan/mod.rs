@@ -93,7 +93,7 @@ pub struct Step {
     pub components: Vec<Component>,
     /// Their Node, or the component's own name where no Node is visible.
     pub place: Arc<str>,
-    /// What they run when the step begins, the oldest of them.
+    /// What the first of them runs when the step begins.
     pub from: KubeVersion,
 }
 

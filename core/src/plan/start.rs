@@ -66,12 +66,14 @@ impl Start {
         let mut proxies = Still::new();
         for proxy in wish.cluster.of(Component::KubeProxy) {
             // One that is part of the kubelet's process moves with it.
-            if let Some(minor) = proxy.version.minor().filter(|_| proxy.evidence != Evidence::SameProcess) {
-                proxies.entry(minor).or_default().push(proxy.name.clone());
+            let Some(version) = proxy.version.known() else { continue };
+            if proxy.evidence != Evidence::SameProcess && !of_rke2(version) {
+                proxies.entry(version.minor()).or_default().push(proxy.name.clone());
             }
         }
         hidden(wish, findings);
         emulation(wish, findings);
+        builds(wish, &pieces, findings);
         Self { pieces, kubelets, still, proxies }
     }
 
@@ -79,6 +81,11 @@ impl Start {
     pub(super) fn servers(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.iter().filter(|piece| piece.component == Component::KubeApiserver)
     }
+}
+
+/// Whether RKE2 runs it: one service of the host moves its static pods, the kubelet and kube-proxy.
+fn of_rke2(version: &KubeVersion) -> bool {
+    version.suffix().contains("rke2")
 }
 
 /// Where an instance is: its node, or its own name where no node is visible.
@@ -103,7 +110,7 @@ fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Vec<Piece> {
             beside_server: instance.node.as_ref().is_some_and(|node| hosts.contains(node)),
             version: version.clone(),
             reach: instance.reach,
-            of_kubelet: instance.evidence == Evidence::SameProcess,
+            of_kubelet: instance.evidence == Evidence::SameProcess || of_rke2(version),
         });
     }
     pieces
@@ -112,17 +119,15 @@ fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Vec<Piece> {
 fn unknown(instance: &Instance) -> Finding {
     let Instance { component, name, .. } = instance;
     let id = format!("V1/{component}/{name}");
-    if matches!(instance.version, Observed::Unknown(Unknown::OwnNumber(_))) {
-        let what = format!(
-            "{component} {name} has version numbers of its own ({}) and is left alone",
-            instance.version
-        );
+    if let Observed::Unknown(Unknown::OwnNumber(number)) = &instance.version {
+        let what = format!("{component} {name} has version numbers of its own ({number}) and is left alone");
         return Finding::new(id, Weight::Warns, what).remedy(
             "look up which release of it the target needs, and move it yourself after the kube-apiservers",
         );
     }
     let what = format!("the version of {component} {name} is not known");
-    Finding::new(id, Weight::Blocks, what).remedy("let Evenkeel see it, or say it: see evenkeel report")
+    Finding::new(id, Weight::Blocks, what)
+        .remedy("evenkeel report says why it is not seen; on the command line it can be said")
 }
 
 /// The versions of the kubelets that move, and the kubelets that stay.
@@ -274,6 +279,22 @@ fn hidden(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// A target that names no build of the distribution that the cluster runs.
+fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
+    let target = &wish.upgrade.version;
+    for distribution in ["k3s", "rke2", "k0s", "eks", "gke"] {
+        let of_it = |version: &KubeVersion| version.suffix().contains(distribution);
+        let server = pieces.iter().find(|p| p.component == Component::KubeApiserver && of_it(&p.version));
+        let Some(server) = server.filter(|_| !of_it(target)) else { continue };
+        let what = format!(
+            "kube-apiservers run {}, and the target {target} names no build of {distribution}",
+            server.version
+        );
+        let remedy = "name the build that the executor is to install, such as v1.37.1+k3s1";
+        findings.push(Finding::new("V3", Weight::Warns, what).remedy(remedy));
+    }
+}
+
 /// An upgrade in two steps that somebody else began has to be complete first.
 fn emulation(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
     let servers = Servers::of(wish.cluster.of(Component::KubeApiserver).filter_map(effective));
@@ -289,8 +310,13 @@ fn emulation(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
 
 /// What is to be known before the kube-apiservers go to another minor.
 pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, findings: &mut Vec<Finding>) {
-    for webhook in webhooks_in_the_way(wish.cluster) {
+    // What a kube-apiserver of that minor sends, webhooks get already where one is there.
+    let served = start.servers().any(|server| server.version.minor() >= minor);
+    for webhook in webhooks_in_the_way(wish.cluster).filter(|_| !served) {
         let id = format!("{}/{}/{}", WEBHOOKS_BEFORE_UPGRADE.id, webhook.configuration, webhook.name);
+        if findings.iter().any(|finding| finding.id == id) {
+            continue;
+        }
         let what = format!(
             "webhook {} of {} fails closed and matches only the API versions that it lists",
             webhook.name, webhook.configuration
@@ -300,7 +326,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
     }
     let servers: Vec<&Instance> = wish.cluster.of(Component::KubeApiserver).collect();
     if let [only] = servers.as_slice()
-        && only.evidence != Evidence::FrontDoor
+        && matches!(only.evidence, Evidence::Endpoint | Evidence::Image | Evidence::SameProcess)
     {
         let what = "the API is away while its only kube-apiserver is replaced";
         findings.push(
@@ -315,7 +341,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
             let what =
                 "kube-apiserver, controllers and kubelet of these nodes are one process and move together";
             findings.push(
-                Finding::new("U1", Weight::Warns, what)
+                Finding::new("C1", Weight::Warns, what)
                     .remedy("set controlPlane.unit to Node")
                     .about(&places),
             );

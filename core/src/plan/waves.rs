@@ -29,10 +29,14 @@ pub struct Wave {
     pub nodes: Vec<Arc<str>>,
 }
 
-/// The waves of each hop of `plan`, for the nodes of `members` as they are now. Nodes that a person holds are in them: a
-/// hold only delays.
+/// The waves of each hop of `plan`, for the nodes of `members` as they are now. Nodes that a person holds or cordoned are
+/// in none.
 pub fn waves(plan: &Plan, upgrade: &Upgrade, members: &[Member<'_>]) -> Vec<Vec<Wave>> {
-    let known = |member: &Member<'_>| member.node.kubelet.known().cloned();
+    let known = |member: &Member<'_>| {
+        let node = member.node;
+        let held = node.held || node.unschedulable && node.cordoned_by.is_none();
+        node.kubelet.known().filter(|_| !held).cloned()
+    };
     let mut runs: Vec<Option<KubeVersion>> = members.iter().map(known).collect();
     let mut all = Vec::new();
     for hop in &plan.hops {

@@ -77,7 +77,7 @@ pub(super) fn markdown(report: &Report, style: Style) -> String {
 }
 
 /// `text` without a meaning in Markdown. Backticks stay: our own lines name commands with them.
-pub(super) fn escaped(text: &str) -> String {
+pub(in super::super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -7,7 +7,7 @@
 pub(super) mod causes;
 mod document;
 mod junit;
-mod markdown;
+pub(super) mod markdown;
 mod outcome;
 pub(super) mod paint;
 mod sarif;

@@ -450,6 +450,13 @@ fn which_controllers_talk_to_the_apiserver_of_their_own_host() {
         pod("deployed", "cp-1", kcm, image, json!({})),
         pod("cloud", "cp-1", "cloud-controller-manager", "x/cloud-controller-manager:v1.36.0", mirror()),
         pod("rke2", "cp-3", kcm, rke2, mirror()),
+        pod(
+            "rke2-cloud",
+            "cp-3",
+            "cloud-controller-manager",
+            "rancher/rke2-cloud-provider:v1.33.8",
+            mirror(),
+        ),
     ];
     let pods: Vec<_> = pods.iter().collect();
     let (asked, now) = (true, NOW.parse().unwrap());
@@ -457,5 +464,5 @@ fn which_controllers_talk_to_the_apiserver_of_their_own_host() {
     let local = found.iter().filter(|found| found.reach == Reach::Local).map(|found| &*found.name);
     let mut local: Vec<&str> = local.collect();
     local.sort_unstable();
-    assert_eq!(local, ["by-kubeadm", "rke2"]);
+    assert_eq!(local, ["by-kubeadm", "rke2", "rke2-cloud"]);
 }

@@ -26,8 +26,9 @@ use super::platform::{self, Platform, with_same_process};
 use super::stated;
 use super::version_answer::VersionAnswer;
 use input::{Input, Source};
+pub(crate) use objects::Piece;
 use objects::{Bad, Found, Kind, found, parse};
-pub(super) use objects::{Piece, item, without_place};
+pub(super) use objects::{item, without_place};
 use unused::Given;
 
 /// How many lines there are at most about objects that cannot be read; the rest is counted.
@@ -347,18 +348,18 @@ fn source_of(input: &Input, given: &mut Given) -> Result<Option<Source>, String>
 }
 
 /// What pieces of files gave besides themselves.
-pub(super) struct Read {
+pub(crate) struct Read {
     /// What could not be read, one line each.
-    pub(super) faults: Vec<String>,
+    pub(crate) faults: Vec<String>,
     /// The paths that a person named and that gave nothing, one line each.
-    pub(super) unused: Vec<String>,
+    pub(crate) unused: Vec<String>,
 }
 
 /// Hands everything in `paths` to `each`, with the name of its file; `each` says whether it has a use for it.
 ///
 /// # Errors
 /// When something that was named cannot be read. A broken file inside a folder is among what is returned instead.
-pub(super) fn pieces(
+pub(crate) fn pieces(
     paths: &[PathBuf],
     each: &mut dyn FnMut(&Arc<str>, &Piece<'_>) -> Use,
 ) -> Result<Read, Unreadable> {
@@ -390,7 +391,7 @@ pub(super) fn pieces(
 }
 
 /// What became of a piece.
-pub(super) enum Use {
+pub(crate) enum Use {
     /// It is part of what was asked for.
     Some,
     /// It is not.

@@ -97,7 +97,7 @@ pub(in super::super) fn item(item: usize, file: &str) -> String {
 }
 
 /// A piece of a text, before its kind is asked for.
-pub(in super::super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// An object, or what stands in its place. `list` is what its list says of it, and `place` its place in the
     /// list, from 1; 0 if it is in no list.
     Object { raw: &'a RawValue, list: &'a List, place: usize },
@@ -225,9 +225,9 @@ fn answer(raw: Option<&RawValue>) -> Option<VersionAnswer> {
 
 /// What a list says of its items: the apiVersion and kind of every item that does not say them itself.
 #[derive(Clone, Default)]
-pub(in super::super) struct List {
-    pub(in super::super) api_version: Option<String>,
-    pub(in super::super) kind: Option<String>,
+pub(crate) struct List {
+    pub(crate) api_version: Option<String>,
+    pub(crate) kind: Option<String>,
 }
 
 impl List {

@@ -56,7 +56,8 @@ impl State {
             if component == Component::KubeApiserver {
                 hosts.insert(place.clone());
             }
-            if instance.evidence == Evidence::SameProcess {
+            let rke2 = component == Component::KubeApiserver && version.suffix().contains("rke2");
+            if instance.evidence == Evidence::SameProcess || rke2 {
                 of_one_process.insert(place.clone());
             }
             let same = |part: &Part| part.component == component && part.version == *version;

@@ -22,7 +22,8 @@ pub fn check_waves(
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
     for member in members {
         *sizes.entry(member.group).or_default() += 1;
-        if let Some(version) = member.node.kubelet.known() {
+        let theirs = member.node.unschedulable && member.node.cordoned_by.is_none();
+        if let Some(version) = member.node.kubelet.known().filter(|_| !theirs && !member.node.held) {
             runs.insert(&member.node.name, (member, version));
         }
     }

@@ -1,0 +1,115 @@
+//! `evenkeel plan`: what an upgrade would do, in which order, and what is in its way.
+//!
+//! Here belongs what is read, shown and compared with an older plan; what is planned and found is the core's. The
+//! invariants: nothing is changed in any cluster; and every form of the output is made from one document.
+
+mod args;
+mod build;
+mod diff;
+mod document;
+mod markdown;
+mod object;
+mod subject;
+mod text;
+mod times;
+mod wish;
+mod words;
+
+use evenkeel_core::disruption::Rules;
+use evenkeel_core::plan::{self, Plan, Refutation, Wish};
+use evenkeel_core::skew::policy::Policy;
+
+use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
+use super::{output, releases};
+use crate::observe::files::shown;
+pub(super) use args::{EXAMPLES, PlanArgs};
+use args::{FailOn, Form};
+use build::Made;
+use document::UpgradePlan;
+use text::Style;
+
+/// The namespace of executors, whose pods no drain touches: the operator's default.
+const EXECUTORS: &str = "evenkeel-executors";
+
+pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
+    let catalogue = releases::read(args.look.releases.as_deref())?;
+    let wished = wish::wished(&args)?;
+    let older = args.diff.as_deref().map(diff::older).transpose()?;
+    let mut subject = subject::look(&args.look).await?;
+    subject.about.splice(0..0, wished.source.iter().map(|source| ("Upgrade", source.clone())));
+    let upgrade = &wished.upgrade;
+    let members = upgrade.members(&subject.cluster);
+    let wish = Wish {
+        cluster: &subject.cluster,
+        upgrade,
+        members: &members,
+        policy: Policy::default(),
+        catalogue: &catalogue,
+        recorded: &[],
+        hidden: &subject.hidden,
+        now: subject.now,
+    };
+    let mut plan = plan::make(&wish);
+    let waves = plan::waves(&plan, upgrade, &members);
+    let refuted = refuted(&plan, &waves, &wish);
+    let (cluster, now, rules) = (&subject.cluster, subject.now, Rules::of_upgrade(EXECUTORS));
+    plan.findings = plan::foresee(&plan, &waves, upgrade, cluster, &rules, now);
+    let (durations, basis) = times::durations(&args.times, std::mem::take(&mut subject.earlier));
+    let made = Made {
+        upgrade,
+        members: &members,
+        plan: &plan,
+        waves: &waves,
+        refuted,
+        hash: plan
+            .from
+            .as_ref()
+            .map(|from| plan::hash(upgrade, from, &plan::on_the_way(upgrade, from, &[], Some(&plan)))),
+        timing: &plan::timing(&plan, &waves, upgrade, cluster, &rules, &durations, now),
+        basis,
+        of_object: wished.source.is_some(),
+    };
+    let failed = fails(&made, args.fail_on);
+    let mut document = build::document(&made, &subject);
+    document.changes = older.map(|older| diff::changes(&older, &document));
+    let older = args.diff.as_deref().map(shown);
+    let style = Style {
+        wide: args.output == Form::Wide,
+        paint: output::paint(args.color),
+        width: output::width(),
+        about: &subject.about,
+        older: older.as_deref(),
+    };
+    print(&render(&document, args.output, style)?)?;
+    Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
+}
+
+/// What the check finds wrong with a plan that could begin.
+fn refuted(plan: &Plan, waves: &[Vec<plan::Wave>], wish: &Wish<'_>) -> Vec<String> {
+    if plan.blockers().next().is_some() {
+        return Vec::new();
+    }
+    let of_plan = plan::check(plan.clone(), wish.cluster, wish.members, &wish.policy).err();
+    let of_waves = plan::check_waves(plan, waves, wish.upgrade, wish.members);
+    of_plan.into_iter().flatten().chain(of_waves).map(|wrong: Refutation| wrong.to_string()).collect()
+}
+
+fn fails(made: &Made<'_>, on: FailOn) -> bool {
+    let grave = |finding: &plan::Finding| finding.weight <= on.weight();
+    !made.refuted.is_empty() || made.plan.findings.iter().any(grave)
+}
+
+fn render(document: &UpgradePlan, form: Form, style: Style<'_>) -> Result<String, String> {
+    let failed = |error: String| format!("cannot write the plan: {error}");
+    match form {
+        Form::Table | Form::Wide => Ok(text::text(document, style)),
+        Form::Json => serde_json::to_string_pretty(document)
+            .map(|text| text + "\n")
+            .map_err(|error| failed(error.to_string())),
+        Form::Yaml => serde_saphyr::to_string(document).map_err(|error| failed(error.to_string())),
+        Form::Markdown => Ok(markdown::markdown(document, style)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! What a plan is made for: a cluster or files, seen as `report` sees its versions and as `preflight` sees its pods.
+//!
+//! Here belongs how the two are put together. The invariant: what could not be read is named, and is never taken for
+//! absent.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use evenkeel_core::cluster::{Cluster, Component, ControlPlane};
+use evenkeel_core::text::harmless;
+use jiff::Timestamp;
+
+use super::super::args::LookArgs;
+use super::super::{connect, judge};
+use super::times::Earlier;
+use crate::clients::{one_line, read_client};
+use crate::observe::files::{Snapshot, shown};
+use crate::observe::platform::with_same_process;
+use crate::observe::stated;
+use crate::observe::survey::Survey;
+
+/// What was seen.
+pub(super) struct Subject {
+    pub(super) cluster: Cluster,
+    /// What it is: titles and lines.
+    pub(super) about: Vec<(&'static str, String)>,
+    /// What could not be read, one line each.
+    pub(super) not_seen: Vec<String>,
+    /// What the platform does not show, and why, one line each.
+    pub(super) not_visible: Vec<String>,
+    /// Controllers that lead where nothing shows their version.
+    pub(super) hidden: Vec<(Component, String)>,
+    /// What earlier moves took.
+    pub(super) earlier: Earlier,
+    pub(super) now: Timestamp,
+}
+
+/// Looks at the cluster or the files that `args` name.
+///
+/// # Errors
+/// When there is nothing that a plan could be made for, in one line.
+pub(super) async fn look(args: &LookArgs) -> Result<Subject, String> {
+    if args.files.is_empty() { live(args).await } else { files(args) }
+}
+
+async fn live(args: &LookArgs) -> Result<Subject, String> {
+    let config = connect::config(&args.cluster, "plan").await?;
+    let (seen, inventory) = judge::observe(&config).await?;
+    if let Some(nothing) = judge::nothing(&seen, &inventory) {
+        return Err(nothing);
+    }
+    let seen = with_same_process(seen);
+    let client = read_client(&config).map_err(|error| one_line(&error))?;
+    let mut not_seen: Vec<String> =
+        inventory.missing.iter().map(|missing| missing.reason.to_string()).collect();
+    let cluster = match Survey::of_cluster(&client).await {
+        Ok(survey) => {
+            add_new(&mut not_seen, survey.missing());
+            joined(survey.cluster(), &seen)
+        }
+        Err(why) => {
+            not_seen.push(without_drains(&why));
+            seen
+        }
+    };
+    let earlier = Earlier::of_cluster(&client).await.unwrap_or_else(|why| {
+        not_seen.push(why);
+        Earlier::default()
+    });
+    let mut about = vec![("Cluster", config.cluster_url.to_string())];
+    about.extend(inventory.platform.map(|platform| ("Platform", platform.name().to_owned())));
+    let cluster = stated::add(cluster, &args.given())?;
+    Ok(Subject {
+        not_visible: inventory.hidden(&cluster),
+        hidden: inventory.leading.iter().map(|leading| (leading.component, leading.to_string())).collect(),
+        cluster,
+        about,
+        not_seen,
+        earlier,
+        now: Timestamp::now(),
+    })
+}
+
+fn files(args: &LookArgs) -> Result<Subject, String> {
+    let spool = Spool::of(&args.files)?;
+    let paths = spool.paths(&args.files);
+    let snapshot = Snapshot::read(&paths).map_err(|error| spool.named(&error.to_string()))?;
+    let seen = snapshot.cluster();
+    let survey = Survey::of_files(&paths);
+    let together = match &survey {
+        Ok(survey) => joined(survey.cluster(), &seen),
+        Err(_) => seen,
+    };
+    let cluster = stated::add(together, &args.given())?;
+    let mut not_seen = snapshot.missing(&cluster);
+    match &survey {
+        Ok(survey) => add_new(&mut not_seen, survey.missing()),
+        Err(why) => not_seen.push(without_drains(why)),
+    }
+    if snapshot.counts().webhooks == 0 {
+        not_seen.push(
+            "no webhook configuration is in the files: are there any? (`kubectl get \
+             validatingwebhookconfigurations,mutatingwebhookconfigurations`)"
+                .to_owned(),
+        );
+    }
+    let names: Vec<_> = args.files.iter().map(|path| shown(path)).collect();
+    let mut about = vec![("Files", names.join(", "))];
+    let earlier = Earlier::of_files(&paths);
+    // A file may be of use to one reading and not to another.
+    let unused_too = |line: &String| {
+        survey.as_ref().map_or(true, |survey| survey.unused.contains(line)) && !earlier.uses(line)
+    };
+    about.extend(snapshot.unused().into_iter().filter(unused_too).map(|line| ("Unused", spool.named(&line))));
+    about.extend(snapshot.platform().map(|platform| ("Platform", platform.name().to_owned())));
+    Ok(Subject {
+        not_visible: snapshot.hidden(&cluster),
+        hidden: Vec::new(),
+        not_seen: not_seen.iter().map(|line| spool.named(line)).collect(),
+        // Files show the cluster as it was when they were written, so that time counts as now.
+        now: snapshot.taken().unwrap_or_else(Timestamp::now),
+        earlier,
+        cluster,
+        about,
+    })
+}
+
+fn without_drains(why: &str) -> String {
+    format!("{why}; without it nothing is said of what would keep nodes from being drained")
+}
+
+/// `drains`, which has the pods and what is around them, with the components of `versions`.
+fn joined(mut drains: Cluster, versions: &Cluster) -> Cluster {
+    drains.set_instances(versions.instances().to_vec());
+    drains.set_webhooks(versions.webhooks().to_vec());
+    drains.set_control_plane(ControlPlane {
+        etcd: versions.etcd().to_vec(),
+        leaders: versions.leaders().to_vec(),
+    });
+    drains
+}
+
+/// Adds what of `lines` is not there.
+fn add_new(all: &mut Vec<String>, lines: Vec<String>) {
+    for line in lines {
+        if !all.contains(&line) {
+            all.push(line);
+        }
+    }
+}
+
+/// Standard input as a file, because it is read twice. It goes when this goes.
+struct Spool(Option<PathBuf>);
+
+impl Spool {
+    fn of(files: &[PathBuf]) -> Result<Self, String> {
+        if !files.iter().any(|file| file.as_os_str() == "-") {
+            return Ok(Self(None));
+        }
+        if io::stdin().is_terminal() {
+            eprintln!("reads from this terminal until Ctrl-D");
+        }
+        let failed =
+            |error: io::Error| format!("standard input cannot be kept for a second reading: {error}");
+        let name = format!("evenkeel-{}-{}", std::process::id(), Timestamp::now().as_nanosecond());
+        let path = std::env::temp_dir().join(name);
+        let mut file = created(&path).map_err(failed)?;
+        let spool = Self(Some(path));
+        io::copy(&mut io::stdin().lock(), &mut file).map_err(failed)?;
+        Ok(spool)
+    }
+
+    fn paths(&self, files: &[PathBuf]) -> Vec<PathBuf> {
+        let one =
+            |file: &PathBuf| self.0.as_ref().filter(|_| file.as_os_str() == "-").unwrap_or(file).clone();
+        files.iter().map(one).collect()
+    }
+
+    /// `line` with the name that a person knows it by.
+    fn named(&self, line: &str) -> String {
+        self.0
+            .as_ref()
+            .map_or_else(|| line.to_owned(), |path| line.replace(&harmless(&shown(path)), "standard input"))
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // What is left in the folder for temporary files is cleared with it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// A file that was not there, for this user alone: a dump may tell much of a cluster.
+fn created(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}

@@ -1,0 +1,121 @@
+//! What a person wants: `--to` and what goes with it, or a ClusterUpgrade in a file.
+//!
+//! The invariant: an object that a kube-apiserver would refuse or cut is refused here too, with the field's name.
+
+use std::path::Path;
+
+use evenkeel_core::text::harmless;
+use evenkeel_core::upgrade::{Unit, Upgrade};
+use evenkeel_core::version::{KubeVersion, escape};
+use kube::{CustomResourceExt as _, ResourceExt as _};
+use serde_json::Value;
+
+use super::args::PlanArgs;
+use super::object;
+use crate::api::{ClusterUpgrade, upgrade};
+use crate::observe::files::shown;
+
+/// An upgrade, and where it was written.
+pub(super) struct Wished {
+    pub(super) upgrade: Upgrade,
+    /// `ClusterUpgrade prod-137 in prod-137.yaml`; `None` for `--to`.
+    pub(super) source: Option<String>,
+}
+
+pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
+    if let Some(path) = &args.target.upgrade {
+        let stdin = |path: &Path| path.as_os_str() == "-";
+        if stdin(path) && args.look.files.iter().any(|file| stdin(file)) {
+            return Err(
+                "standard input cannot be both --upgrade and --file; put one of them into a file".to_owned()
+            );
+        }
+        let upgrade = of_file(path)?;
+        let source = Some(format!("ClusterUpgrade {} in {}", upgrade.name, shown(path)));
+        return Ok(Wished { upgrade, source });
+    }
+    let to = args.target.to.clone().ok_or("say --to VERSION or --upgrade FILE")?;
+    let mut upgrade = Upgrade::to(to);
+    upgrade.via.clone_from(&args.via);
+    upgrade.control_plane.unit = args.unit.map_or(Unit::Component, Unit::from);
+    if let Some(amount) = args.max_unavailable {
+        upgrade.groups.iter_mut().for_each(|group| group.max_unavailable = amount);
+    }
+    let mut minors: Vec<_> = upgrade.via.iter().map(KubeVersion::minor).collect();
+    minors.sort_unstable();
+    if let Some([minor, _]) = minors.array_windows::<2>().find(|[one, next]| one == next) {
+        return Err(format!("--via: two versions of {minor}; name one for each minor"));
+    }
+    if let Some(late) = upgrade.via.iter().find(|version| version.minor() >= upgrade.version.minor()) {
+        return Err(format!(
+            "--via {late} is not on the way to {}: name versions of minors before it",
+            upgrade.version
+        ));
+    }
+    Ok(Wished { upgrade, source: None })
+}
+
+fn of_file(path: &Path) -> Result<Upgrade, String> {
+    let advice = "give the one ClusterUpgrade that is to be planned";
+    let value = object::only("--upgrade", path, ("evenkeel.dev", "ClusterUpgrade"), advice)?;
+    let name = shown(path);
+    if let Some(wrong) = wrong(&value) {
+        return Err(format!("--upgrade {name}: {wrong}"));
+    }
+    let object: ClusterUpgrade = serde_json::from_value(value).map_err(|error| {
+        format!("--upgrade {name}: the ClusterUpgrade cannot be read: {}", harmless(&error.to_string()))
+    })?;
+    upgrade::validate(&object)
+        .map_err(|error| format!("--upgrade {name}: ClusterUpgrade {}: {error}", escape(&object.name_any())))
+}
+
+/// What is wrong with the first field of `object`'s spec that the schema does not have, or has with another type.
+fn wrong(object: &Value) -> Option<String> {
+    let definition = serde_json::to_value(ClusterUpgrade::crd()).ok()?;
+    let schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec")?;
+    wrong_in(object.get("spec")?, schema, "spec")
+}
+
+fn wrong_in(value: &Value, schema: &Value, path: &str) -> Option<String> {
+    let expected = schema.get("type").and_then(Value::as_str);
+    let fits = match (expected.unwrap_or_default(), value) {
+        ("string", Value::Number(_) | Value::Bool(_)) => {
+            return Some(format!("{path} is read as {value} and must be a text: put it in quotes"));
+        }
+        (_, Value::Null) => return Some(format!("{path} is empty: give it a value, or take it out")),
+        ("string", value) => value.is_string(),
+        ("integer", value) => value.is_i64(),
+        ("boolean", value) => value.is_boolean(),
+        ("array", value) => value.is_array(),
+        ("object", value) => value.is_object(),
+        _ => true,
+    };
+    if !fits {
+        return Some(format!("{path} must be of type {}", expected.unwrap_or_default()));
+    }
+    match value {
+        Value::Object(_) if schema.get("x-kubernetes-preserve-unknown-fields").is_some() => None,
+        Value::Object(fields) => {
+            let missing = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+            let missing = missing.filter_map(Value::as_str).find(|name| !fields.contains_key(*name));
+            if let Some(name) = missing {
+                return Some(format!("{path}.{name} is missing"));
+            }
+            let more = schema.get("additionalProperties");
+            fields.iter().find_map(|(key, value)| {
+                let path = format!("{path}.{}", escape(key));
+                match schema.get("properties").and_then(|known| known.get(key)).or(more) {
+                    Some(schema) => wrong_in(value, schema, &path),
+                    None => Some(format!(
+                        "{path} is no field of a ClusterUpgrade; look at its spelling and its place"
+                    )),
+                }
+            })
+        }
+        Value::Array(items) => {
+            let schema = schema.get("items")?;
+            items.iter().enumerate().find_map(|(at, item)| wrong_in(item, schema, &format!("{path}[{at}]")))
+        }
+        _ => None,
+    }
+}
