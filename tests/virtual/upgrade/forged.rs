@@ -25,7 +25,8 @@ struct Stage {
 
 impl Stage {
     async fn begin() -> Self {
-        let setting = Setting::of(&[]);
+        // Every node is selected, so that those of the control plane can be taken too.
+        let setting = Setting { everything: true, ..Setting::of(&[]) };
         let (cluster, person) = base::start(&setting, 1).await;
         let watcher = Watcher::new(&person, cluster.control_plane().clone()).await;
         let watcher = Arc::new(Mutex::new(watcher));
@@ -114,6 +115,14 @@ fn also(invariant: u8, wrong: &Wrong) {
     assert!(wrong.iter().any(|line| line.contains(&format!("invariant {invariant}:"))), "{wrong:#?}");
 }
 
+/// Of an invariant that has several checks the one that says `words` failed.
+#[track_caller]
+fn names(invariant: u8, words: &str, wrong: &Wrong) {
+    let found =
+        wrong.iter().any(|line| line.contains(&format!("invariant {invariant}:")) && line.contains(words));
+    assert!(found, "{wrong:#?}");
+}
+
 #[test]
 fn invariant_1_a_pair_outside_of_the_policy() {
     // A controller before the apiservers.
@@ -147,6 +156,20 @@ fn invariant_2_a_kubelet_before_the_control_plane() {
     for missing in ["version", "away", "claim"] {
         also(2, &early(missing));
     }
+}
+
+#[test]
+fn invariant_2_a_kubelet_before_the_replaced_controllers_have_begun() {
+    let after = |seconds: u64| {
+        said(async |stage| {
+            stage.plane_is_there().await;
+            stage.cluster.replace_component("cp-2", "kube-scheduler", "v1.37.2");
+            sleep(Duration::from_secs(seconds)).await;
+            stage.claim("kubelet", "main-1", &stage.uid_of("main-1").await).await;
+        })
+    };
+    names(2, "kube-scheduler on cp-2 has only just begun", &after(3));
+    assert!(after(20).is_empty());
 }
 
 #[test]
@@ -208,6 +231,25 @@ fn invariant_5_more_nodes_than_the_group_may_lose() {
             stage.take("canary-2").await;
         }),
     );
+}
+
+#[test]
+fn invariant_5_static_pods_restart_beside_a_node_that_is_out() {
+    // The kubelet of cp-1 is replaced, and restarts the static pods before or after cp-2 is taken.
+    let restarts_beside = |seconds: u64| {
+        said(async |stage| {
+            stage.plane_is_there().await;
+            let kubelet = super::executor::kubelet(&stage.cluster, "cp-1", TO);
+            let other = async {
+                sleep(Duration::from_secs(seconds)).await;
+                stage.take("cp-2").await;
+            };
+            tokio::join!(kubelet, other);
+        })
+    };
+    names(5, "cp-2 is out while", &restarts_beside(6));
+    let afterwards = restarts_beside(60);
+    assert!(!afterwards.iter().any(|line| line.contains("is out while")), "{afterwards:#?}");
 }
 
 #[test]
@@ -312,6 +354,25 @@ fn invariant_12_stuck_without_a_reason() {
             stage.state("kubelet", "main-1", "Parked", "").await;
         }),
     );
+}
+
+#[test]
+fn invariant_12_two_nodes_that_wait_for_each_other() {
+    // Each has a pod of both budgets, and each budget lets one go.
+    let wrong = said(async |stage| {
+        stage.plane_is_there().await;
+        stage.take("main-1").await;
+        stage.take("main-2").await;
+    });
+    for budget in ["vault-p", "vault-q"] {
+        names(12, &format!("both wait for shop/{budget}"), &wrong);
+    }
+    let apart = said(async |stage| {
+        stage.plane_is_there().await;
+        stage.take("main-1").await;
+        stage.take("main-3").await;
+    });
+    assert!(!apart.iter().any(|line| line.contains("both wait for")), "{apart:#?}");
 }
 
 #[test]
