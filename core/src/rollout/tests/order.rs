@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cluster::Toy;
 use super::scheduler_upgraded;
-use crate::cluster::{Component, Node, Pod, Selector, Traits};
+use crate::cluster::{Component, Evidence, Node, Pod, Selector, Traits};
 use crate::fixture::{node, pod};
 use crate::rollout::{Claim, ClaimState, Phase, Subject};
 use crate::upgrade::{Group, Hidden};
@@ -116,6 +116,98 @@ fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
 }
 
 #[test]
+fn a_control_plane_node_waits_until_every_other_one_is_there_with_what_runs_on_it() {
+    let opens = |change: fn(&mut Toy)| {
+        let mut toy = Toy::new(0, 3);
+        for name in ["cp-1", "cp-2"] {
+            toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
+        }
+        // Nobody takes the second one up, whatever it is like.
+        toy.cluster.change_node("cp-2", |node| node.held = true);
+        toy.run_until(300, scheduler_upgraded);
+        change(&mut toy);
+        (0..60).any(|_| {
+            toy.tick();
+            toy.kubelets_in_flight() > 0
+        })
+    };
+    assert!(opens(|_| ()), "it goes where nothing is wrong");
+    let silent = |toy: &mut Toy| _ = toy.cluster.change_node("cp-2", |node| node.ready = false);
+    assert!(!opens(silent), "its machine is silent");
+    let cordoned = |toy: &mut Toy| _ = toy.cluster.change_node("cp-2", |node| node.unschedulable = true);
+    assert!(!opens(cordoned), "somebody works on it");
+    let server = |toy: &mut Toy| {
+        toy.cluster.change_instances(|server| {
+            server.ready &= (server.component, &*server.name) != (Component::KubeApiserver, "cp-2");
+        });
+    };
+    assert!(!opens(server), "its kube-apiserver is not ready");
+    // One member of etcd less is all that three of them bear.
+    let etcd = |toy: &mut Toy| {
+        toy.stays_unready = true;
+        toy.cluster.set_pod(Pod { mirror: true, ready: false, owner: None, ..pod("etcd", 1, "cp-2") });
+    };
+    assert!(!opens(etcd), "its static pod is not ready");
+}
+
+#[test]
+fn a_server_is_not_taken_away_while_another_one_is_not_ready() {
+    let mut toy = Toy::new(1, 1);
+    toy.claims.push(claim(Component::KubeApiserver, "cp-1", ClaimState::Claimed));
+    let ready = |toy: &mut Toy, ready| {
+        toy.cluster.change_instances(|server| {
+            server.ready = ready || (server.component, &*server.name) != (Component::KubeApiserver, "cp-2");
+        });
+    };
+    ready(&mut toy, false);
+    for _ in 0..10 {
+        toy.tick();
+    }
+    assert_eq!(toy.claims[0].state, ClaimState::Claimed, "{:?}", toy.log);
+    assert_eq!(toy.status().message, "cp-1: waits until kube-apiserver cp-2 answers");
+    ready(&mut toy, true);
+    toy.run_until(60, |toy| toy.claims[0].state.name() == "Upgraded");
+}
+
+#[test]
+fn a_server_that_answers_with_another_version_at_its_own_address_was_replaced() {
+    let mut toy = Toy::new(1, 1);
+    toy.broken = Some("cp-1".to_owned());
+    toy.cluster.change_instances(|instance| instance.evidence = Evidence::Endpoint);
+    toy.run_until(60, |toy| toy.claims.iter().any(|c| c.state.name() == "Upgrading"));
+    // A process of a host: no pod and no lease tells that it is another one.
+    toy.cluster.change_instances(|instance| {
+        if (instance.component, &*instance.name) == (Component::KubeApiserver, "cp-1") {
+            instance.version = Observed::from_report("v1.37.1");
+        }
+    });
+    toy.run_until(5, |toy| toy.claims[0].state.name() == "Upgraded");
+}
+
+#[test]
+fn a_claim_on_a_server_whose_machine_is_another_one_or_gone_is_void() {
+    // The Node was made anew, and a server runs there again.
+    let mut toy = Toy::new(1, 1);
+    toy.broken = Some("cp-1".to_owned());
+    toy.cluster.set_node(node("cp-1", "v1.37.1"));
+    toy.run_until(60, |toy| toy.claims.iter().any(|c| c.state.name() == "Upgrading"));
+    toy.cluster.set_node(Node { uid: "another".into(), ..node("cp-1", "v1.37.1") });
+    toy.run_until(5, |toy| toy.claims.iter().all(|claim| *claim.subject.node_uid == *"another"));
+    // No Node shows it, and another server has taken its place.
+    let mut toy = Toy::new(1, 1);
+    toy.broken = Some("cp-1".to_owned());
+    toy.run_until(60, |toy| toy.claims.iter().any(|c| c.state.name() == "Upgrading"));
+    toy.cluster.change_instances(|instance| {
+        if (instance.component, &*instance.name) == (Component::KubeApiserver, "cp-1") {
+            (instance.name, instance.node) = ("cp-9".into(), Some("cp-9".into()));
+        }
+    });
+    toy.broken = None;
+    toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+}
+
+#[test]
 fn workers_go_on_while_the_static_pods_of_a_control_plane_node_come_back() {
     let mut toy = Toy::new(12, 2);
     for name in ["cp-1", "cp-2"] {
@@ -171,6 +263,14 @@ fn an_apiserver_that_somebody_takes_back_stops_everything_and_is_named() {
         toy.status().message
     );
     assert!(toy.kubelets("Upgraded") < 4, "no further kubelet was given to its executor");
+    // Nor is another server taken away.
+    let mut toy = Toy::new(1, 1);
+    let at = toy.world().now;
+    toy.claims.push(claim(Component::KubeApiserver, "cp-2", ClaimState::Upgraded { at }));
+    for _ in 0..10 {
+        toy.tick();
+    }
+    assert_eq!(toy.claims.len(), 1, "{:?}", toy.log);
 }
 
 #[test]
@@ -218,19 +318,23 @@ fn two_nodes_with_pinned_pods_of_one_budget_never_open_in_one_round_or_in_two_gr
             (budget.disruptions_allowed, budget.current_healthy, budget.expected_pods) = (1, 3, 3);
         });
         toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
-        assert_eq!(toy.kubelets_in_flight(), 1, "{groups} groups: {:?}", toy.log);
+        for _ in 0..3 {
+            assert_eq!(toy.kubelets_in_flight(), 1, "{groups} groups: {:?}", toy.log);
+            // Nor in a later round, before the first one's pod is asked.
+            toy.tick();
+        }
     }
 }
 
 #[test]
 fn an_upgrade_of_the_same_name_is_another_one() {
     let mut toy = Toy::new(1, 1);
-    toy.run_until(600, scheduler_upgraded);
+    toy.run_until(60, |toy| !toy.claims.is_empty());
+    assert_eq!(toy.status().in_flight, 1);
     for claim in &mut toy.claims {
         claim.upgrade_uid = "uid-of-one-that-was-deleted".into();
     }
-    let decided = toy.status();
-    assert_eq!(decided.in_flight, 0, "those claims are not ours");
+    assert_eq!(toy.status().in_flight, 0, "those claims are not ours");
 }
 
 #[test]
