@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cluster::Toy;
-use crate::cluster::{Owner, Pod};
+use crate::cluster::{Owner, Pod, Traits};
 use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
 use crate::rollout::{Action, ClaimState, Phase, Unreadable};
@@ -78,6 +78,52 @@ fn a_job_has_until_its_deadline_and_is_never_run_again_after_it() {
 }
 
 #[test]
+fn a_job_of_the_control_plane_is_tried_and_its_refusal_is_told_too() {
+    let with_job = || {
+        let mut toy = with_job(1);
+        toy.upgrade.control_plane.executor = "job".into();
+        toy
+    };
+    let mut toy = with_job();
+    toy.refuses = Some("jobs is forbidden".to_owned());
+    toy.run_to_the_end(60);
+    assert!(toy.claims.is_empty(), "{:?}", toy.log);
+    let mut toy = with_job();
+    toy.run_until(60, |toy| !toy.claims.is_empty());
+    (toy.refuses, toy.broken) = (Some("exceeded quota".to_owned()), Some("cp-1".to_owned()));
+    toy.run_until(60, |toy| toy.claims[0].message == "its Job is refused: exceeded quota");
+    assert_eq!(toy.claims[0].state.name(), "Upgrading");
+    toy.run_until(200, |toy| toy.claims[0].state.name() == "Failed");
+}
+
+#[test]
+fn a_job_whose_image_never_comes_fails_by_its_deadline_and_says_why() {
+    let mut toy = with_job(1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
+    toy.stays_unready = true;
+    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet()).map(|claim| claim.uid.clone());
+    let waiting = Some("ImagePullBackOff".into());
+    let traits = Traits { executor_of: of, waiting, ..Traits::default() };
+    toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..pod("job", 1, "n-1") });
+    toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
+    let message = message(&toy, "n-1");
+    let line = "was not observed within 300 s: its pod shop/job-1 waits: ImagePullBackOff";
+    assert!(message.contains(line), "{message}");
+}
+
+#[test]
+fn a_job_that_was_cleaned_up_while_nobody_looked_is_not_run_again() {
+    let mut toy = with_job(1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    toy.pass(200_000);
+    toy.jobs.made.clear();
+    toy.run_until(200, |toy| toy.kubelets("Failed") == 1);
+    assert_eq!(toy.log.iter().filter(|line| line.starts_with("StartJob")).count(), 1, "{:?}", toy.log);
+}
+
+#[test]
 fn a_daemon_set_that_was_broken_before_holds_nobody_up() {
     let broken = |ready| Pod {
         owner: Some(Arc::new(Owner {
@@ -143,6 +189,21 @@ fn an_upgrade_that_is_deleted_goes_when_what_is_in_flight_has_settled() {
 }
 
 #[test]
+fn an_upgrade_that_is_deleted_lets_a_server_that_is_being_replaced_come_back() {
+    let mut toy = Toy::new(1, 1);
+    toy.broken = Some("cp-1".to_owned());
+    toy.run_until(60, |toy| toy.claims.iter().any(|c| c.state.name() == "Upgrading"));
+    toy.progress.ending = true;
+    for _ in 0..10 {
+        toy.tick();
+    }
+    assert_eq!((toy.claims.len(), toy.progress.protected), (1, true), "{:?}", toy.log);
+    toy.broken = None;
+    toy.run_until(10, |toy| !toy.progress.protected);
+    assert!(toy.claims.is_empty());
+}
+
+#[test]
 fn another_version_on_an_upgrade_with_finished_claims_goes_on() {
     let mut toy = Toy::new(2, 1);
     toy.run_to_the_end(600);
@@ -152,6 +213,18 @@ fn another_version_on_an_upgrade_with_finished_claims_goes_on() {
     toy.run_to_the_end(900);
     assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
     assert!(toy.cluster.nodes().iter().all(|node| node.kubelet.to_string() == "v1.37.2"));
+}
+
+#[test]
+fn another_version_lets_go_of_a_node_that_is_parked_for_hours() {
+    let mut toy = Toy::new(1, 1);
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    let since = toy.world().now;
+    let parked = ClaimState::Parked { since, retry_at: at(toy.seconds + 20_000) };
+    toy.claims.iter_mut().find(|claim| claim.is_of_kubelet()).unwrap().state = parked;
+    toy.upgrade.version = "v1.37.2".parse().unwrap();
+    toy.run_until(5, |toy| toy.claims.iter().all(|claim| !claim.is_of_kubelet()));
+    assert!(!toy.cluster.node("n-1").unwrap().unschedulable);
 }
 
 #[test]
@@ -191,6 +264,12 @@ fn a_claim_that_cannot_be_read_holds_its_own_node_only() {
     assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.status());
     assert_eq!(toy.status().parked[0].reason, why);
     assert_eq!(toy.kubelets("Upgraded"), 2);
+    // So does one of the control plane, which nobody may make twice.
+    let mut toy = Toy::new(1, 1);
+    let why = "NodeUpgrade up.kube-apiserver.cp-2 has the state Begun".to_owned();
+    toy.unreadable.push(Unreadable { name: "up.kube-apiserver.cp-2".into(), why: why.clone() });
+    toy.run_to_the_end(300);
+    assert_eq!((toy.claims.len(), toy.status().waits.first()), (1, Some(&why)), "{:?}", toy.log);
 }
 
 #[test]
