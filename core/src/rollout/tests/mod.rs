@@ -327,6 +327,16 @@ fn a_node_re_created_under_its_name_is_another_node() {
 }
 
 #[test]
+fn what_was_done_to_a_node_says_nothing_of_the_next_one_of_its_name() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
+    let done = toy.claims.iter().find(|claim| claim.is_of_kubelet()).unwrap().subject.node.clone();
+    let fresh = crate::fixture::node(&done, "v1.36.4");
+    toy.cluster.set_node(crate::cluster::Node { uid: "another".into(), ..fresh });
+    assert!(toy.status().parked.is_empty(), "it did not go back: {:?}", toy.status().parked);
+}
+
+#[test]
 fn cordons_of_deleted_claims_are_given_back() {
     let mut toy = Toy::new(2, 1);
     toy.deploy("slow", 2, 1);
@@ -335,4 +345,5 @@ fn cordons_of_deleted_claims_are_given_back() {
     toy.claims.clear();
     let actions = orphans(&toy.cluster, &toy.claims, |_| false);
     assert!(matches!(actions.as_slice(), [Action::ReleaseOrphan { .. }]), "{actions:?}");
+    assert!(orphans(&toy.cluster, &[], |_| true).is_empty(), "a claim that cannot be read exists");
 }
