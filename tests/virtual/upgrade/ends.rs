@@ -186,3 +186,10 @@ fn a_node_that_is_replaced_in_a_moment_is_another_node() {
         ends(&format!("at {millis} leave main-2; at {millis} rejoin main-2"));
     }
 }
+
+#[test]
+fn a_pod_that_a_slow_scheduler_binds_after_the_cordon_is_asked_to_leave() {
+    let run = ends("at 0 slow-scheduler");
+    assert_eq!(said(&run), ("Completed", false, "10/10"), "{:#}", run.end);
+    assert_eq!(run.end["ready"]["late"], 1, "it runs elsewhere");
+}

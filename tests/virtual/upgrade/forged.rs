@@ -195,6 +195,24 @@ fn invariant_3_a_pod_is_deleted_or_asked_without_its_uid() {
 }
 
 #[test]
+fn invariant_3_an_executor_works_while_a_scheduler_still_binds_pods() {
+    let bound_after = |seconds: u64| {
+        said(async |stage| {
+            stage.plane_is_there().await;
+            stage.take("main-1").await;
+            stage.state("kubelet", "main-1", "Upgrading", "").await;
+            sleep(Duration::from_secs(seconds)).await;
+            let pod = json!({"metadata": {"name": "late"}, "spec": {"nodeName": "main-1",
+                "containers": [{"name": "c", "image": "registry.example/c:1"}]}});
+            stage.person.create(PODS, &pod).await;
+        })
+    };
+    names(3, "shop/late still arrives", &bound_after(2));
+    let later = bound_after(6);
+    assert!(!later.iter().any(|line| line.contains("still arrives")), "{later:#?}");
+}
+
+#[test]
 fn invariant_4_a_budget_is_broken_or_hammered() {
     also(
         4,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_sim::Cluster;
+use evenkeel_sim::{Cluster, NodeGroup};
 use serde_json::{Value, json};
 
 use super::super::deeds;
@@ -66,6 +66,7 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["unhold", node] => annotate(kube, node, Value::Null).await,
         ["returning"] => returning(kube).await,
         ["impossible"] => impossible(kube).await,
+        ["slow-scheduler"] => slow_scheduler(cluster, kube).await,
         ["cut", agent, seconds] => {
             let time = Duration::from_secs(seconds.parse().unwrap());
             cluster.faults().blackout_of(&[agent, &format!("{agent}-lease")], time);
@@ -124,4 +125,39 @@ async fn impossible(kube: &Kube) {
     kube.workload("deployments", "frozen", 1, &here).await;
     kube.budget("frozen", Some(json!({"maxUnavailable": 0}))).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// There is an empty node, and a scheduler of its own for one pod: it learns of the node's cordon two seconds late, and has
+/// just put the pod there.
+async fn slow_scheduler(cluster: &Cluster, kube: &Kube) {
+    cluster.add_nodes(&NodeGroup::new("empty", 1).kubelet(FROM).zones(["a"]).label("pool", "main"));
+    let more = json!({"spec": {"template": {"spec": {"schedulerName": "slow"}}}});
+    kube.workload("deployments", "late", 1, &more).await;
+    let kube = kube.clone();
+    tokio::spawn(async move {
+        let is_free = |node: &Value| node["spec"]["unschedulable"] != true;
+        while kube.get("/api/v1/nodes/empty-1").await.is_none_or(|node| is_free(&node)) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let mut place = Some("empty-1".to_owned());
+        loop {
+            bind(&kube, place.as_deref()).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let free = kube.list("/api/v1/nodes").await.into_iter().find(is_free);
+            place = free.and_then(|node| Some(node["metadata"]["name"].as_str()?.to_owned()));
+        }
+    });
+}
+
+/// The pod of the slow scheduler that has no node yet runs on `place`.
+async fn bind(kube: &Kube, place: Option<&str>) {
+    let pods = "/api/v1/namespaces/shop/pods";
+    let waits = |pod: &&Value| pod["spec"]["schedulerName"] == "slow" && pod["spec"]["nodeName"].is_null();
+    let all = kube.list(pods).await;
+    let name = all.iter().find(waits).and_then(|pod| pod["metadata"]["name"].as_str());
+    let (Some(name), Some(place)) = (name, place) else { return };
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": place}});
+    kube.create(&format!("{pods}/{name}/binding"), &binding).await;
 }

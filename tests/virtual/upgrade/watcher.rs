@@ -224,6 +224,9 @@ impl Watcher {
             Some(after) => _ = self.pods.insert(key.clone(), after.clone()),
             None => _ = self.pods.remove(&key),
         }
+        if let Some(after) = after.as_ref().filter(|after| after.node != before.node) {
+            self.arrives(&key, after);
+        }
         if !ours {
             return;
         }

@@ -14,6 +14,13 @@ const CONTROLLER_BEHIND: u64 = 1;
 const CONTROLLERS_BEGIN: Duration = Duration::from_secs(10);
 /// The static pods of a node are all back by then after its kubelet was replaced.
 const STATIC_PODS_RESTART: Duration = Duration::from_secs(25);
+/// A scheduler knows of a cordon by then, and what it had bound before is there.
+const BOUND_LATE: Duration = Duration::from_secs(4);
+
+/// Whether a pod stays on its node while an executor works there.
+fn stays(key: &str, pod: &Pod) -> bool {
+    pod.of_daemon_set || key.starts_with("kube-system/") || key.starts_with("evenkeel-executors/")
+}
 
 impl Watcher {
     /// 10: whoever lost the lease changes nothing that matters.
@@ -368,14 +375,23 @@ impl Watcher {
             }
             return;
         }
-        let stays = |key: &str, pod: &Pod| {
-            pod.of_daemon_set || key.starts_with("kube-system/") || key.starts_with("evenkeel-executors/")
-        };
         let left =
             self.pods.iter().find(|(key, pod)| pod.node == claim.node && !stays(key, pod) && pod.healthy);
         if let Some((key, _)) = left {
             let line = format!("upgrades {} while {key} runs there", claim.node);
             self.fault(3, line);
+        }
+    }
+
+    /// 3: no executor works on a node to which a scheduler that had not seen the cordon still binds pods: such a pod would
+    /// not be asked to leave.
+    pub(super) fn arrives(&mut self, key: &str, pod: &Pod) {
+        let given =
+            |claim: &Claim| claim.of_kubelet() && claim.node == pod.node && claim.state == "Upgrading";
+        let late = |node: &Node| node.cordoned && !node.theirs && node.cordoned_since.elapsed() < BOUND_LATE;
+        if self.claims.values().any(given) && self.nodes.get(&pod.node).is_some_and(late) && !stays(key, pod)
+        {
+            self.fault(3, format!("upgrades {} so soon after its cordon that {key} still arrives", pod.node));
         }
     }
 

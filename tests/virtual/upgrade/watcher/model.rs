@@ -37,6 +37,7 @@ pub struct Node {
     pub uid: String,
     pub labels: Labels,
     pub cordoned: bool,
+    pub cordoned_since: Instant,
     pub mark: Option<String>,
     pub ready: bool,
     pub kubelet: String,
@@ -60,7 +61,11 @@ impl Node {
         let uid = text(&object["metadata"]["uid"]);
         let before = before.filter(|before| before.uid == uid);
         let labels = labels(&object["metadata"]["labels"]);
+        let cordoned = object["spec"]["unschedulable"] == true;
         Self {
+            cordoned_since: before
+                .filter(|before| before.cordoned == cordoned)
+                .map_or(now, |before| before.cordoned_since),
             ready_since: before
                 .filter(|before| before.ready == ready)
                 .map_or(now, |before| before.ready_since),
@@ -72,7 +77,7 @@ impl Node {
             theirs: before.is_some_and(|before| before.theirs),
             others: before.and_then(|before| before.others),
             is_control_plane: labels.contains_key("node-role.kubernetes.io/control-plane"),
-            cordoned: object["spec"]["unschedulable"] == true,
+            cordoned,
             mark: object["metadata"]["annotations"][MARK].as_str().map(str::to_owned),
             uid,
             labels,
