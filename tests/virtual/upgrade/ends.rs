@@ -193,3 +193,20 @@ fn a_pod_that_a_slow_scheduler_binds_after_the_cordon_is_asked_to_leave() {
     assert_eq!(said(&run), ("Completed", false, "10/10"), "{:#}", run.end);
     assert_eq!(run.end["ready"]["late"], 1, "it runs elsewhere");
 }
+
+#[test]
+fn a_claim_that_cannot_be_read_stops_its_node_alone() {
+    let run = ends("at 0 bad-claim kubelet main-6");
+    assert_eq!(said(&run), ("NodesHeld", true, "8/9"), "{:#}", run.end["upgrades"]);
+    let why = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(why.contains("main-6") && why.contains("has the state Begun"), "{why}");
+}
+
+#[test]
+fn an_upgrade_that_becomes_invalid_on_the_way_keeps_the_next_one_waiting() {
+    let run = ends("at 60000 upgrade up v1.99999.1; at 61000 upgrade second; at 400000 upgrade up v1.37.1");
+    assert!(run.reasons.contains("Invalid") && run.reasons.contains("Queued"), "{:?}", run.reasons);
+    let claims = run.end["claims"].as_object().unwrap();
+    assert!(claims.keys().all(|name| name.starts_with("up.")), "{claims:#?}");
+    assert_eq!(said(&run), DONE);
+}

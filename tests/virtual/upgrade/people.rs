@@ -66,6 +66,7 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["unhold", node] => annotate(kube, node, Value::Null).await,
         ["returning"] => returning(kube).await,
         ["impossible"] => impossible(kube).await,
+        ["bad-claim", component, node] => bad_claim(kube, component, node).await,
         ["slow-scheduler"] => slow_scheduler(cluster, kube).await,
         ["cut", agent, seconds] => {
             let time = Duration::from_secs(seconds.parse().unwrap());
@@ -125,6 +126,17 @@ async fn impossible(kube: &Kube) {
     kube.workload("deployments", "frozen", 1, &here).await;
     kube.budget("frozen", Some(json!({"maxUnavailable": 0}))).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// A claim that nobody can read, because no version of the operator has such a state.
+async fn bad_claim(kube: &Kube, component: &str, node: &str) {
+    let name = format!("up.{component}.{node}");
+    let claim = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade", "metadata": {"name": name},
+        "spec": {"upgradeName": "up", "component": component, "nodeName": node, "nodeUID": "", "fromVersion": FROM,
+        "toVersion": TO, "executor": "machines"}});
+    kube.create(CLAIMS, &claim).await;
+    let status = json!({"status": {"state": "Begun"}});
+    _ = kube.merge(&format!("{CLAIMS}/{name}/status"), &status).await.unwrap();
 }
 
 /// There is an empty node, and a scheduler of its own for one pod: it learns of the node's cordon two seconds late, and has
