@@ -8,6 +8,7 @@ mod base;
 mod campaigns;
 mod ends;
 mod executor;
+mod figures;
 mod forged;
 mod people;
 mod watcher;
