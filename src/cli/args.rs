@@ -32,27 +32,27 @@ pub(super) struct ClusterArgs {
 pub(super) struct LookArgs {
     #[command(flatten)]
     pub(super) cluster: ClusterArgs,
-    /// Judge this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of them, such
-    /// as a cluster-info dump or a must-gather. May be repeated.
+    /// Judge this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of such files,
+    /// for example a cluster-info dump or a must-gather. May be repeated.
     #[arg(short, long = "file", value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     pub(super) files: Vec<PathBuf>,
-    /// A kube-apiserver's version that cannot be seen, such as v1.36.4 or cp-1=v1.36.4. May be repeated.
+    /// The version of a kube-apiserver that cannot be seen, such as v1.36.4 or cp-1=v1.36.4. May be repeated.
     #[arg(long, value_name = "[NAME=]VERSION", value_parser = apiserver)]
     apiserver_version: Vec<Given>,
-    /// Another component's version that cannot be seen, such as kube-scheduler=cp-1=v1.36.4. May be repeated.
+    /// The version of another component that cannot be seen, such as kube-scheduler=cp-1=v1.36.4. May be repeated.
     #[arg(long, value_name = "COMPONENT=[NAME=]VERSION", value_parser = component)]
     component: Vec<Given>,
     /// The version of a kubectl to judge as well, such as v1.36.4. May be repeated.
     #[arg(long, value_name = "VERSION", value_parser = client)]
     client_version: Vec<Given>,
-    /// Which minors are maintained until when, as JSON, instead of what is built in:
+    /// Until when each minor is maintained, as JSON, instead of the data that is built in:
     /// {"minors": [{"minor": "1.37", "endOfLife": "2027-10-28", "latestPatchSeen": "1.37.1"}]}
     #[arg(long, value_name = "FILE")]
     pub(super) releases: Option<PathBuf>,
 }
 
 impl LookArgs {
-    /// What a person says of components.
+    /// The versions that a person gives of components.
     pub(super) fn given(&self) -> Vec<Given> {
         self.apiserver_version.iter().chain(&self.component).chain(&self.client_version).cloned().collect()
     }
@@ -70,7 +70,7 @@ pub(super) struct ReportArgs {
 pub(super) struct CheckArgs {
     #[command(flatten)]
     pub(super) look: LookArgs,
-    /// What to fail on: this, and everything graver.
+    /// Fail on what is of this level, and on everything graver.
     #[arg(long, value_enum, default_value_t = Level::Violation, value_name = "LEVEL")]
     pub(super) fail_on: Level,
     #[command(flatten)]
@@ -104,7 +104,7 @@ fn client(text: &str) -> Result<Given, String> {
 }
 
 fn component(text: &str) -> Result<Given, String> {
-    let (name, rest) = text.split_once('=').ok_or("say COMPONENT=NAME=VERSION")?;
+    let (name, rest) = text.split_once('=').ok_or("say COMPONENT=[NAME=]VERSION")?;
     let component = Component::from_name(name).ok_or_else(|| {
         let all: Vec<_> = Component::ALL.iter().map(|component| component.name()).collect();
         format!("there is no component {}; there are {}", escape(name), all.join(", "))

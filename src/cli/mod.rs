@@ -1,7 +1,8 @@
 //! The command line: arguments, exit codes, and what a person reads.
 //!
-//! Nothing here decides or writes to a cluster. The invariants: standard output carries data only, everything else
-//! goes to standard error; and an error is one line that says what happened, to what, and what to do next.
+//! Nothing here decides, and what a command changes in a cluster is sent by [`crate::act`]. The invariants: standard
+//! output carries data only, everything else goes to standard error; and an error is one line that says what happened,
+//! to what, and what to do next.
 
 mod args;
 mod check;
@@ -77,10 +78,11 @@ enum Command {
     Plan(Box<PlanArgs>),
     /// Empty nodes so that no PodDisruptionBudget is ever violated, and say what is waited for.
     ///
-    /// Cordons every node, asks its pods to leave by the Eviction API, each as its PodDisruptionBudget allows, and waits
-    /// on watches until they are gone. A node of which some pod is refused is not touched. Started again it goes on
-    /// where it was. Ctrl-C stops asking and says what is left cordoned; a second one quits. Exit code 0: every node is
-    /// drained; 2: some are not, and why is said; 1: the cluster cannot be read; 64: wrong arguments; 130: interrupted.
+    /// Cordons the nodes, asks their pods to leave by the Eviction API, each as its PodDisruptionBudget allows, and
+    /// waits on watches until the pods are gone. A node with a pod that must not be evicted is not touched. A drain
+    /// that is started again goes on where it was. Ctrl-C stops asking pods to leave and names the nodes that are left
+    /// cordoned; a second Ctrl-C quits. Exit code 0: every node is drained; 2: some are not, and the output says why;
+    /// 1: the cluster cannot be read; 64: wrong arguments; 130: interrupted.
     #[command(after_help = drain::EXAMPLES)]
     Drain(Box<DrainArgs>),
     /// Make nodes schedulable again that `drain` cordoned, and no others.
@@ -90,9 +92,10 @@ enum Command {
     Uncordon(UncordonArgs),
     /// Say what would keep nodes from being drained, before anybody begins.
     ///
-    /// Reads nodes, pods, PodDisruptionBudgets, their controllers and what is around them, or files that hold them;
-    /// changes nothing. Each cause is `never` (only a change ends it), `not now` or a `caution`. Exit code 0: nothing at
-    /// or above --fail-on; 2: something; 1: the cluster or a file cannot be read; 64: wrong arguments.
+    /// Reads nodes, pods, PodDisruptionBudgets, the pods' controllers and volumes, or files that hold these; changes
+    /// nothing. Each cause is `never` (it ends only when somebody changes something), `not now` (it may end by itself)
+    /// or `caution` (the drain can go on, at a cost). Exit code 0: nothing at or above --fail-on; 2: something; 1: the
+    /// cluster or a file cannot be read; 64: wrong arguments.
     #[command(after_help = preflight::PREFLIGHT_EXAMPLES)]
     Preflight(PreflightArgs),
     /// Say in one line why a node, a pod or a PodDisruptionBudget does not move, and what would unblock it.
@@ -102,17 +105,18 @@ enum Command {
     Explain(ExplainArgs),
     /// Show what Evenkeel does, on a cluster that is made up inside this program.
     ///
-    /// Three kube-apiservers, 40 nodes, the operator: in a terminal keys make things happen, and the report follows.
-    /// Piped it is a short story that is the same each time. Exit code 0: it was shown; 1: it could not be; 64: wrong
-    /// arguments.
+    /// The cluster has three kube-apiservers and 40 nodes, and the operator runs on it. In a terminal, keys make things
+    /// happen, and the report follows. In a pipe, the output is a short story that is the same each time. Exit code 0:
+    /// it was shown; 1: it could not be shown; 64: wrong arguments.
     #[command(after_help = demonstration::EXAMPLES)]
     Demo(DemoArgs),
     /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.
     ///
-    /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). Whatever is
-    /// wrong with the cluster it waits for: no answer, no permission, a CustomResourceDefinition that is not installed. It
-    /// says so once in its log, and on /readyz. SIGTERM ends it in order and hands the leadership over. Exit code 0: it
-    /// was told to stop; 1: it could not begin, because of its kubeconfig or its address; 64: wrong arguments.
+    /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). A
+    /// problem of the cluster does not end it: while the cluster does not answer, a permission is missing or a
+    /// CustomResourceDefinition is not installed, it waits, and says so once in its log and on /readyz. SIGTERM ends it
+    /// in order and hands the leadership over. Exit code 0: it was told to stop; 1: it could not begin, because of its
+    /// kubeconfig or its address; 64: wrong arguments.
     Operator(OperatorArgs),
     /// Print the CustomResourceDefinitions, or write each to its own file.
     Crds {
@@ -122,7 +126,7 @@ enum Command {
     },
     /// Print a script that completes commands and arguments in a shell.
     Completion {
-        /// The shell.
+        /// The shell that the script is for.
         shell: clap_complete::Shell,
     },
     /// Print the manual page, or write that of each command to its own file.
@@ -140,8 +144,8 @@ struct OperatorArgs {
     /// Drive ClusterUpgrades: cordon, drain and hand nodes to executors. Without it the operator only reports.
     #[arg(long)]
     upgrades: bool,
-    /// Namespace of the leader election Lease. It is one for the whole cluster, so that of two installations only one
-    /// leads: change it for all or for none.
+    /// Namespace of the leader election Lease. All installations in a cluster have to use the same one, so that only
+    /// one of them leads.
     #[arg(long, env = "EVENKEEL_LEASE_NAMESPACE", default_value = LEASE_NAMESPACE, value_name = "NAMESPACE")]
     lease_namespace: String,
     /// Namespace in which executors' Jobs run.
@@ -152,16 +156,17 @@ struct OperatorArgs {
         value_name = "NAMESPACE"
     )]
     executor_namespace: String,
-    /// Name of this replica in the leader election [default: the host's name]
+    /// Name of this replica in the leader election [default: $HOSTNAME, or evenkeel]
     #[arg(long, env = "EVENKEEL_IDENTITY", value_name = "NAME")]
     identity: Option<String>,
-    /// How long a leader that is silent stays the leader, in seconds; it gives up after two thirds of that.
+    /// How long a silent leader stays the leader, in seconds. A leader that cannot renew its Lease stops after two
+    /// thirds of that.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=3600), value_name = "SECONDS")]
     lease_duration: u16,
     /// Address of /metrics, /healthz and /readyz.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Which minors are maintained until when, as JSON, instead of what is built in.
+    /// Until when each minor is maintained, as JSON, instead of the data that is built in.
     #[arg(long, value_name = "FILE")]
     releases: Option<PathBuf>,
 }

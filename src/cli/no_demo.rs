@@ -6,7 +6,7 @@ pub(super) const EXAMPLES: &str = "";
 
 #[derive(Args)]
 pub(super) struct DemoArgs {
-    /// Whatever a program with the virtual cluster takes.
+    /// Takes the arguments of the real command, so that they get the error that says what to do.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true, value_name = "ARGUMENT")]
     _all: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! `evenkeel preflight` and `evenkeel explain`: what would keep nodes from being drained, and why one thing does not
 //! move.
 //!
-//! Nothing here judges; it looks once and shows what the core says.
+//! Nothing here judges: each command looks at the cluster once and shows what the core says.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,31 +34,32 @@ Examples:
   evenkeel explain pod/shop/cart-7d5f9
   evenkeel explain pdb/shop/cart -f dump.json";
 
-/// Where to look.
+/// The cluster or the files to look at.
 #[derive(Args)]
 pub(super) struct WhereArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Look at this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of them. May
-    /// be repeated.
+    /// Look at this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of such
+    /// files. May be repeated.
     #[arg(short, long = "file", value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     files: Vec<PathBuf>,
 }
 
-/// What the person who would drain decides.
+/// Which pods a drain evicts; the person who drains decides.
 #[derive(Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(super) struct PodArgs {
-    /// Evict pods that no controller would bring back.
+    /// Evict also pods that no controller would create again.
     #[arg(long)]
     pub(super) force: bool,
-    /// Leave pods of `DaemonSets` where they are; without it they stand in the way.
+    /// Leave pods of `DaemonSets` where they are; with `false`, such a pod keeps its node from being drained.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(super) ignore_daemonsets: bool,
-    /// Evict pods with an emptyDir, whose data is lost; `false` lets them stand in the way.
+    /// Evict pods with an emptyDir volume, whose data is lost; with `false`, such a pod keeps its node from being
+    /// drained.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(super) delete_emptydir_data: bool,
-    /// Only pods with these labels.
+    /// Evict only pods with these labels.
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
     pub(super) pod_selector: Option<Selector>,
     /// Honour the label cluster.x-k8s.io/drain=skip|wait-completed on pods.
@@ -82,7 +83,7 @@ impl PodArgs {
 
 #[derive(Args)]
 pub(super) struct PreflightArgs {
-    /// The nodes [default: all]
+    /// The nodes to look at [default: all]
     #[arg(value_name = "NODE", conflicts_with = "selector")]
     nodes: Vec<String>,
     /// The nodes with these labels.
@@ -95,10 +96,10 @@ pub(super) struct PreflightArgs {
     /// How long a node may take to drain; pods that may take longer to terminate are named.
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = time)]
     timeout: SignedDuration,
-    /// How long a replacement takes until it is ready, for the least time of a drain.
+    /// How long a replacement pod takes until it is ready; the least time of a drain is computed from it.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = time)]
     replacement_time: SignedDuration,
-    /// What to fail on: this, and everything graver.
+    /// Fail on causes with this outlook, and on everything graver.
     #[arg(long, value_enum, default_value_t = FailOn::Never, value_name = "OUTLOOK")]
     fail_on: FailOn,
     #[command(flatten)]
@@ -118,7 +119,7 @@ pub(super) struct ExplainArgs {
     form: FormArgs,
 }
 
-/// What is asked about.
+/// The object that a person asks about.
 #[derive(Clone, Debug)]
 enum What {
     Node(String),
@@ -168,7 +169,7 @@ pub(super) fn time(text: &str) -> Result<SignedDuration, String> {
     if digits.is_empty() && !text.is_empty() { Ok(SignedDuration::from_secs(total)) } else { Err(say()) }
 }
 
-/// What a command looked at.
+/// What a command saw.
 struct Look {
     cluster: Cluster,
     subject: Vec<(&'static str, String)>,

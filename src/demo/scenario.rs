@@ -20,14 +20,14 @@ const BEFORE: &str = "v1.36.4";
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const WORKLOADS: &str = include_str!("workloads.yaml");
 
-/// What the cluster is like.
+/// In which state the cluster begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     /// In the middle of an upgrade: one kube-apiserver behind, four minors of kubelets, some of them too old.
     Lagging,
-    /// Everything is at one version and well.
+    /// Every component runs one version, and nothing is wrong.
     Even,
-    /// Lagging, and a kube-apiserver is dead.
+    /// As `lagging`, and one kube-apiserver is dead.
     Broken,
 }
 

@@ -31,22 +31,23 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   evenkeel demo                        in a terminal: watch it, break it, heal it
   evenkeel demo | cat                  the same as a story, in a second or two
-  evenkeel demo --serve                and let kubectl in";
+  evenkeel demo --serve                let kubectl read and change the cluster, too";
 
-/// Seconds of the cluster in one real second, in a terminal.
+/// How many seconds of the cluster pass in one real second, in a terminal.
 const SPEED: u32 = 10;
-/// The same with `--serve`, where kubectl compares the cluster's times with this machine's clock.
+/// The speed with `--serve`, where kubectl compares the cluster's times with this machine's clock.
 const SPEED_SERVED: u32 = 1;
 
 #[derive(Args)]
 pub(super) struct DemoArgs {
-    /// What the cluster is like.
+    /// In which state the cluster begins.
     #[arg(long, value_enum, default_value_t = Scenario::Lagging, value_name = "NAME")]
     scenario: Scenario,
-    /// Everything that is left to chance follows from it.
+    /// The seed of all chance in the cluster: in a pipe, the same seed gives the same story.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-    /// How many seconds of the cluster pass in one of ours [default: 10; 1 with --serve; when piped, as many as can]
+    /// How many seconds of the cluster pass in one real second [default: 10; 1 with --serve; in a pipe, as many as
+    /// possible]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000), value_name = "NUMBER")]
     speed: Option<u32>,
     /// Serve the cluster to kubectl over TLS on this machine until interrupted, and write the kubeconfig to this file

@@ -38,7 +38,7 @@ use crate::observe::lean;
 use display::{Event, Form, Teller, Told};
 use draining::Draining;
 
-/// How many pods a page of the last look at a node has.
+/// How many pods a page has in the list that confirms that a node is empty.
 const PAGE: u32 = 500;
 
 /// How often an uncordon is tried while others change the Node.
@@ -53,21 +53,21 @@ Examples:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DryRun {
-    /// Do it.
+    /// Drain.
     None,
-    /// Say what would be done; ask the server nothing but to read.
+    /// Say what would be done, by what the cluster shows; send no request that writes.
     Client,
-    /// Ask the server for each request whether it would be accepted.
+    /// Ask the server for each request whether it would accept it.
     Server,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum After {
-    /// Leave the node, and go on with the others.
+    /// Give this node up, and go on with the others.
     Park,
-    /// Begin nothing more.
+    /// Begin no other node, and ask no more pod to leave.
     Halt,
-    /// Delete what is left, past its PodDisruptionBudgets.
+    /// Delete the pods that are left, against their PodDisruptionBudgets.
     Force,
 }
 
@@ -75,13 +75,13 @@ enum After {
 enum Order {
     /// All pods of a node at once.
     Together,
-    /// Pods of the priority classes system-cluster-critical and system-node-critical when the others are gone.
+    /// Pods of the priority classes system-cluster-critical and system-node-critical after all others.
     CriticalLast,
 }
 
 #[derive(Args)]
 pub(super) struct DrainArgs {
-    /// The nodes.
+    /// The nodes to drain.
     #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector")]
     nodes: Vec<String>,
     /// The nodes with these labels.
@@ -91,32 +91,33 @@ pub(super) struct DrainArgs {
     cluster: ClusterArgs,
     #[command(flatten)]
     pods: PodArgs,
-    /// Only say what would be done, by what is seen (client) or by asking the server (server).
+    /// Only say what would be done: by what the cluster shows (client), or by asking the server (server).
     #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHO", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     dry_run: DryRun,
-    /// Another grace period than each pod's own, in seconds; at least 1.
+    /// The grace period of every pod, in seconds; -1 keeps each pod's own, and 0 counts as 1.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(-1..=86400), allow_negative_numbers = true, default_value_t = -1)]
     grace_period: i64,
-    /// How long each node may take; 0 is without end.
+    /// How long each node may take; 0 sets no limit. A node from which no pod can leave without a person's help is
+    /// given up after 30 seconds in any case.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
     timeout: SignedDuration,
     /// What to do with a node that is not drained in time.
     #[arg(long, value_enum, default_value_t = After::Park, value_name = "WHAT")]
     on_timeout: After,
-    /// Leave pods that have been terminating for longer than this; 0 waits for all.
+    /// Do not wait for pods that have been terminating for longer than this; 0 waits for all.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
     skip_wait_for_delete_timeout: SignedDuration,
-    /// How many nodes are emptied at the same time. All are cordoned at the start.
+    /// How many nodes are emptied at the same time. All nodes are cordoned at the start.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=500))]
     concurrency: u16,
-    /// A node is not called drained before it has been cordoned for so long, because until the scheduler has seen the
-    /// cordon pods may still come to it; with 0 a look at the empty node is enough, as for kubectl.
+    /// How long a node must have been cordoned before it is called drained: until the scheduler has seen the cordon, it
+    /// may still put pods on the node. With 0, one look at the empty node is enough, as for kubectl.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = time)]
     settle: SignedDuration,
     /// Make nodes that are not drained schedulable again, where this command cordoned them.
     #[arg(long)]
     uncordon_on_failure: bool,
-    /// Let conditions of the nodes say how the drain stands: `DrainInProgress` and `Drained` (KEP-5683).
+    /// Write into the conditions `DrainInProgress` and `Drained` of each node how its drain stands (KEP-5683).
     #[arg(long)]
     node_conditions: bool,
     /// Call a node drained only when the volumes of the pods that left are detached from it, as before a machine is
@@ -126,7 +127,7 @@ pub(super) struct DrainArgs {
     /// In which order the pods of a node leave.
     #[arg(long, value_enum, default_value_t = Order::Together, value_name = "ORDER")]
     order: Order,
-    /// How many pods a page of the last look at a node has.
+    /// How many pods a page has in the list that confirms that a node is empty.
     #[arg(long, default_value_t = PAGE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunk_size: u32,
     /// The form of the output.
@@ -147,7 +148,7 @@ impl DrainArgs {
 
 #[derive(Args)]
 pub(super) struct UncordonArgs {
-    /// The nodes.
+    /// The nodes to make schedulable.
     #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector")]
     nodes: Vec<String>,
     /// The nodes with these labels.
@@ -155,7 +156,7 @@ pub(super) struct UncordonArgs {
     selector: Option<Selector>,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Clear the condition Drained, which drain wrote with the same flag.
+    /// Clear the conditions `DrainInProgress` and `Drained`, which `drain` wrote with the same flag.
     #[arg(long)]
     node_conditions: bool,
     /// The form of the output.

@@ -23,14 +23,14 @@ const BOUNDS: usize = 5;
 /// A bound whose least time is shorter than this is shown only with `-o wide`.
 const SHORT: SignedDuration = SignedDuration::from_mins(10);
 
-/// What a check fails on: this, and everything graver.
+/// The mildest outlook that fails the command; a graver one fails it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in super::super) enum FailOn {
-    /// What only a change ends.
+    /// Causes that end only when somebody changes something.
     Never,
-    /// And what may end by itself.
+    /// Those, and causes that may end by themselves.
     NotNow,
-    /// And what costs something.
+    /// Those, and what costs something but does not stop a drain.
     Caution,
 }
 

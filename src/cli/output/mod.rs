@@ -29,11 +29,11 @@ pub(super) use paint::{Paint, paint, width};
 pub(super) enum Output {
     /// For a person.
     Table,
-    /// The same with each limit, rule, and why a version is not known.
+    /// The same with more columns and details.
     Wide,
-    /// A `SkewReport`: the status of a ClusterSkewReport as JSON.
+    /// JSON, for a program; of `report` and `check` it is the status of a ClusterSkewReport.
     Json,
-    /// The same as YAML.
+    /// The same document as YAML.
     Yaml,
     /// For a pull request or a ticket.
     Markdown,
