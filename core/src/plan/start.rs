@@ -299,12 +299,16 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
 fn emulation(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
     let servers = Servers::of(wish.cluster.of(Component::KubeApiserver).filter_map(effective));
     let Some(servers) = servers.filter(|servers| servers.emulates()) else { return };
-    if wish.upgrade.version.minor() > servers.newest {
+    let target = wish.upgrade.version.minor();
+    let remedy = "complete that upgrade: raise --emulated-version";
+    if target <= servers.newest && target > servers.emulated {
+        let what =
+            format!("kube-apiservers emulate {}, and no kubelet may be newer than that", servers.emulated);
+        findings.push(Finding::new("KEP-4330", Weight::Stops, what).remedy(remedy));
+    }
+    if target > servers.newest {
         let what = format!("kube-apiservers are {} and still emulate {}", servers.oldest, servers.emulated);
-        findings.push(
-            Finding::new("KEP-4330", Weight::Blocks, what)
-                .remedy("complete that upgrade first: raise --emulated-version"),
-        );
+        findings.push(Finding::new("KEP-4330", Weight::Blocks, what).remedy(remedy));
     }
 }
 

@@ -8,10 +8,11 @@ use super::round::{Round, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
 use super::{Action, Claim, ClaimState, Decision, World, components, nodes, open};
-use crate::cluster::{Cluster, Component};
+use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
 use crate::plan::{self, Plan, Planned, Stage, StageProgress, hidden_id};
+use crate::skew::kubelets_ceiling;
 use crate::upgrade::{Hidden, Mode, Place, Progress, Upgrade};
 
 /// What to do about `upgrade` now, and how it stands: what `planned` names is opened, in its order. Total: any world has
@@ -37,7 +38,8 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         }
     }
     let stages = plan::progress(cluster, &members, |version| current.reached(version));
-    let hidden = hidden(upgrade, planned.plan(), world);
+    let mut hidden = hidden(upgrade, planned.plan(), world);
+    hidden.extend(emulated(upgrade, cluster));
     let stage = current_stage(&stages, &mine, &missing, &hidden);
     // Only the last hop ends the upgrade.
     let stage = stage.or_else(|| (!current.last).then_some(Stage::Kubelets));
@@ -121,6 +123,21 @@ fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>) -> Vec<String> {
         format!("{why}; set spec.controlPlane.hidden to Accept when you know that it runs {target}")
     };
     world.hidden.iter().filter(|(component, _)| !accepted(component)).map(|(_, why)| line(why)).collect()
+}
+
+/// Why kubelets must not go to the version of `upgrade` yet, although every kube-apiserver runs it: one of them behaves as
+/// an older minor, which no kubelet may be newer than (KEP-4330, "Skew").
+fn emulated(upgrade: &Upgrade, cluster: &Cluster) -> Option<String> {
+    let target = upgrade.version.minor();
+    let ceiling = kubelets_ceiling(cluster).filter(|ceiling| *ceiling < target)?;
+    let runs = |server: &Instance| server.version.minor().is_some_and(|minor| minor >= target);
+    let all = cluster.of(Component::KubeApiserver).all(runs);
+    all.then(|| {
+        format!(
+            "kube-apiservers are at {target} and emulate {ceiling}: raise --emulated-version before kubelets go to \
+             {target}"
+        )
+    })
 }
 
 /// The first stage that is not done; `None` when all are. A stage is done when everything of it that is seen runs the

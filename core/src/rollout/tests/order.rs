@@ -8,7 +8,7 @@ use crate::cluster::{Component, Evidence, Node, Pod, Selector, Traits};
 use crate::fixture::{node, pod};
 use crate::rollout::{Claim, ClaimState, Phase, Subject};
 use crate::upgrade::{Group, Hidden};
-use crate::version::Observed;
+use crate::version::{Effective, Minor, Observed};
 
 /// A claim of the toy's upgrade on a control-plane component.
 fn claim(component: Component, place: &str, state: ClaimState) -> Claim {
@@ -343,4 +343,24 @@ fn a_kube_apiserver_that_is_upgraded_is_no_node() {
     toy.run_until(60, |toy| !toy.claims.is_empty());
     let status = toy.status();
     assert_eq!((status.in_flight, status.nodes_in_flight), (1, 0));
+}
+
+#[test]
+fn kubelets_wait_for_what_the_apiservers_emulate() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, scheduler_upgraded);
+    // Each kube-apiserver runs the target and still behaves as the minor before.
+    let emulating = Effective::reported(Minor::new(1, 37), ("1", "36"), ("1", "35"));
+    toy.cluster.change_instances(|instance| {
+        instance.effective = (instance.component == Component::KubeApiserver).then_some(emulating);
+    });
+    toy.run_to_the_end(200);
+    assert_eq!(toy.kubelets("Upgraded"), 0, "{:?}", toy.log);
+    assert_eq!(toy.phase(), Phase::ControlPlaneHeld);
+    let line =
+        "kube-apiservers are at 1.37 and emulate 1.36: raise --emulated-version before kubelets go to 1.37";
+    assert_eq!(toy.status().message, line);
+    toy.cluster.change_instances(|instance| instance.effective = None);
+    toy.run_to_the_end(2000);
+    assert_eq!(toy.phase(), Phase::Completed);
 }
