@@ -34,7 +34,7 @@ pub use make::{Wish, make};
 pub use order::{Stage, StageProgress, progress};
 pub use planned::{Planned, moved_nodes, on_the_way};
 pub use start::hidden_id;
-pub use waves::{Wave, waves};
+pub use waves::{Wave, waves, zone};
 
 /// What an upgrade will do from where the cluster is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,11 @@ use crate::version::KubeVersion;
 /// The label that says in which zone a node is.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
+/// The zone of `node`; empty where it has none.
+pub fn zone(node: &Node) -> &str {
+    node.labels.get(ZONE).map_or("", String::as_str)
+}
+
 /// Nodes of one group that may be under way at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wave {
@@ -42,6 +47,7 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, members: &[Member<'_>]) -> Vec<Vec<
     for hop in &plan.hops {
         let with_server = hop.steps.iter().filter(|step| step.components.contains(&Component::Kubelet));
         let places: Vec<&Arc<str>> = with_server.map(|step| &step.place).collect();
+        let before = runs.clone();
         let mut moving: BTreeMap<usize, Vec<(&Node, KubeVersion)>> = BTreeMap::new();
         for (member, runs) in members.iter().zip(&mut runs) {
             let Some(version) = runs.as_mut() else { continue };
@@ -52,9 +58,15 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, members: &[Member<'_>]) -> Vec<Vec<
                 *version = hop.version.clone();
             }
         }
+        let proven = |at: usize| {
+            let here = members.iter().zip(&before).filter(|(member, _)| member.group == at);
+            here.filter(|(_, runs)| runs.as_ref().is_some_and(|runs| runs.satisfies(&hop.version))).count()
+        };
         let of_groups = by_dependency(&upgrade.groups).into_iter().filter_map(|at| {
             let size = members.iter().filter(|member| member.group == at).count();
-            Some(of_group(at, upgrade.groups.get(at)?, size, moving.remove(&at)?))
+            let group = upgrade.groups.get(at)?;
+            let canaries = group.canary.saturating_sub(proven(at));
+            Some(of_group(at, group, (size, canaries), moving.remove(&at)?))
         });
         all.push(of_groups.flatten().collect());
     }
@@ -80,8 +92,13 @@ fn by_dependency(groups: &[Group]) -> Vec<usize> {
     ordered
 }
 
-/// The waves of one group of `size` nodes, of which `moving` move.
-fn of_group(at: usize, group: &Group, size: usize, mut moving: Vec<(&Node, KubeVersion)>) -> Vec<Wave> {
+/// The waves of one group of `size` nodes, of which `moving` move, so many of them as canaries.
+fn of_group(
+    at: usize,
+    group: &Group,
+    (size, canaries): (usize, usize),
+    mut moving: Vec<(&Node, KubeVersion)>,
+) -> Vec<Wave> {
     // Unhealthy ones first: they are unavailable already. Then the oldest.
     moving.sort_by(|(a, runs), (b, other)| {
         (a.ready, runs.release(), &a.name).cmp(&(b.ready, other.release(), &b.name))
@@ -94,7 +111,7 @@ fn of_group(at: usize, group: &Group, size: usize, mut moving: Vec<(&Node, KubeV
         nodes: nodes.iter().map(|node| node.name.clone()).collect(),
     };
     let mut nodes: Vec<&Node> = moving.into_iter().map(|(node, _)| node).collect();
-    let rest = nodes.split_off(group.canary.min(nodes.len()));
+    let rest = nodes.split_off(canaries.min(nodes.len()));
     let mut waves = Vec::new();
     if !nodes.is_empty() {
         waves.push(wave(true, None, nodes));
@@ -105,7 +122,7 @@ fn of_group(at: usize, group: &Group, size: usize, mut moving: Vec<(&Node, KubeV
         Zones::OneAtATime => {
             let mut zones: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
             for node in rest {
-                zones.entry(node.labels.get(ZONE).map_or("", String::as_str)).or_default().push(node);
+                zones.entry(zone(node)).or_default().push(node);
             }
             waves.extend(zones.into_iter().map(|(zone, nodes)| wave(false, Some(zone.into()), nodes)));
         }

@@ -7,7 +7,7 @@ use super::hop::Current;
 use super::round::{Round, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
-use super::{Action, Claim, ClaimState, Decision, World, components, nodes, open};
+use super::{Action, Claim, ClaimState, Decision, World, components, group, nodes, open};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
@@ -79,7 +79,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     } else if progress.completed.is_none() {
         goes_on(&mut round, &outlook.preflight, &hidden);
     }
-    outlook.held = open::held(&round);
+    outlook.held = group::held(&round);
     let Round { mut actions, again_at, hope, mut blocked, working, out, needs_a_person, .. } = round;
     // Whatever is begun is begun under our finalizer, so that nobody deletes it while it is under way.
     if !progress.protected && actions.iter().any(|action| matches!(action, Action::Claim { .. })) {

@@ -17,6 +17,7 @@ mod components;
 mod decide;
 mod ends;
 mod executor;
+mod group;
 mod hold;
 mod hop;
 mod nodes;
@@ -24,6 +25,7 @@ mod open;
 mod round;
 mod seen;
 mod status;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

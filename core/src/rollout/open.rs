@@ -9,13 +9,16 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::executor::tried;
-use super::hold::{Hold, Out, OutOf, hold};
+use super::group::{Members, held_by, members, subject};
+use super::hold::{Out, OutOf};
 use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
-use super::{Action, Blocker, Claim, ClaimState, Subject, Unreadable};
+use super::turn::{turn, waits_for};
+use super::{Action, Blocker, Claim, ClaimState, Subject};
 use crate::cluster::{Component, Node};
 use crate::drain::look;
-use crate::upgrade::Group;
+use crate::plan::zone;
+use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
 /// For this long, a parked node whose blockers may end by themselves is expected to go on; after that it is called
@@ -30,45 +33,6 @@ const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
 /// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back,
 /// nothing else is taken away.
 const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
-
-/// The nodes of one group.
-struct Members<'a> {
-    group: &'a Group,
-    nodes: Vec<Selected<'a>>,
-    limit: usize,
-}
-
-/// The selected nodes that are not at the target and are left alone, with the reason.
-pub(super) fn held(round: &Round<'_>) -> Vec<(Arc<str>, Hold)> {
-    let behind = round.selected.iter().filter(|selected| selected.member.at_target != Some(true));
-    behind
-        .filter_map(|selected| Some((selected.member.node.name.clone(), held_by(round, selected)?)))
-        .collect()
-}
-
-fn held_by(round: &Round<'_>, selected: &Selected<'_>) -> Option<Hold> {
-    hold(selected.member.node, selected.claim, unreadable_of(round, selected), &round.upgrade.version)
-}
-
-fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a Unreadable> {
-    if round.world.unreadable.is_empty() {
-        return None;
-    }
-    let group = round.upgrade.groups.get(selected.member.group)?;
-    let name = claim_name(&round.upgrade.name, &subject(round, group, selected.member.node));
-    round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name)
-}
-
-fn subject(round: &Round<'_>, group: &Group, node: &Node) -> Subject {
-    Subject {
-        component: Component::Kubelet,
-        node: node.name.clone(),
-        node_uid: node.uid.clone(),
-        from: node.kubelet.to_string(),
-        to: round.upgrade.version.clone(),
-        executor: group.executor.clone(),
-    }
-}
 
 /// Takes up as many further nodes as the groups' budgets allow.
 pub(super) fn open(round: &mut Round<'_>) {
@@ -95,7 +59,13 @@ pub(super) fn open(round: &mut Round<'_>) {
         return;
     }
     for members in &groups {
-        open_group(round, members);
+        match waits_for(round, &groups, members) {
+            Some(line) if members.nodes.iter().any(|node| node.member.at_target == Some(false)) => {
+                round.blocked.push(line);
+            }
+            Some(_) => {}
+            None => open_group(round, members),
+        }
     }
 }
 
@@ -121,20 +91,6 @@ fn static_pods_settle(round: &Round<'_>) -> Option<Timestamp> {
     round.selected.iter().filter_map(settle).max()
 }
 
-fn members<'a>(round: &Round<'a>) -> Vec<Members<'a>> {
-    let of_group = |group: &'a Group| Members { group, limit: 0, nodes: Vec::new() };
-    let mut all: Vec<Members<'a>> = round.upgrade.groups.iter().map(of_group).collect();
-    for selected in &round.selected {
-        if let Some(members) = all.get_mut(selected.member.group) {
-            members.nodes.push(*selected);
-        }
-    }
-    for members in &mut all {
-        members.limit = members.group.max_unavailable.of(members.nodes.len());
-    }
-    all
-}
-
 fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     let Members { group, nodes, limit } = members;
     let mut working = nodes.iter().filter(|selected| selected.in_flight()).count();
@@ -156,8 +112,13 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         let version = member.node.kubelet.known().map(KubeVersion::release);
         (member.node.ready, claim.is_some(), version, &member.node.name)
     });
-    for Selected { member, claim } in candidates {
+    let mut zone_now = None;
+    for Selected { member, claim } in turn(members, &round.upgrade.version, candidates) {
         let node = member.node;
+        // Once a node of a zone is opened, the others wait for that zone.
+        if group.zones == Zones::OneAtATime && zone_now.is_some_and(|now| now != zone(node)) {
+            break;
+        }
         if working >= *limit {
             break;
         }
@@ -180,6 +141,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             Ok(Some(again)) => round.actions.push(again),
         }
         round.batch.open(&node.name);
+        zone_now = Some(zone(node));
         working += 1;
         unavailable += usize::from(node.ready);
     }

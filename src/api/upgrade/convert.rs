@@ -20,7 +20,7 @@ use kube::ResourceExt as _;
 
 use super::schema::{
     AcceptedRisk, ClusterUpgrade, ClusterUpgradeStatus, Hidden, LabelExpression, LabelSelector, Mode,
-    NodeGroup, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent,
+    NodeGroup, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Zones,
 };
 use crate::api::conditions;
 use crate::api::report::count;
@@ -44,6 +44,12 @@ pub enum Invalid {
     /// The version cannot be read.
     #[error("{0} {1} {2}; write it like v1.37.1")]
     Version(&'static str, String, ParseError),
+    /// A group depends on one that there is not.
+    #[error("nodeGroups {0}: dependsOn names {1}, which is no group of this upgrade")]
+    NoGroup(String, String),
+    /// A group would have to be done before it begins.
+    #[error("nodeGroups {0}: dependsOn leads back to the group itself")]
+    Circle(String),
     /// Two versions of one minor are on the way.
     #[error("spec.via names two versions of {0}; name one")]
     Via(Minor),
@@ -101,9 +107,12 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
             selector: selector(&group.selector),
             max_unavailable: amount(group)?,
             executor: known(format!("nodeGroups {}", group.name), &group.executor)?,
-            depends_on: Vec::new(),
-            zones: upgrade::Zones::Any,
-            canary: 0,
+            depends_on: group.depends_on.iter().map(|name| name.as_str().into()).collect(),
+            zones: match group.zones {
+                Zones::Any => upgrade::Zones::Any,
+                Zones::OneAtATime => upgrade::Zones::OneAtATime,
+            },
+            canary: usize::try_from(group.canary).unwrap_or(0),
         })
     });
     Ok(Upgrade {
@@ -127,10 +136,32 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
                 Hidden::Accept => upgrade::Hidden::Accept,
             },
         },
-        groups: groups.collect::<Result<_, Invalid>>()?,
+        groups: in_order(groups.collect::<Result<_, Invalid>>()?)?,
         drain_timeout: SignedDuration::from_secs(i64::from(spec.drain.timeout_seconds)),
         executors,
     })
+}
+
+/// `groups`, if each depends on others among them alone, and never on itself by way of others.
+fn in_order(groups: Vec<Group>) -> Result<Vec<Group>, Invalid> {
+    let of = |name: &str| groups.iter().find(|group| *group.name == *name);
+    for group in &groups {
+        if let Some(unknown) = group.depends_on.iter().find(|name| of(name).is_none()) {
+            return Err(Invalid::NoGroup(group.name.to_string(), escape(unknown)));
+        }
+        let mut before: Vec<&Arc<str>> = group.depends_on.iter().collect();
+        let mut seen: Vec<&Arc<str>> = Vec::new();
+        while let Some(name) = before.pop() {
+            if *name == group.name {
+                return Err(Invalid::Circle(group.name.to_string()));
+            }
+            if !seen.contains(&name) {
+                seen.push(name);
+                before.extend(of(name).into_iter().flat_map(|group| &group.depends_on));
+            }
+        }
+    }
+    Ok(groups)
 }
 
 /// The versions on the way, of each minor at most one.
@@ -375,72 +406,4 @@ pub fn status_of_unseen(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn object(groups: &serde_json::Value) -> ClusterUpgrade {
-        let object = json!({
-            "apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": { "name": "up" },
-            "spec": {
-                "version": "v1.37.1", "controlPlane": { "executor": "x" }, "nodeGroups": groups,
-                "executors": [{ "name": "x", "external": {} }],
-            },
-        });
-        serde_json::from_value(object).unwrap()
-    }
-
-    #[test]
-    fn a_completed_upgrade_is_history_until_its_plan_changes() {
-        let group = |name: &str| json!({ "name": name, "selector": {}, "executor": "x" });
-        let mut done = object(&json!([group("a")]));
-        let from = "v1.36.4".parse().unwrap();
-        let hash = plan::hash(&validate(&done).unwrap(), &from, &[]);
-        done.status = Some(ClusterUpgradeStatus {
-            plan: Some(Plan { hash, from: from.to_string(), to: "v1.37.1".to_owned(), ..Default::default() }),
-            completion_time: Some(Time(Timestamp::UNIX_EPOCH)),
-            ..Default::default()
-        });
-        let of = |object: &ClusterUpgrade| progress(object, &validate(object).unwrap());
-        let completed = |object: &ClusterUpgrade| of(object).completed.is_some();
-        assert!(completed(&done));
-        let mut suspended = done.clone();
-        suspended.spec.suspend = true;
-        assert!(completed(&suspended), "suspending what is complete begins nothing");
-        let wider =
-            ClusterUpgrade { status: done.status.clone(), ..object(&json!([group("a"), group("b")])) };
-        assert!(!completed(&wider), "another group is another plan");
-        let mut further = done.clone();
-        further.spec.version = "v1.37.2".to_owned();
-        assert!(!completed(&further) && of(&further).from.is_none(), "another version begins anew");
-    }
-
-    #[test]
-    fn what_is_not_seen_leaves_the_rest_of_the_status_as_it_was() {
-        let mut object = object(&json!([]));
-        object.metadata.generation = Some(1);
-        let mut before = status_of_invalid(&object, "why", Timestamp::UNIX_EPOCH);
-        let paused = Condition { type_: "Paused".to_owned(), ..before.conditions[0].clone() };
-        before.conditions.push(paused);
-        object.status = Some(before.clone());
-        object.metadata.generation = Some(2);
-        for (refused, ready, stalled) in [(true, "False", "True"), (false, "Unknown", "False")] {
-            let told = status_of_unseen(&object, "volumes: not allowed", refused, Timestamp::UNIX_EPOCH);
-            let of = |type_: &str| told.conditions.iter().find(|of| of.type_ == type_).unwrap();
-            assert_eq!((of("Ready").status.as_str(), of("Stalled").status.as_str()), (ready, stalled));
-            assert_eq!(
-                (of("Ready").message.as_str(), told.observed_generation),
-                ("volumes: not allowed", Some(1))
-            );
-            assert_eq!(told.conditions.len(), before.conditions.len());
-            assert_eq!(told.waiting_for, ["volumes: not allowed"]);
-        }
-    }
-
-    #[test]
-    fn executors_must_exist() {
-        let group = json!([{ "name": "a", "selector": {}, "executor": "y" }]);
-        let told = validate(&object(&group)).unwrap_err().to_string();
-        assert_eq!(told, "nodeGroups a names executor y, which is not in spec.executors");
-    }
-}
+mod tests;

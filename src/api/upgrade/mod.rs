@@ -10,4 +10,5 @@ pub use schema::{
     AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, ControlPlane, Drain,
     ExecutorSpec, ExternalExecutor, Hidden, JobExecutor, LabelExpression, LabelOperator, LabelSelector, Mode,
     NodeGroup, OnTimeout, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Unit,
+    Zones,
 };

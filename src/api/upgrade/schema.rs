@@ -169,6 +169,29 @@ pub struct NodeGroup {
     #[serde(default = "one")]
     #[schemars(schema_with = "amount_schema")]
     pub max_unavailable: IntOrString,
+    /// The groups that have to be done before a node of this group is taken up. Nodes that a person holds keep nobody
+    /// waiting.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 63)), extend("x-kubernetes-list-type" = "set"))]
+    pub depends_on: Vec<String>,
+    /// Whether nodes of several zones (label `topology.kubernetes.io/zone`) may be away at once. `OneAtATime`: a zone
+    /// begins when nothing of another one is under way. Default `Any`.
+    #[serde(default)]
+    pub zones: Zones,
+    /// How many nodes of the group go first; the others wait until these run the version. Default 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 5000))]
+    pub canary: i32,
+}
+
+/// Whether nodes of several zones may be away at once.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Zones {
+    /// They may.
+    #[default]
+    Any,
+    /// Zones go one after the other.
+    OneAtATime,
 }
 
 fn one() -> IntOrString {

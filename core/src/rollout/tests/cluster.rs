@@ -122,10 +122,14 @@ impl Toy {
         }
     }
 
+    /// The plan from here.
+    pub(super) fn planned(&self) -> crate::plan::Planned {
+        rollout::planned(&self.upgrade, &self.progress, self.world(), releases())
+    }
+
     /// What the plan from here has decided.
     pub(super) fn decided(&self) -> Decision {
-        let planned = rollout::planned(&self.upgrade, &self.progress, self.world(), releases());
-        decide(&planned, &self.upgrade, &self.progress, self.world())
+        decide(&self.planned(), &self.upgrade, &self.progress, self.world())
     }
 
     pub(super) fn status(&self) -> Status {

@@ -4,6 +4,7 @@ mod cluster;
 mod ends;
 mod hops;
 mod order;
+mod turns;
 
 use std::sync::Arc;
 

@@ -1,0 +1,66 @@
+//! The nodes of each group, and what keeps one of them out.
+
+use std::sync::Arc;
+
+use super::hold::{Hold, hold};
+use super::round::{Round, Selected, claim_name};
+use super::{Subject, Unreadable};
+use crate::cluster::{Component, Node};
+use crate::upgrade::Group;
+
+/// The nodes of one group.
+pub(super) struct Members<'a> {
+    pub(super) group: &'a Group,
+    pub(super) nodes: Vec<Selected<'a>>,
+    /// How many of them may be unavailable.
+    pub(super) limit: usize,
+}
+
+/// The nodes that take part, by group.
+pub(super) fn members<'a>(round: &Round<'a>) -> Vec<Members<'a>> {
+    let of_group = |group: &'a Group| Members { group, limit: 0, nodes: Vec::new() };
+    let mut all: Vec<Members<'a>> = round.upgrade.groups.iter().map(of_group).collect();
+    for selected in &round.selected {
+        if let Some(members) = all.get_mut(selected.member.group) {
+            members.nodes.push(*selected);
+        }
+    }
+    for members in &mut all {
+        members.limit = members.group.max_unavailable.of(members.nodes.len());
+    }
+    all
+}
+
+/// The selected nodes that are not at the target and are left alone, with the reason.
+pub(super) fn held(round: &Round<'_>) -> Vec<(Arc<str>, Hold)> {
+    let behind = round.selected.iter().filter(|selected| selected.member.at_target != Some(true));
+    behind
+        .filter_map(|selected| Some((selected.member.node.name.clone(), held_by(round, selected)?)))
+        .collect()
+}
+
+/// Why `selected` is left alone for now.
+pub(super) fn held_by(round: &Round<'_>, selected: &Selected<'_>) -> Option<Hold> {
+    hold(selected.member.node, selected.claim, unreadable_of(round, selected), &round.upgrade.version)
+}
+
+fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a Unreadable> {
+    if round.world.unreadable.is_empty() {
+        return None;
+    }
+    let group = round.upgrade.groups.get(selected.member.group)?;
+    let name = claim_name(&round.upgrade.name, &subject(round, group, selected.member.node));
+    round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name)
+}
+
+/// What a claim of the kubelet of `node` is about.
+pub(super) fn subject(round: &Round<'_>, group: &Group, node: &Node) -> Subject {
+    Subject {
+        component: Component::Kubelet,
+        node: node.name.clone(),
+        node_uid: node.uid.clone(),
+        from: node.kubelet.to_string(),
+        to: round.upgrade.version.clone(),
+        executor: group.executor.clone(),
+    }
+}

@@ -1,0 +1,122 @@
+//! Groups that depend on others, canaries and zones.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::cluster::Toy;
+use crate::cluster::Selector;
+use crate::rollout::Phase;
+use crate::upgrade::{Amount, Group, Zones};
+
+/// Six nodes in zones a, b and c, two in each, in pools `canary` (the first two) and `web`.
+fn toy(groups: Vec<Group>) -> Toy {
+    let mut toy = Toy::new(6, 6);
+    toy.upgrade.groups = groups;
+    for (number, zone) in ["a", "a", "b", "b", "c", "c"].iter().enumerate() {
+        let pool = if number < 2 { "canary" } else { "web" };
+        let labels: BTreeMap<String, String> = [
+            ("pool".to_owned(), pool.to_owned()),
+            ("topology.kubernetes.io/zone".to_owned(), (*zone).to_owned()),
+        ]
+        .into();
+        let labels = Arc::new(labels);
+        toy.cluster.change_node(&format!("n-{}", number + 1), |node| node.labels = labels);
+    }
+    toy
+}
+
+fn group(name: &str, pool: Option<&str>, at_once: usize) -> Group {
+    let match_labels = pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect();
+    Group {
+        max_unavailable: Amount::Count(at_once),
+        ..Group::new(name, Selector { match_labels, ..Selector::default() }, "external")
+    }
+}
+
+/// The nodes that were under way at the same time, each set once, in order.
+fn together(toy: &mut Toy) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for _ in 0..3000 {
+        toy.tick();
+        let out: Vec<&str> = toy
+            .claims
+            .iter()
+            .filter(|claim| claim.is_of_kubelet() && claim.state.in_flight())
+            .map(|claim| &*claim.subject.node)
+            .collect();
+        let line = out.join(" ");
+        if !line.is_empty() && all.last() != Some(&line) {
+            all.push(line);
+        }
+        if toy.phase() == Phase::Completed {
+            return all;
+        }
+    }
+    panic!("{:?}: {}", toy.phase(), toy.status().message);
+}
+
+#[test]
+fn a_group_waits_for_those_that_it_depends_on() {
+    let web = Group { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
+    let mut toy = toy(vec![web, group("canary", Some("canary"), 1)]);
+    let all = together(&mut toy);
+    let first_web = all.iter().position(|line| line.contains("n-3")).unwrap();
+    assert_eq!(all[..first_web], ["n-1", "n-2"], "{all:#?}");
+}
+
+#[test]
+fn a_group_that_waits_says_for_whom() {
+    let web = Group { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
+    let mut toy = toy(vec![web, group("canary", Some("canary"), 1)]);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_to_the_end(3000);
+    assert_eq!(toy.phase(), Phase::NodesFailed);
+    let waits = toy.status().waits;
+    let line = "group web waits until group canary is done (n-1 and 1 more)";
+    assert!(waits.iter().any(|wait| wait == line), "{waits:#?}");
+    assert!(!toy.log.iter().any(|line| line.contains("kubelet.n-3")));
+    // A node that a person holds keeps nobody waiting.
+    toy.claims.retain(|claim| *claim.subject.node != *"n-1");
+    toy.broken = None;
+    toy.cluster.change_node("n-1", |node| {
+        (node.held, node.unschedulable, node.cordoned_by) = (true, false, None);
+    });
+    toy.run_until(3000, |toy| toy.kubelets("Upgraded") == 5);
+}
+
+#[test]
+fn canaries_go_before_the_others_of_their_group() {
+    let all = Group { canary: 2, ..group("all", None, 6) };
+    let all = together(&mut toy(vec![all]));
+    assert_eq!(all[0], "n-1 n-2");
+    let rest = all.iter().position(|line| line.contains("n-3")).unwrap();
+    assert!(all[rest..].iter().all(|line| !line.contains("n-1") && !line.contains("n-2")), "{all:#?}");
+    assert!(all.contains(&"n-3 n-4 n-5 n-6".to_owned()), "{all:#?}");
+}
+
+#[test]
+fn zones_go_one_after_the_other() {
+    let all = Group { zones: Zones::OneAtATime, ..group("all", None, 6) };
+    let all = together(&mut toy(vec![all]));
+    assert_eq!(all, ["n-1 n-2", "n-3 n-4", "n-5 n-6"]);
+}
+
+/// The plan says the same of the nodes that are there.
+#[test]
+fn what_is_carried_out_is_what_the_waves_say() {
+    let web = Group {
+        depends_on: vec!["canary".into()],
+        zones: Zones::OneAtATime,
+        canary: 1,
+        ..group("web", Some("web"), 4)
+    };
+    let mut toy = toy(vec![web, group("canary", Some("canary"), 1)]);
+    let planned = toy.planned();
+    let members = toy.upgrade.members(&toy.cluster);
+    let waves = crate::plan::waves(planned.plan(), &toy.upgrade, &members);
+    assert!(crate::plan::check_waves(planned.plan(), &waves, &toy.upgrade, &members).is_empty());
+    let told: Vec<String> = waves.concat().iter().map(|wave| wave.nodes.join(" ")).collect();
+    assert_eq!(told, ["n-1 n-2", "n-3", "n-4", "n-5 n-6"]);
+    let went = together(&mut toy);
+    assert_eq!(went, ["n-1", "n-2", "n-3", "n-4", "n-5 n-6"], "one canary at a time, then wave by wave");
+}

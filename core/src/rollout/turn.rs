@@ -1,0 +1,53 @@
+//! Whose turn it is: groups that depend on others, canaries, and zones that go one after the other.
+//!
+//! Here belongs what [`Wave`](crate::plan::Wave)s mean while they are carried out. The invariant: whatever order nodes
+//! come and go in, no node of a later wave is taken up while one of an earlier wave is under way.
+
+use super::group::{Members, held_by};
+use super::round::{Round, Selected};
+use crate::plan::zone;
+use crate::upgrade::Zones;
+use crate::version::KubeVersion;
+
+/// Why no node of `members` may be taken up yet, in one line: a group that it depends on is not done. Nodes that somebody
+/// holds keep nobody waiting.
+pub(super) fn waits_for(round: &Round<'_>, all: &[Members<'_>], members: &Members<'_>) -> Option<String> {
+    let of = |name: &str| all.iter().find(|other| *other.group.name == *name);
+    let first = members.group.depends_on.iter().filter_map(|name| of(name)).find_map(|other| {
+        let left = other.nodes.iter().filter(|node| {
+            let behind = node.member.at_target != Some(true);
+            node.in_flight() || behind && held_by(round, node).is_none()
+        });
+        let left: Vec<&Selected<'_>> = left.collect();
+        let node = left.first()?;
+        Some((other.group.name.clone(), left.len(), node.member.node.name.clone()))
+    });
+    let (group, count, node) = first?;
+    let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+    Some(format!("group {} waits until group {group} is done ({node}{more})", members.group.name))
+}
+
+/// The `candidates` of a group whose turn it is, in order.
+pub(super) fn turn<'a>(
+    members: &Members<'a>,
+    version: &KubeVersion,
+    mut candidates: Vec<Selected<'a>>,
+) -> Vec<Selected<'a>> {
+    let group = members.group;
+    let in_flight = || members.nodes.iter().filter(|node| node.in_flight());
+    if group.zones == Zones::OneAtATime {
+        candidates.sort_by(|a, b| zone(a.member.node).cmp(zone(b.member.node)));
+        if let Some(now) = in_flight().map(|node| zone(node.member.node)).next() {
+            candidates.retain(|candidate| zone(candidate.member.node) == now);
+        }
+    }
+    let runs_it = |node: &&Selected<'_>| {
+        !node.in_flight() && node.member.node.kubelet.known().is_some_and(|runs| runs.satisfies(version))
+    };
+    let proven = members.nodes.iter().filter(runs_it).count();
+    if proven < group.canary {
+        let missing = group.canary - proven;
+        candidates.truncate(missing.saturating_sub(in_flight().count()));
+    }
+    candidates
+}
