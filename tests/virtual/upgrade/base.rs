@@ -84,7 +84,7 @@ impl Setting {
                 ["everything"] => setting.everything = true,
                 ["deadline", seconds] => setting.deadline = seconds.parse().unwrap(),
                 ["drain", seconds] => setting.drain = seconds.parse().unwrap(),
-                ["target", version] => setting.to = (*version).to_owned(),
+                ["target", version] => (*version).clone_into(&mut setting.to),
                 ["executor", what, way @ ..] => {
                     let way = match way {
                         ["after", seconds] => Way::After(seconds.parse().unwrap()),
