@@ -18,7 +18,7 @@ use evenkeel_core::cluster::{
     Quantity, Reach, Selector, UnhealthyPolicy,
 };
 use evenkeel_core::disruption::Sent;
-use evenkeel_core::plan::{Planned, progress};
+use evenkeel_core::plan::{Planned, check_waves, progress, waves};
 use evenkeel_core::rollout::{
     Claim, ClaimState, Decision, Freshness, Jobs, Memory, Subject, World, decide, planned,
 };
@@ -133,6 +133,11 @@ fn look() {
     show("  what was sent and is not seen", &mut |scene| drop(scene.sent.memory(&scene.cluster, at(60))));
     show("  the decision", &mut |scene| drop(black_box(scene.decide())));
     show("    its plan, made and judged", &mut |scene| drop(black_box(scene.planned())));
+    show("    the waves of its nodes, made and judged", &mut |scene| {
+        let (plan, members) = (scene.planned(), scene.upgrade.members(&scene.cluster));
+        let made = waves(plan.plan(), &scene.upgrade, &members);
+        assert!(check_waves(plan.plan(), &made, &scene.upgrade, &members).is_empty());
+    });
     show("    its progress", &mut |scene| {
         let members = scene.upgrade.members(&scene.cluster);
         let target = &scene.upgrade.version;
