@@ -33,7 +33,8 @@ test: binaries ## Run every test, those on a real control plane included, with t
 	EVENKEEL_BINARY="$$binary" $(CARGO) test --workspace
 
 .PHONY: campaign
-campaign: ## Run every campaign on the virtual cluster in full: every fault at every request, for hours
+campaign: ## Plans of 100,000 clusters, and every campaign on the virtual cluster in full: every fault at every request, for hours
+	EVENKEEL_CAMPAIGN=long $(CARGO) test --release -p evenkeel-core --lib plan::
 	EVENKEEL_CAMPAIGN=long $(CARGO) test --release --test virtual -- --include-ignored --nocapture --test-threads=1 $(ARGS)
 
 .PHONY: lint
