@@ -138,6 +138,7 @@ fn look() {
         let made = waves(plan.plan(), &scene.upgrade, &members);
         assert!(check_waves(plan.plan(), &made, &scene.upgrade, &members).is_empty());
     });
+    println!("{:<50}{:.0} MiB", "memory of the process, model and plan", resident() / f64::from(1 << 20));
     show("    its progress", &mut |scene| {
         let members = scene.upgrade.members(&scene.cluster);
         let target = &scene.upgrade.version;

@@ -14,7 +14,7 @@ fn minor(text: &str) -> Option<Minor> {
     Some(text.parse::<KubeVersion>().ok()?.minor())
 }
 
-fn instance(component: Component, number: usize, version: &str) -> Instance {
+pub fn instance(component: Component, number: usize, version: &str) -> Instance {
     Instance {
         component,
         name: format!("{component}-{number}").into(),
@@ -29,7 +29,7 @@ fn instance(component: Component, number: usize, version: &str) -> Instance {
     }
 }
 
-fn node(number: usize, version: &str) -> Node {
+pub fn node(number: usize, version: &str) -> Node {
     Node {
         name: format!("n-{number}").into(),
         uid: "1".into(),

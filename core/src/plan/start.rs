@@ -279,9 +279,21 @@ fn hidden(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A target that names no build of the distribution that the cluster runs.
+/// A target that names no build of the distribution that the cluster runs, or one that nothing says is newer.
 fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
     let target = &wish.upgrade.version;
+    let other = |piece: &&Piece| {
+        let server = piece.component == Component::KubeApiserver;
+        let alike = piece.version.satisfies(target) && piece.version.progress(target).is_eq();
+        server && alike && piece.version != *target
+    };
+    if let Some(Piece { component, place, version, .. }) = pieces.iter().find(other) {
+        let what = format!(
+            "{component} {place} runs {version}, and nothing says whether {target} is newer: it counts as being there"
+        );
+        let remedy = "move such builds without Evenkeel, or choose a target of another patch";
+        findings.push(Finding::new("V4", Weight::Warns, what).remedy(remedy));
+    }
     for distribution in ["k3s", "rke2", "k0s", "eks", "gke"] {
         let of_it = |version: &KubeVersion| version.suffix().contains(distribution);
         let server = pieces.iter().find(|p| p.component == Component::KubeApiserver && of_it(&p.version));

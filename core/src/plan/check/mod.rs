@@ -86,6 +86,10 @@ pub fn check(
     let now = State::of(cluster, members);
     let mut walk = Walk { policy, wrong: BTreeSet::new(), now, moved_servers: false };
     for (at, hop) in plan.hops.iter().enumerate() {
+        if hop.version.minor() > plan.to.minor() {
+            let line = format!("a hop leads to {}, beyond the target {}", hop.version, plan.to);
+            walk.wrong.insert(Refutation::Way(line));
+        }
         walk.hop(hop, plan.hops.get(at + 1));
     }
     walk.end(&plan);
@@ -116,6 +120,17 @@ impl Walk<'_> {
                 }
                 self.taken_back(&before, hop, nth);
             }
+        }
+        let ahead = |server: &&Part| server.version.minor() < hop.version.minor();
+        if let Some(server) = self.now.servers().find(ahead) {
+            // Even where no kubelet moves now, one that joins late would.
+            let line = format!(
+                "kubelets would go to {} while {} is at {}",
+                hop.version,
+                server.name(),
+                server.version
+            );
+            self.wrong.insert(Refutation::Order(line));
         }
         self.late_joiner(hop, next);
         self.pass(hop);
@@ -181,6 +196,7 @@ impl Walk<'_> {
         for step in done.filter(|step| step.components.contains(&Component::KubeApiserver)) {
             let server = |part: &Part| part.is_server() && part.place == step.place;
             let old = before.parts.iter().find(|part| server(part)).map(|part| part.version.clone());
+            let old = old.filter(|old| !old.satisfies(&hop.version));
             let (Some(old), Some(at)) = (old, self.now.parts.iter().position(server)) else {
                 continue;
             };

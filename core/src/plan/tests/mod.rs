@@ -632,6 +632,15 @@ fn every_wrong_plan_is_found() {
         ("a version goes back", far(), to("v1.37.1"), |plan| {
             plan.hops[1].version = "v1.34.0".parse().unwrap();
         }),
+        (
+            "kubelets that join late go beyond the servers",
+            cluster(&["v1.36.4"], "v1.36.4", &[]),
+            to("v1.37.1"),
+            |plan| {
+                let version = "v1.38.0".parse().unwrap();
+                plan.hops.push(Hop { version, steps: Vec::new(), ..plan.hops[0].clone() });
+            },
+        ),
         ("what is not there is moved", far(), to("v1.36.1"), |plan| {
             plan.hops[0].steps[0].place = "cp-9".into();
         }),
