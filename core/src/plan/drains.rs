@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::accept::{accept, sort};
 use super::finding::{Finding, Weight};
+use super::makers::made_by_others;
 use super::{Plan, Wave};
 use crate::cluster::{Cluster, Node};
 use crate::disruption::Rules;
@@ -20,8 +21,8 @@ use crate::text::harmless;
 use crate::upgrade::Upgrade;
 use crate::version::Minor;
 
-/// Everything that a person has to know of `plan` at `now`, in order: its own findings, what keeps its nodes from being
-/// drained, and which acceptances no finding is about. `waves` are those of [`waves()`](super::waves()), and `rules`
+/// Everything that a person has to know of `plan` at `now`, in order: its own findings, who makes its nodes, what keeps
+/// them from being drained, and which acceptances no finding is about. `waves` are those of [`waves()`](super::waves()), and `rules`
 /// those of the upgrade's drains.
 pub fn foresee(
     plan: &Plan,
@@ -32,6 +33,7 @@ pub fn foresee(
     now: Timestamp,
 ) -> Vec<Finding> {
     let mut findings = plan.findings.clone();
+    findings.extend(made_by_others(waves, cluster));
     findings.extend(drain_findings(plan, waves, upgrade, cluster, rules, now));
     // Where nothing can begin, nobody looked at what would come later.
     if !plan.hops.is_empty() {

@@ -12,6 +12,7 @@ mod drains;
 mod finding;
 mod hash;
 mod make;
+mod makers;
 mod order;
 mod planned;
 mod start;

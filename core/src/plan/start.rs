@@ -4,6 +4,7 @@
 //! never taken for a version.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ptr;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -19,15 +20,6 @@ use crate::version::{KubeVersion, Minor, Observed, Unknown};
 
 /// A machine that has been silent for so long does not come back by itself.
 const SILENT: SignedDuration = SignedDuration::from_mins(15);
-
-/// Labels by which a node tells who makes and replaces it.
-const MAKERS: [(&str, &str); 5] = [
-    ("karpenter.sh/nodepool", "Karpenter's node pool"),
-    ("eks.amazonaws.com/nodegroup", "the EKS node group"),
-    ("cloud.google.com/gke-nodepool", "the GKE node pool"),
-    ("kubernetes.azure.com/agentpool", "the AKS node pool"),
-    ("cluster.x-k8s.io/cluster-name", "Cluster API's cluster"),
-];
 
 /// A control-plane component that an upgrade moves.
 #[derive(Clone, Debug)]
@@ -135,10 +127,10 @@ fn kubelets(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> (Vec<KubeVersion>, 
     let target = &wish.upgrade.version;
     let (mut moving, mut still) = (Vec::new(), Still::new());
     let mut stay = Stay::default();
-    // Both are in the order of their names.
+    // The members are some of the nodes, in the same order.
     let mut members = wish.members.iter().peekable();
     for node in wish.cluster.nodes() {
-        let takes_part = members.next_if(|member| member.node.name == node.name).is_some();
+        let takes_part = members.next_if(|member| ptr::eq(member.node, node.as_ref())).is_some();
         let Some(version) = node.kubelet.known() else {
             stay.unknown.push(node.name.clone());
             continue;
@@ -170,7 +162,6 @@ struct Stay {
     cordoned: Vec<Arc<str>>,
     silent: Vec<Arc<str>>,
     newer: Vec<Arc<str>>,
-    made: BTreeMap<&'static str, BTreeMap<String, Vec<Arc<str>>>>,
 }
 
 impl Stay {
@@ -191,10 +182,6 @@ impl Stay {
             self.cordoned.push(name.clone());
         } else if !node.ready && silent {
             self.silent.push(name.clone());
-        }
-        if let Some((label, maker)) = MAKERS.iter().find(|(label, _)| node.labels.contains_key(*label)) {
-            let pool = node.labels.get(*label).cloned().unwrap_or_default();
-            self.made.entry(maker).or_default().entry(pool).or_default().push(name.clone());
         }
     }
 
@@ -247,15 +234,6 @@ impl Stay {
             "nodes that run a newer minor than the target are left alone, because nothing is ever taken back",
             "choose a target of their minor",
         );
-        for (maker, pools) in &self.made {
-            for (pool, names) in pools {
-                let what = format!(
-                    "{maker} {pool} makes these nodes, and makes new ones at the version of its template"
-                );
-                let remedy = "move its template to the target too, or new nodes will come at the old version";
-                tell(names, &format!("N7/{pool}"), warns, &what, remedy);
-            }
-        }
     }
 }
 

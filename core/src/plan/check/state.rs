@@ -1,6 +1,7 @@
 //! The cluster in one moment, as the second judge sees it, and what of it is outside the skew policy.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ptr;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, Component, Evidence, Reach};
@@ -73,8 +74,8 @@ impl State {
             }
         }
         for node in cluster.nodes() {
-            // Both are in the order of their names.
-            let member = members.next_if(|member| member.node.name == node.name);
+            // The members are some of the nodes, in the same order.
+            let member = members.next_if(|member| ptr::eq(member.node, node.as_ref()));
             let Some(version) = node.kubelet.known() else { continue };
             let held = node.held || node.unschedulable && node.cordoned_by.is_none();
             let ours = member.is_some() && !held;

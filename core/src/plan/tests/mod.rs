@@ -514,20 +514,19 @@ fn nodes_that_stay() {
         &all,
         &to("v1.37.1"),
         &expect![[r#"
-        hop v1.37.1 (Target)
-          kube-apiserver on cp-1 from v1.36.4
-          kube-apiserver on cp-2 from v1.36.4
-          kube-controller-manager on cp-1 from v1.36.4
-          kube-scheduler on cp-1 from v1.36.4
-          kubelets: all
-        stops N3: nodes that a person holds are left alone (held): remove the annotation evenkeel.dev/hold when they may move
-        stops N4: nodes that somebody cordoned are left alone (cordoned): uncordon them when they may move
-        stops N5: nodes whose kubelet has been silent for long cannot be upgraded (silent): look at the machines, or delete their Nodes
-        warns N1: nodes whose kubelet does not say a version that can be read are left alone (unknown): restart the kubelet, or delete the Node if its machine is gone
-        warns N6: nodes that run a newer minor than the target are left alone, because nothing is ever taken back (newer): choose a target of their minor
-        warns N7/spot: Karpenter's node pool spot makes these nodes, and makes new ones at the version of its template (made): move its template to the target too, or new nodes will come at the old version
-        checked
-    "#]],
+            hop v1.37.1 (Target)
+              kube-apiserver on cp-1 from v1.36.4
+              kube-apiserver on cp-2 from v1.36.4
+              kube-controller-manager on cp-1 from v1.36.4
+              kube-scheduler on cp-1 from v1.36.4
+              kubelets: all
+            stops N3: nodes that a person holds are left alone (held): remove the annotation evenkeel.dev/hold when they may move
+            stops N4: nodes that somebody cordoned are left alone (cordoned): uncordon them when they may move
+            stops N5: nodes whose kubelet has been silent for long cannot be upgraded (silent): look at the machines, or delete their Nodes
+            warns N1: nodes whose kubelet does not say a version that can be read are left alone (unknown): restart the kubelet, or delete the Node if its machine is gone
+            warns N6: nodes that run a newer minor than the target are left alone, because nothing is ever taken back (newer): choose a target of their minor
+            checked
+        "#]],
     );
     let mut none = to("v1.37.1");
     none.groups.clear();
