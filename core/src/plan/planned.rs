@@ -55,7 +55,7 @@ pub fn on_the_way(
     plan: Option<&Plan>,
 ) -> Vec<KubeVersion> {
     let hops = plan.iter().flat_map(|plan| &plan.hops);
-    let planned = hops.filter(|hop| matches!(hop.picked, Picked::Person | Picked::Catalogue));
+    let planned = hops.filter(|hop| hop.picked != Picked::Target);
     let mut way: Vec<KubeVersion> = Vec::new();
     let known = upgrade.via.iter().chain(recorded).chain(planned.map(|hop| &hop.version));
     for version in known {

@@ -9,6 +9,7 @@ mod diff;
 mod document;
 mod markdown;
 mod object;
+mod recorded;
 mod subject;
 mod text;
 mod times;
@@ -35,9 +36,14 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let catalogue = releases::read(args.look.releases.as_deref())?;
     let wished = wish::wished(&args)?;
     let older = args.diff.as_deref().map(diff::older).transpose()?;
-    let mut subject = subject::look(&args.look).await?;
+    let name = wished.object.as_ref().map(|_| &*wished.upgrade.name);
+    let mut subject = subject::look(&args.look, name).await?;
     subject.about.splice(0..0, wished.source.iter().map(|source| ("Upgrade", source.clone())));
     let upgrade = &wished.upgrade;
+    // The cluster knows better what it has begun than a file that was exported from it.
+    let recorded = subject.object.take().or_else(|| wished.object.clone()).zip(wished.object.clone());
+    let recorded =
+        recorded.map(|(object, wished)| recorded::progress(object, wished, upgrade)).unwrap_or_default();
     let members = upgrade.members(&subject.cluster);
     let wish = Wish {
         cluster: &subject.cluster,
@@ -45,7 +51,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
         members: &members,
         policy: Policy::default(),
         catalogue: &catalogue,
-        recorded: &[],
+        recorded: &recorded.via,
         hidden: &subject.hidden,
         now: subject.now,
     };
@@ -61,10 +67,9 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
         plan: &plan,
         waves: &waves,
         refuted,
-        hash: plan
-            .from
-            .as_ref()
-            .map(|from| plan::hash(upgrade, from, &plan::on_the_way(upgrade, from, &[], Some(&plan)))),
+        hash: recorded.from.as_ref().or(plan.from.as_ref()).map(|from| {
+            plan::hash(upgrade, from, &plan::on_the_way(upgrade, from, &recorded.via, Some(&plan)))
+        }),
         timing: &plan::timing(&plan, &waves, upgrade, cluster, &rules, &durations, now),
         basis,
         of_object: wished.source.is_some(),

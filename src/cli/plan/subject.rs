@@ -13,7 +13,9 @@ use jiff::Timestamp;
 
 use super::super::args::LookArgs;
 use super::super::{connect, judge};
+use super::recorded;
 use super::times::Earlier;
+use crate::api::ClusterUpgrade;
 use crate::clients::{one_line, read_client};
 use crate::observe::files::{Snapshot, shown};
 use crate::observe::platform::with_same_process;
@@ -33,18 +35,20 @@ pub(super) struct Subject {
     pub(super) hidden: Vec<(Component, String)>,
     /// What earlier moves took.
     pub(super) earlier: Earlier,
+    /// The upgrade as the cluster has it.
+    pub(super) object: Option<ClusterUpgrade>,
     pub(super) now: Timestamp,
 }
 
-/// Looks at the cluster or the files that `args` name.
+/// Looks at the cluster or the files that `args` name, and in a cluster at the ClusterUpgrade called `upgrade`.
 ///
 /// # Errors
 /// When there is nothing that a plan could be made for, in one line.
-pub(super) async fn look(args: &LookArgs) -> Result<Subject, String> {
-    if args.files.is_empty() { live(args).await } else { files(args) }
+pub(super) async fn look(args: &LookArgs, upgrade: Option<&str>) -> Result<Subject, String> {
+    if args.files.is_empty() { live(args, upgrade).await } else { files(args) }
 }
 
-async fn live(args: &LookArgs) -> Result<Subject, String> {
+async fn live(args: &LookArgs, upgrade: Option<&str>) -> Result<Subject, String> {
     let config = connect::config(&args.cluster, "plan").await?;
     let (seen, inventory) = judge::observe(&config).await?;
     if let Some(nothing) = judge::nothing(&seen, &inventory) {
@@ -68,6 +72,13 @@ async fn live(args: &LookArgs) -> Result<Subject, String> {
         not_seen.push(why);
         Earlier::default()
     });
+    let object = match upgrade {
+        Some(name) => recorded::of_cluster(&client, name).await.unwrap_or_else(|why| {
+            not_seen.push(why);
+            None
+        }),
+        None => None,
+    };
     let mut about = vec![("Cluster", config.cluster_url.to_string())];
     about.extend(inventory.platform.map(|platform| ("Platform", platform.name().to_owned())));
     let cluster = stated::add(cluster, &args.given())?;
@@ -78,6 +89,7 @@ async fn live(args: &LookArgs) -> Result<Subject, String> {
         about,
         not_seen,
         earlier,
+        object,
         now: Timestamp::now(),
     })
 }
@@ -121,6 +133,7 @@ fn files(args: &LookArgs) -> Result<Subject, String> {
         // Files show the cluster as it was when they were written, so that time counts as now.
         now: snapshot.taken().unwrap_or_else(Timestamp::now),
         earlier,
+        object: None,
         cluster,
         about,
     })

@@ -23,7 +23,7 @@ use crate::observe::files::{Piece, Use, pieces};
 /// Fewer earlier moves than these say nothing.
 const ENOUGH: usize = 3;
 /// Longest wait for the list of earlier moves.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
 #[allow(clippy::struct_field_names, reason = "each is the name of a flag")]

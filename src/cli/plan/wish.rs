@@ -20,6 +20,8 @@ pub(super) struct Wished {
     pub(super) upgrade: Upgrade,
     /// `ClusterUpgrade prod-137 in prod-137.yaml`; `None` for `--to`.
     pub(super) source: Option<String>,
+    /// The object of the file; `None` for `--to`.
+    pub(super) object: Option<ClusterUpgrade>,
 }
 
 pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
@@ -30,9 +32,9 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
                 "standard input cannot be both --upgrade and --file; put one of them into a file".to_owned()
             );
         }
-        let upgrade = of_file(path)?;
+        let (upgrade, object) = of_file(path)?;
         let source = Some(format!("ClusterUpgrade {} in {}", upgrade.name, shown(path)));
-        return Ok(Wished { upgrade, source });
+        return Ok(Wished { upgrade, source, object: Some(object) });
     }
     let to = args.target.to.clone().ok_or("say --to VERSION or --upgrade FILE")?;
     let mut upgrade = Upgrade::to(to);
@@ -52,10 +54,10 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
             upgrade.version
         ));
     }
-    Ok(Wished { upgrade, source: None })
+    Ok(Wished { upgrade, source: None, object: None })
 }
 
-fn of_file(path: &Path) -> Result<Upgrade, String> {
+fn of_file(path: &Path) -> Result<(Upgrade, ClusterUpgrade), String> {
     let advice = "give the one ClusterUpgrade that is to be planned";
     let value = object::only("--upgrade", path, ("evenkeel.dev", "ClusterUpgrade"), advice)?;
     let name = shown(path);
@@ -65,8 +67,10 @@ fn of_file(path: &Path) -> Result<Upgrade, String> {
     let object: ClusterUpgrade = serde_json::from_value(value).map_err(|error| {
         format!("--upgrade {name}: the ClusterUpgrade cannot be read: {}", harmless(&error.to_string()))
     })?;
-    upgrade::validate(&object)
-        .map_err(|error| format!("--upgrade {name}: ClusterUpgrade {}: {error}", escape(&object.name_any())))
+    let upgrade = upgrade::validate(&object).map_err(|error| {
+        format!("--upgrade {name}: ClusterUpgrade {}: {error}", escape(&object.name_any()))
+    })?;
+    Ok((upgrade, object))
 }
 
 /// What is wrong with the first field of `object`'s spec that the schema does not have, or has with another type.

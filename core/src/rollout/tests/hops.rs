@@ -133,6 +133,21 @@ fn the_version_on_the_way_stays_what_was_approved() {
     assert!(claimed(&mut named).contains(&"kube-apiserver.cp-1 to v1.36.2".to_owned()));
 }
 
+/// A version that a kube-apiserver runs already is on the way too: the approval holds when that one is taken back.
+#[test]
+fn a_version_that_is_there_already_is_recorded_with_the_others() {
+    let mut half = toy("v1.35.2", &["v1.35.2"]);
+    half.cluster.change_instances(|instance| {
+        if instance.component == Component::KubeApiserver && *instance.name == *"cp-2" {
+            instance.version = crate::version::Observed::from_report("v1.36.3");
+        }
+    });
+    let way = |toy: &Toy| toy.status().way.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(way(&half), ["v1.36.3"]);
+    assert!(claimed(&mut half).contains(&"kube-apiserver.cp-1 to v1.36.3".to_owned()));
+    assert_eq!(half.phase(), Phase::Completed);
+}
+
 #[test]
 fn a_crash_after_any_write_of_two_hops_ends_alike() {
     let mut whole = toy("v1.35.2", &["v1.35.2", "v1.33.0"]);
