@@ -1,4 +1,4 @@
-//! Text that others wrote, made safe to show.
+//! Text that others wrote, made safe to show, and words for numbers.
 //!
 //! Names and messages come from whoever may write an object, or from a file that anybody wrote. Here belongs what is
 //! taken out of such a text before a person sees it; whoever shows the text limits its length. The invariant: what is
@@ -14,6 +14,11 @@ fn is_hidden(c: char) -> bool {
 /// `text` with a `?` for each character that would do something instead of being seen.
 pub fn harmless(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { '?' } else { c }).collect()
+}
+
+/// `1 pod`, `3 pods`.
+pub fn plural(count: usize, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
 #[cfg(test)]

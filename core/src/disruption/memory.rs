@@ -10,7 +10,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::answer::{Answer, Next};
-use super::permit::{BudgetName, Busy, Charge, Counted, Permit, Taken};
+use super::budget_name::BudgetName;
+use super::permit::{Busy, Charge, Counted, Permit, Taken};
 use crate::cluster::{Cluster, Pod};
 
 /// How long an accepted eviction may stay without a trace before it is asked for again.

@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod arithmetic;
+mod budget_name;
 mod class;
 mod mark;
 mod memory;
@@ -15,8 +16,9 @@ mod permit;
 pub mod preflight;
 mod refusal;
 
+pub use budget_name::BudgetName;
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
 pub use mark::{CORDON_MANAGER, CordonMark};
 pub use memory::{Memory, Origin, PodMemory, Sent};
-pub use permit::{BudgetName, Budgets, Busy, Charge, Counted, Permit, Taken};
+pub use permit::{Budgets, Busy, Charge, Counted, Permit, Taken};
 pub use refusal::Refusal;

@@ -11,11 +11,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::arithmetic::lost;
+use super::budget_name::{BudgetName, name};
 use super::refusal::Refusal;
 use crate::cluster::{Budget, Cluster, Phase, Pod, UnhealthyPolicy};
-
-/// A budget's key.
-pub type BudgetName = (Arc<str>, Arc<str>);
 
 /// The handler refuses when more evicted pods than this are not seen deleted (`MaxDisruptedPodSize`).
 const MAX_DISRUPTED: usize = 2000;
@@ -276,11 +274,6 @@ fn allows(budget: &Budget, pod: &Pod, busy: Option<&Busy>, now: Timestamp) -> Re
     } else {
         Err(Refusal::Queued { budget: key })
     }
-}
-
-/// The key of `budget`.
-pub fn name(budget: &Budget) -> BudgetName {
-    (Arc::clone(&budget.namespace), Arc::clone(&budget.name))
 }
 
 #[cfg(test)]

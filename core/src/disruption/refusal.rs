@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::arithmetic::Lost;
-use super::permit::BudgetName;
+use super::budget_name::BudgetName;
 
 /// Why a pod may not be evicted now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ mod request;
 mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
-pub use emptying::{Emptying, Held, Left, Wait, empty, look};
+pub use emptying::{Emptying, Held, Left, Wait, empty, first, look};
 pub use node::{Forced, GivenUp, NodeDrain, Seen, Step};
 pub use policy::{OnTimeout, Policy, SETTLE, STALLED};
-pub use request::{Action, Decision, DrainWorld, NodeState, Request, TOGETHER, decide, first, refusal};
+pub use request::{Action, Decision, DrainWorld, NodeState, Request, TOGETHER, decide, refusal};

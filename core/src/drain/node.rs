@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::emptying::{Emptying, Left, Wait, empty, look};
+use super::emptying::{Emptying, Left, Wait, empty, first, look};
 use super::policy::{OnTimeout, Policy, STALLED};
-use super::request::first;
 use super::volumes::attached;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::{Budgets, Memory, Permit, PodMemory};

@@ -350,17 +350,5 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
     }
 }
 
-/// What the first pod that is held waits for, in one line.
-pub fn first(left: &[Left<'_>]) -> String {
-    let held: Vec<_> =
-        left.iter().filter_map(|left| Some((left.pod.full_name(), left.wait.held()?.reason))).collect();
-    match held.split_first() {
-        None if left.len() == 1 => "1 pod is leaving".to_owned(),
-        None => format!("{} pods are leaving", left.len()),
-        Some(((pod, reason), [])) => format!("pod {pod}: {reason}"),
-        Some(((pod, reason), more)) => format!("pod {pod}: {reason} (and {} more)", more.len()),
-    }
-}
-
 #[cfg(test)]
 mod tests;

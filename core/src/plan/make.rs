@@ -6,38 +6,15 @@
 //! hop to a minor that is there already. The invariant: a plan without a finding that blocks passes
 //! [`check()`](super::check()).
 
-use jiff::Timestamp;
-
 use super::accept::accept;
 use super::finding::{Finding, Weight};
 use super::start::{Piece, Start, before_minor};
+use super::wish::Wish;
 use super::{Hop, Need, Pass, Picked, Plan, Step, from_version};
-use crate::cluster::{Cluster, Component, Reach};
-use crate::skew::lifecycle::Catalogue;
-use crate::skew::policy::{Policy, RuleSubject, Servers};
-use crate::upgrade::{Member, Unit, Upgrade};
+use crate::cluster::{Component, Reach};
+use crate::skew::policy::{RuleSubject, Servers};
+use crate::upgrade::{Unit, Upgrade};
 use crate::version::{Effective, KubeVersion, Minor};
-
-/// What a plan is made from.
-#[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
-    /// The cluster as it is.
-    pub cluster: &'a Cluster,
-    /// What a person wants.
-    pub upgrade: &'a Upgrade,
-    /// The nodes of `cluster` that take part: [`Upgrade::members`].
-    pub members: &'a [Member<'a>],
-    /// The versions of minors on the way that an earlier look recorded, for minors of which a person names none.
-    pub recorded: &'a [KubeVersion],
-    /// The rules.
-    pub policy: Policy,
-    /// What is known of releases, for the versions of minors on the way.
-    pub catalogue: &'a Catalogue,
-    /// Controllers that lead where nothing shows their version, each with a line for a person.
-    pub hidden: &'a [(Component, String)],
-    /// The time, for acceptances that end.
-    pub now: Timestamp,
-}
 
 /// What `wish.upgrade` will do to `wish.cluster` from where it is now. Total: where nothing can be done, the plan has no
 /// hops, and findings that say why.

@@ -17,6 +17,7 @@ mod order;
 mod planned;
 mod start;
 mod waves;
+mod wish;
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,11 +32,12 @@ pub use drains::{drain_findings, foresee};
 pub use finding::{Accepted, Finding, Weight};
 pub(crate) use hash::hex;
 pub use hash::{canonical, canonical_json, hash};
-pub use make::{Wish, make};
+pub use make::make;
 pub use order::{Stage, StageProgress, progress};
 pub use planned::{Planned, moved_nodes, on_the_way};
 pub use start::hidden_id;
 pub use waves::{Wave, waves, zone};
+pub use wish::Wish;
 
 /// What an upgrade will do from where the cluster is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

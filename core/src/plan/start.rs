@@ -10,8 +10,8 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::finding::{Finding, Weight};
-use super::make::Wish;
 use super::order::Stage;
+use super::wish::Wish;
 use crate::cluster::{Component, Evidence, Instance, Node, Reach};
 use crate::skew::policy::{Servers, WEBHOOKS_BEFORE_UPGRADE};
 use crate::skew::{effective, webhooks_in_the_way};

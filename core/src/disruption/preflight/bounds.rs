@@ -9,8 +9,9 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::super::arithmetic::compute;
+use super::super::budget_name::{BudgetName, name};
 use super::super::class::{Handling, class, handling};
-use super::super::permit::{BudgetName, Budgets, name};
+use super::super::permit::Budgets;
 use super::Question;
 use crate::cluster::{Budget, Demand, Phase, Pod, Quantity};
 

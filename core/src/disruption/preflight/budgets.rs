@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::arithmetic::{Numbers, Unsynced, compute, lost};
+use super::super::budget_name::{BudgetName, name};
 use super::super::class::{Handling, class, handling};
-use super::super::permit::{BudgetName, Budgets, name};
+use super::super::permit::Budgets;
 use super::remedy::Stuck;
 use super::{Cause, Object, Outlook, Question};
 use crate::cluster::{Budget, Cluster, Demand, Phase, Pod, Quantity, UnhealthyPolicy};
+use crate::text::plural;
 
 /// More disrupted pods than this, and the eviction handler refuses.
 const MAX_DISRUPTED: usize = 2000;
@@ -378,8 +380,4 @@ fn state(pod: &Pod) -> String {
         Some(reason) => format!("{} ({reason})", pod.name),
         None => pod.name.to_string(),
     }
-}
-
-pub(super) fn plural(count: usize, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling};
-use super::budgets::plural;
+use super::found::{Found, others};
 use super::placement::Places;
-use super::pods::{Found, others};
 use super::{Object, Outlook, Question};
 use crate::cluster::{Amounts, Capacity, Lack, Node, Phase, Placement, Pod};
+use crate::text::plural;
 
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use super::super::class::{Class, Handling, class, handling, warnings};
 use super::super::permit::Budgets;
-use super::budgets::plural;
 use super::{Cause, Outlook, Question, causes, of_budget};
 use crate::cluster::{Budget, Node, Pod, UnhealthyPolicy};
+use crate::text::plural;
 
 /// An answer: one line, what is in the way, and what else is to know.
 #[derive(Debug)]

@@ -10,12 +10,13 @@ use std::fmt;
 
 use jiff::SignedDuration;
 
+use super::super::budget_name::{BudgetName, name};
 use super::super::class::{Handling, class, handling};
-use super::super::permit::{BudgetName, Budgets, name};
+use super::super::permit::Budgets;
 use super::Question;
 use super::bounds::shown;
-use super::budgets::plural;
 use crate::cluster::{Budget, Phase};
+use crate::text::plural;
 
 /// How long a replacement is taken to need until it is ready, where no pod tells.
 const REPLACEMENT: SignedDuration = SignedDuration::from_mins(1);

@@ -9,6 +9,7 @@ mod budgets;
 mod capacity;
 pub mod explain;
 mod forecast;
+mod found;
 mod placement;
 mod pods;
 mod remedy;

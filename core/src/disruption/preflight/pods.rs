@@ -4,15 +4,15 @@
 //! so that a thousand replicas are one line. Which nodes a replacement may run on is asked of [`super::placement`], and
 //! whether they have room for it of [`super::capacity`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling, pinned};
-use super::budgets::plural;
 use super::capacity::Left;
+use super::found::{Found, others};
 use super::placement::{Places, Seeking, Unfit};
 use super::{Cause, Object, Outlook, Question};
 use crate::cluster::{Node, Phase, Placement, Pod};
+use crate::text::plural;
 
 /// A pod is called stuck this long after its grace period.
 const STUCK_AFTER_SECONDS: i64 = 30;
@@ -46,37 +46,7 @@ pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
         .collect()
 }
 
-type Key = (&'static str, Outlook, Object);
-
-/// What was found, by code and object; the words are those of the first pod.
-#[derive(Default)]
-pub(super) struct Found<'a>(BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
-
 impl<'a> Found<'a> {
-    pub(super) fn put(
-        &mut self,
-        code: &'static str,
-        outlook: Outlook,
-        object: Object,
-        what: String,
-        remedy: &str,
-    ) {
-        self.0.entry((code, outlook, object)).or_insert_with(|| (what, remedy.to_owned(), Vec::new()));
-    }
-
-    pub(super) fn add(
-        &mut self,
-        code: &'static str,
-        outlook: Outlook,
-        pod: &'a Pod,
-        what: impl Into<String>,
-        remedy: &str,
-    ) {
-        let key = (code, outlook, Object::behind(pod));
-        let entry = self.0.entry(key).or_insert_with(|| (what.into(), remedy.to_owned(), Vec::new()));
-        entry.2.push(pod);
-    }
-
     fn node(&mut self, question: &Question<'_>, node: &Node) {
         let object = || Object::node(&node.name);
         if !node.ready {
@@ -343,15 +313,4 @@ impl<'a> Found<'a> {
             }
         }
     }
-}
-
-/// The nodes that may take `node`'s pods while it alone is drained.
-pub(super) fn others<'q>(question: &Question<'q>, node: &Node) -> impl Iterator<Item = &'q Node> {
-    let name = Arc::clone(&node.name);
-    question
-        .cluster
-        .nodes()
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(move |other| other.name != name && other.ready && !other.unschedulable)
 }

@@ -7,8 +7,8 @@
 use jiff::Timestamp;
 
 use super::super::arithmetic::{Unsynced, compute};
-use super::budgets::plural;
 use crate::cluster::{Budget, Demand, Pod, Quantity, Surroundings};
+use crate::text::plural;
 
 /// A way out that needs more pods than this is not offered.
 const MOST_PODS: i64 = 20;

@@ -1,0 +1,50 @@
+//! What the preflight of pods found, before it becomes causes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Object, Outlook, Question};
+use crate::cluster::{Node, Pod};
+
+type Key = (&'static str, Outlook, Object);
+
+/// What was found, by code and object; the words are those of the first pod.
+#[derive(Default)]
+pub(super) struct Found<'a>(pub(super) BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
+
+impl<'a> Found<'a> {
+    pub(super) fn put(
+        &mut self,
+        code: &'static str,
+        outlook: Outlook,
+        object: Object,
+        what: String,
+        remedy: &str,
+    ) {
+        self.0.entry((code, outlook, object)).or_insert_with(|| (what, remedy.to_owned(), Vec::new()));
+    }
+
+    pub(super) fn add(
+        &mut self,
+        code: &'static str,
+        outlook: Outlook,
+        pod: &'a Pod,
+        what: impl Into<String>,
+        remedy: &str,
+    ) {
+        let key = (code, outlook, Object::behind(pod));
+        let entry = self.0.entry(key).or_insert_with(|| (what.into(), remedy.to_owned(), Vec::new()));
+        entry.2.push(pod);
+    }
+}
+
+/// The nodes that may take `node`'s pods while it alone is drained.
+pub(super) fn others<'q>(question: &Question<'q>, node: &Node) -> impl Iterator<Item = &'q Node> {
+    let name = Arc::clone(&node.name);
+    question
+        .cluster
+        .nodes()
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(move |other| other.name != name && other.ready && !other.unschedulable)
+}

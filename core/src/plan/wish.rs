@@ -1,0 +1,30 @@
+//! What a plan is made from.
+
+use jiff::Timestamp;
+
+use crate::cluster::{Cluster, Component};
+use crate::skew::lifecycle::Catalogue;
+use crate::skew::policy::Policy;
+use crate::upgrade::{Member, Upgrade};
+use crate::version::KubeVersion;
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// The cluster as it is.
+    pub cluster: &'a Cluster,
+    /// What a person wants.
+    pub upgrade: &'a Upgrade,
+    /// The nodes of `cluster` that take part: [`Upgrade::members`].
+    pub members: &'a [Member<'a>],
+    /// The versions of minors on the way that an earlier look recorded, for minors of which a person names none.
+    pub recorded: &'a [KubeVersion],
+    /// The rules.
+    pub policy: Policy,
+    /// What is known of releases, for the versions of minors on the way.
+    pub catalogue: &'a Catalogue,
+    /// Controllers that lead where nothing shows their version, each with a line for a person.
+    pub hidden: &'a [(Component, String)],
+    /// The time, for acceptances that end.
+    pub now: Timestamp,
+}
