@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::Expression;
-    use crate::upgrade::{ControlPlane, Mode, Unit};
+    use crate::upgrade::{AcceptedRisk, ControlPlane, Mode, Unit};
 
     /// What a release computes, each later one has to compute alike.
     #[test]
@@ -188,5 +188,37 @@ mod tests {
             .executors
             .insert("job".into(), Executor::Job { template: template.into(), deadline: minute * 60 });
         assert_ne!(hash(&other, &from, &[]), hash(&upgrade, &from, &[]), "another pod is another plan");
+    }
+
+    /// What was added to the form later is left out where nothing is said of it.
+    #[test]
+    fn the_hash_of_a_spec_with_order_ways_and_risks_stays_what_it_was() {
+        let mut upgrade = Upgrade::to("v1.38.1".parse().unwrap());
+        let from = "v1.36.4".parse().unwrap();
+        let plain = canonical(&upgrade, &from, &[]);
+        for word in ["dependsOn", "zones", "canary", "way", "acceptedRisks"] {
+            assert!(!plain.contains(word), "{word}");
+        }
+        upgrade.groups.push(Group {
+            depends_on: vec!["all".into()],
+            zones: Zones::OneAtATime,
+            canary: 2,
+            ..Group::new("late", Selector::default(), "external")
+        });
+        upgrade.control_plane.unit = Unit::Node;
+        upgrade.control_plane.hidden = Hidden::Accept;
+        upgrade.accepted = vec![AcceptedRisk {
+            finding: "O5/a/b".into(),
+            until: "2026-12-02T00:00:00Z".parse().unwrap(),
+            reason: "its words are no part of it".into(),
+        }];
+        let way = ["v1.37.2".parse().unwrap()];
+        let text = canonical(&upgrade, &from, &way);
+        expect![[r#"
+            {"acceptedRisks":[{"finding":"O5/a/b","until":"2026-12-02T00:00:00Z"}],"controlPlane":{"executor":"external","hidden":"Accept","unit":"Node"},
+            "drainTimeoutSeconds":1800,"executors":[{"deadlineSeconds":7200,"kind":"external","name":"external","template":null}],"form":1,"from":"v1.36.4","nodeGroups":[{"executor":"external","maxUnavailable":1,"name":"all","selector":{"matchExpressions":[],"matchLabels":{}}},
+            {"canary":2,"dependsOn":["all"],"executor":"external","maxUnavailable":1,"name":"late","selector":{"matchExpressions":[],"matchLabels":{}},
+            "zones":"OneAtATime"}],"to":"v1.38.1","way":["v1.37.2"]}"#]].assert_eq(&text.replace("},", "},\n"));
+        expect!["533dcff7167e"].assert_eq(&hash(&upgrade, &from, &way));
     }
 }

@@ -2,6 +2,7 @@
 
 mod brute;
 mod search;
+mod waves;
 
 use expect_test::{Expect, expect};
 use jiff::Timestamp;

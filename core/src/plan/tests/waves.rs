@@ -1,0 +1,103 @@
+//! Waves, and ways in which they can be wrong.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::cluster::Selector;
+use crate::upgrade::{Amount, Group, Zones};
+
+/// Two canaries in zone a, and two nodes in each of the zones a and b; one node is held and one is cordoned.
+fn setting() -> (Cluster, Upgrade) {
+    let mut all = cluster(&["v1.36.4"], "v1.36.4", &[]);
+    let pools = [("c-1", "canary", "a"), ("c-2", "canary", "a"), ("w-1", "web", "a"), ("w-2", "web", "b")];
+    let more = [("w-3", "web", "b"), ("w-4", "web", "a"), ("held", "web", "a"), ("cordoned", "web", "b")];
+    for (name, pool, zone) in pools.into_iter().chain(more) {
+        let labels = [("pool", pool), ("topology.kubernetes.io/zone", zone)];
+        let labels = Arc::new(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+        all.set_node(Node {
+            labels,
+            held: name == "held",
+            unschedulable: name == "cordoned",
+            ..node(name, "v1.36.4")
+        });
+    }
+    let group = |name: &str, pool: &str| {
+        let match_labels = [("pool".to_owned(), pool.to_owned())].into();
+        Group::new(name, Selector { match_labels, ..Selector::default() }, "external")
+    };
+    let web = Group {
+        depends_on: vec!["canary".into()],
+        zones: Zones::OneAtATime,
+        canary: 1,
+        max_unavailable: Amount::Percent(50),
+        ..group("web", "web")
+    };
+    let groups = vec![web, group("canary", "canary")];
+    (all, Upgrade { groups, ..to("v1.37.1") })
+}
+
+fn made_waves(cluster: &Cluster, upgrade: &Upgrade) -> (Plan, Vec<Vec<Wave>>) {
+    let plan = made(cluster, upgrade);
+    let waves = waves(&plan, upgrade, &upgrade.members(cluster));
+    (plan, waves)
+}
+
+#[test]
+fn groups_canaries_and_zones_in_order() {
+    let (cluster, upgrade) = setting();
+    let (plan, waves) = made_waves(&cluster, &upgrade);
+    let line = |wave: &Wave| {
+        let group = &upgrade.groups[wave.group].name;
+        format!(
+            "{group} canary {} zone {:?}, {} of {}",
+            wave.canary,
+            wave.zone,
+            wave.at_once,
+            wave.nodes.join(" ")
+        )
+    };
+    let lines: Vec<String> = waves.concat().iter().map(line).collect();
+    expect![[r#"
+        canary canary false zone None, 1 of c-1 c-2
+        web canary true zone None, 3 of w-1
+        web canary false zone Some("a"), 3 of w-4
+        web canary false zone Some("b"), 3 of w-2 w-3"#]].assert_eq(&lines.join("\n"));
+    assert_eq!(check_waves(&plan, &waves, &upgrade, &upgrade.members(&cluster)), []);
+}
+
+#[test]
+fn every_wrong_wave_is_found() {
+    type Wrong = (&'static str, fn(&mut Vec<Wave>));
+    let (cluster, upgrade) = setting();
+    let (plan, waves) = made_waves(&cluster, &upgrade);
+    let wrong: [Wrong; 9] = [
+        ("more at once than may be unavailable", |waves| waves[1].at_once += 9),
+        ("none at once", |waves| waves[0].at_once = 0),
+        ("a group before the one that it depends on", |waves| waves.swap(0, 1)),
+        ("canaries after the others", |waves| waves.swap(1, 2)),
+        ("more canaries than there are to be", |waves| {
+            let more = waves[2].nodes.clone();
+            waves[1].nodes.extend(more);
+            waves.remove(2);
+        }),
+        ("a node that is forgotten", |waves| drop(waves[0].nodes.pop())),
+        ("a node that moves twice", |waves| {
+            let again = waves[0].nodes[0].clone();
+            waves[0].nodes.push(again);
+        }),
+        ("a node of another zone", |waves| {
+            let other = waves[3].nodes.remove(0);
+            waves[2].nodes.push(other);
+        }),
+        ("a node of another group", |waves| {
+            let other = waves[0].nodes.remove(0);
+            waves[2].nodes.push(other);
+        }),
+    ];
+    for (what, spoil) in wrong {
+        let mut spoilt = waves.clone();
+        spoil(&mut spoilt[0]);
+        let found = check_waves(&plan, &spoilt, &upgrade, &upgrade.members(&cluster));
+        assert!(!found.is_empty(), "nobody finds {what}");
+    }
+}
