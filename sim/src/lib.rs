@@ -28,9 +28,9 @@
 //! What is served and done is held against a real control plane: the same cases are sent to both. This crate implements
 //! budgets and evictions by itself, from what Kubernetes does, so that a program under test can be checked against it.
 //!
-//! Ground floor first: `random`, `clock`, `life`, `labels`, `beat`, `record`, `live`, `index`, `journal`, `store`,
-//! `written`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` · `serve` · `pace`. `api` uses two things of
-//! `models`: how a condition is set, and which apiservers run.
+//! Ground floor first: `random`, `clock`, `life`, `labels`, `beat`, `record`, `live`, `index`, `shelf`, `journal`,
+//! `store`, `written`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` · `serve` · `pace`. `api` uses two
+//! things of `models`: how a condition is set, and which apiservers run.
 
 #![allow(
     clippy::too_many_lines,
@@ -65,6 +65,7 @@ mod random;
 mod record;
 mod schema;
 pub mod serve;
+mod shelf;
 mod store;
 mod written;
 

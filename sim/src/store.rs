@@ -17,39 +17,13 @@ pub(crate) use crate::journal::Observer;
 use crate::labels::{LabelSelector, Labels};
 use crate::live::Live;
 use crate::record::Record;
+pub(crate) use crate::shelf::Change;
+use crate::shelf::Shelf;
 
 const PODS: &str = "pods";
 /// How many of the objects that were written last are kept as values. All others are kept as text, which is a tenth of
 /// the size.
 const WARM: usize = 32;
-
-/// One write.
-#[derive(Clone, Debug)]
-pub(crate) struct Change {
-    pub(crate) revision: u64,
-    /// What the object was before; `None` when it was created.
-    pub(crate) before: Option<Arc<Record>>,
-    /// What it is now; of a deletion, what it was, with the deletion's revision.
-    pub(crate) record: Arc<Record>,
-    pub(crate) deleted: bool,
-    /// It is a heartbeat, which changes nothing that anybody decides by.
-    pub(crate) quiet: bool,
-}
-
-/// The objects of one kind.
-#[derive(Debug)]
-pub(crate) struct Shelf {
-    pub(crate) resource: Arc<str>,
-    pub(crate) live: Live,
-    pub(crate) log: VecDeque<Change>,
-    pub(crate) wake: watch::Sender<u64>,
-}
-
-impl Shelf {
-    fn new(resource: Arc<str>) -> Self {
-        Self { resource, live: Live::default(), log: VecDeque::new(), wake: watch::Sender::new(0) }
-    }
-}
 
 /// Every object of the cluster.
 #[derive(Debug)]

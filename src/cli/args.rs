@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use evenkeel_core::cluster::Component;
 use evenkeel_core::version::{KubeVersion, escape};
 
+use super::output::Color;
 use super::output::{Level, Output};
 use crate::observe::stated::Given;
 
@@ -86,13 +87,6 @@ pub(super) struct FormArgs {
     /// Whether to use colour; `auto` does on a terminal, unless `NO_COLOR` is set.
     #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(super) color: Color,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Color {
-    Auto,
-    Always,
-    Never,
 }
 
 fn apiserver(text: &str) -> Result<Given, String> {

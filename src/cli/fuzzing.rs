@@ -7,9 +7,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum as _;
 
-use super::args::Color;
 use super::judge;
-use super::output::{self, Level, Output, Style};
+use super::output::{self, Color, Level, Output, Style};
 use super::releases;
 use crate::observe::stated::Given;
 

@@ -10,6 +10,7 @@ mod custom;
 mod defaults;
 mod discovery;
 mod eviction;
+mod form;
 mod kinds;
 mod openapi;
 mod patch;

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use super::form::{self, Form, shown};
 use super::kinds::Kind;
 use super::request::Request;
 use super::selector::FieldSelector;
@@ -51,45 +52,16 @@ impl Filter {
     }
 }
 
-/// In which form objects are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Whole,
-    Metadata,
-    Table,
-}
-
-impl Form {
-    pub(crate) fn of(request: &Request) -> Self {
-        if request.wants("Table") {
-            Self::Table
-        } else if request.wants("PartialObjectMetadata") || request.wants("PartialObjectMetadataList") {
-            Self::Metadata
-        } else {
-            Self::Whole
-        }
-    }
-}
-
-/// The object as this version of the kind shows it.
-pub(crate) fn shown(kind: &Kind, record: &Record) -> String {
-    if kind.converts() { kind.seen(record).to_string() } else { record.text().to_string() }
-}
-
 /// One object, in the form that was asked for.
 pub(crate) fn one(state: &State, kind: &Kind, object: Arc<Value>, request: &Request) -> Outcome<Arc<Value>> {
     Ok(match Form::of(request) {
         Form::Whole => object,
-        Form::Metadata => metadata(&object).into(),
+        Form::Metadata => form::metadata(&object).into(),
         Form::Table => {
             let revision = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
             table::of(kind, [&*object], Style::of(request)?, state.clock.now(), &revision, true).into()
         }
     })
-}
-
-pub(crate) fn metadata(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }
 
 /// `resourceVersion` as a number.
@@ -278,7 +250,7 @@ impl State {
                 text.push(',');
             }
             if form == Form::Metadata {
-                text.push_str(&self::metadata(&record.value()).to_string());
+                text.push_str(&form::metadata(&record.value()).to_string());
             } else if kind.custom.is_some() {
                 text.push_str(&shown(kind, record));
             } else if let Some(rest) = record.text().strip_prefix(&prefix).filter(|_| !kind.converts()) {

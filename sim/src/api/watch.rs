@@ -11,8 +11,9 @@ use futures::stream;
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
+use super::form::{self, Form};
 use super::kinds::Kind;
-use super::read::{self, Filter, Form, check_match};
+use super::read::{self, Filter, check_match};
 use super::request::Request;
 use super::status::{Failure, Outcome};
 use super::table::{self, Style};
@@ -239,7 +240,7 @@ impl Watch {
 
     fn event(&mut self, what: &str, record: &Record) -> String {
         if self.form == Form::Whole {
-            return format!("{{\"type\":{what:?},\"object\":{}}}", read::shown(&self.kind, record));
+            return format!("{{\"type\":{what:?},\"object\":{}}}", form::shown(&self.kind, record));
         }
         self.line(what, &self.kind.seen(record))
     }
@@ -247,7 +248,7 @@ impl Watch {
     fn line(&mut self, what: &str, object: &Value) -> String {
         let object = match self.form {
             Form::Whole => object.clone(),
-            Form::Metadata => read::metadata(object),
+            Form::Metadata => form::metadata(object),
             Form::Table => self.table(object),
         };
         json!({"type": what, "object": object}).to_string()

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use super::binary::{Wire, fields, inside, number};
+use super::wire::{Wire, fields, inside, number, text};
 
 /// What a field of a schema is.
 #[derive(Clone, Copy)]
@@ -101,10 +101,6 @@ fn message(bytes: &[u8], parts: &[(u64, &str, Part)]) -> Option<Value> {
         part.put(&wire, (*name).to_owned(), &mut object)?;
     }
     Some(object.into())
-}
-
-fn text(bytes: &[u8]) -> Option<Value> {
-    std::str::from_utf8(bytes).ok().map(Value::from)
 }
 
 fn texts(bytes: &[u8], number: u64) -> Option<Value> {

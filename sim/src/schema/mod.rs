@@ -10,16 +10,17 @@ mod decode;
 mod json_schema;
 mod openapi;
 mod quantity;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use binary::{Wire, fields};
 pub(crate) use builtin::builtin;
 pub(crate) use custom::{Custom, Violation};
 pub(crate) use decode::Decoded;
 pub(crate) use openapi::{OBJECT_META, component, definitions};
 pub use quantity::milli;
+pub(crate) use wire::{Wire, fields};
 
 /// A value that has no parts of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -240,8 +240,7 @@ mod tests {
     use clap::ValueEnum as _;
     use evenkeel_core::skew::lifecycle::Catalogue;
 
-    use super::super::super::args::Color;
-    use super::super::super::output::{Level, paint};
+    use super::super::super::output::{Color, Level, paint};
     use super::*;
     use crate::demo::{Demo, Scenario, Setting};
 

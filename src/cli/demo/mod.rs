@@ -18,11 +18,10 @@ use http::Request;
 use kube::Client;
 use serde_json::Value;
 
-use super::args::Color;
 use super::exit::EXIT_OK;
 use super::judge::judged;
 use super::output::table::{Cell, table};
-use super::output::{self, Level, Output, Paint, Style};
+use super::output::{self, Color, Level, Output, Paint, Style};
 use super::releases;
 use crate::clients::one_line;
 use crate::demo::{Demo, Scenario, Setting};

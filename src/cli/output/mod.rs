@@ -23,7 +23,7 @@ use crate::observe::files::Places;
 use crate::observe::platform::Platform;
 
 pub(super) use outcome::{Level, Outcome};
-pub(super) use paint::{Paint, paint, width};
+pub(super) use paint::{Color, Paint, paint, width};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {

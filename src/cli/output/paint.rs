@@ -3,7 +3,15 @@
 use std::env::var_os;
 use std::io::{IsTerminal as _, stdout};
 
-use super::super::args::Color;
+use clap::ValueEnum;
+
+/// When there is colour, as a person asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in super::super) enum Color {
+    Auto,
+    Always,
+    Never,
+}
 
 /// The meaning of a colour. The words always say the same, for output without colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use evenkeel_core::plan::Weight;
 use evenkeel_core::upgrade::{Amount, Unit};
 use evenkeel_core::version::{KubeVersion, escape};
 
-use super::super::args::{Color, LookArgs};
+use super::super::args::LookArgs;
+use super::super::output::Color;
 use super::times::TimesArgs;
 
 pub(in super::super) const EXAMPLES: &str = "\

@@ -9,7 +9,7 @@ use evenkeel_core::upgrade::{Group, Upgrade};
 use expect_test::expect;
 use serde_json::json;
 
-use super::super::args::Color;
+use super::super::output::Color;
 use super::document::UpgradePlan;
 use super::text::{Style, text};
 use super::{build, markdown, output};

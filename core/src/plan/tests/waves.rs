@@ -61,7 +61,8 @@ fn groups_canaries_and_zones_in_order() {
         canary canary false zone None, 1 of c-1 c-2
         web canary true zone None, 3 of w-1
         web canary false zone Some("a"), 3 of w-4
-        web canary false zone Some("b"), 3 of w-2 w-3"#]].assert_eq(&lines.join("\n"));
+        web canary false zone Some("b"), 3 of w-2 w-3"#]]
+    .assert_eq(&lines.join("\n"));
     assert_eq!(check_waves(&plan, &waves, &upgrade, &upgrade.members(&cluster)), []);
 }
 

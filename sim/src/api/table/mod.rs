@@ -10,6 +10,7 @@ mod pod;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::form;
 use super::kinds::Kind;
 use super::request::Request;
 use super::status::{Failure, Outcome};
@@ -87,7 +88,7 @@ pub(crate) fn of<'a>(
         row["object"] = match style.include {
             Include::None => Value::Null,
             Include::Object => object.clone(),
-            Include::Metadata => super::read::metadata(object),
+            Include::Metadata => form::metadata(object),
         };
         if kind.custom.is_none()
             && kind.kind == "Pod"
