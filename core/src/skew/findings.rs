@@ -56,8 +56,10 @@ pub struct Finding {
 /// Everything the policy finds, by id.
 pub(super) fn of(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Option<Servers>) -> Vec<Finding> {
     let spread = servers.and_then(|servers| spread(cluster, policy, servers));
+    // While kube-apiservers of two minors serve, an upgrade is under way, also where a controller meets one of them alone.
+    let even = servers.is_none_or(|servers| servers.oldest == servers.newest);
     let pairs = if servers.is_none() { proxies_far_from_their_kubelet(cluster, policy) } else { Vec::new() };
-    unique(spread.into_iter().chain(rows.iter().filter_map(of_row)).chain(pairs))
+    unique(spread.into_iter().chain(rows.iter().filter_map(|row| of_row(row, even))).chain(pairs))
 }
 
 /// The findings by id. Those of one id, made for different apiservers, become one with their counts added up.
@@ -78,7 +80,7 @@ pub(super) fn unique(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     all
 }
 
-fn of_row(row: &Row) -> Option<Finding> {
+fn of_row(row: &Row, even: bool) -> Option<Finding> {
     let judged = row.judged?;
     let servers = judged.servers;
     let mut rule = judged.rule?;
@@ -129,7 +131,7 @@ fn of_row(row: &Row) -> Option<Finding> {
             format!("{} before the next minor", upgrade(row, servers)),
         ),
         Judgement::Within { behind, .. }
-            if row.standing == Standing::Transitional && servers.oldest == servers.newest =>
+            if row.standing == Standing::Transitional && even && servers.oldest == servers.newest =>
         {
             rule = &policy::CONTROLLERS_MATCH;
             (

@@ -21,7 +21,7 @@ use crate::version::{Effective, KubeVersion, Minor, Observed, Unknown};
 pub use census::Census;
 use census::{Counted, Met};
 pub use findings::{Finding, Severity};
-pub use next::{NextMinor, blockers_of_minor, webhooks_in_the_way};
+pub use next::{NextMinor, webhooks_in_the_way};
 use policy::{Judgement, Policy, Rule, RuleSubject, Running, Servers};
 
 /// How many names a row or finding shows as examples.
@@ -238,7 +238,13 @@ fn servers_own(cluster: &Cluster, instance: &Instance) -> Met {
         return Met::All;
     }
     let met = Servers::of(own.into_iter().filter_map(effective));
-    if met == servers_of(cluster) { Met::All } else { Met::Own(met) }
+    let all = servers_of(cluster);
+    // While its own does not say its version, it is judged by the others, if that finds nothing wrong: its own is not
+    // known to be another than they are.
+    let suits = |all: Servers| {
+        instance.version.minor().is_some_and(|minor| minor <= all.emulated && minor.next() >= all.newest)
+    };
+    if met == all || met.is_none() && all.is_some_and(suits) { Met::All } else { Met::Own(met) }
 }
 
 fn row(seen: &Counted<'_>, servers: Option<Servers>, policy: &Policy) -> Row {

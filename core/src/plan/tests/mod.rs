@@ -583,6 +583,9 @@ fn risks_that_a_person_takes() {
             refuted: nodes that this plan does not move would be too old for kube-apiservers of 1.37: they must be 1.34 or newer (n-1): let the upgrade move them, or move them yourself before that hop
         "#]],
     );
+    // A patch brings no API versions.
+    let patch = Upgrade { version: "v1.36.9".parse().unwrap(), ..upgrade.clone() };
+    assert!(made(&hooked, &patch).findings.iter().all(|of| !of.id.starts_with("O5")));
     // Over several hops it is told once.
     let far = Upgrade { version: "v1.38.1".parse().unwrap(), ..upgrade.clone() };
     assert_eq!(made(&hooked, &far).findings.iter().filter(|of| of.id.starts_with("O5")).count(), 1);
