@@ -21,7 +21,7 @@ use crate::version::{Effective, KubeVersion, Minor, Observed, Unknown};
 pub use census::Census;
 use census::{Counted, Met};
 pub use findings::{Finding, Severity};
-pub use next::{NextMinor, webhooks_in_the_way};
+pub use next::{NextMinor, blockers_of_minor, webhooks_in_the_way};
 use policy::{Judgement, Policy, Rule, RuleSubject, Running, Servers};
 
 /// How many names a row or finding shows as examples.

@@ -6,7 +6,7 @@
 //! outside the policy in any order in which the apiservers go.
 
 use super::policy::{self, Judgement, Policy, RuleSubject, Servers};
-use super::{Row, Verdict, names};
+use super::{Row, Verdict, assess, names, servers_of};
 use crate::cluster::{Cluster, Component, Webhook};
 use crate::version::Minor;
 
@@ -21,6 +21,22 @@ pub struct NextMinor {
     pub blockers: Vec<String>,
 }
 
+/// What stands in the way of taking every apiserver to `target`, one line each; empty when nothing does.
+///
+/// A component that is newer than the oldest apiserver, and not newer than `target`, is not in the way: taking the
+/// apiservers to `target` brings it back inside the policy. That happens under kubeadm, which moves a node's
+/// controllers together with its apiserver.
+pub fn blockers_of_minor(cluster: &Cluster, policy: &Policy, target: Minor) -> Vec<String> {
+    let rows = assess(cluster, policy).rows;
+    let cured = |row: &Row| {
+        let running = row.version.known().map(crate::version::KubeVersion::minor);
+        let ahead = row.judged.is_some_and(|judged| judged.servers.oldest < judged.running.binary);
+        ahead && running.is_some_and(|running| running <= target)
+    };
+    let rows: Vec<Row> = rows.into_iter().filter(|row| !cured(row)).collect();
+    blockers(cluster, policy, &rows, servers_of(cluster), target)
+}
+
 pub(super) fn minor(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Option<Servers>) -> NextMinor {
     let Some(servers) = servers else {
         return NextMinor { minor: None, allowed: Verdict::Unknown, blockers: no_server() };
@@ -28,7 +44,7 @@ pub(super) fn minor(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: O
     let minor = servers.newest.next();
     let unknown = unknown(rows);
     let mut lines = if servers.oldest == servers.newest {
-        blockers(cluster, policy, rows, servers)
+        blockers(cluster, policy, rows, Some(servers), minor)
     } else {
         vec![format!(
             "kube-apiservers are at {} and {}: finish that upgrade first",
@@ -67,11 +83,23 @@ fn no_server() -> Vec<String> {
     vec!["no kube-apiserver's version is known".to_owned()]
 }
 
-/// What is in the way of the minor after that of `servers`, which all run the same.
-fn blockers(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Servers) -> Vec<String> {
-    let target = servers.newest.next();
+fn blockers(
+    cluster: &Cluster,
+    policy: &Policy,
+    rows: &[Row],
+    servers: Option<Servers>,
+    target: Minor,
+) -> Vec<String> {
+    let Some(servers) = servers else { return no_server() };
     let mut lines = Vec::new();
-    if servers.emulates() {
+    if policy.broken_by_spread(servers.oldest, servers.newest.max(target)).is_some() {
+        lines.push(format!(
+            "kube-apiservers are at {}; {target} is more than one minor away and minors must not be skipped",
+            servers.oldest
+        ));
+    }
+    let another_minor = target > servers.newest;
+    if another_minor && servers.emulates() {
         lines.push(format!(
             "kube-apiservers are {} and still emulate {}: complete that upgrade first",
             servers.oldest, servers.emulated
@@ -80,7 +108,9 @@ fn blockers(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Servers) 
     let others =
         rows.iter().filter(|row| !matches!(row.component, Component::KubeApiserver | Component::Kubectl));
     lines.extend(others.filter_map(|row| in_the_way(policy, row, servers, target)));
-    lines.extend(webhooks(cluster));
+    if another_minor {
+        lines.extend(webhooks(cluster));
+    }
     lines
 }
 
