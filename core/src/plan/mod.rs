@@ -81,7 +81,7 @@ pub struct Hop {
 pub enum Picked {
     /// It is the target.
     Target,
-    /// A person named it for this minor.
+    /// A person named it for this minor, or an earlier look recorded it.
     Person,
     /// kube-apiservers run it already.
     Cluster,

@@ -113,7 +113,13 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         (member.node.ready, claim.is_some(), version, &member.node.name)
     });
     let mut zone_now = None;
-    for Selected { member, claim } in turn(members, &round.upgrade.version, candidates) {
+    let some = !candidates.is_empty();
+    let candidates = turn(members, &round.upgrade.version, candidates);
+    if some && candidates.is_empty() && working == 0 {
+        let (name, version) = (&group.name, &round.upgrade.version);
+        round.blocked.push(format!("group {name}: the others wait until its canaries run {version}"));
+    }
+    for Selected { member, claim } in candidates {
         let node = member.node;
         // Once a node of a zone is opened, the others wait for that zone.
         if group.zones == Zones::OneAtATime && zone_now.is_some_and(|now| now != zone(node)) {

@@ -3,6 +3,7 @@
 //! Here belongs what [`Wave`](crate::plan::Wave)s mean while they are carried out. The invariant: whatever order nodes
 //! come and go in, no node of a later wave is taken up while one of an earlier wave is under way.
 
+use super::ClaimState;
 use super::group::{Members, held_by};
 use super::round::{Round, Selected};
 use crate::plan::zone;
@@ -27,7 +28,8 @@ pub(super) fn waits_for(round: &Round<'_>, all: &[Members<'_>], members: &Member
     Some(format!("group {} waits until group {group} is done ({node}{more})", members.group.name))
 }
 
-/// The `candidates` of a group whose turn it is, in order.
+/// The `candidates` of a group whose turn it is, in order. Until the canaries of the group run `version`, these are as
+/// many as canaries are still to be begun.
 pub(super) fn turn<'a>(
     members: &Members<'a>,
     version: &KubeVersion,
@@ -46,8 +48,12 @@ pub(super) fn turn<'a>(
     };
     let proven = members.nodes.iter().filter(runs_it).count();
     if proven < group.canary {
-        let missing = group.canary - proven;
-        candidates.truncate(missing.saturating_sub(in_flight().count()));
+        // One that failed keeps its place: what it shows is that the others must not follow.
+        let failed = |node: &&Selected<'_>| {
+            node.claim.is_some_and(|claim| matches!(claim.state, ClaimState::Failed { .. }))
+        };
+        let taken = in_flight().count() + members.nodes.iter().filter(failed).count();
+        candidates.truncate((group.canary - proven).saturating_sub(taken));
     }
     candidates
 }

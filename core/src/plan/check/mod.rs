@@ -148,7 +148,9 @@ impl Walk<'_> {
                         format!("the first hop needs {need}, and {} is at {}", part.name(), part.version);
                     self.wrong.insert(Refutation::Order(line));
                 }
-                part.version = hop.version.clone();
+                if let Ok(least) = format!("v{}.0", need.least).parse() {
+                    part.version = least;
+                }
             }
         }
     }
@@ -300,7 +302,11 @@ impl Walk<'_> {
     fn end(&mut self, plan: &Plan) {
         let newer =
             |part: &Part| part.component == Component::Kubelet && part.version.minor() > plan.to.minor();
-        for part in self.now.parts.iter().filter(|part| part.ours && !newer(part)) {
+        let broken = self.now.broken(self.policy);
+        for (at, part) in self.now.parts.iter().enumerate().filter(|(_, part)| part.ours && !newer(part)) {
+            if let Some((_, line)) = broken.get(&at) {
+                self.wrong.insert(Refutation::Unfinished(format!("the plan ends with {line}")));
+            }
             if !part.version.satisfies(&plan.to) {
                 let line = format!(
                     "{} is at {} when the plan is done, not at {}",

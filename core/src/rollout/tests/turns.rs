@@ -95,6 +95,18 @@ fn canaries_go_before_the_others_of_their_group() {
 }
 
 #[test]
+fn nobody_follows_a_canary_that_failed() {
+    let all = Group { canary: 1, ..group("all", None, 6) };
+    let mut toy = toy(vec![all]);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_to_the_end(3000);
+    assert_eq!((toy.kubelets("Failed"), toy.kubelets("Upgraded")), (1, 0), "{:#?}", toy.log);
+    assert_eq!(toy.phase(), Phase::NodesFailed);
+    let line = "group all: the others wait until its canaries run v1.37.1";
+    assert!(toy.status().waits.iter().any(|wait| wait == line), "{:#?}", toy.status().waits);
+}
+
+#[test]
 fn zones_go_one_after_the_other() {
     let all = Group { zones: Zones::OneAtATime, ..group("all", None, 6) };
     let all = together(&mut toy(vec![all]));
