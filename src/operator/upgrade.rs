@@ -179,8 +179,8 @@ impl Driver<'_> {
         Ok([look_at, kept.sent.next()].into_iter().flatten().min())
     }
 
-    /// Writes into the status of each upgrade that is neither complete nor suspended why nothing is decided, once that has lasted for
-    /// [`PATIENCE`]. A watch that breaks with its apiserver is open again within a second or two.
+    /// Writes into the status of each upgrade that is neither complete nor suspended why nothing is decided, once that
+    /// has lasted for [`PATIENCE`]. A watch that breaks with its apiserver is open again within a second or two.
     async fn tell_unseen(&self, kept: &mut Kept, unseen: &Unseen) {
         let since = *kept.unseen.get_or_insert_with(Instant::now);
         if since.elapsed() < PATIENCE {

@@ -263,7 +263,8 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
     let other = |piece: &&Piece| {
         let server = piece.component == Component::KubeApiserver;
         let alike = piece.version.satisfies(target) && piece.version.progress(target).is_eq();
-        server && alike && piece.version != *target
+        // A target without a build means any build of that release.
+        server && alike && !target.suffix().is_empty() && piece.version != *target
     };
     if let Some(Piece { component, place, version, .. }) = pieces.iter().find(other) {
         let what = format!(
@@ -272,7 +273,8 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
         let remedy = "move such builds without Evenkeel, or choose a target of another patch";
         findings.push(Finding::new("V4", Weight::Warns, what).remedy(remedy));
     }
-    for distribution in ["k3s", "rke2", "k0s", "eks", "gke"] {
+    // A managed control plane takes a version without its build.
+    for (distribution, build) in [("k3s", "+k3s1"), ("rke2", "+rke2r1"), ("k0s", "+k0s.0")] {
         let of_it = |version: &KubeVersion| version.suffix().contains(distribution);
         let server = pieces.iter().find(|p| p.component == Component::KubeApiserver && of_it(&p.version));
         let Some(server) = server.filter(|_| !of_it(target)) else { continue };
@@ -280,7 +282,7 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
             "kube-apiservers run {}, and the target {target} names no build of {distribution}",
             server.version
         );
-        let remedy = "name the build that the executor is to install, such as v1.37.1+k3s1";
+        let remedy = format!("name the build that the executor is to install, such as {target}{build}");
         findings.push(Finding::new("V3", Weight::Warns, what).remedy(remedy));
     }
 }
@@ -332,13 +334,11 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
         let together = start.pieces.iter().filter(|piece| piece.of_kubelet && piece.beside_server);
         let places: BTreeSet<Arc<str>> = together.map(|piece| piece.place.clone()).collect();
         if !places.is_empty() {
-            let what =
-                "kube-apiserver, controllers and kubelet of these nodes are one process and move together";
-            findings.push(
-                Finding::new("C1", Weight::Warns, what)
-                    .remedy("set controlPlane.unit to Node")
-                    .about(&places),
-            );
+            let what = "one service of the host runs kube-apiserver, controllers and kubelet of these nodes, and moves \
+                        them together";
+            let remedy =
+                "see evenkeel plan --unit node for that order; the operator does not carry it out yet";
+            findings.push(Finding::new("C1", Weight::Warns, what).remedy(remedy).about(&places));
         }
     }
 }
