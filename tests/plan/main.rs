@@ -10,59 +10,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use evenkeel_devcluster::TestResult;
-use evenkeel_testkit::golden;
+use evenkeel_testkit::transcript;
+
+fn binary() -> PathBuf {
+    evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
+}
 
 /// The program in `folder`, far from any cluster and terminal.
 fn evenkeel(folder: &Path, args: &[&str], input: Stdio) -> Output {
-    Command::new(evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel")))
-        .args(args)
-        .current_dir(folder)
-        .stdin(input)
-        .env_clear()
-        .env("HOME", "/nonexistent")
-        .output()
-        .unwrap()
+    transcript::run(&binary(), folder, args, input).unwrap()
 }
 
-/// Runs `$ [cat FILE |] evenkeel ARGS`.
-fn run(folder: &Path, command: &str) -> String {
-    let (input, command) = match command.strip_prefix("cat ") {
-        Some(piped) => {
-            let (file, command) = piped.split_once(" | ").unwrap();
-            (Stdio::from(fs::File::open(folder.join(file)).unwrap()), command)
-        }
-        None => (Stdio::null(), command),
-    };
-    let args: Vec<_> = command.strip_prefix("evenkeel ").unwrap().split(' ').collect();
-    let output = evenkeel(folder, &args, input);
-    let mut said = String::from_utf8(output.stdout).unwrap();
-    said.push_str(&String::from_utf8(output.stderr).unwrap());
-    match output.status.code().unwrap() {
-        0 => said,
-        code => format!("{said}exit code {code}\n"),
-    }
-}
-
-fn folders() -> Vec<PathBuf> {
-    let clusters = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan/clusters");
-    let mut folders: Vec<PathBuf> =
-        fs::read_dir(clusters).unwrap().map(|entry| entry.unwrap().path()).collect();
-    folders.retain(|path| path.is_dir());
-    folders.sort();
-    folders
+fn clusters() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan/clusters")
 }
 
 #[test]
 fn every_transcript_is_what_happens() -> TestResult {
-    for folder in folders() {
-        let path = folder.join("transcript");
-        let expected = fs::read_to_string(&path).unwrap();
-        let commands = expected.lines().filter_map(|line| line.strip_prefix("$ "));
-        let blocks: Vec<_> =
-            commands.map(|command| format!("$ {command}\n{}", run(&folder, command))).collect();
-        golden::compare(&path, &blocks.join("\n"))?;
-    }
-    Ok(())
+    transcript::compare_all(&binary(), &clusters())
 }
 
 /// A document that this release wrote has no difference from itself, in JSON and in YAML.
@@ -70,7 +35,7 @@ fn every_transcript_is_what_happens() -> TestResult {
 fn nothing_changes_between_a_plan_and_itself() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["kubeadm", "far-behind", "left-alone", "unknown"] {
-        let cluster = folders().into_iter().find(|path| path.ends_with(name)).unwrap();
+        let cluster = clusters().join(name);
         for form in ["json", "yaml"] {
             let plan = ["plan", "--to", "v1.37.1", "-f", "cluster.yaml", "-o", form];
             let written = evenkeel(&cluster, &plan, Stdio::null());
@@ -93,7 +58,7 @@ fn an_older_document_may_have_other_fields() {
     let text = r#"{"apiVersion": "cli.evenkeel.dev/v1beta3", "kind": "UpgradePlan", "to": "v1.37.1", "moon": {"phase": 3},
         "hops": [{"version": "v1.37.1", "steps": [{"place": "cp-1", "dance": true}]}]}"#;
     fs::write(&old, text).unwrap();
-    let cluster = folders().into_iter().find(|path| path.ends_with("single")).unwrap();
+    let cluster = clusters().join("single");
     let args = ["plan", "--to", "v1.37.1", "-f", "cluster.yaml", "--diff", old.to_str().unwrap()];
     let output = evenkeel(&cluster, &args, Stdio::null());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -103,9 +68,9 @@ fn an_older_document_may_have_other_fields() {
 #[test]
 fn a_pipe_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let cluster = folders().into_iter().find(|path| path.ends_with("single")).unwrap();
+    let cluster = clusters().join("single");
     let input = Stdio::from(fs::File::open(cluster.join("cluster.yaml")).unwrap());
-    let mut command = Command::new(evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel")));
+    let mut command = Command::new(binary());
     command.args(["plan", "--to", "v1.37.1", "-f", "-"]).env("TMPDIR", folder.path()).stdin(input);
     assert!(command.output().unwrap().status.success());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

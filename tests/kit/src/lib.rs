@@ -12,5 +12,6 @@ pub mod observer;
 pub mod operator;
 pub mod scenario;
 pub mod standin;
+pub mod transcript;
 
 pub use binary::binary;
