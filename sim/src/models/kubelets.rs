@@ -61,6 +61,8 @@ pub enum Deed {
     Fail,
     /// They never end.
     Hang,
+    /// They go on, and are asked again after this time.
+    GoOn(Duration),
     /// They end well, and the kubelet of their node is restarted and then says that it has this version.
     Kubelet(String),
     /// They end well, and the kubelet of their node never comes back.
@@ -296,6 +298,9 @@ impl Model {
             return;
         }
         let pod = record.value();
+        if !record.leaving && self.is_stopped(&node, &pod) {
+            return;
+        }
         let once = !record.restarts;
         let times = self.kubelets.with(|inner| inner.times.clone());
         let (next, time) = if record.leaving {
@@ -347,6 +352,11 @@ impl Model {
             match deed {
                 Deed::Succeed | Deed::Fail => {}
                 Deed::Hang => return,
+                Deed::GoOn(time) => {
+                    self.timed.insert(key.to_owned(), "finish");
+                    world.after(time, format!("due|{key}"));
+                    return;
+                }
                 Deed::Kubelet(version) => {
                     // The pod ends before its kubelet does, so that the kubelet finds it ended when it is back.
                     self.finish_first(key, &now, world);
@@ -370,6 +380,14 @@ impl Model {
             (inner.nodes.get(&*node).map_or(0, |kubelet| kubelet.address), inner.pods)
         });
         let _ = world.change("pods", key, true, |pod| step(pod, next, &now, (host, address), failed));
+    }
+
+    /// Whether it is the static pod of a component that does not run: it does not become ready.
+    fn is_stopped(&self, node: &str, pod: &Value) -> bool {
+        let mirror = pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
+        let component = pod["spec"]["containers"][0]["name"].as_str().filter(|_| mirror);
+        let found = component.and_then(|component| self.control.component(node, component));
+        found.is_some_and(|(_, runs)| !runs)
     }
 
     fn finish_first(&self, key: &str, now: &str, world: &mut World<'_>) {
