@@ -397,6 +397,7 @@ fn claim(node: &mut Node, target: &KubeVersion) -> Claim {
         finalizers: Vec::new(),
         subject: Subject {
             component: Component::Kubelet,
+            components: Vec::new(),
             node: node.name.clone(),
             node_uid: node.uid.clone(),
             from: node.kubelet.to_string(),

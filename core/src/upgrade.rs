@@ -168,6 +168,9 @@ pub struct ControlPlane {
     pub unit: Unit,
     /// The name of the executor that moves its components.
     pub executor: Arc<str>,
+    /// The name of the executor that moves the first node of each hop, where that is another one. Only with
+    /// [`Unit::Node`].
+    pub first_executor: Option<Arc<str>>,
     /// What is done about hidden controllers.
     pub hidden: Hidden,
 }
@@ -233,6 +236,7 @@ impl Upgrade {
             control_plane: ControlPlane {
                 unit: Unit::Component,
                 executor: executor.clone(),
+                first_executor: None,
                 hidden: Hidden::Refuse,
             },
             groups: vec![Group::new("all", Selector::default(), &executor)],

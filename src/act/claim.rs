@@ -124,7 +124,8 @@ impl Hands {
 /// The status as a merge patch that also clears what is not set: a merge patch keeps what it does not name.
 fn replace(status: &crate::api::NodeUpgradeStatus) -> serde_json::Value {
     let mut all = json!({
-        "retryTime": null, "incarnationBefore": null, "notReadyBefore": null, "stalledTime": null, "blockedBy": null,
+        "retryTime": null, "incarnationBefore": null, "componentsBefore": null, "notReadyBefore": null, "stalledTime": null,
+        "blockedBy": null,
     });
     if let (Some(all), Ok(serde_json::Value::Object(set))) =
         (all.as_object_mut(), serde_json::to_value(status))

@@ -45,7 +45,9 @@ impl Events {
         };
         let spec = &claim.data["spec"];
         let what = |key: &str| spec[key].as_str().unwrap_or_default();
-        let note = format!("{} on {}: {message}", what("component"), what("nodeName"));
+        let together = spec["components"].as_array().is_some_and(|components| !components.is_empty());
+        let component = if together { "the control plane" } else { what("component") };
+        let note = format!("{component} on {}: {message}", what("nodeName"));
         let related = ObjectReference {
             api_version: Some("evenkeel.dev/v1alpha1".to_owned()),
             kind: Some("NodeUpgrade".to_owned()),

@@ -112,9 +112,12 @@ fn manifest(name: &str, claim: &str, uid: &str, attempt: u32, subject: &Subject,
     spec.insert("nodeName".to_owned(), json!(&*subject.node));
     spec.entry("restartPolicy").or_insert_with(|| json!("Never"));
     push(spec, "tolerations", &[json!({ "operator": "Exists" })]);
+    let component = if subject.is_of_plane() { "control-plane" } else { subject.component.name() };
+    let components: Vec<&str> = subject.moves().iter().map(|component| component.name()).collect();
     let env = [
         json!({ "name": "EVENKEEL_NODE", "value": &*subject.node }),
-        json!({ "name": "EVENKEEL_COMPONENT", "value": subject.component.name() }),
+        json!({ "name": "EVENKEEL_COMPONENT", "value": component }),
+        json!({ "name": "EVENKEEL_COMPONENTS", "value": components.join(" ") }),
         json!({ "name": "EVENKEEL_FROM", "value": subject.from }),
         json!({ "name": "EVENKEEL_TO", "value": subject.to.to_string() }),
     ];
@@ -183,6 +186,7 @@ mod tests {
     fn subject() -> Subject {
         Subject {
             component: Component::Kubelet,
+            components: Vec::new(),
             node: "n-1".into(),
             node_uid: "u".into(),
             from: "v1.36.4".into(),
@@ -207,7 +211,22 @@ mod tests {
         assert_eq!(pod["spec"]["nodeName"], "n-1");
         assert_eq!(pod["spec"]["restartPolicy"], "Never");
         assert_eq!(pod["spec"]["hostPID"], true);
-        assert_eq!(pod["spec"]["containers"][0]["env"].as_array().unwrap().len(), 5);
+        assert_eq!(pod["spec"]["containers"][0]["env"].as_array().unwrap().len(), 6);
+    }
+
+    #[test]
+    fn a_job_is_told_what_moves() {
+        let template = json!({ "spec": { "containers": [{ "name": "up", "image": "x" }] } });
+        let plane = vec![Component::KubeApiserver, Component::KubeScheduler];
+        for (components, one, all) in
+            [(Vec::new(), "kubelet", "kubelet"), (plane, "control-plane", "kube-apiserver kube-scheduler")]
+        {
+            let subject = Subject { components, ..subject() };
+            let job = manifest("evenkeel-uid-1", "claim", "uid", 1, &subject, &template);
+            let env = job["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
+            let value = |name: &str| env.iter().find(|of| of["name"] == name).unwrap()["value"].clone();
+            assert_eq!((value("EVENKEEL_COMPONENT"), value("EVENKEEL_COMPONENTS")), (json!(one), json!(all)));
+        }
     }
 
     /// A quota, a webhook or a missing namespace stays until a person acts; a busy server, a lost race and silence do not.

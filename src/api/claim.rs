@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::upgrade::FINALIZER;
 
-/// One component on one node on its way to a version: the claim that the operator records before it touches the node,
-/// kept while it is in flight, parked or failed, and for a while after. Deleting it has the component tried again. A
+/// One component on one node on its way to a version, or the control plane of one node as a whole: the claim that the
+/// operator records before it touches the node, kept while it is in flight, parked or failed, and for a while after. Deleting it has the component tried again. A
 /// node that is draining is made schedulable first; what is being upgraded is finished first; a node that failed stays
 /// cordoned until a person uncordons it.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ use super::upgrade::FINALIZER;
     plural = "nodeupgrades",
     shortname = "nup",
     category = "upgrades",
-    doc = "One component on one node on its way to a version: the claim that the operator records before it touches the node. The operator makes it; deleting it has the component tried again. A node that is draining is made schedulable first; what is being upgraded is finished first; a node that failed stays cordoned until a person uncordons it.",
+    doc = "One component on one node on its way to a version, or the control plane of one node as a whole: the claim that the operator records before it touches the node. The operator makes it; deleting it has the component tried again. A node that is draining is made schedulable first; what is being upgraded is finished first; a node that failed stays cordoned until a person uncordons it.",
     status = "NodeUpgradeStatus",
     derive = "PartialEq",
     selectable = ".spec.nodeName",
@@ -40,6 +40,7 @@ use super::upgrade::FINALIZER;
     printcolumn(name = "Since", type_ = "date", json_path = ".status.since"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
     printcolumn(name = "Attempt", type_ = "integer", json_path = ".status.attempt", priority = 1),
+    printcolumn(name = "Components", type_ = "string", json_path = ".spec.components", priority = 1),
     printcolumn(name = "Executor", type_ = "string", json_path = ".spec.executor", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
@@ -51,15 +52,22 @@ pub struct NodeUpgradeSpec {
     #[serde(default, rename = "upgradeUID")]
     pub upgrade_uid: String,
     /// Which component moves: `kubelet`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or
-    /// `cloud-controller-manager`.
+    /// `cloud-controller-manager`. Where several move together, this is the first of them.
     #[schemars(schema_with = "component_schema")]
     pub component: Component,
+    /// What moves together, as one step of the node's control plane (`controlPlane.unit: Node`), in this order. Empty
+    /// where `component` moves alone. Such a claim is done when each of them is observed at `toVersion`, ready and
+    /// restarted, and the executor's Job, if there is one, is complete. The node is not cordoned, even where the kubelet
+    /// is one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "components_schema")]
+    pub components: Vec<Component>,
     /// The node; for a control-plane component whose node is not visible, the instance's name.
     pub node_name: String,
     /// UID of that Node when it was claimed. A Node re-created under the same name is another node.
     #[serde(default, rename = "nodeUID")]
     pub node_uid: String,
-    /// The version that the component ran when it was claimed.
+    /// The version that the component ran when it was claimed; where several move together, that of the first.
     pub from_version: String,
     /// The version to reach.
     pub to_version: String,
@@ -67,10 +75,20 @@ pub struct NodeUpgradeSpec {
     pub executor: String,
 }
 
-fn component_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn moved() -> Vec<&'static str> {
     let moved = Component::ALL.into_iter().filter(|component| Stage::of(*component).is_some());
-    let names: Vec<_> = moved.map(Component::name).collect();
-    schemars::json_schema!({ "type": "string", "enum": names })
+    moved.map(Component::name).collect()
+}
+
+fn component_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "string", "enum": moved() })
+}
+
+fn components_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let item = schemars::json_schema!({ "type": "string", "enum": moved() });
+    schemars::json_schema!({
+        "type": "array", "items": item, "maxItems": moved().len(), "x-kubernetes-list-type": "atomic",
+    })
 }
 
 /// How far the claim is.
@@ -94,9 +112,15 @@ pub struct NodeUpgradeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_time: Option<Time>,
     /// What changes when the process restarts, as it was before the upgrade: the kubelet's last heartbeat; or a
-    /// control-plane component's build, container, lease holder and pod, as far as they are visible.
+    /// control-plane component's build, container, lease holder and pod, as far as they are visible. Empty where several
+    /// components move together.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub incarnation_before: String,
+    /// The same for each component, where several move together. A component that was at the target already is left out:
+    /// it need not restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["component"]))]
+    pub components_before: Vec<ComponentBefore>,
     /// `DaemonSets` whose pod on the node was not ready before the executor began, as `namespace/name`. After the
     /// upgrade the operator does not wait for those pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -109,6 +133,18 @@ pub struct NodeUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub blocked_by: Vec<BlockedBy>,
+}
+
+/// One component before its executor began.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentBefore {
+    /// Which component.
+    #[schemars(schema_with = "component_schema")]
+    pub component: Component,
+    /// What changes when its process restarts.
+    #[serde(default)]
+    pub incarnation: String,
 }
 
 /// One pod that does not leave.
@@ -150,6 +186,11 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
         "Upgrading" => {
             let before = Before {
                 incarnation: status.incarnation_before.as_str().into(),
+                parts: status
+                    .components_before
+                    .iter()
+                    .map(|part| (part.component, part.incarnation.as_str().into()))
+                    .collect(),
                 not_ready: status.not_ready_before.iter().map(|name| name.as_str().into()).collect(),
             };
             ClaimState::Upgrading { since: timed()?, before }
@@ -178,6 +219,7 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
             .collect(),
         subject: Subject {
             component: spec.component,
+            components: spec.components.clone(),
             node: spec.node_name.as_str().into(),
             node_uid: spec.node_uid.as_str().into(),
             from: spec.from_version.clone(),
@@ -238,6 +280,14 @@ pub fn status_of(
         ClaimState::Upgrading { since: at, before } => NodeUpgradeStatus {
             since: since(*at),
             incarnation_before: before.incarnation.to_string(),
+            components_before: before
+                .parts
+                .iter()
+                .map(|(component, incarnation)| ComponentBefore {
+                    component: *component,
+                    incarnation: incarnation.to_string(),
+                })
+                .collect(),
             not_ready_before: before.not_ready.iter().map(ToString::to_string).collect(),
             ..told
         },
@@ -253,10 +303,42 @@ pub fn spec_of(upgrade: &str, upgrade_uid: &str, subject: &Subject) -> NodeUpgra
         upgrade_name: upgrade.to_owned(),
         upgrade_uid: upgrade_uid.to_owned(),
         component: subject.component,
+        components: subject.components.clone(),
         node_name: subject.node.to_string(),
         node_uid: subject.node_uid.to_string(),
         from_version: subject.from.clone(),
         to_version: subject.to.to_string(),
         executor: subject.executor.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a claim of several components remembers is read back as it was; one of an earlier release has one component.
+    #[test]
+    fn what_moves_together_is_stored_and_read() {
+        let plane = vec![Component::KubeApiserver, Component::KubeScheduler];
+        for components in [Vec::new(), plane] {
+            let subject = Subject {
+                component: Component::KubeApiserver,
+                components: components.clone(),
+                node: "cp-1".into(),
+                node_uid: "uid".into(),
+                from: "v1.36.4".into(),
+                to: "v1.37.1".parse().unwrap(),
+                executor: "x".into(),
+            };
+            let parts = components.iter().map(|of| (*of, format!("container={of}").into())).collect();
+            let before = Before { parts, not_ready: vec!["a/b".into()], ..Before::default() };
+            let state = ClaimState::Upgrading { since: Timestamp::UNIX_EPOCH, before };
+            let mut object = NodeUpgrade::new("up.x.cp-1", spec_of("up", "uid", &subject));
+            object.status = Some(status_of(&state, 1, "", &[], Timestamp::UNIX_EPOCH));
+            let text = serde_json::to_value(&object).unwrap();
+            assert_eq!(text["spec"].get("components").is_some(), !components.is_empty());
+            let read = claim_of(&serde_json::from_value(text).unwrap()).unwrap();
+            assert_eq!((read.subject, read.state), (subject, state));
+        }
     }
 }

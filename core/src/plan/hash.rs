@@ -69,6 +69,9 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
     };
     let mut control_plane =
         json!({"executor": &*upgrade.control_plane.executor, "unit": upgrade.control_plane.unit.name()});
+    if let Some(first) = &upgrade.control_plane.first_executor {
+        control_plane["firstExecutor"] = json!(&**first);
+    }
     if upgrade.control_plane.hidden == Hidden::Accept {
         control_plane["hidden"] = json!("Accept");
     }
@@ -160,6 +163,7 @@ mod tests {
             control_plane: ControlPlane {
                 unit: Unit::Component,
                 executor: "cloud".into(),
+                first_executor: None,
                 hidden: Hidden::Refuse,
             },
             groups: vec![group("a", Amount::Count(1)), group("b", Amount::Percent(10))],
@@ -196,7 +200,7 @@ mod tests {
         let mut upgrade = Upgrade::to("v1.38.1".parse().unwrap());
         let from = "v1.36.4".parse().unwrap();
         let plain = canonical(&upgrade, &from, &[]);
-        for word in ["dependsOn", "zones", "canary", "way", "acceptedRisks"] {
+        for word in ["dependsOn", "zones", "canary", "way", "acceptedRisks", "firstExecutor"] {
             assert!(!plain.contains(word), "{word}");
         }
         upgrade.groups.push(Group {
@@ -220,5 +224,9 @@ mod tests {
             {"canary":2,"dependsOn":["all"],"executor":"external","maxUnavailable":1,"name":"late","selector":{"matchExpressions":[],"matchLabels":{}},
             "zones":"OneAtATime"}],"to":"v1.38.1","way":["v1.37.2"]}"#]].assert_eq(&text.replace("},", "},\n"));
         expect!["533dcff7167e"].assert_eq(&hash(&upgrade, &from, &way));
+        upgrade.control_plane.first_executor = Some("external".into());
+        let text = canonical(&upgrade, &from, &way);
+        assert!(text.contains(r#""firstExecutor":"external""#), "{text}");
+        expect!["c1cc788fdde8"].assert_eq(&hash(&upgrade, &from, &way));
     }
 }

@@ -336,8 +336,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
         if !places.is_empty() {
             let what = "one service of the host runs kube-apiserver, controllers and kubelet of these nodes, and moves \
                         them together";
-            let remedy =
-                "see evenkeel plan --unit node for that order; the operator does not carry it out yet";
+            let remedy = "set controlPlane.unit to Node, so that they are one step (evenkeel plan --unit node shows it)";
             findings.push(Finding::new("C1", Weight::Warns, what).remedy(remedy).about(&places));
         }
     }

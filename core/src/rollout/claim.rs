@@ -1,8 +1,10 @@
-//! Claims: what was going to be done to one component on one node, and how far it is.
+//! Claims: what was going to be done to one component on one node, or to its control plane as a whole, and how far it
+//! is.
 //!
 //! A claim is stored before its node is touched, so that whoever comes after a crash knows what to go on with. Here
 //! belong their values; what is done about them is in `nodes` and `components`.
 
+use std::slice;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,14 +14,26 @@ use crate::disruption::BudgetName;
 use crate::plan::Stage;
 use crate::version::KubeVersion;
 
-/// What a component was like before its executor began.
+/// What was there before the executor began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
     /// What changes when the process is replaced: the kubelet's last heartbeat, or a control-plane component's
-    /// [`incarnation`](crate::cluster::Instance::incarnation).
+    /// [`incarnation`](crate::cluster::Instance::incarnation). Empty where several move together.
     pub incarnation: Arc<str>,
+    /// Where several move together: the same of each that was not at the target yet, in order.
+    pub parts: Vec<(Component, Arc<str>)>,
     /// `DaemonSets` whose pod on the node was not ready, as `namespace/name`: nobody waits for those afterwards.
     pub not_ready: Vec<Arc<str>>,
+}
+
+impl Before {
+    /// What `component` was like; `None` where it was at the target already and need not change.
+    pub fn of(&self, component: Component) -> Option<&str> {
+        if self.parts.is_empty() {
+            return Some(&self.incarnation);
+        }
+        self.parts.iter().find(|(of, _)| *of == component).map(|(_, incarnation)| &**incarnation)
+    }
 }
 
 /// What a claim is at.
@@ -100,8 +114,11 @@ pub struct Blocker {
 /// What a claim is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// Which component moves.
+    /// Which component moves; where several move together, the first of them.
     pub component: Component,
+    /// What moves together, in this order, as one step of the control plane of a node; empty where `component` moves
+    /// alone.
+    pub components: Vec<Component>,
     /// The node, or for a control-plane component without a visible node the instance's name.
     pub node: Arc<str>,
     /// UID of that Node; empty where there is none.
@@ -115,6 +132,26 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// Whether it is about the control plane of a node as a whole.
+    pub fn is_of_plane(&self) -> bool {
+        !self.components.is_empty()
+    }
+
+    /// Everything that moves.
+    pub fn moves(&self) -> &[Component] {
+        if self.is_of_plane() { &self.components } else { slice::from_ref(&self.component) }
+    }
+
+    /// What moves and where, in words.
+    pub fn what(&self) -> String {
+        let Self { component, node, .. } = self;
+        if self.is_of_plane() {
+            format!("the control plane on {node}")
+        } else {
+            format!("{component} on {node}")
+        }
+    }
+
     /// The stage that moves it.
     pub fn stage(&self) -> Stage {
         Stage::of(self.component).unwrap_or(Stage::Kubelets)

@@ -1,35 +1,129 @@
-//! Control-plane components: one at a time, in stage order, each observed before the next.
+//! Control-plane components: one at a time, or those of one node together, in the plan's order, each observed before the
+//! next.
+//!
+//! The invariant: what a claim moves together is done when each part of it is, and not before its executor is, so that
+//! no second node is taken away while the first one is still worked on.
 
-use super::executor::{Standing, drive, tried};
+use jiff::Timestamp;
+
+use super::ends::{at_target, node_of};
+use super::executor::{Seen, Standing, drive, has_ended, tried};
+use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
+use super::whole::{others_are_whole, static_pods_settle};
 use super::{Action, Before, Claim, ClaimState, Subject};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
-use crate::plan::Stage;
+use crate::plan::{Stage, Step};
+use crate::upgrade::{Place, Unit};
 
-fn instance_of<'a>(cluster: &'a Cluster, claim: &Claim) -> Option<&'a Instance> {
-    cluster.of(claim.subject.component).find(|instance| *name_of(instance) == claim.subject.node)
+fn instance_of<'a>(cluster: &'a Cluster, claim: &Claim, component: Component) -> Option<&'a Instance> {
+    cluster.of(component).find(|instance| *name_of(instance) == claim.subject.node)
+}
+
+/// Whether a kube-apiserver runs on the Node `place`.
+fn has_server(cluster: &Cluster, place: &str) -> bool {
+    cluster.of(Component::KubeApiserver).any(|server| server.node.as_deref() == Some(place))
 }
 
 /// Whether what a claim is about is gone for good: its Node is another one, or others have taken its place.
 fn is_void(round: &Round<'_>, claim: &Claim) -> bool {
     let subject = &claim.subject;
-    let node = round.world.cluster.node(&subject.node);
-    if !subject.node_uid.is_empty() && node.is_none_or(|node| node.uid != subject.node_uid) {
-        return true;
+    let cluster = round.world.cluster;
+    if !subject.node_uid.is_empty() {
+        if node_of(cluster, claim).is_none() {
+            return true;
+        }
+        // Its components come and go while they are replaced; the Node stays.
+        if subject.is_of_plane() {
+            return false;
+        }
     }
-    let here = instance_of(round.world.cluster, claim).is_some();
-    let missed =
-        |place: &crate::upgrade::Place| place.component == subject.component && place.name == subject.node;
-    !here && !round.missing.iter().any(missed)
+    let here = |component: &Component| instance_of(cluster, claim, *component).is_some();
+    let missed = |place: &Place| subject.moves().contains(&place.component) && place.name == subject.node;
+    !subject.moves().iter().any(here) && !round.missing.iter().any(missed)
 }
 
-/// Whether `instance` runs what `claim` wants, in another process than before.
-fn was_replaced(instance: &Instance, claim: &Claim, before: &Before) -> bool {
+/// Whether `instance` runs what `claim` wants, in another process than `before`.
+fn was_replaced(instance: &Instance, claim: &Claim, before: &str) -> bool {
     // A server that answers with another version at its own address is another process.
     let answers =
         instance.evidence == Evidence::Endpoint && instance.version.to_string() != claim.subject.from;
-    instance.replaced_since(&before.incarnation) || answers
+    instance.replaced_since(before) || answers
+}
+
+/// What `component` of `claim` lacks, in words that follow its name; `None` when it is done. `before` is what there was
+/// when its executor began, if a restart has to be seen.
+fn lacks(cluster: &Cluster, claim: &Claim, component: Component, before: Option<&Before>) -> Option<String> {
+    if component == Component::Kubelet {
+        return kubelet_lacks(cluster, claim, before);
+    }
+    let Some(instance) = instance_of(cluster, claim, component) else {
+        return Some("is not seen".to_owned());
+    };
+    let runs_it = |instance: &Instance| {
+        instance.version.known().is_some_and(|version| version.satisfies(&claim.subject.to))
+    };
+    let restarted = before
+        .and_then(|before| before.of(component))
+        .is_none_or(|before| was_replaced(instance, claim, before));
+    match instance {
+        instance if !instance.ready => Some("is not ready yet".to_owned()),
+        instance if !runs_it(instance) => Some(format!("is at {}", instance.version)),
+        _ if !restarted => Some("was not seen to restart".to_owned()),
+        _ => None,
+    }
+}
+
+/// The same of the kubelet, where one process runs it and the control plane of its node.
+fn kubelet_lacks(cluster: &Cluster, claim: &Claim, before: Option<&Before>) -> Option<String> {
+    let Some(node) = node_of(cluster, claim) else { return Some("is not seen".to_owned()) };
+    let silent = before.and_then(|before| before.of(Component::Kubelet)) == Some(&*heartbeat(node));
+    if !node.ready {
+        Some("is not ready yet".to_owned())
+    } else if !at_target(node, claim) {
+        Some(format!("is at {}", node.kubelet))
+    } else if silent {
+        Some("was not seen to restart".to_owned())
+    } else {
+        let waits = before.and_then(|before| waits_for(cluster, node, before));
+        waits.map(|waits| format!("is observed, but {waits}"))
+    }
+}
+
+/// The first component of `claim` that is not done, and what it lacks.
+fn left(round: &Round<'_>, claim: &Claim, before: Option<&Before>) -> Option<(Component, String)> {
+    let cluster = round.world.cluster;
+    let lacks = |of: &Component| Some((*of, lacks(cluster, claim, *of, before)?));
+    claim.subject.moves().iter().find_map(lacks)
+}
+
+/// What is there before the executor of `claim` begins.
+fn before(round: &Round<'_>, claim: &Claim) -> Before {
+    let cluster = round.world.cluster;
+    let run = |component: Component| match component {
+        Component::Kubelet => node_of(cluster, claim).map(heartbeat),
+        _ => instance_of(cluster, claim, component).map(|instance| instance.incarnation.clone()),
+    };
+    let run = |component: Component| run(component).unwrap_or_else(|| "".into());
+    let subject = &claim.subject;
+    if !subject.is_of_plane() {
+        return Before { incarnation: run(subject.component), ..Before::default() };
+    }
+    let moves = subject.components.iter().filter(|of| lacks(cluster, claim, **of, None).is_some());
+    let parts = moves.map(|of| (*of, run(*of))).collect();
+    let kubelet = subject.components.contains(&Component::Kubelet);
+    let unready = node_of(cluster, claim).filter(|_| kubelet).map(|node| not_ready(cluster, node));
+    Before { parts, not_ready: unready.unwrap_or_default(), ..Before::default() }
+}
+
+/// Whether `claim` moves together what the upgrade wants to be moved together: a person may have changed that since.
+fn fits(round: &Round<'_>, claim: &Claim) -> bool {
+    let together = claim.subject.is_of_plane();
+    match round.upgrade.control_plane.unit {
+        Unit::Component => !together,
+        Unit::Node => together || !has_server(round.world.cluster, &claim.subject.node),
+    }
 }
 
 /// Takes a control-plane claim one step further.
@@ -39,89 +133,135 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         round.actions.push(release(claim));
         return;
     }
-    let instance = instance_of(round.world.cluster, claim);
-    let at_target =
-        instance.filter(|i| i.ready && i.version.known().is_some_and(|v| v.satisfies(&claim.subject.to)));
-    let upgraded = ClaimState::Upgraded { at: now };
+    let place = &claim.subject.node;
     match &claim.state {
         ClaimState::Claimed => {
-            if !round.wants(claim) {
+            if !round.wants(claim) || !fits(round, claim) {
                 round.actions.push(release(claim));
-            } else if at_target.is_some() {
-                round.record(claim, upgraded, "was at the target already");
+            } else if left(round, claim, None).is_none() {
+                round.record(claim, ClaimState::Upgraded { at: now }, "was at the target already");
             } else if let Some(line) = not_now(round, claim) {
-                let place = &claim.subject.node;
                 round.blocked.push(format!("{place}: {line}"));
             } else if !round.heard_afresh() {
-                let place = &claim.subject.node;
                 round.working.push(format!("{place}: asks every kube-apiserver afresh"));
             } else {
-                let incarnation = instance.map_or_else(|| "".into(), |i| i.incarnation.clone());
-                let before = Before { incarnation, ..Before::default() };
+                let before = before(round, claim);
                 round.record(claim, ClaimState::Upgrading { since: now, before }, "the executor may work");
             }
         }
-        ClaimState::Upgrading { since, before } => {
-            if at_target.is_some_and(|instance| was_replaced(instance, claim, before)) {
-                let message = format!("observed at {}", claim.subject.to);
-                round.record(claim, upgraded, message);
-                return;
-            }
-            match drive(round, claim, *since, None) {
-                Standing::Working(line) => round.working.push(line),
-                Standing::Refused(line) => {
-                    if claim.message != line {
-                        round.actions.push(record(claim, claim.state.clone(), line.clone()));
-                    }
-                    round.blocked.push(line);
-                }
-                Standing::Failed(why) => {
-                    round.record(claim, ClaimState::Failed { since: now }, why.clone());
-                    round.blocked.push(why);
-                }
-            }
-        }
-        ClaimState::Failed { .. } => {
-            if at_target.is_some() {
-                round.record(claim, upgraded, format!("observed at {} after all", claim.subject.to));
-            } else if claim.ending {
-                round.actions.push(release(claim));
-            }
-            let subject = &claim.subject;
-            round.blocked.push(format!("{} on {}: {}", subject.component, subject.node, claim.message));
-        }
+        ClaimState::Upgrading { since, before } => upgrading(round, claim, *since, before),
+        ClaimState::Failed { .. } => failed(round, claim),
         ClaimState::Upgraded { .. } if claim.ending || claim.subject.to != round.upgrade.version => {
             round.actions.push(release(claim));
         }
-        ClaimState::Upgraded { .. } => {
-            if let Some(instance) = instance.filter(|i| i.ready && at_target.is_none()) {
-                let Subject { component, node, .. } = &claim.subject;
-                let (version, name) = (&instance.version, &claim.name);
-                round.went_back = true;
-                round.needs_a_person.push(format!(
-                    "{component} on {node} went back to {version} after it was upgraded; delete NodeUpgrade {name} to \
-                     have it moved again"
-                ));
-            }
-        }
+        ClaimState::Upgraded { .. } => upgraded(round, claim),
         ClaimState::Draining { .. } | ClaimState::Parked { .. } => round.actions.push(release(claim)),
     }
 }
 
-/// Why taking the claim's component away now could leave the cluster without one, in one line.
+fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Before) {
+    let now = round.world.now;
+    let left = left(round, claim, Some(before));
+    let together = claim.subject.is_of_plane();
+    // kubeadm goes on after its versions can be seen: it writes its configuration last.
+    if left.is_none() && (!together || has_ended(round, claim)) {
+        let message = format!("observed at {}", claim.subject.to);
+        round.record(claim, ClaimState::Upgraded { at: now }, message);
+        return;
+    }
+    let place = &claim.subject.node;
+    let seen = match left {
+        _ if !together => Seen::Part(None),
+        Some((component, lacks)) => Seen::Part(Some(format!("{place}: {component} {lacks}"))),
+        None => Seen::All,
+    };
+    match drive(round, claim, since, seen) {
+        Standing::Working(line) => round.working.push(line),
+        Standing::Refused(line) => {
+            if claim.message != line {
+                round.actions.push(record(claim, claim.state.clone(), line.clone()));
+            }
+            round.blocked.push(line);
+        }
+        Standing::Failed(why) => {
+            round.record(claim, ClaimState::Failed { since: now }, why.clone());
+            round.blocked.push(why);
+        }
+    }
+}
+
+fn failed(round: &mut Round<'_>, claim: &Claim) {
+    let Subject { to, .. } = &claim.subject;
+    let mut line = format!("{}: {}", claim.subject.what(), claim.message);
+    if left(round, claim, None).is_none() {
+        if !claim.subject.is_of_plane() || has_ended(round, claim) {
+            let upgraded = ClaimState::Upgraded { at: round.world.now };
+            round.record(claim, upgraded, format!("observed at {to} after all"));
+            round.blocked.push(line);
+            return;
+        }
+        line = format!("{line}; delete NodeUpgrade {} when nothing is left to do there", claim.name);
+    }
+    if claim.ending {
+        round.actions.push(release(claim));
+    }
+    round.blocked.push(line);
+}
+
+/// Looks after a claim that is done: what went back is for a person, and a component that it did not move makes room for
+/// a new claim.
+fn upgraded(round: &mut Round<'_>, claim: &Claim) {
+    let cluster = round.world.cluster;
+    let Subject { node, to, .. } = &claim.subject;
+    let went_back = |component: &Component| {
+        let version = match component {
+            Component::Kubelet => &node_of(cluster, claim).filter(|node| node.ready)?.kubelet,
+            _ => &instance_of(cluster, claim, *component).filter(|instance| instance.ready)?.version,
+        };
+        let there = version.known().is_some_and(|version| version.satisfies(to));
+        (!there).then(|| (*component, version.to_string()))
+    };
+    if let Some((component, version)) = claim.subject.moves().iter().find_map(went_back) {
+        round.went_back = true;
+        round.needs_a_person.push(format!(
+            "{component} on {node} went back to {version} after it was upgraded; delete NodeUpgrade {} to have it moved \
+             again",
+            claim.name
+        ));
+        return;
+    }
+    let another = |step: &Step| {
+        step.place == *node && step.components.iter().any(|of| !claim.subject.components.contains(of))
+    };
+    if claim.subject.is_of_plane() && round.missing.is_empty() && round.hop.steps.iter().any(another) {
+        round.actions.push(release(claim));
+    }
+}
+
+/// Why taking away now what `claim` is about could leave the cluster without it, in one line.
 fn not_now(round: &Round<'_>, claim: &Claim) -> Option<String> {
     let cluster = round.world.cluster;
     if let Some(place) = round.missing.first() {
         return Some(format!("waits until {} on {} is seen again", place.component, place.name));
     }
+    let subject = &claim.subject;
+    if subject.is_of_plane() {
+        let its_kubelet = |other: &&&Claim| other.is_of_kubelet() && other.subject.node == subject.node;
+        if let Some(other) = round.mine.iter().filter(its_kubelet).find(|other| other.state.in_flight()) {
+            return Some(format!("waits until NodeUpgrade {} has ended", other.name));
+        }
+        if let Err(line) = others_are_whole(round, &subject.node) {
+            return Some(line);
+        }
+    }
     let mut others = cluster
         .of(Component::KubeApiserver)
-        .filter(|i| claim.subject.component != Component::KubeApiserver || *name_of(i) != claim.subject.node);
+        .filter(|i| subject.component != Component::KubeApiserver || *name_of(i) != subject.node);
     let silent = others.find(|i| !i.ready)?;
     Some(format!("waits until kube-apiserver {} answers", silent.name))
 }
 
-/// Claims the next component of `stage`, when none is under way.
+/// Claims the next step of the plan, when none is under way: where components move on their own, the next one of `stage`.
 pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     let of_control_plane = |claim: &&&Claim| !claim.is_of_kubelet();
     if round.mine.iter().filter(of_control_plane).any(|claim| claim.state.unfinished()) {
@@ -136,30 +276,44 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         return;
     }
     let cluster = round.world.cluster;
-    let planned = round.hop.next_of(|component| Stage::of(component) == Some(stage)).and_then(|step| {
+    let together = round.upgrade.control_plane.unit == Unit::Node;
+    // What is left of a node that was begun comes first, whichever stage it is of.
+    let step = round.hop.next_of(|component| together || Stage::of(component) == Some(stage)).cloned();
+    let planned = step.as_ref().and_then(|step| {
         let here = |i: &&Instance| Some(&i.component) == step.components.first() && *name_of(i) == step.place;
         cluster.instances().iter().find(here)
     });
-    let of_stage = || cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
+    let of_stage = |i: &&Instance| match Stage::of(i.component) {
+        Some(of) if together && has_server(cluster, name_of(i)) => of < Stage::Kubelets,
+        of => of == Some(stage),
+    };
     // Whatever is not ready comes back before anything else goes.
-    let Some(next) = of_stage().find(|i| !i.ready).or(planned) else { return };
+    let Some(next) = cluster.instances().iter().filter(of_stage).find(|i| !i.ready).or(planned) else {
+        return;
+    };
     if !next.ready {
-        let line = format!("waits until {} {} is ready", next.component, next.name);
-        let node = next.node.as_ref().and_then(|name| round.world.cluster.node(name));
-        match node.filter(|node| round.is_gone(node)) {
-            Some(node) => {
-                round.needs_a_person.push(format!("{line}, and node {} has long been silent", node.name));
-            }
-            None => round.blocked.push(line),
-        }
+        is_not_ready(round, next);
         return;
     }
     if next.version.known().is_none() {
         round.blocked.push(format!("the version of {} {} is not known", next.component, next.name));
         return;
     }
-    let subject = subject(round, next);
-    let of_control_plane = |name: &str| (*subject.executor == *name).then(|| subject.clone());
+    if let Some(until) = static_pods_settle(round).filter(|until| together && round.world.now < *until) {
+        round.wake(until);
+        let line = "gives the static pods of the last control-plane node time to come back";
+        round.working.push(line.to_owned());
+        return;
+    }
+    let subject = subject(round, next, step.filter(|_| together));
+    let all = &round.upgrade.control_plane.executor;
+    // Whoever takes over after the first node is asked about before that one begins.
+    let later = all.clone();
+    let later = (round.hop.steps.len() > 1).then_some(later);
+    let of_control_plane = |name: &str| {
+        let used = *subject.executor == *name || later.as_deref() == Some(name);
+        used.then(|| subject.clone())
+    };
     if let Err(lines) = tried(round, of_control_plane) {
         round.blocked.extend(lines);
         return;
@@ -172,16 +326,42 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     }
 }
 
-/// What a claim of `instance` is about.
-pub(super) fn subject(round: &Round<'_>, instance: &Instance) -> Subject {
+/// Says that `instance`, which is not ready, keeps everything else waiting.
+fn is_not_ready(round: &mut Round<'_>, instance: &Instance) {
+    let line = format!("waits until {} {} is ready", instance.component, instance.name);
+    let node = instance.node.as_ref().and_then(|name| round.world.cluster.node(name));
+    match node.filter(|node| round.is_gone(node)) {
+        Some(node) => {
+            round.needs_a_person.push(format!("{line}, and node {} has long been silent", node.name));
+        }
+        None => round.blocked.push(line),
+    }
+}
+
+/// What a claim of `instance` is about; `together` is the step of its node, where that moves as a whole.
+fn subject(round: &Round<'_>, instance: &Instance, together: Option<Step>) -> Subject {
+    let cluster = round.world.cluster;
     let node = name_of(instance).clone();
-    let node_uid = round.world.cluster.node(&node).map_or_else(|| "".into(), |n| n.uid.clone());
+    let node_uid = cluster.node(&node).map_or_else(|| "".into(), |n| n.uid.clone());
+    let components = together.filter(|step| has_server(cluster, &step.place)).map(|step| step.components);
+    let components = components.unwrap_or_default();
+    let plane = &round.upgrade.control_plane;
+    let begun = |claim: &&&Claim| {
+        claim.subject.is_of_plane()
+            && claim.subject.to == round.upgrade.version
+            && matches!(claim.state, ClaimState::Upgraded { .. })
+    };
+    // Until one node of the hop is upgraded, whoever does the first one is asked, a second time too: it may have failed
+    // after its versions could be seen, and before it was done.
+    let first = !components.is_empty() && !round.mine.iter().any(|claim| begun(&claim));
+    let executor = plane.first_executor.as_ref().filter(|_| first).unwrap_or(&plane.executor).clone();
     Subject {
         component: instance.component,
+        components,
         node_uid,
         from: instance.version.to_string(),
         to: round.upgrade.version.clone(),
-        executor: round.upgrade.control_plane.executor.clone(),
+        executor,
         node,
     }
 }

@@ -8,7 +8,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::round::{Round, after};
-use super::{Action, Claim, JobState};
+use super::{Action, Claim, JobState, Subject};
 use crate::upgrade::Executor;
 
 /// A Job that the server refuses is asked for again for so long; a quota or a webhook may be mended meanwhile.
@@ -27,16 +27,45 @@ pub(super) enum Standing {
     Failed(String),
 }
 
+/// What is seen of what an executor was asked for.
+pub(super) enum Seen {
+    /// Not all of it; where several things move together, one line says what is left.
+    Part(Option<String>),
+    /// The new version; this is still waited for, in words that follow "but".
+    But(String),
+    /// All of it. Only the word of the executor is waited for, because it may go on after that.
+    All,
+}
+
+/// Whether the executor of `claim`, which moves several components together, said that it has done everything. One whose
+/// word nobody hears has, as far as anybody can know.
+pub(super) fn has_ended(round: &Round<'_>, claim: &Claim) -> bool {
+    match round.upgrade.executors.get(&claim.subject.executor) {
+        Some(Executor::External { .. }) => true,
+        _ => round.world.jobs.made.get(&(claim.uid.clone(), claim.attempt)) == Some(&JobState::Complete),
+    }
+}
+
 /// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`](super::ClaimState::Upgrading).
-/// `waits` is what is still waited for besides the version, if the version was observed.
-pub(super) fn drive(
-    round: &mut Round<'_>,
-    claim: &Claim,
-    since: Timestamp,
-    waits: Option<String>,
-) -> Standing {
+pub(super) fn drive(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: Seen) -> Standing {
+    let Subject { node, to, .. } = &claim.subject;
+    let standing = stands(round, claim, since, &seen);
+    let all = || format!("{node}: every component is observed at {to}");
+    let told = match seen {
+        Seen::Part(left) => left,
+        Seen::All => Some(all()),
+        Seen::But(_) => None,
+    };
+    match (standing, told) {
+        (Standing::Working(line), Some(told)) => Standing::Working(format!("{told}; {line}")),
+        (Standing::Failed(why), Some(told)) => Standing::Failed(format!("{why} ({told})")),
+        (standing, _) => standing,
+    }
+}
+
+fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Seen) -> Standing {
     let subject = &claim.subject;
-    let what = format!("{} on {} from {} to {}", subject.component, subject.node, subject.from, subject.to);
+    let what = format!("{} from {} to {}", subject.what(), subject.from, subject.to);
     let Some(executor) = round.upgrade.executors.get(&subject.executor) else {
         return Standing::Failed(format!("executor {} is not in the ClusterUpgrade", subject.executor));
     };
@@ -46,7 +75,7 @@ pub(super) fn drive(
         return Standing::Working(format!("{what}: its time is over, and the node is read once more"));
     }
     let seconds = executor.deadline().as_secs();
-    if let Some(waits) = waits {
+    if let Seen::But(waits) = seen {
         if late {
             return Standing::Failed(format!("{what} was observed, but {waits} after {seconds} s"));
         }
@@ -61,7 +90,7 @@ pub(super) fn drive(
         return Standing::Working(format!("waits for executor {} to take {what}", subject.executor));
     }
     round.wake(until);
-    job(round, claim, &what, since, late.then_some(seconds))
+    job(round, claim, &what, since, (late.then_some(seconds), matches!(seen, Seen::All)))
 }
 
 /// Whether the node of `claim` was read after its deadline `until`, and long enough after the last gap in what is seen.
@@ -82,11 +111,22 @@ fn confirms(round: &mut Round<'_>, claim: &Claim, until: Timestamp) -> bool {
     confirmed
 }
 
-fn job(round: &mut Round<'_>, claim: &Claim, what: &str, since: Timestamp, late: Option<i64>) -> Standing {
+/// Drives and reads the Job of `claim`. `late` is the deadline in seconds, if it is over; `all` is whether everything
+/// that the Job was asked for is observed.
+fn job(
+    round: &mut Round<'_>,
+    claim: &Claim,
+    what: &str,
+    since: Timestamp,
+    (late, all): (Option<i64>, bool),
+) -> Standing {
     let made = round.world.jobs.made.get(&(claim.uid.clone(), claim.attempt));
     let refused = round.world.jobs.refused.get(&claim.uid);
-    let too_late =
-        |seen: &str| late.map(|seconds| format!("{what} was not observed within {seconds} s: {seen}"));
+    let too_late = |seen: &str| {
+        let observed =
+            if all { "observed, but its Job is not complete after" } else { "not observed within" };
+        late.map(|seconds| format!("{what} was {observed} {seconds} s: {seen}"))
+    };
     match (made, refused) {
         (Some(JobState::Failed(message)), _) => Standing::Failed(format!("its Job failed: {message}")),
         (Some(JobState::Complete), _) => too_late("its Job is complete").map_or_else(
@@ -135,7 +175,7 @@ fn pod_waits(round: &Round<'_>, claim: &Claim) -> Option<String> {
 /// tried now. The error has one line for each refusal, and none while a Job is only being tried.
 pub(super) fn tried(
     round: &mut Round<'_>,
-    subject: impl Fn(&str) -> Option<super::Subject>,
+    subject: impl Fn(&str) -> Option<Subject>,
 ) -> Result<(), Vec<String>> {
     let mut refused = Vec::new();
     let mut unknown = false;

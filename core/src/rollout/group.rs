@@ -57,6 +57,7 @@ fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a U
 pub(super) fn subject(round: &Round<'_>, group: &Group, node: &Node) -> Subject {
     Subject {
         component: Component::Kubelet,
+        components: Vec::new(),
         node: node.name.clone(),
         node_uid: node.uid.clone(),
         from: node.kubelet.to_string(),

@@ -78,7 +78,7 @@ impl Current {
         if self.last { version.satisfies(&self.version) } else { !self.pass.moves(version, &self.version) }
     }
 
-    /// Which of the steps that are left is the first of `component`.
+    /// Which of the steps that are left is the first whose first component `is`.
     pub(super) fn next_of(&self, is: impl Fn(Component) -> bool) -> Option<&Step> {
         self.steps.iter().find(|step| step.components.first().is_some_and(|component| is(*component)))
     }

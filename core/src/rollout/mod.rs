@@ -8,8 +8,8 @@
 //!
 //! A node's way: [`ClaimState::Claimed`] → cordon → [`ClaimState::Draining`] → evictions → [`ClaimState::Upgrading`] →
 //! the executor → observed → uncordon → [`ClaimState::Upgraded`]. A node whose drain does not end in time becomes
-//! [`ClaimState::Parked`], is uncordoned, and is tried again later. A control-plane component goes from claimed to
-//! upgrading at once.
+//! [`ClaimState::Parked`], is uncordoned, and is tried again later. A control-plane component, or all of them of one
+//! node together, goes from claimed to upgrading at once, without a drain.
 
 mod action;
 mod claim;
@@ -26,6 +26,7 @@ mod round;
 mod seen;
 mod status;
 mod turn;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,11 +6,11 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::ends::{at_target, holds, node_of, settle};
-use super::executor::{Standing, drive};
+use super::executor::{Seen, Standing, drive};
 use super::round::{Round, after, record, release};
 use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
-use crate::drain::{Held, Left, NodeDrain, SETTLE, Seen, Step, first};
+use crate::drain::{self, Held, Left, NodeDrain, SETTLE, Step, first};
 
 /// A parked node is not tried again sooner, even when nothing seems to block it.
 pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
@@ -103,8 +103,13 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
     }
     // While part of the control plane is away, the pods that leave may not be replaced, so none is asked to leave.
     let stopped = !round.control_plane_is_done();
-    let seen =
-        Seen { cluster: world.cluster, memory: world.memory, policy: round.policy, stopped, now: world.now };
+    let seen = drain::Seen {
+        cluster: world.cluster,
+        memory: world.memory,
+        policy: round.policy,
+        stopped,
+        now: world.now,
+    };
     let drain = NodeDrain { cordoned: since, begun: since, stalled };
     let (step, again) = drain.step(node, seen, &mut round.budgets);
     if let Some(at) = again {
@@ -135,7 +140,11 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             round.working.push(format!("{name}: drained; asks every kube-apiserver afresh"));
         }
         Step::Empty => {
-            let before = Before { incarnation: heartbeat(node), not_ready: not_ready(world.cluster, node) };
+            let before = Before {
+                incarnation: heartbeat(node),
+                not_ready: not_ready(world.cluster, node),
+                ..Before::default()
+            };
             round.actions.push(Action::Record {
                 claim: claim.name.clone(),
                 resource_version: claim.resource_version.clone(),
@@ -226,7 +235,8 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
         }
         return;
     }
-    match drive(round, claim, since, waits) {
+    let seen = waits.map_or(Seen::Part(None), Seen::But);
+    match drive(round, claim, since, seen) {
         Standing::Working(line) => round.working.push(line),
         Standing::Refused(line) => {
             if claim.message != line {
@@ -241,7 +251,8 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
     }
 }
 
-fn heartbeat(node: &Node) -> std::sync::Arc<str> {
+/// What changes when the kubelet of `node` reports again.
+pub(super) fn heartbeat(node: &Node) -> std::sync::Arc<str> {
     node.heartbeat.map_or_else(|| "".into(), |at| at.to_string().into())
 }
 
@@ -252,7 +263,7 @@ fn daemon_set(pod: &Pod) -> Option<String> {
 }
 
 /// The `DaemonSets` whose pod on `node` is not ready, in order.
-fn not_ready(cluster: &Cluster, node: &Node) -> Vec<std::sync::Arc<str>> {
+pub(super) fn not_ready(cluster: &Cluster, node: &Node) -> Vec<std::sync::Arc<str>> {
     let pods = cluster.pods_on(&node.name);
     let unready = pods.filter(|pod| !pod.ready && pod.deleting().is_none());
     let mut sets: Vec<std::sync::Arc<str>> =
@@ -264,7 +275,7 @@ fn not_ready(cluster: &Cluster, node: &Node) -> Vec<std::sync::Arc<str>> {
 }
 
 /// What has to be ready on an observed node before it is given back, in words that follow "but".
-fn waits_for(cluster: &Cluster, node: &Node, before: &Before) -> Option<String> {
+pub(super) fn waits_for(cluster: &Cluster, node: &Node, before: &Before) -> Option<String> {
     let awaited = |pod: &&Pod| {
         let set = daemon_set(pod);
         let of_set = set.as_ref().is_some_and(|set| !before.not_ready.iter().any(|known| **known == **set));

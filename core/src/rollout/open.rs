@@ -14,8 +14,9 @@ use super::hold::{Out, OutOf};
 use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
 use super::turn::{turn, waits_for};
+use super::whole::{others_are_whole, static_pods_settle};
 use super::{Action, Blocker, Claim, ClaimState, Subject};
-use crate::cluster::{Component, Node};
+use crate::cluster::Node;
 use crate::drain::look;
 use crate::plan::zone;
 use crate::upgrade::Zones;
@@ -30,9 +31,6 @@ const LIFTED_ATTEMPTS: u32 = 3;
 /// controller does not see leaves the budget of a pod that returns under its old name short for two minutes
 /// (`disruptedPods`, `pkg/controller/disruption`).
 const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
-/// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back,
-/// nothing else is taken away.
-const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Takes up as many further nodes as the groups' budgets allow.
 pub(super) fn open(round: &mut Round<'_>) {
@@ -72,23 +70,12 @@ pub(super) fn open(round: &mut Round<'_>) {
 /// Until when the controllers that were replaced last take up their work.
 fn controllers_settle(round: &Round<'_>) -> Option<Timestamp> {
     let settle = |claim: &&Claim| match claim.state {
-        ClaimState::Upgraded { at } if claim.subject.component.is_controller() => {
+        ClaimState::Upgraded { at } if claim.subject.moves().iter().any(|of| of.is_controller()) => {
             Some(after(at, CONTROLLERS_SETTLE))
         }
         _ => None,
     };
     round.mine.iter().filter_map(settle).max()
-}
-
-/// Until when the static pods of the control-plane node that was upgraded last come back.
-fn static_pods_settle(round: &Round<'_>) -> Option<Timestamp> {
-    let settle = |selected: &Selected<'_>| match selected.claim?.state {
-        ClaimState::Upgraded { at } if selected.member.node.control_plane => {
-            Some(after(at, STATIC_PODS_SETTLE))
-        }
-        _ => None,
-    };
-    round.selected.iter().filter_map(settle).max()
 }
 
 fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
@@ -195,12 +182,12 @@ fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result
         ));
     }
     if node.control_plane
-        && let Err(line) = control_plane_is_whole(round, node)
+        && let Err(line) = others_are_whole(round, &node.name)
     {
         // Others come back by themselves, unless their machines have been silent for long.
         let cluster = round.world.cluster;
         round.hope |= !cluster.nodes().iter().any(|other| other.control_plane && round.is_gone(other));
-        return Err(line);
+        return Err(format!("{} {line}", node.name));
     }
     if let Err(refused) = round.batch.admit(&node.name) {
         if !refused.lasting {
@@ -230,44 +217,6 @@ fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: 
     let line = format!("{} is not begun: {reason}", node.name);
     round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason });
     line
-}
-
-/// Whether `node`, a control-plane node, may be taken away: every other one is there, with what runs on it.
-fn control_plane_is_whole(round: &Round<'_>, node: &Node) -> Result<(), String> {
-    let cluster = round.world.cluster;
-    let name = &node.name;
-    let mut others = cluster.nodes().iter().filter(|other| other.control_plane && other.name != *name);
-    let away = others.find(|other| {
-        let of_it = |claim: &Claim| claim.is_of_kubelet() && claim.subject.node_uid == other.uid;
-        !other.ready || other.unschedulable || round.mine.iter().any(|c| of_it(c) && c.state.in_flight())
-    });
-    let opened = |action: &Action| match action {
-        Action::Claim { subject, .. } if subject.component == Component::Kubelet => {
-            cluster.node(&subject.node).is_some_and(|node| node.control_plane)
-        }
-        _ => false,
-    };
-    if let Some(other) = away {
-        return Err(format!(
-            "{name} waits: control-plane node {} is away, and they go one at a time",
-            other.name
-        ));
-    }
-    if round.actions.iter().any(opened) {
-        return Err(format!("{name} waits: control-plane nodes go one at a time"));
-    }
-    let mut servers = cluster.of(Component::KubeApiserver);
-    if let Some(silent) = servers.find(|server| !server.ready && server.node.as_ref() != Some(name)) {
-        return Err(format!("{name} waits until kube-apiserver {} answers", silent.name));
-    }
-    let mut statics = cluster.nodes().iter().filter(|other| other.control_plane && other.name != *name);
-    let unready = statics.find_map(|other| {
-        cluster.pods_on(&other.name).find(|pod| pod.mirror && !pod.ready && pod.deleting().is_none())
-    });
-    match unready {
-        Some(pod) => Err(format!("{name} waits until static pod {} is ready", pod.full_name())),
-        None => Ok(()),
-    }
 }
 
 /// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked

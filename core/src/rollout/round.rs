@@ -161,7 +161,7 @@ pub(super) fn release(claim: &Claim) -> Action {
     }
 }
 
-/// The name of the claim of `subject`: one claim per upgrade, component and node.
+/// The name of the claim of `subject`: one claim per upgrade, component and node, or one for all that moves together.
 ///
 /// An address becomes a DNS name: `[2001:db8::1]:6443` is `2001-db8--1-6443`.
 pub(super) fn claim_name(upgrade: &str, subject: &Subject) -> String {
@@ -171,7 +171,8 @@ pub(super) fn claim_name(upgrade: &str, subject: &Subject) -> String {
         let plain = subject.node.chars().filter(|c| !"[]".contains(*c));
         plain.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
     };
-    let full = format!("{upgrade}.{}.{}", subject.component, plain.trim_matches('-').to_ascii_lowercase());
+    let what = if subject.is_of_plane() { "control-plane" } else { subject.component.name() };
+    let full = format!("{upgrade}.{what}.{}", plain.trim_matches('-').to_ascii_lowercase());
     if full.len() <= 253 {
         return full;
     }
@@ -195,6 +196,7 @@ mod tests {
         ] {
             let subject = Subject {
                 component,
+                components: Vec::new(),
                 node: place.into(),
                 node_uid: "".into(),
                 from: String::new(),
@@ -203,5 +205,15 @@ mod tests {
             };
             assert_eq!(claim_name("up", &subject), name);
         }
+        let together = Subject {
+            component: Component::KubeScheduler,
+            components: vec![Component::KubeScheduler],
+            node: "CP-1".into(),
+            node_uid: "".into(),
+            from: String::new(),
+            to: "v1.37.1".parse().unwrap(),
+            executor: "x".into(),
+        };
+        assert_eq!(claim_name("up", &together), "up.control-plane.cp-1");
     }
 }

@@ -37,6 +37,7 @@ async fn a_claim_is_made_with_our_finalizer() {
     }));
     let subject = Subject {
         component: Component::Kubelet,
+        components: Vec::new(),
         node: "n-1".into(),
         node_uid: "uid-n-1".into(),
         from: "v1.36.4".into(),

@@ -19,8 +19,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::schema::{
-    AcceptedRisk, ClusterUpgrade, ClusterUpgradeStatus, Hidden, LabelExpression, LabelSelector, Mode,
-    NodeGroup, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Zones,
+    AcceptedRisk, ClusterUpgrade, ClusterUpgradeStatus, ControlPlane, Hidden, LabelExpression, LabelSelector,
+    Mode, NodeGroup, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Unit, Zones,
 };
 use crate::api::conditions;
 use crate::api::report::count;
@@ -56,6 +56,9 @@ pub enum Invalid {
     /// The end of an accepted risk is no day and no time.
     #[error("acceptedRisks {0}: until {1} is no day and no time; write it like 2026-12-01")]
     Until(String, String),
+    /// There is an executor for the first node where nodes do not move as a whole.
+    #[error("controlPlane.firstExecutor needs controlPlane.unit Node")]
+    FirstExecutor,
     /// A field names an executor that `spec.executors` does not define.
     #[error("{field} names executor {name}, which is not in spec.executors")]
     Executor {
@@ -129,8 +132,12 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
         approved_hash: spec.approval.as_ref().map(|approval| approval.plan_hash.as_str().into()),
         suspended: spec.suspend,
         control_plane: upgrade::ControlPlane {
-            unit: upgrade::Unit::Component,
+            unit: match spec.control_plane.unit {
+                Unit::Component => upgrade::Unit::Component,
+                Unit::Node => upgrade::Unit::Node,
+            },
             executor: known("controlPlane".to_owned(), &spec.control_plane.executor)?,
+            first_executor: first_executor(&spec.control_plane, known)?,
             hidden: match spec.control_plane.hidden {
                 Hidden::Refuse => upgrade::Hidden::Refuse,
                 Hidden::Accept => upgrade::Hidden::Accept,
@@ -140,6 +147,18 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
         drain_timeout: SignedDuration::from_secs(i64::from(spec.drain.timeout_seconds)),
         executors,
     })
+}
+
+/// The executor of the first node of each hop, which there is only where nodes move as a whole.
+fn first_executor(
+    plane: &ControlPlane,
+    known: impl Fn(String, &str) -> Result<Arc<str>, Invalid>,
+) -> Result<Option<Arc<str>>, Invalid> {
+    let Some(name) = &plane.first_executor else { return Ok(None) };
+    if plane.unit != Unit::Node {
+        return Err(Invalid::FirstExecutor);
+    }
+    known("controlPlane.firstExecutor".to_owned(), name).map(Some)
 }
 
 /// `groups`, if each depends on others among them alone, and never on itself by way of others.

@@ -39,6 +39,7 @@ use serde_json::Value;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.controlPlane.executor in self.executors.map(e, e.name)").message("`controlPlane.executor` must name one of `executors`"))]
+#[x_kube(validation = Rule::new("!has(self.controlPlane.firstExecutor) || self.controlPlane.firstExecutor in self.executors.map(e, e.name)").message("`controlPlane.firstExecutor` must name one of `executors`"))]
 #[x_kube(validation = Rule::new("self.nodeGroups.all(g, g.executor in self.executors.map(e, e.name))").message("`nodeGroups[].executor` must name one of `executors`"))]
 pub struct ClusterUpgradeSpec {
     /// The version that the control plane goes to, and in the end every selected kubelet; for example `v1.37.1`. It
@@ -119,15 +120,26 @@ pub struct Approval {
 }
 
 /// How the control plane is upgraded.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.firstExecutor) || self.unit == 'Node'").message("`firstExecutor` needs `unit: Node`"))]
 pub struct ControlPlane {
-    /// What changes together. `Component`: each binary on its own.
+    /// What changes together. `Component`: each binary on its own; first every kube-apiserver, then the others. `Node`:
+    /// everything that runs on one control-plane node, in one step, as kubeadm, k3s, RKE2 and Talos do it; one node at a
+    /// time, and only while every other control-plane node is Ready, not cordoned and whole. The node is not drained: its
+    /// other pods go on. Where one process runs the control plane and the kubelet (k3s, RKE2), the kubelet is part of the
+    /// step, and a node group has to select the node. What has no kube-apiserver on its node moves on its own, after that.
     #[serde(default)]
     pub unit: Unit,
     /// Which of `executors` changes control-plane components.
     #[schemars(length(max = 63))]
     pub executor: String,
+    /// Which of `executors` changes the first node of each hop, where that is another one: `kubeadm upgrade apply` on the
+    /// first node, `kubeadm upgrade node` (`executor`) on the others. It is asked until a node of the hop is upgraded.
+    /// Only with `unit: Node`. Default: `executor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub first_executor: Option<String>,
     /// What is done when a controller leads and nothing shows its version, as on a managed control plane. `Refuse`: no
     /// kubelet is upgraded. `Accept`: kubelets are upgraded, because you know that the controller runs the target.
     #[serde(default)]
@@ -150,6 +162,8 @@ pub enum Unit {
     /// Each binary on its own.
     #[default]
     Component,
+    /// Everything that runs on one control-plane node.
+    Node,
 }
 
 /// Nodes that are upgraded alike.
@@ -287,7 +301,7 @@ pub enum OnTimeout {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.job) != has(self.external)").message("exactly one of `job` and `external` must be set"))]
 pub struct ExecutorSpec {
-    /// The name that `controlPlane.executor` and `nodeGroups[].executor` refer to.
+    /// The name that `controlPlane.executor`, `controlPlane.firstExecutor` and `nodeGroups[].executor` refer to.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// The version is changed by a Job that runs on the node.
@@ -305,11 +319,13 @@ pub struct ExecutorSpec {
 #[serde(rename_all = "camelCase")]
 pub struct JobExecutor {
     /// The pod to run, as in `batch/v1` Job `spec.template`. Evenkeel binds it to the node, tolerates every taint,
-    /// and sets the environment variables `EVENKEEL_NODE`, `EVENKEEL_COMPONENT`, `EVENKEEL_FROM` and `EVENKEEL_TO`.
+    /// and sets the environment variables `EVENKEEL_NODE`, `EVENKEEL_COMPONENT`, `EVENKEEL_COMPONENTS`, `EVENKEEL_FROM`
+    /// and `EVENKEEL_TO`. `EVENKEEL_COMPONENT` is the component that moves, or `control-plane` for a step of
+    /// `controlPlane.unit: Node`; `EVENKEEL_COMPONENTS` is everything that moves, separated by blanks.
     #[schemars(schema_with = "any_object")]
     pub template: Value,
     /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
-    /// observed. Default 3600.
+    /// observed; for a step of `controlPlane.unit: Node`, until the Job is complete too. Default 3600.
     #[serde(default = "an_hour")]
     #[schemars(range(min = 1, max = 86_400))]
     pub deadline_seconds: i32,

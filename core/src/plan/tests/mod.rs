@@ -351,7 +351,7 @@ fn the_kubelet_of_one_process_moves_with_it() {
               kube-scheduler on cp-1 from v1.36.4+k3s1
               kube-scheduler on cp-2 from v1.36.4+k3s1
               kubelets: all
-            warns C1: one service of the host runs kube-apiserver, controllers and kubelet of these nodes, and moves them together (cp-1, cp-2): see evenkeel plan --unit node for that order; the operator does not carry it out yet
+            warns C1: one service of the host runs kube-apiserver, controllers and kubelet of these nodes, and moves them together (cp-1, cp-2): set controlPlane.unit to Node, so that they are one step (evenkeel plan --unit node shows it)
             checked
         "#]],
     );

@@ -14,6 +14,23 @@ use crate::rollout::Freshness;
 use crate::upgrade::{Amount, Executor, Group, Mode, Progress, Upgrade};
 use crate::version::{Observed, Unknown};
 
+/// What an executor does that moves the control plane of a node: the components one after the other, each away for two
+/// seconds and then ready a second later; it says that it is complete two seconds after the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Good,
+    /// It fails after so many components.
+    Fails(usize),
+    /// It goes on no further after so many components, and says nothing.
+    Hangs(usize),
+    /// It says that it is complete after so many components, and goes on.
+    SaysEarly(usize),
+    /// It moves everything, and fails then.
+    FailsLast,
+    /// It moves everything, and says nothing.
+    HangsLast,
+}
+
 pub(super) struct Toy {
     pub(super) cluster: Cluster,
     pub(super) claims: Vec<Claim>,
@@ -41,6 +58,10 @@ pub(super) struct Toy {
     pub(super) absent: i32,
     /// The executor never manages this node.
     pub(super) broken: Option<String>,
+    /// What executors do that move the control plane of a node as a whole.
+    pub(super) way: Way,
+    /// Components that are away while they are replaced.
+    pub(super) away: Vec<Instance>,
     memory: Memory,
     pub(super) seconds: i64,
     limit: usize,
@@ -84,6 +105,8 @@ impl Toy {
             asked: 0,
             stays_unready: false,
             absent: 0,
+            way: Way::Good,
+            away: Vec::new(),
             memory: Memory::default(),
             seconds: 0,
             limit: max_unavailable,
@@ -334,6 +357,10 @@ impl Toy {
         let now = at(self.seconds);
         for claim in self.claims.clone() {
             let ClaimState::Upgrading { since, .. } = claim.state else { continue };
+            if claim.subject.is_of_plane() {
+                self.work_on_plane(&claim, now.duration_since(since).as_secs());
+                continue;
+            }
             let due = now.duration_since(since).as_secs() >= 2;
             if !due || self.broken.as_deref() == Some(&*claim.subject.node) {
                 continue;
@@ -417,6 +444,7 @@ impl Toy {
     }
 
     fn check(&mut self) {
+        self.check_plane();
         let of_node = |c: &&Claim| c.subject.component == Component::Kubelet;
         let in_flight = self.claims.iter().filter(of_node).filter(|c| c.state.in_flight()).count();
         let failed = self

@@ -3,7 +3,9 @@
 mod cluster;
 mod ends;
 mod hops;
+mod kubeadm;
 mod order;
+mod plane;
 mod turns;
 
 use std::sync::Arc;

@@ -22,6 +22,7 @@ fn claim(component: Component, place: &str, state: ClaimState) -> Claim {
         finalizers: Vec::new(),
         subject: Subject {
             component,
+            components: Vec::new(),
             node: place.into(),
             node_uid: "".into(),
             from: "v1.36.4".into(),

@@ -123,3 +123,23 @@ fn executors_must_exist() {
     let told = validate(&object(&group)).unwrap_err().to_string();
     assert_eq!(told, "nodeGroups a names executor y, which is not in spec.executors");
 }
+
+#[test]
+fn what_moves_together_and_who_moves_the_first_is_read() {
+    let read = |plane: serde_json::Value| {
+        let mut upgrade = object(&json!([]));
+        upgrade.spec.control_plane = serde_json::from_value(plane).unwrap();
+        validate(&upgrade).map(|upgrade| upgrade.control_plane)
+    };
+    let plain = read(json!({ "executor": "x" })).unwrap();
+    assert_eq!((plain.unit, plain.first_executor), (upgrade::Unit::Component, None));
+    let whole = read(json!({ "executor": "x", "unit": "Node", "firstExecutor": "x" })).unwrap();
+    assert_eq!((whole.unit, whole.first_executor.as_deref()), (upgrade::Unit::Node, Some("x")));
+    let unknown = read(json!({ "executor": "x", "unit": "Node", "firstExecutor": "y" })).unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "controlPlane.firstExecutor names executor y, which is not in spec.executors"
+    );
+    let alone = read(json!({ "executor": "x", "firstExecutor": "x" })).unwrap_err();
+    assert_eq!(alone, Invalid::FirstExecutor);
+}
