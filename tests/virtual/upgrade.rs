@@ -11,6 +11,7 @@ mod executor;
 mod figures;
 mod forged;
 mod people;
+mod plane;
 mod watcher;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -21,6 +21,8 @@ pub const CLAIMS: &str = "/apis/evenkeel.dev/v1alpha1/nodeupgrades";
 pub const EXECUTORS: &str = "evenkeel-executors";
 /// The image of the executor's Job.
 pub const IMAGE: &str = "registry.example/upgrade:1";
+/// The executor of the first node.
+pub const FIRST: &str = "first";
 /// Hosts of a control plane that are no nodes.
 pub const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
 
@@ -39,6 +41,19 @@ pub enum Way {
     Wrong(String),
     /// It takes the process away and never brings it back.
     Gone,
+    /// Of the components of a node that it moves together it moves so many, and then ends like this.
+    Part(usize, Stop),
+}
+
+/// How an executor ends that has moved a part of a node's components.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It says that it failed, where it can.
+    Fail,
+    /// It never ends.
+    Hang,
+    /// It says that all is well, and goes on.
+    Lie,
 }
 
 /// How a run is otherwise than usual.
@@ -50,6 +65,10 @@ pub struct Setting {
     pub accept: bool,
     /// Executors are Jobs, not somebody outside.
     pub jobs: bool,
+    /// The components of a control-plane node move together.
+    pub whole: bool,
+    /// An executor of its own moves the first node, and the others can follow only after it.
+    pub first: bool,
     /// The second group selects every node that is left, those of the control plane too.
     pub everything: bool,
     /// The executors' deadline, in seconds.
@@ -69,6 +88,8 @@ impl Setting {
             hosts: false,
             accept: false,
             jobs: false,
+            whole: false,
+            first: false,
             everything: false,
             deadline: 300,
             drain: 300,
@@ -81,6 +102,8 @@ impl Setting {
                 ["hosts"] => setting.hosts = true,
                 ["accept"] => setting.accept = true,
                 ["jobs"] => setting.jobs = true,
+                ["whole"] => setting.whole = true,
+                ["first"] => setting.first = true,
                 ["everything"] => setting.everything = true,
                 ["deadline", seconds] => setting.deadline = seconds.parse().unwrap(),
                 ["drain", seconds] => setting.drain = seconds.parse().unwrap(),
@@ -93,6 +116,9 @@ impl Setting {
                         ["lie"] => Way::Lie,
                         ["wrong", version] => Way::Wrong((*version).to_owned()),
                         ["gone"] => Way::Gone,
+                        ["part", many, "fail"] => Way::Part(many.parse().unwrap(), Stop::Fail),
+                        ["part", many, "hang"] => Way::Part(many.parse().unwrap(), Stop::Hang),
+                        ["part", many, "lie"] => Way::Part(many.parse().unwrap(), Stop::Lie),
                         other => panic!("executors do not {other:?}"),
                     };
                     setting.ways.push(((*what).to_owned(), way));
@@ -106,7 +132,19 @@ impl Setting {
     /// Whether `deed` says how the run is, not what happens in it.
     pub fn says(deed: &str) -> bool {
         let first = deed.split(' ').next().unwrap_or_default();
-        ["hosts", "accept", "jobs", "everything", "deadline", "drain", "target", "executor"].contains(&first)
+        let all = [
+            "hosts",
+            "accept",
+            "jobs",
+            "whole",
+            "first",
+            "everything",
+            "deadline",
+            "drain",
+            "target",
+            "executor",
+        ];
+        all.contains(&first)
     }
 
     /// What the executor does with `component` on `node`.
@@ -120,17 +158,26 @@ impl Setting {
 
     /// What the person wants.
     pub fn upgrade(&self, name: &str, version: &str) -> Value {
-        let template =
-            json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "upgrade", "image": IMAGE}]}});
-        let executor = if self.jobs {
-            json!({"name": "machines", "job": {"template": template, "deadlineSeconds": self.deadline}})
-        } else {
-            json!({"name": "machines", "external": {"deadlineSeconds": self.deadline}})
+        let executor = |name: &str| {
+            if !self.jobs {
+                return json!({"name": name, "external": {"deadlineSeconds": self.deadline}});
+            }
+            let template =
+                json!({"spec": {"restartPolicy": "Never", "containers": [{"name": name, "image": IMAGE}]}});
+            json!({"name": name, "job": {"template": template, "deadlineSeconds": self.deadline}})
         };
+        let mut executors = vec![executor("machines")];
         let rest = if self.everything { json!({}) } else { json!({"matchLabels": {"pool": "main"}}) };
         let mut plane = json!({"executor": "machines"});
         if self.accept {
             plane["hidden"] = "Accept".into();
+        }
+        if self.whole {
+            plane["unit"] = "Node".into();
+        }
+        if self.first {
+            plane["firstExecutor"] = FIRST.into();
+            executors.push(executor(FIRST));
         }
         json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": name}, "spec": {
             "version": version, "mode": "Automatic", "controlPlane": plane,
@@ -138,7 +185,7 @@ impl Setting {
                 {"name": "canary", "selector": {"matchLabels": {"pool": "canary"}}, "executor": "machines", "maxUnavailable": 1},
                 {"name": "rest", "selector": rest, "executor": "machines", "maxUnavailable": 2},
             ],
-            "drain": {"timeoutSeconds": self.drain}, "executors": [executor]}})
+            "drain": {"timeoutSeconds": self.drain}, "executors": executors}})
     }
 }
 

@@ -11,15 +11,15 @@ use super::super::campaign::{chance, is_long};
 use super::super::script::{self, Step};
 use super::{campaign, run};
 
-const LEADER: &str = "evenkeel-a";
+pub const LEADER: &str = "evenkeel-a";
 /// How long the upgrade takes without faults, in milliseconds.
 const WHOLE: u64 = 190_000;
 
-fn call(nth: u64, times: u64, fault: &str) -> Step {
+pub fn call(nth: u64, times: u64, fault: &str) -> Step {
     Step::Call { agent: LEADER.to_owned(), nth, times, fault: fault.to_owned() }
 }
 
-fn at(millis: u64, deed: &str) -> Step {
+pub fn at(millis: u64, deed: &str) -> Step {
     Step::At { millis, deed: deed.to_owned() }
 }
 
@@ -29,7 +29,7 @@ fn asked() -> Vec<Call> {
 }
 
 /// All of it in a long campaign; else `some` of it, spread over the whole.
-fn spread<T>(all: Vec<T>, some: usize) -> Vec<T> {
+pub fn spread<T>(all: Vec<T>, some: usize) -> Vec<T> {
     if is_long() || all.len() <= some {
         return all;
     }

@@ -6,7 +6,7 @@ use super::super::script::{self, Step};
 use super::{Run, run};
 
 /// Runs a script as it is written; what the watcher says fails the test.
-fn ends(script: &str) -> Run {
+pub fn ends(script: &str) -> Run {
     let steps: Vec<Step> = script
         .split(';')
         .map(str::trim)
@@ -19,7 +19,7 @@ fn ends(script: &str) -> Run {
 }
 
 /// The reason of condition Ready, whether only a person can help, and the progress.
-fn said(run: &Run) -> (&str, bool, &str) {
+pub fn said(run: &Run) -> (&str, bool, &str) {
     let up = &run.end["upgrades"]["up"];
     let stalled = up["conditions"]["Stalled"][0] == "True";
     let text = |value: &'_ Value| value.as_str().map(str::to_owned);
@@ -28,7 +28,7 @@ fn said(run: &Run) -> (&str, bool, &str) {
     (reason, stalled, up["progress"]["summary"].as_str().unwrap_or_default())
 }
 
-fn claim<'a>(run: &'a Run, component: &str, node: &str) -> &'a str {
+pub fn claim<'a>(run: &'a Run, component: &str, node: &str) -> &'a str {
     run.end["claims"][format!("up.{component}.{node}")].as_str().unwrap_or("none")
 }
 

@@ -1,7 +1,7 @@
 //! Who changes versions: a cloud, or what an upgrade's Job does on its node. It is told what the API shows anybody, and
 //! does to the cluster's machines what [`Setting::way`] says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,9 +10,11 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
-use super::base::{Setting, Way};
+use super::base::{FIRST, FROM, Setting, Stop, Way};
 use super::watcher::host;
 
+/// What an executor is told to move where the components of a control-plane node move together.
+const PLANE: &str = "control-plane";
 /// How long a kubelet is silent while it is replaced.
 const KUBELET: Duration = Duration::from_secs(8);
 /// How long a static pod is away while it is replaced.
@@ -22,13 +24,25 @@ const STATIC: Duration = Duration::from_secs(6);
 const RESTARTS_AFTER: Duration = Duration::from_secs(8);
 const RESTARTS_TAKE: Duration = Duration::from_secs(15);
 
+/// The time between two static pods of a node, and the time that it takes after the last one until everything is written.
+const BETWEEN: Duration = Duration::from_secs(2);
+const WRITES: Duration = Duration::from_secs(4);
+
 /// One thing to do.
 #[derive(Clone, Debug)]
 struct Order {
     component: String,
+    /// What moves together; empty where `component` moves alone.
+    components: Vec<String>,
     node: String,
     to: String,
     way: Way,
+    /// It goes to the version that the configuration says, and does not write that.
+    follows: bool,
+    /// The version that the configuration of the control plane says.
+    config: Arc<Mutex<String>>,
+    /// Whether all went well, when it is over.
+    over: Arc<Mutex<Option<bool>>>,
 }
 
 /// Works on `cluster` until it is dropped.
@@ -56,6 +70,7 @@ impl Executor {
 /// An external executor begins when a claim is at `Upgrading`, once for each attempt.
 fn claims(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
     let mut begun: BTreeSet<(String, i64)> = BTreeSet::new();
+    let config = Arc::new(Mutex::new(FROM.to_owned()));
     cluster.on_write(move |write| {
         if write.resource() != "nodeupgrades.evenkeel.dev" {
             return;
@@ -65,9 +80,21 @@ fn claims(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
         if claim["status"]["state"] == "Upgrading" && begun.insert((write.uid().to_owned(), attempt)) {
             let text = |name: &str| claim["spec"][name].as_str().unwrap_or_default().to_owned();
             let (component, node) = (text("component"), text("nodeName"));
-            let way = setting.way(&component, &node);
+            let list = claim["spec"]["components"].as_array().into_iter().flatten();
+            let components: Vec<String> = list.filter_map(|of| Some(of.as_str()?.to_owned())).collect();
+            let way = setting.way(if components.is_empty() { &component } else { PLANE }, &node);
+            let order = Order {
+                component,
+                components,
+                node,
+                to: text("toVersion"),
+                way,
+                follows: setting.first && text("executor") != FIRST,
+                config: config.clone(),
+                over: Arc::default(),
+            };
             // Whoever listened has ended with the run.
-            let _ = orders.send(Order { component, node, to: text("toVersion"), way });
+            let _ = orders.send(order);
         }
     });
 }
@@ -75,6 +102,9 @@ fn claims(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
 /// A Job's pod does it, when it comes to its end.
 fn jobs(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
     let orders = Arc::new(Mutex::new(orders));
+    let config = Arc::new(Mutex::new(FROM.to_owned()));
+    // How each pod's work on a control-plane node stands.
+    let begun: Mutex<BTreeMap<String, Arc<Mutex<Option<bool>>>>> = Mutex::default();
     cluster.kubelets().set_program(move |pod: &Value| {
         let env = pod["spec"]["containers"][0]["env"].as_array().cloned().unwrap_or_default();
         let text = |name: &str| {
@@ -86,12 +116,37 @@ fn jobs(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
             return Deed::Succeed;
         }
         let way = setting.way(&component, &node);
-        let deed = match way {
+        let mut order = Order {
+            components: Vec::new(),
+            node,
+            to: text("EVENKEEL_TO"),
+            way,
+            follows: setting.first && pod["spec"]["containers"][0]["name"] != FIRST,
+            config: config.clone(),
+            over: Arc::default(),
+            component,
+        };
+        if order.component == PLANE {
+            let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            let mut begun = begun.lock().unwrap();
+            if let Some(over) = begun.get(&uid) {
+                return match *over.lock().unwrap() {
+                    None => Deed::GoOn(Duration::from_secs(1)),
+                    Some(true) => Deed::Succeed,
+                    Some(false) => Deed::Fail,
+                };
+            }
+            begun.insert(uid, order.over.clone());
+            order.components = text("EVENKEEL_COMPONENTS").split(' ').map(str::to_owned).collect();
+            let _ = orders.lock().unwrap().send(order);
+            return Deed::GoOn(Duration::from_secs(1));
+        }
+        let deed = match order.way {
             Way::Fail => Deed::Fail,
             Way::Hang => Deed::Hang,
             _ => Deed::Succeed,
         };
-        let _ = orders.lock().unwrap().send(Order { component, node, to: text("EVENKEEL_TO"), way });
+        let _ = orders.lock().unwrap().send(order);
         deed
     });
 }
@@ -109,11 +164,54 @@ async fn carry_out(cluster: Cluster, mut work: UnboundedReceiver<Order>) {
     }
 }
 
+/// As kubeadm does it: the components of a node one after the other, those that are there already left alone, and at the
+/// end it writes to what version the others may follow.
+async fn plane(cluster: &Cluster, order: &Order) {
+    let Order { components, node, to, way, follows, config, over, .. } = order;
+    let (many, stop) = match way {
+        Way::Fail => (0, Some(Stop::Fail)),
+        Way::Hang | Way::Gone => (0, Some(Stop::Hang)),
+        Way::Part(many, stop) => (*many, Some(*stop)),
+        Way::After(seconds) => {
+            sleep(Duration::from_secs(*seconds)).await;
+            (components.len(), None)
+        }
+        Way::Lie | Way::Wrong(_) => return *over.lock().unwrap() = Some(true),
+    };
+    if *follows && *config.lock().unwrap() != *to {
+        return *over.lock().unwrap() = Some(true);
+    }
+    for at in 0..=components.len() {
+        match stop.filter(|_| at == many) {
+            Some(Stop::Fail) => return *over.lock().unwrap() = Some(false),
+            Some(Stop::Hang) => return,
+            Some(Stop::Lie) => *over.lock().unwrap() = Some(true),
+            None => {}
+        }
+        let Some(component) = components.get(at) else { break };
+        if cluster.control_plane().component(node, component) == Some((to.clone(), true)) {
+            continue;
+        }
+        cluster.take_component(node, component);
+        sleep(STATIC).await;
+        cluster.replace_component(node, component, to);
+        sleep(BETWEEN).await;
+    }
+    sleep(WRITES).await;
+    if !follows {
+        config.lock().unwrap().clone_from(to);
+    }
+    *over.lock().unwrap() = Some(true);
+}
+
 async fn perform(cluster: Cluster, order: Order) {
-    let Order { component, node, to, way } = order;
+    if !order.components.is_empty() {
+        return plane(&cluster, &order).await;
+    }
+    let Order { component, node, to, way, .. } = order;
     let node = host(cluster.control_plane(), &node);
     let to = match way {
-        Way::Fail | Way::Hang | Way::Lie => return,
+        Way::Fail | Way::Hang | Way::Lie | Way::Part(..) => return,
         Way::After(seconds) => {
             sleep(Duration::from_secs(seconds)).await;
             to

@@ -6,6 +6,7 @@
 
 mod checks;
 mod model;
+mod plane;
 mod rest;
 mod said;
 
@@ -47,6 +48,8 @@ pub struct Watcher {
     claims: BTreeMap<String, Claim>,
     upgrades: BTreeMap<String, Upgrade>,
     leader: String,
+    /// Whether the Jobs of a claim, by its UID, are complete: one of them is.
+    complete: BTreeSet<String>,
     /// Reasons of events by the name of the object that they are related to.
     told: BTreeSet<(String, String)>,
     /// How often each UID was evicted.
@@ -78,6 +81,7 @@ impl Watcher {
             claims: BTreeMap::new(),
             upgrades: BTreeMap::new(),
             leader: String::new(),
+            complete: BTreeSet::new(),
             told: BTreeSet::new(),
             evicted: BTreeMap::new(),
             moment: MOMENT,
@@ -146,7 +150,12 @@ impl Watcher {
             }
             "nodeupgrades.evenkeel.dev" => self.claim(write, ours),
             "clusterupgrades.evenkeel.dev" => self.upgrade(write, ours),
-            "jobs.batch" if ours => self.job(write),
+            "jobs.batch" => {
+                self.job_ends(write);
+                if ours {
+                    self.job(write);
+                }
+            }
             "leases.coordination.k8s.io" if write.name() == "evenkeel" => {
                 let after = write.after().unwrap_or_default();
                 self.leader = text(&after["spec"]["holderIdentity"]);

@@ -47,10 +47,16 @@ impl Watcher {
             return self.fault(1, format!("{} is taken to {:?}", claim.component, claim.to));
         };
         let Some((oldest, newest)) = self.servers() else { return };
-        let (component, node) = (&claim.component, &claim.node);
+        for component in claim.moves.clone() {
+            self.keeps_skew_of(claim, &component, target, (oldest, newest));
+        }
+    }
+
+    fn keeps_skew_of(&mut self, claim: &Claim, component: &str, target: u64, (oldest, newest): (u64, u64)) {
+        let node = &claim.node;
         let what = format!("{component} on {node} goes to {}", claim.to);
         if component == "kube-apiserver" {
-            let now = self.instances.get(&(node.clone(), component.clone())).cloned();
+            let now = self.instances.get(&(node.clone(), component.to_owned())).cloned();
             let (low, high) = (oldest.min(target), newest.max(target));
             if high - low > 1 {
                 self.fault(1, format!("{what}, and kube-apiservers would be v1.{low} to v1.{high}"));
@@ -76,6 +82,9 @@ impl Watcher {
             }
             return;
         }
+        // kubeadm's controllers talk to the kube-apiserver beside them, and it moves before them.
+        let oldest =
+            if claim.of_plane { self.server_beside(claim, target).unwrap_or(oldest) } else { oldest };
         if target > oldest {
             self.fault(1, format!("{what}, and a kube-apiserver is at v1.{oldest}"));
         }
@@ -131,6 +140,7 @@ impl Watcher {
     /// 5: a kubelet of the control plane that was replaced restarts its static pods soon after, and no other node of the
     /// control plane is out by then.
     pub(super) fn goes_away(&mut self, node: &str, component: &str) {
+        self.one_at_a_time(node, component);
         let replaced = self.nodes.get(node).filter(|node| node.kubelet_is_another);
         let soon = replaced.is_some_and(|node| node.kubelet_since.elapsed() < STATIC_PODS_RESTART);
         let of_plane = |(name, other): &(&String, &Node)| {
@@ -305,7 +315,8 @@ impl Watcher {
     /// A claim is recorded.
     pub(super) fn claims_it(&mut self, name: &str, claim: &Claim) {
         let other = self.claims.iter().find(|(other, of)| {
-            *other != name && of.component == claim.component && of.node == claim.node && of.in_flight()
+            let both = of.moves.iter().any(|one| claim.moves.contains(one));
+            *other != name && both && of.node == claim.node && of.in_flight()
         });
         if let Some((other, _)) = other {
             let line = format!("claims {} with {name} while {other} has it", claim.node);
@@ -341,6 +352,7 @@ impl Watcher {
                     self.is_empty(name, after);
                 } else {
                     self.plane_holds(after);
+                    self.others_are_done(name, after);
                 }
             }
             "Upgraded" => self.is_upgraded(name, before, after),
@@ -427,18 +439,23 @@ impl Watcher {
                 self.fault(7, format!("{name} is Upgraded, and its node is left cordoned"));
             }
         } else {
-            let key = (after.node.clone(), after.component.clone());
-            match self.instances.get(&key) {
-                Some(instance) => {
-                    let old = instance.since.elapsed() > self.moment.max(ASKED_EVERY);
-                    if !at_target(&instance.version) && old {
-                        bad.push(format!("it is at {}", instance.version));
+            for component in &after.moves {
+                let key = (after.node.clone(), component.clone());
+                match self.instances.get(&key) {
+                    Some(instance) => {
+                        let old = instance.since.elapsed() > self.moment.max(ASKED_EVERY);
+                        if !at_target(&instance.version) && old {
+                            bad.push(format!("{component} is at {}", instance.version));
+                        }
+                        if !instance.runs && self.is_old(instance.since) {
+                            bad.push(format!("{component} does not run"));
+                        }
                     }
-                    if !instance.runs && self.is_old(instance.since) {
-                        bad.push("it does not run".to_owned());
-                    }
+                    None => bad.push(format!("no {component} was ever there")),
                 }
-                None => bad.push("nothing of that name was ever there".to_owned()),
+            }
+            if before.state != "Claimed" {
+                bad.extend(self.works_still(after));
             }
         }
         for line in bad {

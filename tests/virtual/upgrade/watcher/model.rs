@@ -148,9 +148,14 @@ pub struct Claim {
     pub uid: String,
     pub upgrade: String,
     pub component: String,
+    /// What moves together; `component` where it moves alone.
+    pub moves: Vec<String>,
+    /// It is about the control plane of a node as a whole.
+    pub of_plane: bool,
     pub node: String,
     pub node_uid: String,
     pub to: String,
+    pub executor: String,
     pub state: String,
     pub message: String,
 }
@@ -159,13 +164,19 @@ impl Claim {
     pub fn of(claim: &Value) -> Self {
         let (spec, status) = (&claim["spec"], &claim["status"]);
         let state = text(&status["state"]);
+        let list = spec["components"].as_array().into_iter().flatten();
+        let moves: Vec<String> = list.map(text).collect();
+        let of_plane = !moves.is_empty();
         Self {
             uid: text(&claim["metadata"]["uid"]),
             upgrade: text(&spec["upgradeName"]),
             component: text(&spec["component"]),
+            moves: if of_plane { moves } else { vec![text(&spec["component"])] },
+            of_plane,
             node: text(&spec["nodeName"]),
             node_uid: text(&spec["nodeUID"]),
             to: text(&spec["toVersion"]),
+            executor: text(&spec["executor"]),
             state: if state.is_empty() { "Claimed".to_owned() } else { state },
             message: text(&status["message"]),
         }
@@ -229,6 +240,8 @@ pub struct Upgrade {
     pub suspended_since: Option<Instant>,
     pub groups: Vec<Group>,
     pub accepts_hidden: bool,
+    /// The names of the executors that are Jobs.
+    pub jobs: Vec<String>,
     pub generation: i64,
     pub seen_generation: i64,
     pub spec_since: Instant,
@@ -253,6 +266,13 @@ impl Upgrade {
             suspended_since: suspended
                 .then(|| before.and_then(|before| before.suspended_since).unwrap_or(now)),
             groups: groups.collect(),
+            jobs: spec["executors"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|of| of["job"].is_object())
+                .map(|of| text(&of["name"]))
+                .collect(),
             accepts_hidden: spec["controlPlane"]["hidden"] == "Accept",
             generation,
             seen_generation: object["status"]["observedGeneration"].as_i64().unwrap_or(0),

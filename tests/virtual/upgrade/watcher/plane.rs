@@ -1,0 +1,67 @@
+//! The invariants of steps that move the control plane of a node as a whole.
+
+use evenkeel_sim::Write;
+
+use super::{Claim, Watcher, labels, version};
+
+impl Watcher {
+    /// Remembers which claims have a Job that is complete.
+    pub(super) fn job_ends(&mut self, write: &Write<'_>) {
+        let Some(job) = write.after() else { return };
+        let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+        if conditions.any(|of| of["type"] == "Complete" && of["status"] == "True") {
+            let of = labels(&job["metadata"]["labels"]);
+            self.complete.extend(of.get("evenkeel.dev/node-upgrade").cloned());
+        }
+    }
+
+    /// Why the executor of `claim`, which moves several components together, is not over: its Job is not complete.
+    pub(super) fn works_still(&self, claim: &Claim) -> Option<String> {
+        let job = self.upgrades.get(&claim.upgrade).is_some_and(|of| of.jobs.contains(&claim.executor));
+        let works = claim.of_plane && job && !self.complete.contains(&claim.uid);
+        works.then(|| "its Job is not complete".to_owned())
+    }
+
+    /// The minor of the kube-apiserver beside the controllers of `claim` when these move.
+    pub(super) fn server_beside(&self, claim: &Claim, target: u64) -> Option<u64> {
+        let server = "kube-apiserver".to_owned();
+        if claim.moves.contains(&server) {
+            return Some(target);
+        }
+        let beside = self.instances.get(&(claim.node.clone(), server))?;
+        Some(version(&beside.version)?.0)
+    }
+
+    /// 5: the control plane of a node is given to an executor only when no other node's is under way, and nothing of the
+    /// others is away.
+    pub(super) fn others_are_done(&mut self, name: &str, claim: &Claim) {
+        let busy = |(other, of): &(&String, &Claim)| {
+            **other != *name && of.of_plane && of.upgrade == claim.upgrade && of.state == "Upgrading"
+        };
+        let mut bad: Vec<String> =
+            self.claims.iter().filter(busy).map(|(other, _)| format!("{other} is Upgrading")).collect();
+        let away = self.instances.iter().filter(|((node, _), instance)| {
+            claim.of_plane && *node != claim.node && !instance.runs && self.is_old(instance.since)
+        });
+        bad.extend(away.map(|((node, component), _)| format!("{component} on {node} is away")));
+        for line in bad {
+            self.fault(5, format!("upgrades the control plane of {} while {line}", claim.node));
+        }
+    }
+
+    /// 5: because of us, components of one control-plane node at a time are away.
+    pub(super) fn one_at_a_time(&mut self, node: &str, component: &str) {
+        let ours = |place: &str| {
+            let of = |claim: &Claim| claim.of_plane && claim.node == place;
+            let mut claims = self.claims.values();
+            claims.any(|claim| of(claim) && matches!(claim.state.as_str(), "Upgrading" | "Failed"))
+        };
+        let away = |((place, _), of): &(&(String, String), &super::Instance)| {
+            place != node && !of.runs && ours(place)
+        };
+        let other = self.instances.iter().find(away).map(|((place, of), _)| format!("{of} on {place}"));
+        if let Some(other) = other.filter(|_| ours(node)) {
+            self.fault(5, format!("{component} on {node} goes away because of us beside {other}"));
+        }
+    }
+}
