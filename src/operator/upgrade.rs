@@ -28,6 +28,7 @@ use kube::core::DynamicObject;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
@@ -68,9 +69,14 @@ pub(super) struct Driver<'a> {
     pub(super) clock: Clock,
 }
 
+/// A `ClusterUpgrade`, and what a person wants and how far it is; or what is wrong with the object.
+type Read = (ClusterUpgrade, Result<(Upgrade, Progress), String>);
+
 /// What is kept between two looks; losing it is safe.
 #[derive(Default)]
 struct Kept {
+    claims: Decoded<Result<Claim, String>>,
+    upgrades: Decoded<Result<Read, String>>,
     sent: Sent,
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
@@ -131,7 +137,7 @@ impl Driver<'_> {
         if !std::mem::replace(&mut kept.sees, true) {
             kept.freshness.unbroken_since = now;
         }
-        let (claims, unreadable) = self.claims();
+        let (claims, unreadable) = self.claims(kept);
         let at_work = |node: &Arc<str>| claims.iter().any(|claim| claim.subject.node == *node);
         kept.freshness.reread.retain(|node, _| at_work(node));
         complain(kept, &unreadable);
@@ -202,13 +208,16 @@ impl Driver<'_> {
     }
 
     /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
-    fn claims(&self) -> (Vec<Claim>, Vec<Unreadable>) {
+    fn claims(&self, kept: &mut Kept) -> (Vec<Claim>, Vec<Unreadable>) {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
-        for stored in self.claims.list() {
-            let name = stored.name_any().into();
-            match decode::<NodeUpgrade>(&stored).and_then(|c| claim_of(&c).map_err(|e| e.to_string())) {
+        let stored = self.claims.list();
+        let read = |stored: &DynamicObject| {
+            decode::<NodeUpgrade>(stored).and_then(|claim| claim_of(&claim).map_err(|bad| bad.to_string()))
+        };
+        for (stored, said) in stored.iter().zip(kept.claims.of(&stored, read)) {
+            match said {
                 Ok(claim) => claims.push(claim),
-                Err(why) => unreadable.push(Unreadable { name, why }),
+                Err(why) => unreadable.push(Unreadable { name: stored.name_any().into(), why }),
             }
         }
         (claims, unreadable)
@@ -225,11 +234,18 @@ impl Driver<'_> {
         let mut upgrades = Vec::new();
         let mut unreadable = Vec::new();
         let mut begun: Vec<(Timestamp, Arc<str>)> = Vec::new();
-        for stored in self.upgrades.list() {
-            match decode::<ClusterUpgrade>(&stored) {
-                Ok(object) => match upgrade::validate(&object) {
-                    Ok(intent) => {
-                        let progress = upgrade::progress(&object, &intent);
+        let read = |stored: &DynamicObject| {
+            let object = decode::<ClusterUpgrade>(stored)?;
+            let intent = upgrade::validate(&object).map(|intent| {
+                let progress = upgrade::progress(&object, &intent);
+                (intent, progress)
+            });
+            Ok((object, intent.map_err(|invalid| invalid.to_string())))
+        };
+        for said in kept.upgrades.of(&self.upgrades.list(), read) {
+            match said {
+                Ok((object, intent)) => match intent {
+                    Ok((intent, progress)) => {
                         let since = progress.started.filter(|_| progress.completed.is_none());
                         begun.extend(since.map(|since| (since, intent.name.clone())));
                         upgrades.push((object, intent, progress));
@@ -239,7 +255,7 @@ impl Driver<'_> {
                         let since = status.filter(|status| status.completion_time.is_none());
                         let since = since.and_then(|status| status.start_time.as_ref());
                         begun.extend(since.map(|since| (since.0, object.name_any().into())));
-                        let status = upgrade::status_of_invalid(&object, &invalid.to_string(), now);
+                        let status = upgrade::status_of_invalid(&object, &invalid, now);
                         self.tell(kept, &object, status).await;
                     }
                 },
