@@ -4,6 +4,8 @@
 //! Never here: where it is kept, or what follows from a fact. Invariants: a record never changes; every fact is what the
 //! text says, and so is the value, whether it is still at hand or read anew.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -12,6 +14,14 @@ use serde_json::Value;
 
 use crate::beat::Template;
 use crate::labels::{LabelSelector, Labels};
+
+/// So many values that were read lately stay at hand.
+const KEPT: usize = 512;
+
+thread_local! {
+    /// The values that were read lately. Most objects are read again within a moment, by the next model.
+    static LATELY_READ: RefCell<VecDeque<Arc<Value>>> = const { RefCell::new(VecDeque::new()) };
+}
 
 /// One version of one object.
 #[derive(Debug)]
@@ -196,6 +206,10 @@ impl Record {
             // The text was written from a `Value`.
             let read = Arc::new(serde_json::from_str(self.text()).unwrap_or_default());
             *kept = Arc::downgrade(&read);
+            LATELY_READ.with_borrow_mut(|lately| {
+                lately.truncate(KEPT - 1);
+                lately.push_front(Arc::clone(&read));
+            });
             read
         })
     }

@@ -1,11 +1,14 @@
 //! The structural schema of a custom resource: its shape, its defaults and what its values must satisfy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
 use super::{Field, Listed, Scalar, Shape, Struct, Zero, builtin};
+
+/// The field of a schema that holds its rules in CEL.
+const RULES: &str = "x-kubernetes-validations";
 
 /// One version of a custom resource.
 #[derive(Debug)]
@@ -24,28 +27,31 @@ pub(crate) struct Custom {
 #[derive(Debug)]
 pub(crate) struct Rules {
     compiled: kube_cel::CompiledSchema,
-    /// There is a rule on the whole object.
-    of_all: bool,
+    /// The fields of the object that a rule on the whole object can read.
+    of_all: BTreeSet<String>,
     /// The fields of the object that have rules, or have them further in.
-    of: Vec<String>,
+    of: BTreeSet<String>,
 }
 
 impl Rules {
     fn of(schema: &Value) -> Self {
-        let has = |schema: &Value| schema.to_string().contains("x-kubernetes-validations");
-        let fields = schema["properties"].as_object().into_iter().flatten();
+        let has = |schema: &Value| schema.to_string().contains(RULES);
+        let fields = || schema["properties"].as_object().into_iter().flatten();
+        // The server lets a rule on the whole object read these of what every object has.
+        let known = fields().map(|(name, _)| name.as_str()).chain(["apiVersion", "kind", "metadata"]);
+        let texts = schema[RULES].to_string();
         Self {
             compiled: kube_cel::compile_schema(schema),
-            of_all: schema.get("x-kubernetes-validations").is_some(),
-            of: fields.filter(|(_, schema)| has(schema)).map(|(name, _)| name.clone()).collect(),
+            of_all: known.filter(|name| texts.contains(name)).map(str::to_owned).collect(),
+            of: fields().filter(|(_, schema)| has(schema)).map(|(name, _)| name.clone()).collect(),
         }
     }
 
-    /// Whether a rule can object to the change from `old`. A field that an update leaves as it was is not checked again
-    /// (KEP-4008).
-    fn ask(&self, object: &Value, old: Option<&Value>) -> bool {
-        let changed = |old: &Value| self.of.iter().any(|field| object.get(field) != old.get(field));
-        self.of_all || old.map_or(!self.of.is_empty(), changed)
+    /// The fields that a rule can object to after the change from `old`. A field that an update leaves as it was is not
+    /// checked again (KEP-4008).
+    fn asked(&self, object: &Value, old: Option<&Value>) -> BTreeSet<&String> {
+        let changed = |field: &&String| old.is_none_or(|old| object.get(*field) != old.get(*field));
+        self.of.iter().filter(changed).chain(&self.of_all).collect()
     }
 }
 
@@ -81,10 +87,14 @@ impl Custom {
     /// What the rules in CEL say of an object, and of its change.
     pub(crate) fn rules(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
         let rules = self.rules.get_or_init(|| Rules::of(&self.schema));
-        if !rules.ask(object, old) {
+        let asked = rules.asked(object, old);
+        if asked.is_empty() {
             return Vec::new();
         }
-        let Err(errors) = kube_cel::Validator::new().validate_compiled(&rules.compiled, object, old) else {
+        // To make an object known to CEL costs more than all rules, so that it gets only what they may read.
+        let (new, old) = (only(object, &asked), old.map(|old| only(old, &asked)));
+        let validator = kube_cel::Validator::new();
+        let Err(errors) = validator.validate_compiled(&rules.compiled, &new, old.as_ref()) else {
             return Vec::new();
         };
         errors
@@ -111,6 +121,12 @@ impl Custom {
         check(&self.schema, object, "", true, &mut found);
         found
     }
+}
+
+/// These fields of `object`.
+fn only(object: &Value, fields: &BTreeSet<&String>) -> Value {
+    let present = |field: &&String| Some(((*field).clone(), object.get(*field)?.clone()));
+    Value::Object(fields.iter().filter_map(present).collect())
 }
 
 fn field(shape: Arc<Shape>) -> Field {
