@@ -50,6 +50,8 @@ pub fn is_long() -> bool {
 
 /// At most this many failures are made short and shown.
 const SHOWN: usize = 5;
+/// A campaign that takes hours says after so many runs how far it is.
+const TOLD_EVERY: usize = 1000;
 
 /// Runs every script with its seed; panics with what failed, each as short as it can be.
 ///
@@ -74,8 +76,16 @@ pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let (next, left) = {
+                        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                        (queue.pop_front(), queue.len())
+                    };
                     let Some((seed, script)) = next else { return };
+                    if (count - left).is_multiple_of(TOLD_EVERY) {
+                        let failed = number.load(Ordering::SeqCst);
+                        let seconds = began.elapsed().as_secs();
+                        eprintln!("{name}: {} of {count} begun, {failed} failed, {seconds} s", count - left);
+                    }
                     let wrong = run(seed, &script);
                     if wrong.is_empty() {
                         continue;
