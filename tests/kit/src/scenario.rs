@@ -24,6 +24,10 @@ pub const NAMESPACE: &str = "evenkeel-system";
 /// The audit log's name of the operator.
 pub const OPERATOR_USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-upgrader";
 
+/// The image of the executor in `tests/upgrade/upgrade.yaml`.
+pub const EXECUTOR_IMAGE: &str =
+    "example.test/upgrade-kubelet@sha256:a5a0693ed6293d3b3e6e4d133d14017107c932d1f49e8006af04e8afc8680c08";
+
 pub fn root(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
@@ -50,7 +54,15 @@ pub async fn install(cluster: &Cluster) -> TestResult {
             ["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{crd}.evenkeel.dev")];
         kubectl(cluster, &wait).await?;
     }
-    Ok(())
+    allow_image(cluster, EXECUTOR_IMAGE).await
+}
+
+/// What the platform team does before an executor may run.
+pub async fn allow_image(cluster: &Cluster, image: &str) -> TestResult {
+    let patch = format!(r#"{{"data":{{"upgrade":"{image}"}}}}"#);
+    let args =
+        ["-n", "evenkeel-executors", "patch", "configmap", "executor-images", "--type=merge", "-p", &patch];
+    kubectl(cluster, &args).await.map(drop)
 }
 
 /// Starts the workloads and waits until every pod is Ready and every budget computed.

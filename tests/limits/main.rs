@@ -1,0 +1,258 @@
+//! What Evenkeel may do on a real kube-apiserver, and what the policies that it ships refuse: to itself on Nodes, to
+//! everybody in the namespace of executors, and to whoever may not approve an upgrade.
+
+use std::path::Path;
+use std::time::Duration;
+
+use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_37, in_namespace};
+use evenkeel_testkit::golden::compare;
+use evenkeel_testkit::scenario::{EXECUTOR_IMAGE, OPERATOR_USER, allow_image, install, kubectl, until};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::Api;
+use kube::api::PostParams;
+
+const REPORTER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
+/// What each identity is asked about: every resource that Evenkeel reads or writes, and what it must never have.
+const RESOURCES: [&str; 21] = [
+    "nodes",
+    "nodes/status",
+    "pods",
+    "pods/eviction",
+    "pods/exec",
+    "poddisruptionbudgets.policy",
+    "persistentvolumes",
+    "secrets",
+    "configmaps",
+    "serviceaccounts/token",
+    "events.events.k8s.io",
+    "leases.coordination.k8s.io",
+    "jobs.batch",
+    "deployments.apps",
+    "endpointslices.discovery.k8s.io",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    "clusterskewreports.evenkeel.dev",
+    "clusterskewreports.evenkeel.dev/status",
+    "clusterupgrades.evenkeel.dev",
+    "clusterupgrades.evenkeel.dev/status",
+    "nodeupgrades.evenkeel.dev",
+];
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "approve"];
+/// Namespaces in which more is allowed than in any other.
+const NAMESPACES: [&str; 4] = ["kube-system", "default", "evenkeel-system", "evenkeel-executors"];
+
+#[test]
+fn what_evenkeel_may_do() -> TestResult {
+    in_namespace("what_evenkeel_may_do", async || {
+        let builder = Cluster::builder().apiservers(&[V1_37]).nodes(NodeGroup::workers(1));
+        let cluster = builder.start().await?;
+        install(&cluster).await?;
+        let told = matrix(&cluster).await?;
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limits/golden/can-i.txt");
+        compare(&golden, &told)?;
+        on_nodes(&cluster).await?;
+        in_the_namespace_of_executors(&cluster).await?;
+        approvals(&cluster).await
+    })
+}
+
+/// Who may do what where, as the server says it: a line for each resource, with the verbs that are allowed.
+async fn matrix(cluster: &Cluster) -> Result<String, Failure> {
+    let mut lines = Vec::new();
+    for (who, user) in [("reporter", REPORTER), ("upgrader", OPERATOR_USER)] {
+        for resource in RESOURCES {
+            let everywhere = verbs(cluster, user, "any", resource).await?;
+            let mut line = |place: &str, verbs: &[&str]| {
+                if !verbs.is_empty() {
+                    lines.push(format!("{who}  {resource}  {place}  {}\n", verbs.join(",")));
+                }
+            };
+            line("everywhere", &everywhere);
+            for place in NAMESPACES {
+                let here = verbs(cluster, user, place, resource).await?;
+                let more: Vec<&str> = here.into_iter().filter(|verb| !everywhere.contains(verb)).collect();
+                line(place, &more);
+            }
+        }
+    }
+    Ok(lines.concat())
+}
+
+/// What `user` may do with `resource` in a namespace; what has no namespace is the same in all.
+async fn verbs(
+    cluster: &Cluster,
+    user: &str,
+    namespace: &str,
+    resource: &str,
+) -> Result<Vec<&'static str>, Failure> {
+    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client());
+    let (named, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let (named, group) = named.split_once('.').unwrap_or((named, ""));
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:evenkeel-system", "system:authenticated"];
+    let text = |text: &str| Some(text.to_owned());
+    let mut allowed = Vec::new();
+    for verb in VERBS {
+        let attributes = ResourceAttributes {
+            namespace: text(namespace),
+            verb: text(verb),
+            group: text(group),
+            resource: text(named),
+            subresource: text(subresource),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec {
+            user: text(user),
+            groups: Some(groups.map(str::to_owned).to_vec()),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        if answer.status.is_some_and(|status| status.allowed) {
+            allowed.push(verb);
+        }
+    }
+    Ok(allowed)
+}
+
+/// Runs kubectl as `user`; its error must contain `refused`, or there must be none if that is empty.
+async fn expect(cluster: &Cluster, user: &str, args: &[&str], refused: &str) -> TestResult {
+    let output = cluster.kubectl(&[&["--as", user], args].concat()).await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let as_wanted = if refused.is_empty() {
+        output.status.success()
+    } else {
+        !output.status.success() && said.contains(refused)
+    };
+    if as_wanted {
+        return Ok(());
+    }
+    let wanted = if refused.is_empty() { "success" } else { refused };
+    Err(Failure::new(format!("kubectl {} as {user}: wanted {wanted}, and it said {said:?}", args.join(" "))))
+}
+
+/// A policy that was just created is asked a moment later.
+async fn soon(cluster: &Cluster, user: &str, args: &[&str], refused: &str) -> TestResult {
+    until(refused, Duration::from_secs(30), async || {
+        expect(cluster, user, args, refused).await.map(|()| true)
+    })
+    .await
+}
+
+async fn on_nodes(cluster: &Cluster) -> TestResult {
+    let nodes =
+        kubectl(cluster, &["get", "nodes", "-l", "!node-role.kubernetes.io/control-plane", "-o", "name"])
+            .await?;
+    let node = nodes.lines().next().unwrap_or_default().to_owned();
+    let patch = async |patch: &str, refused: &str| {
+        expect(cluster, OPERATOR_USER, &["patch", &node, "--type=merge", "-p", patch], refused).await
+    };
+    let label = r#"{"metadata":{"labels":{"pool":"mine"}}}"#;
+    let refused = "may not change the labels";
+    soon(cluster, OPERATOR_USER, &["patch", &node, "--type=merge", "-p", label], refused).await?;
+    let cordon =
+        r#"{"spec":{"unschedulable":true},"metadata":{"annotations":{"evenkeel.dev/cordoned-by":"up/1"}}}"#;
+    patch(cordon, "").await?;
+    patch(r#"{"metadata":{"annotations":{"evenkeel.dev/hold":"x"}}}"#, "evenkeel.dev/cordoned-by alone")
+        .await?;
+    patch(r#"{"spec":{"taints":[{"key":"k","effect":"NoExecute"}]}}"#, "unschedulable alone").await?;
+    patch(r#"{"metadata":{"finalizers":["example.com/x"]}}"#, "may not change the labels, finalizers")
+        .await?;
+    patch(
+        r#"{"spec":{"unschedulable":null},"metadata":{"annotations":{"evenkeel.dev/cordoned-by":null}}}"#,
+        "",
+    )
+    .await?;
+    // Nobody else is held to that.
+    kubectl(cluster, &["patch", &node, "--type=merge", "-p", label]).await.map(drop)
+}
+
+fn job(name: &str, image: &str) -> serde_json::Value {
+    serde_json::json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "evenkeel-executors"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "up", "image": image}]}}},
+    })
+}
+
+async fn create(cluster: &Cluster, user: &str, object: &serde_json::Value, refused: &str) -> TestResult {
+    let file = cluster.logs().join("object.json");
+    std::fs::write(&file, object.to_string())
+        .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let path = file.display().to_string();
+    expect(cluster, user, &["create", "-f", &path], refused).await
+}
+
+async fn in_the_namespace_of_executors(cluster: &Cluster) -> TestResult {
+    let admin = "admin";
+    let groups = ["create", "clusterrolebinding", "admin", "--clusterrole=cluster-admin", "--user=admin"];
+    kubectl(cluster, &groups).await?;
+    create(cluster, OPERATOR_USER, &job("good", EXECUTOR_IMAGE), "").await?;
+    let names = "is not one that ConfigMap evenkeel-executors/executor-images names by digest";
+    let other = EXECUTOR_IMAGE.replace("upgrade-kubelet", "other");
+    create(cluster, OPERATOR_USER, &job("other", &other), names).await?;
+    // A tag may be another image tomorrow, so that it does not help to name it.
+    allow_image(cluster, "example.test/upgrade-kubelet:1").await?;
+    until("a tag is refused", Duration::from_secs(10), async || {
+        create(cluster, OPERATOR_USER, &job("tag", "example.test/upgrade-kubelet:1"), names)
+            .await
+            .map(|()| true)
+    })
+    .await?;
+    allow_image(cluster, EXECUTOR_IMAGE).await?;
+    create(cluster, admin, &job("by-admin", EXECUTOR_IMAGE), "only Evenkeel creates Jobs").await?;
+    let run = ["-n", "evenkeel-executors", "run", "x", "--image", EXECUTOR_IMAGE];
+    expect(cluster, admin, &run, "only the Jobs of Evenkeel make pods").await?;
+    let deployment = ["-n", "evenkeel-executors", "create", "deployment", "x", "--image", EXECUTOR_IMAGE];
+    expect(cluster, admin, &deployment, "only the Jobs of Evenkeel run").await?;
+    until("the Job of Evenkeel has its pod", Duration::from_secs(30), async || {
+        let pods = kubectl(cluster, &["-n", "evenkeel-executors", "get", "pods", "-o", "name"]).await?;
+        Ok(pods.contains("pod/good-"))
+    })
+    .await
+}
+
+async fn approvals(cluster: &Cluster) -> TestResult {
+    kubectl(
+        cluster,
+        &[
+            "create",
+            "clusterrole",
+            "author",
+            "--verb=get,list,create,patch,update",
+            "--resource=clusterupgrades.evenkeel.dev",
+        ],
+    )
+    .await?;
+    for (user, role) in [("author", "author"), ("approver", "evenkeel-approver")] {
+        let (role, user_arg) = (format!("--clusterrole={role}"), format!("--user={user}"));
+        kubectl(cluster, &["create", "clusterrolebinding", user, &role, &user_arg]).await?;
+    }
+    let upgrade = |mode: &str| {
+        serde_json::json!({
+            "apiVersion": "evenkeel.dev/v1alpha1",
+            "kind": "ClusterUpgrade",
+            "metadata": {"name": format!("to-137-{}", mode.to_lowercase())},
+            "spec": {
+                "version": "v1.37.1", "mode": mode,
+                "controlPlane": {"executor": "x"},
+                "executors": [{"name": "x", "external": {}}],
+            },
+        })
+    };
+    let needs = "needs the verb approve";
+    create(cluster, "author", &upgrade("Automatic"), needs).await?;
+    create(cluster, "author", &upgrade("RequireApproval"), "").await?;
+    let name = "clusterupgrade/to-137-requireapproval";
+    let patch = async |user: &str, patch: &str, refused: &str| {
+        expect(cluster, user, &["patch", name, "--type=merge", "-p", patch], refused).await
+    };
+    let approval = r#"{"spec":{"approval":{"planHash":"3f9c0e1b7a42"}}}"#;
+    patch("author", approval, needs).await?;
+    patch("author", r#"{"spec":{"mode":"Automatic"}}"#, needs).await?;
+    patch("approver", approval, "").await?;
+    // The author goes on writing what the approval is not about, may stop it, and may take it back.
+    patch("author", r#"{"metadata":{"labels":{"team":"platform"}}}"#, "").await?;
+    patch("author", r#"{"spec":{"suspend":true}}"#, "").await?;
+    patch("author", r#"{"spec":{"approval":null}}"#, "").await
+}
