@@ -391,6 +391,7 @@ fn claim(node: &mut Node, target: &KubeVersion) -> Claim {
         name: format!("bench.kubelet.{}", node.name).into(),
         uid: format!("claim-{}", node.name).into(),
         resource_version: "1".into(),
+        created: None,
         upgrade: "bench".into(),
         upgrade_uid: "bench".into(),
         ending: false,

@@ -5,11 +5,14 @@
 //! [`crate::rollout`]. The invariant: every executor that an [`Upgrade`] names is one of its
 //! executors, and every group that a group depends on is one of its groups, without a circle.
 
+pub mod calendar;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use self::calendar::Calendar;
 use crate::cluster::{Cluster, Component, Node, Selector};
 use crate::version::KubeVersion;
 
@@ -71,6 +74,9 @@ pub struct Group {
     pub zones: Zones,
     /// So many of its nodes go first, before the others.
     pub canary: usize,
+    /// How long whoever comes after it waits: the groups that depend on it once it is done, and its other nodes once its
+    /// canaries are.
+    pub soak: SignedDuration,
 }
 
 /// Whether the nodes of several zones may be away at once.
@@ -173,6 +179,17 @@ pub struct ControlPlane {
     pub first_executor: Option<Arc<str>>,
     /// What is done about hidden controllers.
     pub hidden: Hidden,
+    /// How long kubelets wait once the control plane of a hop is done.
+    pub soak: SignedDuration,
+}
+
+/// How many nodes may be out of the rollout before nothing more is begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailurePolicy {
+    /// Nothing is begun while so many of the selected nodes have failed.
+    pub max_failed: Option<Amount>,
+    /// Nothing is begun while the drains of so many of the selected nodes did not end in time.
+    pub max_parked: Option<Amount>,
 }
 
 /// What a person wants: a validated `ClusterUpgrade.spec`.
@@ -198,6 +215,10 @@ pub struct Upgrade {
     pub groups: Vec<Group>,
     /// How long a node's drain may take before it is parked.
     pub drain_timeout: SignedDuration,
+    /// When something may begin.
+    pub calendar: Calendar,
+    /// How many nodes may be out of the rollout.
+    pub failures: FailurePolicy,
     /// The findings that a person takes upon them.
     pub accepted: Vec<AcceptedRisk>,
     /// The executors by name. Every name used above is a key.
@@ -215,6 +236,7 @@ impl Group {
             depends_on: Vec::new(),
             zones: Zones::Any,
             canary: 0,
+            soak: SignedDuration::ZERO,
         }
     }
 }
@@ -238,9 +260,12 @@ impl Upgrade {
                 executor: executor.clone(),
                 first_executor: None,
                 hidden: Hidden::Refuse,
+                soak: SignedDuration::ZERO,
             },
             groups: vec![Group::new("all", Selector::default(), &executor)],
             drain_timeout: SignedDuration::from_mins(30),
+            calendar: Calendar::default(),
+            failures: FailurePolicy::default(),
             accepted: Vec::new(),
             executors: [(executor, external)].into(),
         }
@@ -268,6 +293,28 @@ pub struct Place {
     pub node_uid: Arc<str>,
 }
 
+/// What others wait for after it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Soaked {
+    /// The control plane of a hop, for which kubelets wait.
+    ControlPlane,
+    /// A group, for which the groups wait that depend on it.
+    Group(Arc<str>),
+    /// The canaries of a group, for which its other nodes wait.
+    Canaries(Arc<str>),
+}
+
+/// Since when something is done that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Soak {
+    /// What.
+    pub what: Soaked,
+    /// The version that it reached.
+    pub version: KubeVersion,
+    /// Since when.
+    pub done: Timestamp,
+}
+
 /// How far an upgrade is, as far as the cluster does not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -281,6 +328,8 @@ pub struct Progress {
     pub started: Option<Timestamp>,
     /// When it was complete. It is then history, and is not taken up again until its plan changes.
     pub completed: Option<Timestamp>,
+    /// What soaks or has soaked.
+    pub soaks: Vec<Soak>,
     /// The control-plane components that were seen, in order. One that is gone for a moment is missing, not done.
     pub seen: Vec<Place>,
     /// The upgrade that is under way and has to be complete first.

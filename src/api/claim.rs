@@ -208,6 +208,7 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
         name: object.name_any().into(),
         uid: object.uid().unwrap_or_default().into(),
         resource_version: object.resource_version().unwrap_or_default().into(),
+        created: object.creation_timestamp().map(|time| time.0),
         upgrade: spec.upgrade_name.as_str().into(),
         upgrade_uid: spec.upgrade_uid.as_str().into(),
         ending: object.metadata.deletion_timestamp.is_some(),

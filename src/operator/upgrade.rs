@@ -415,6 +415,7 @@ impl Driver<'_> {
                 s.completion_time.clone(),
                 s.plan.as_ref().map(|p| p.hash.clone()),
                 s.observed_generation,
+                s.soaks.clone(),
             )
         };
         let same = object.status.as_ref().is_some_and(|before| urgent(before) == urgent(&status));

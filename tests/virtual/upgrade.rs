@@ -12,6 +12,7 @@ mod figures;
 mod forged;
 mod people;
 mod plane;
+mod waits;
 mod watcher;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,9 +93,10 @@ fn fair(watcher: &mut Watcher, script: &[Step]) {
 
 /// One run, with one replica, or with two where the script speaks of the second.
 async fn life(seed: u64, script: &[Step]) -> Run {
-    let setting = Setting::of(script);
+    let mut setting = Setting::of(script);
     let (cluster, kube) = base::start(&setting, seed).await;
-    let mut watcher = Watcher::new(&kube, cluster.control_plane().clone()).await;
+    setting.begins = cluster.now();
+    let mut watcher = Watcher::new(&kube, cluster.control_plane().clone(), cluster.now()).await;
     fair(&mut watcher, script);
     let watcher = Arc::new(Mutex::new(watcher));
     let seeing = Arc::clone(&watcher);

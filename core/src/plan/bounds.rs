@@ -34,6 +34,9 @@ pub struct Took {
 }
 
 impl Took {
+    /// Fewer samples than these say nothing.
+    pub const ENOUGH: usize = 3;
+
     /// The median and the 90th percentile of `samples`, both by nearest rank, so that each is one of the samples: of an
     /// even number, the median is the lower of the two in the middle. `None` where there is no sample. Sorts `samples`.
     pub fn of(samples: &mut [SignedDuration]) -> Option<Self> {

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::cluster::Selector;
+use crate::upgrade::calendar::Calendar;
 use crate::upgrade::{Amount, Executor, Group, Hidden, Upgrade, Zones};
 use crate::version::KubeVersion;
 
@@ -57,6 +59,9 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
         if group.canary > 0 {
             text["canary"] = json!(group.canary);
         }
+        if !group.soak.is_zero() {
+            text["soakSeconds"] = json!(group.soak.as_secs());
+        }
         text
     };
     let executor = |(name, executor): (&Arc<str>, &Executor)| {
@@ -74,6 +79,9 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
     }
     if upgrade.control_plane.hidden == Hidden::Accept {
         control_plane["hidden"] = json!("Accept");
+    }
+    if !upgrade.control_plane.soak.is_zero() {
+        control_plane["soakSeconds"] = json!(upgrade.control_plane.soak.as_secs());
     }
     let mut text: Value = json!({
         "form": 1,
@@ -93,7 +101,34 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
             .map(|risk| json!({"finding": &*risk.finding, "until": risk.until.to_string()}))
             .collect();
     }
+    when(&upgrade.calendar, &mut text);
+    let (failed, parked) = (upgrade.failures.max_failed, upgrade.failures.max_parked);
+    if failed.is_some() || parked.is_some() {
+        text["failurePolicy"] = json!({"maxFailed": failed.map(amount), "maxParked": parked.map(amount)});
+    }
     canonical_json(&text)
+}
+
+/// Adds to `text` when something may begin. Names are for people, and no part of it.
+fn when(calendar: &Calendar, text: &mut Value) {
+    let zone = |zone: &TimeZone| zone.iana_name().map(str::to_owned);
+    if !calendar.windows.is_empty() {
+        let windows = calendar.windows.iter().map(|window| {
+            json!({
+                "timeZone": zone(&window.zone),
+                "days": window.days.iter().map(|day| day.to_monday_one_offset()).collect::<Vec<_>>(),
+                "start": window.start.to_string(),
+                "durationSeconds": window.length.as_secs(),
+            })
+        });
+        text["windows"] = windows.collect();
+    }
+    if !calendar.freezes.is_empty() {
+        let freezes = calendar.freezes.iter();
+        text["freezes"] = freezes
+            .map(|freeze| json!({"from": freeze.from.to_string(), "until": freeze.until.to_string()}))
+            .collect();
+    }
 }
 
 /// `value` as JSON with sorted keys and without blanks, whatever the order in which it was read.
@@ -127,7 +162,8 @@ mod tests {
 
     use super::*;
     use crate::cluster::Expression;
-    use crate::upgrade::{AcceptedRisk, ControlPlane, Mode, Unit};
+    use crate::upgrade::calendar::{Freeze, Window, time_zone};
+    use crate::upgrade::{AcceptedRisk, ControlPlane, FailurePolicy, Mode, Unit};
 
     /// What a release computes, each later one has to compute alike.
     #[test]
@@ -149,6 +185,7 @@ mod tests {
             depends_on: Vec::new(),
             zones: Zones::Any,
             canary: 0,
+            soak: SignedDuration::ZERO,
         };
         let template = canonical_json(&json!({"spec": {"hostPID": true, "containers": []}, "metadata": {}}));
         let upgrade = Upgrade {
@@ -165,7 +202,10 @@ mod tests {
                 executor: "cloud".into(),
                 first_executor: None,
                 hidden: Hidden::Refuse,
+                soak: SignedDuration::ZERO,
             },
+            calendar: Calendar::default(),
+            failures: FailurePolicy::default(),
             groups: vec![group("a", Amount::Count(1)), group("b", Amount::Percent(10))],
             drain_timeout: minute * 30,
             executors: [
@@ -200,7 +240,18 @@ mod tests {
         let mut upgrade = Upgrade::to("v1.38.1".parse().unwrap());
         let from = "v1.36.4".parse().unwrap();
         let plain = canonical(&upgrade, &from, &[]);
-        for word in ["dependsOn", "zones", "canary", "way", "acceptedRisks", "firstExecutor"] {
+        for word in [
+            "dependsOn",
+            "zones",
+            "canary",
+            "way",
+            "acceptedRisks",
+            "firstExecutor",
+            "soak",
+            "windows",
+            "freezes",
+            "failurePolicy",
+        ] {
             assert!(!plain.contains(word), "{word}");
         }
         upgrade.groups.push(Group {
@@ -228,5 +279,37 @@ mod tests {
         let text = canonical(&upgrade, &from, &way);
         assert!(text.contains(r#""firstExecutor":"external""#), "{text}");
         expect!["c1cc788fdde8"].assert_eq(&hash(&upgrade, &from, &way));
+    }
+
+    #[test]
+    fn the_hash_of_a_spec_that_waits_stays_what_it_was() {
+        let mut upgrade = Upgrade::to("v1.37.1".parse().unwrap());
+        let from = "v1.36.4".parse().unwrap();
+        let berlin = time_zone("Europe/Berlin").unwrap();
+        upgrade.control_plane.soak = SignedDuration::from_secs(600);
+        upgrade.groups[0].soak = SignedDuration::from_secs(1800);
+        upgrade.calendar = Calendar {
+            windows: vec![Window {
+                name: "nights".into(),
+                zone: berlin.clone(),
+                days: vec![jiff::civil::Weekday::Monday, jiff::civil::Weekday::Sunday],
+                start: jiff::civil::time(22, 0, 0, 0),
+                length: SignedDuration::from_hours(6),
+            }],
+            freezes: vec![Freeze {
+                name: "year-end".into(),
+                zone: berlin,
+                from: "2026-12-17T23:00:00Z".parse().unwrap(),
+                until: "2027-01-07T23:00:00Z".parse().unwrap(),
+            }],
+        };
+        upgrade.failures = FailurePolicy { max_failed: Some(Amount::Count(3)), max_parked: None };
+        let text = canonical(&upgrade, &from, &[]);
+        expect![[r#"
+            {"controlPlane":{"executor":"external","soakSeconds":600,"unit":"Component"},
+            "drainTimeoutSeconds":1800,"executors":[{"deadlineSeconds":7200,"kind":"external","name":"external","template":null}],"failurePolicy":{"maxFailed":3,"maxParked":null},
+            "form":1,"freezes":[{"from":"2026-12-17T23:00:00Z","until":"2027-01-07T23:00:00Z"}],"from":"v1.36.4","nodeGroups":[{"executor":"external","maxUnavailable":1,"name":"all","selector":{"matchExpressions":[],"matchLabels":{}},
+            "soakSeconds":1800}],"to":"v1.37.1","windows":[{"days":[1,7],"durationSeconds":21600,"start":"22:00:00","timeZone":"Europe/Berlin"}]}"#]].assert_eq(&text.replace("},", "},\n"));
+        expect!["cb113dda99e8"].assert_eq(&hash(&upgrade, &from, &[]));
     }
 }

@@ -167,6 +167,8 @@ pub struct Claim {
     pub uid: Arc<str>,
     /// `metadata.resourceVersion`.
     pub resource_version: Arc<str>,
+    /// When it was recorded.
+    pub created: Option<Timestamp>,
     /// The name of the upgrade it belongs to.
     pub upgrade: Arc<str>,
     /// UID of that upgrade.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::ends::{at_target, node_of};
 use super::executor::{Seen, Standing, drive, has_ended, tried};
+use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
@@ -322,7 +323,10 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     if let Some(unreadable) = round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name) {
         round.blocked.push(unreadable.why.clone());
     } else if round.world.claims.iter().all(|claim| *claim.name != *name) {
-        round.actions.push(Action::Claim { name, subject });
+        match may_open(round, Opening::Step(subject.moves())) {
+            Ok(()) => round.actions.push(Action::Claim { name, subject }),
+            Err(wait) => round.hold_back(wait),
+        }
     }
 }
 

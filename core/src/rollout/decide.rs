@@ -7,7 +7,7 @@ use super::hop::Current;
 use super::round::{Round, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
-use super::{Action, Claim, ClaimState, Decision, World, components, group, nodes, open};
+use super::{Action, Claim, ClaimState, Decision, World, components, group, nodes, open, soak};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
@@ -32,10 +32,8 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let upgrade = of_hop.as_ref().unwrap_or(upgrade);
     let mut members = upgrade.members(cluster);
     let nodes_of_hops = plan::moved_nodes(planned.plan(), &members);
-    if !current.last {
-        for member in &mut members {
-            member.at_target = member.node.kubelet.known().map(|version| current.is_past(version));
-        }
+    for member in members.iter_mut().filter(|_| !current.last) {
+        member.at_target = member.node.kubelet.known().map(|version| current.is_past(version));
     }
     let stages = plan::progress(cluster, &members, |version| current.reached(version));
     let mut hidden = hidden(upgrade, planned.plan(), world);
@@ -44,11 +42,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     // Only the last hop ends the upgrade.
     let stage = stage.or_else(|| (!current.last).then_some(Stage::Kubelets));
     let told = told(stages, &current, whole, cluster);
-    let approved = match upgrade.mode {
-        Mode::PlanOnly => false,
-        Mode::Automatic => true,
-        Mode::RequireApproval => hash.is_some() && upgrade.approved_hash.as_deref() == hash.as_deref(),
-    };
+    let approved = is_approved(upgrade, hash.as_deref());
     let policy = Policy::of_upgrade(world.executors, upgrade.drain_timeout);
     let mut round = Round {
         upgrade,
@@ -66,6 +60,8 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         actions: Vec::new(),
         again_at: None,
         hope: false,
+        soaks: progress.soaks.clone(),
+        held_back: Vec::new(),
         blocked: Vec::new(),
         working: Vec::new(),
         out: Vec::new(),
@@ -80,20 +76,45 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         goes_on(&mut round, &outlook.preflight, &hidden);
     }
     outlook.held = group::held(&round);
-    let Round { mut actions, again_at, hope, mut blocked, working, out, needs_a_person, .. } = round;
-    // Whatever is begun is begun under our finalizer, so that nobody deletes it while it is under way.
-    if !progress.protected && actions.iter().any(|action| matches!(action, Action::Claim { .. })) {
-        actions.retain(|action| !matches!(action, Action::Claim { .. }));
-        actions.push(Action::Protect);
-    }
+    let Round {
+        mut actions,
+        again_at,
+        hope,
+        mut blocked,
+        working,
+        out,
+        needs_a_person,
+        soaks,
+        held_back,
+        ..
+    } = round;
+    under_finalizer(progress, &mut actions);
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     outlook.control_plane_held = !needs_a_person.is_empty() && !opens;
     blocked.splice(0..0, needs_a_person);
-    (outlook.hope, outlook.out) = (hope, out);
+    blocked.extend(held_back.iter().map(ToString::to_string));
+    (outlook.hope, outlook.out, outlook.soaks, outlook.held_back) = (hope, out, soaks, held_back);
     outlook.waits = blocked.into_iter().chain(working).collect();
     outlook.hop = Some(current.version.clone());
     let status = status(whole, progress, world, &mine, (told, stage), outlook, &actions);
     Decision { actions, status, again_at }
+}
+
+/// Whether the plan of that hash may be carried out.
+fn is_approved(upgrade: &Upgrade, hash: Option<&str>) -> bool {
+    match upgrade.mode {
+        Mode::PlanOnly => false,
+        Mode::Automatic => true,
+        Mode::RequireApproval => hash.is_some() && upgrade.approved_hash.as_deref() == hash,
+    }
+}
+
+/// Whatever is begun is begun under our finalizer, so that nobody deletes it while it is under way.
+fn under_finalizer(progress: &Progress, actions: &mut Vec<Action>) {
+    if !progress.protected && actions.iter().any(|action| matches!(action, Action::Claim { .. })) {
+        actions.retain(|action| !matches!(action, Action::Claim { .. }));
+        actions.push(Action::Protect);
+    }
 }
 
 /// How far each stage is, for a person: a node that only has nothing to do in this hop is not upgraded.
@@ -182,6 +203,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
             components::advance(round, claim);
         }
     }
+    round.soaks = soak::follow(round);
     if round.may_disrupt && preflight.is_empty() {
         match round.stage {
             Some(Stage::Kubelets) if !round.went_back => open::open(round),

@@ -17,6 +17,7 @@ mod components;
 mod decide;
 mod ends;
 mod executor;
+mod gate;
 mod group;
 mod hold;
 mod hop;
@@ -24,9 +25,12 @@ mod nodes;
 mod open;
 mod round;
 mod seen;
+mod soak;
 mod status;
 mod turn;
+mod wait;
 mod whole;
+mod zones;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +47,7 @@ pub use ends::{abandoned, orphans};
 pub use hold::{Hold, Out, OutOf};
 pub use hop::planned;
 pub use status::{Phase, Status};
+pub use wait::Wait;
 
 /// How an executor's Job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

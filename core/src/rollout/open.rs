@@ -9,12 +9,14 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::executor::tried;
+use super::gate::{Opening, failures, may_open};
 use super::group::{Members, held_by, members, subject};
 use super::hold::{Out, OutOf};
 use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
 use super::turn::{turn, waits_for};
 use super::whole::{others_are_whole, static_pods_settle};
+use super::zones::place;
 use super::{Action, Blocker, Claim, ClaimState, Subject};
 use crate::cluster::Node;
 use crate::drain::look;
@@ -54,6 +56,11 @@ pub(super) fn open(round: &mut Round<'_>) {
     let subject_of = |name: &str| subjects.iter().find(|(of, _)| **of == *name).map(|(_, s)| s.clone());
     if let Err(lines) = tried(round, subject_of) {
         round.blocked.extend(lines);
+        return;
+    }
+    // Whatever else the nodes that are left wait for, only a person lets one of them begin.
+    if let Err(wait) = failures(round) {
+        round.hold_back(wait);
         return;
     }
     for members in &groups {
@@ -106,6 +113,8 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         let (name, version) = (&group.name, &round.upgrade.version);
         round.blocked.push(format!("group {name}: the others wait until its canaries run {version}"));
     }
+    // Zones of which nothing more is opened.
+    let mut shut = Vec::new();
     for Selected { member, claim } in candidates {
         let node = member.node;
         // Once a node of a zone is opened, the others wait for that zone.
@@ -121,18 +130,29 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             }
             break;
         }
-        match may_open(round, node, claim) {
+        if shut.contains(&place(node)) {
+            continue;
+        }
+        let again = match may_begin(round, node, claim) {
+            Ok(again) => again,
             Err(line) => {
                 round.blocked.push(line);
                 continue;
             }
-            Ok(None) => {
-                let subject = subject(round, group, node);
-                let name = claim_name(&round.upgrade.name, &subject);
-                round.actions.push(Action::Claim { name, subject });
+        };
+        if let Err(wait) = may_open(round, Opening::Node(node, group)) {
+            let of_zone = wait.is_of_one_zone();
+            round.hold_back(wait);
+            if of_zone {
+                shut.push(place(node));
+                continue;
             }
-            Ok(Some(again)) => round.actions.push(again),
+            break;
         }
+        round.actions.push(again.unwrap_or_else(|| {
+            let subject = subject(round, group, node);
+            Action::Claim { name: claim_name(&round.upgrade.name, &subject), subject }
+        }));
         round.batch.open(&node.name);
         zone_now = Some(zone(node));
         working += 1;
@@ -170,7 +190,7 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
 
 /// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error
 /// is the line for the status.
-fn may_open(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
+fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
     if node.control_plane
         && let Some(until) = static_pods_settle(round).filter(|until| round.world.now < *until)
     {

@@ -7,12 +7,13 @@ use sha2::{Digest, Sha256};
 
 use super::hold::Out;
 use super::hop::Current;
+use super::wait::Wait;
 use super::{Action, Claim, ClaimState, Subject, World};
 use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
 use crate::plan::{Stage, hex};
-use crate::upgrade::{Member, Place, Progress, Upgrade};
+use crate::upgrade::{Member, Place, Progress, Soak, Upgrade};
 
 /// How long a kube-apiserver's answer is believed where something begins because of it.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
@@ -77,6 +78,10 @@ pub(super) struct Round<'a> {
     pub(super) again_at: Option<Timestamp>,
     /// A node that does not move now may move later without a person.
     pub(super) hope: bool,
+    /// What soaks or has soaked, as of now.
+    pub(super) soaks: Vec<Soak>,
+    /// What keeps from being opened what could be opened otherwise.
+    pub(super) held_back: Vec<Wait>,
     /// What waits for something other than time, one line each.
     pub(super) blocked: Vec<String>,
     /// What is under way and takes its time, one line each.
@@ -93,6 +98,16 @@ impl Round<'_> {
     /// Asks for another decision at `at`, or earlier.
     pub(super) fn wake(&mut self, at: Timestamp) {
         self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Notes that something could be opened, but for `wait`.
+    pub(super) fn hold_back(&mut self, wait: Wait) {
+        if let Some(until) = wait.until() {
+            self.wake(until);
+        }
+        if !self.held_back.contains(&wait) {
+            self.held_back.push(wait);
+        }
     }
 
     /// Adds the write that records `state` for `claim`.

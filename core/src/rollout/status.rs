@@ -5,9 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::hold::{Hold, Out, OutOf};
+use super::wait::Wait;
 use super::{Action, Claim, ClaimState, World};
 use crate::plan::{Stage, StageProgress};
-use crate::upgrade::{Mode, Place, Progress, Upgrade};
+use crate::upgrade::calendar::Shut;
+use crate::upgrade::{Mode, Place, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
 /// Where the upgrade is as a whole.
@@ -25,6 +27,14 @@ pub enum Phase {
     PreflightFailed,
     /// Under way.
     Working(Stage),
+    /// Nothing is in flight, and the next window is waited for.
+    WaitingForWindow,
+    /// Nothing is in flight, and nothing new is begun in a freeze.
+    Frozen,
+    /// Nothing is in flight, and what was done last is watched for a while.
+    Soaking,
+    /// Nothing is in flight, and nothing new is begun in a zone of which too many nodes are not ready.
+    ZoneDisrupted,
     /// Somebody deleted it; what is in flight settles.
     Deleting,
     /// Nothing more can move without a person: a control-plane component failed.
@@ -35,6 +45,12 @@ pub enum Phase {
     NodesFailed,
     /// Nothing more can move without a person: nodes cannot be drained.
     NodesParked,
+    /// Nothing more can move without a person: as many nodes failed or are parked as may.
+    FailurePolicy,
+    /// Nothing more can move without a person: no window is long enough.
+    NoWindowFits,
+    /// Nothing more can move without a person: the machines of a zone have long been silent.
+    ZoneGone,
     /// Nothing more can move without a person: nodes are held or cordoned by someone else.
     NodesHeld,
     /// Done.
@@ -51,6 +67,13 @@ impl Phase {
             Self::Queued => "Queued",
             Self::PreflightFailed => "PreflightFailed",
             Self::Working(stage) => stage.name(),
+            Self::WaitingForWindow => "WaitingForWindow",
+            Self::Frozen => "Frozen",
+            Self::Soaking => "Soaking",
+            Self::ZoneDisrupted => "ZoneDisrupted",
+            Self::FailurePolicy => "FailurePolicy",
+            Self::NoWindowFits => "NoWindowFits",
+            Self::ZoneGone => "ZoneGone",
             Self::Deleting => "Deleting",
             Self::ControlPlaneFailed => "ControlPlaneFailed",
             Self::ControlPlaneHeld => "ControlPlaneHeld",
@@ -71,7 +94,23 @@ impl Phase {
                 | Self::NodesFailed
                 | Self::NodesParked
                 | Self::NodesHeld
+                | Self::FailurePolicy
+                | Self::NoWindowFits
+                | Self::ZoneGone
         )
+    }
+
+    /// Where an upgrade is of which nothing is in flight, and which `wait` alone keeps from opening something.
+    const fn of(wait: &Wait) -> Self {
+        match wait {
+            Wait::Failures { .. } => Self::FailurePolicy,
+            Wait::Shut { opens: None, .. } => Self::NoWindowFits,
+            Wait::Shut { shut: Shut::Window | Shut::Closes(_), .. } => Self::WaitingForWindow,
+            Wait::Shut { shut: Shut::Frozen(_) | Shut::Freezes(..), .. } => Self::Frozen,
+            Wait::Soak { .. } => Self::Soaking,
+            Wait::Zone { lasting: true, .. } | Wait::AllZones { lasting: true, .. } => Self::ZoneGone,
+            Wait::Zone { .. } | Wait::AllZones { .. } => Self::ZoneDisrupted,
+        }
     }
 }
 
@@ -102,6 +141,8 @@ pub struct Status {
     pub nodes_in_flight: usize,
     /// Nodes out of the rollout for now, by name.
     pub parked: Vec<Out>,
+    /// What soaks or has soaked, for the next look to remember.
+    pub soaks: Vec<Soak>,
     /// What it waits for, the most telling first.
     pub waits: Vec<String>,
     /// Why it must not be started.
@@ -134,6 +175,8 @@ pub(super) struct Outlook {
     pub(super) held: Vec<(Arc<str>, Hold)>,
     pub(super) out: Vec<Out>,
     pub(super) hope: bool,
+    pub(super) soaks: Vec<Soak>,
+    pub(super) held_back: Vec<Wait>,
     pub(super) control_plane_held: bool,
 }
 
@@ -174,6 +217,8 @@ pub(super) fn status(
         Phase::ControlPlaneFailed
     } else if outlook.control_plane_held {
         Phase::ControlPlaneHeld
+    } else if let Some(wait) = soonest(&outlook.held_back) {
+        Phase::of(wait)
     } else if stage.is_none_or(|stage| stage < Stage::Kubelets)
         || !outlook.preflight.is_empty()
         || outlook.hope
@@ -204,11 +249,17 @@ pub(super) fn status(
         in_flight,
         nodes_in_flight,
         parked,
+        soaks: outlook.soaks,
         waits: outlook.waits,
         preflight: outlook.preflight,
         started,
         completed: progress.completed.or((phase == Phase::Completed).then_some(world.now)),
     }
+}
+
+/// The one of `waits` that ends first; one that a person has to end comes last.
+fn soonest(waits: &[Wait]) -> Option<&Wait> {
+    waits.iter().min_by_key(|wait| (Phase::of(wait).stalled(), wait.until().unwrap_or(Timestamp::MAX)))
 }
 
 /// The phase of an upgrade that a person or another upgrade has to let go on, or that is done.
@@ -301,6 +352,13 @@ fn message(
         Phase::Working(Stage::Apiservers) => format!("{} kube-apiservers done", of(Stage::Apiservers)),
         Phase::Working(Stage::Controllers) => format!("{} controllers done", of(Stage::Controllers)),
         Phase::Working(Stage::Kubelets) => format!("{} nodes done", of(Stage::Kubelets)),
+        Phase::WaitingForWindow
+        | Phase::Frozen
+        | Phase::Soaking
+        | Phase::ZoneDisrupted
+        | Phase::FailurePolicy
+        | Phase::NoWindowFits
+        | Phase::ZoneGone => soonest(&outlook.held_back).map(ToString::to_string).unwrap_or_default(),
         Phase::ControlPlaneFailed | Phase::ControlPlaneHeld => first(&outlook.waits),
         Phase::NodesFailed => nodes(OutOf::Failed),
         Phase::NodesParked => nodes(OutOf::Parked),

@@ -10,16 +10,31 @@ use crate::plan::zone;
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
+/// The nodes of `members` that the groups wait for which depend on it.
+pub(super) fn left<'a>(
+    round: &Round<'_>,
+    members: &'a Members<'a>,
+) -> impl Iterator<Item = &'a Selected<'a>> {
+    members.nodes.iter().filter(|node| {
+        let behind = node.member.at_target != Some(true);
+        node.in_flight() || behind && held_by(round, node).is_none()
+    })
+}
+
+/// How many nodes of `members` run `version`, and were given back.
+pub(super) fn proven(members: &Members<'_>, version: &KubeVersion) -> usize {
+    let runs_it = |node: &&Selected<'_>| {
+        !node.in_flight() && node.member.node.kubelet.known().is_some_and(|runs| runs.satisfies(version))
+    };
+    members.nodes.iter().filter(runs_it).count()
+}
+
 /// Why no node of `members` may be taken up yet, in one line: a group that it depends on is not done. Nodes that somebody
 /// holds keep nobody waiting.
 pub(super) fn waits_for(round: &Round<'_>, all: &[Members<'_>], members: &Members<'_>) -> Option<String> {
     let of = |name: &str| all.iter().find(|other| *other.group.name == *name);
     let first = members.group.depends_on.iter().filter_map(|name| of(name)).find_map(|other| {
-        let left = other.nodes.iter().filter(|node| {
-            let behind = node.member.at_target != Some(true);
-            node.in_flight() || behind && held_by(round, node).is_none()
-        });
-        let left: Vec<&Selected<'_>> = left.collect();
+        let left: Vec<&Selected<'_>> = left(round, other).collect();
         let node = left.first()?;
         Some((other.group.name.clone(), left.len(), node.member.node.name.clone()))
     });
@@ -43,10 +58,7 @@ pub(super) fn turn<'a>(
             candidates.retain(|candidate| zone(candidate.member.node) == now);
         }
     }
-    let runs_it = |node: &&Selected<'_>| {
-        !node.in_flight() && node.member.node.kubelet.known().is_some_and(|runs| runs.satisfies(version))
-    };
-    let proven = members.nodes.iter().filter(runs_it).count();
+    let proven = proven(members, version);
     if proven < group.canary {
         // One that failed keeps its place: what it shows is that the others must not follow.
         let failed = |node: &&Selected<'_>| {

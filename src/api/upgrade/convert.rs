@@ -19,9 +19,11 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::schema::{
-    AcceptedRisk, ClusterUpgrade, ClusterUpgradeStatus, ControlPlane, Hidden, LabelExpression, LabelSelector,
-    Mode, NodeGroup, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Unit, Zones,
+    AcceptedRisk, ClusterUpgrade, ClusterUpgradeStatus, ControlPlane, FailurePolicy, Hidden, LabelExpression,
+    LabelSelector, Mode, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Unit,
+    Zones,
 };
+use super::when::{self, InvalidTime};
 use crate::api::conditions;
 use crate::api::report::count;
 
@@ -31,6 +33,8 @@ const MAX_PARKED: usize = 50;
 const MAX_LINES: usize = 20;
 /// How many control-plane components the status remembers.
 const MAX_SEEN: usize = 256;
+/// How many soaks the status remembers: two of each group, and the control plane's.
+const MAX_SOAKS: usize = 160;
 /// How many hops the status shows.
 const MAX_HOPS: usize = 16;
 
@@ -70,9 +74,12 @@ pub enum Invalid {
     /// An executor has neither `job` nor `external`, or both.
     #[error("executor {0}: exactly one of job and external must be set")]
     ExecutorKind(String),
-    /// The `maxUnavailable` of a node group is neither a count of at least 1 nor a percentage from 1 to 100.
-    #[error("nodeGroups {0}: maxUnavailable must be a number of at least 1, or a percentage such as 10%")]
-    MaxUnavailable(String),
+    /// A number of nodes is neither a count of at least 1 nor a percentage from 1 to 100.
+    #[error("{0} must be a number of at least 1, or a percentage such as 10%")]
+    Amount(String),
+    /// A window or a freeze cannot be read.
+    #[error(transparent)]
+    Time(InvalidTime),
 }
 
 /// The core's value of a `ClusterUpgrade`: every version is read, and every executor that a field names is defined.
@@ -108,7 +115,10 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
         Ok(Group {
             name: group.name.as_str().into(),
             selector: selector(&group.selector),
-            max_unavailable: amount(group)?,
+            max_unavailable: amount(&group.max_unavailable, || {
+                format!("nodeGroups {}: maxUnavailable", group.name)
+            })?,
+            soak: seconds(group.soak_seconds),
             executor: known(format!("nodeGroups {}", group.name), &group.executor)?,
             depends_on: group.depends_on.iter().map(|name| name.as_str().into()).collect(),
             zones: match group.zones {
@@ -142,8 +152,11 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
                 Hidden::Refuse => upgrade::Hidden::Refuse,
                 Hidden::Accept => upgrade::Hidden::Accept,
             },
+            soak: seconds(spec.control_plane.soak_seconds),
         },
         groups: in_order(groups.collect::<Result<_, Invalid>>()?)?,
+        calendar: when::calendar(spec).map_err(Invalid::Time)?,
+        failures: failures(spec.failure_policy.as_ref())?,
         drain_timeout: SignedDuration::from_secs(i64::from(spec.drain.timeout_seconds)),
         executors,
     })
@@ -235,6 +248,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
         hop: plan.and_then(|plan| plan.hop.parse().ok()),
         started: stored.and_then(|s| s.start_time.as_ref()).map(|time| time.0),
         completed: stored.filter(|_| complete).and_then(|s| s.completion_time.as_ref()).map(|time| time.0),
+        soaks: stored.map(|s| when::soaks(&s.soaks)).unwrap_or_default(),
         seen: status.map(|s| s.control_plane.iter().filter_map(place).collect()).unwrap_or_default(),
         queued_behind: None,
         protected: object.finalizers().iter().any(|name| name == FINALIZER),
@@ -254,8 +268,22 @@ fn selector(selector: &LabelSelector) -> Selector {
     }
 }
 
-fn amount(group: &NodeGroup) -> Result<Amount, Invalid> {
-    let parsed = match &group.max_unavailable {
+fn seconds(seconds: i32) -> SignedDuration {
+    SignedDuration::from_secs(i64::from(seconds.max(0)))
+}
+
+fn failures(policy: Option<&FailurePolicy>) -> Result<upgrade::FailurePolicy, Invalid> {
+    let one = |stated: Option<&IntOrString>, field: &str| {
+        stated.map(|stated| amount(stated, || format!("failurePolicy: {field}"))).transpose()
+    };
+    Ok(upgrade::FailurePolicy {
+        max_failed: one(policy.and_then(|policy| policy.max_failed.as_ref()), "maxFailed")?,
+        max_parked: one(policy.and_then(|policy| policy.max_parked.as_ref()), "maxParked")?,
+    })
+}
+
+fn amount(stated: &IntOrString, field: impl Fn() -> String) -> Result<Amount, Invalid> {
+    let parsed = match stated {
         IntOrString::Int(number) => usize::try_from(*number).ok().map(Amount::Count),
         IntOrString::String(text) => {
             let number = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
@@ -263,7 +291,7 @@ fn amount(group: &NodeGroup) -> Result<Amount, Invalid> {
         }
     };
     let positive = |amount: &Amount| !matches!(amount, Amount::Count(0) | Amount::Percent(0));
-    parsed.filter(positive).ok_or_else(|| Invalid::MaxUnavailable(group.name.clone()))
+    parsed.filter(positive).ok_or_else(|| Invalid::Amount(field()))
 }
 
 /// The status that says `decided`.
@@ -310,6 +338,7 @@ pub fn status(
             failed: count(decided.out(OutOf::Failed)),
         },
         control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
+        soaks: decided.soaks.iter().take(MAX_SOAKS).map(when::told).collect(),
         waiting_for: decided.waits.iter().take(MAX_LINES).cloned().collect(),
         parked: parked.collect(),
         parked_omitted: count(decided.parked.len().saturating_sub(MAX_PARKED)),

@@ -4,11 +4,13 @@
 
 mod convert;
 mod schema;
+mod when;
 
 pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, status_of_unseen, validate};
 pub use schema::{
-    AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, ControlPlane, Drain,
-    ExecutorSpec, ExternalExecutor, Hidden, JobExecutor, LabelExpression, LabelOperator, LabelSelector, Mode,
-    NodeGroup, OnTimeout, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Unit,
-    Zones,
+    AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, ControlPlane, Day,
+    Drain, ExecutorSpec, ExternalExecutor, FailurePolicy, Freeze, Hidden, JobExecutor, LabelExpression,
+    LabelOperator, LabelSelector, Mode, NodeGroup, OnTimeout, ParkedNode, Plan, PlanFinding, PlanHop,
+    PlanStage, Progress, SeenComponent, Soak, Unit, Window, Zones,
 };
+pub use when::InvalidTime;

@@ -73,6 +73,21 @@ pub struct ClusterUpgradeSpec {
     /// How nodes are drained.
     #[serde(default)]
     pub drain: Drain,
+    /// When something new may begin: in these times alone. Without any, always. What has begun is finished, and nothing
+    /// is begun that is not expected to be done before the window closes: a node, or a step of the control plane, is
+    /// expected to take as long as nine of ten took in this upgrade before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub windows: Vec<Window>,
+    /// When nothing new begins, whatever windows are open. What has begun is finished, and nothing is begun that is not
+    /// expected to be done before a freeze begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub freezes: Vec<Freeze>,
+    /// How many nodes may be out of the rollout before nothing new is begun. Without it, as many as there are: each is
+    /// named, and the others go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<FailurePolicy>,
     /// Findings of the plan that you take upon you, each with an end and a reason. What would break the version skew
     /// policy cannot be accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -144,6 +159,94 @@ pub struct ControlPlane {
     /// kubelet is upgraded. `Accept`: kubelets are upgraded, because you know that the controller runs the target.
     #[serde(default)]
     pub hidden: Hidden,
+    /// How long kubelets wait, in seconds, once every component of the control plane runs a hop's version. It counts from
+    /// when that is first seen, and anew when a component is not there or not at the version in that time. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 604_800))]
+    pub soak_seconds: i32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
+/// A time that comes again every week, in which something may begin.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// The window's name; no other window has it.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The time zone of `days` and `start`, such as `Europe/Berlin`. Default `UTC`.
+    #[serde(default = "utc")]
+    #[schemars(length(min = 1, max = 64))]
+    pub time_zone: String,
+    /// The days on which the window starts, whichever day it ends on. Default every day.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7), extend("x-kubernetes-list-type" = "set"))]
+    pub days: Vec<Day>,
+    /// When the window starts, such as `22:00`. On a day on which clocks leave that time out, it starts as much later as
+    /// they are set; on one on which they show it twice, it starts at the first.
+    #[schemars(length(max = 5), regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
+    pub start: String,
+    /// How long the window is open, in seconds of real time, whatever clocks do meanwhile.
+    #[schemars(range(min = 60, max = 604_800))]
+    pub duration_seconds: i32,
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+/// A day of the week.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "their names say it")]
+pub enum Day {
+    Mon,
+    Tue,
+    Wed,
+    Thu,
+    Fri,
+    Sat,
+    Sun,
+}
+
+/// A time in which nothing new begins.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.from.size() != 10 || self.until.size() != 10 || self.from <= self.until").message("`until` must not be before `from`"))]
+pub struct Freeze {
+    /// The freeze's name; no other freeze has it.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The first day, such as `2026-12-18`; or a time, such as `2026-12-18T18:00` or `2026-12-18T18:00:00Z`.
+    #[schemars(length(max = 40), regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T.*)?$"))]
+    pub from: String,
+    /// The last day, which counts to its end; or the time at which the freeze is over.
+    #[schemars(length(max = 40), regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T.*)?$"))]
+    pub until: String,
+    /// The time zone of `from` and `until`, such as `Europe/Berlin`. Default `UTC`.
+    #[serde(default = "utc")]
+    #[schemars(length(min = 1, max = 64))]
+    pub time_zone: String,
+}
+
+/// How many nodes may be out of the rollout before nothing new is begun. Both count all selected nodes.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct FailurePolicy {
+    /// From so many failed nodes on, nothing new is begun and the upgrade is stalled: a number, or a percentage of the
+    /// selected nodes (rounded down, at least one).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "amount_schema")]
+    pub max_failed: Option<IntOrString>,
+    /// From so many nodes on whose drain did not end in time, nothing new is begun, no parked node is tried again, and
+    /// the upgrade is stalled: a number, or a percentage of the selected nodes (rounded down, at least one). Nodes that
+    /// were not begun because they could not be drained anyway do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "amount_schema")]
+    pub max_parked: Option<IntOrString>,
 }
 
 /// What is done about controllers whose version nothing shows.
@@ -196,6 +299,12 @@ pub struct NodeGroup {
     #[serde(default)]
     #[schemars(range(min = 0, max = 5000))]
     pub canary: i32,
+    /// How long others wait, in seconds: the groups that depend on this one once it is done, and its other nodes once
+    /// its canaries run the version. It counts from when that is first seen, and anew when a node of those goes back in
+    /// that time. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 604_800))]
+    pub soak_seconds: i32,
 }
 
 /// Whether nodes of several zones may be away at once.
@@ -373,6 +482,10 @@ pub struct ClusterUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub control_plane: Vec<SeenComponent>,
+    /// Since when something is done that others wait for (`soakSeconds`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 160), extend("x-kubernetes-list-type" = "atomic"))]
+    pub soaks: Vec<Soak>,
     /// What the upgrade waits for: first what needs a person, then what is blocked, then what is under way.
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
@@ -394,6 +507,21 @@ pub struct ClusterUpgradeStatus {
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// Something that is done, and that others wait for.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Soak {
+    /// What: `ControlPlane`, `Group`, or `Canaries` (of a group).
+    pub kind: String,
+    /// The name of the node group, where it is one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// The version that it reached.
+    pub version: String,
+    /// Since when.
+    pub done_time: Time,
 }
 
 /// What an upgrade does, and in which order.

@@ -20,8 +20,6 @@ use crate::api::NodeUpgrade;
 use crate::clients::{one_line, within};
 use crate::observe::files::{Piece, Use, pieces};
 
-/// Fewer earlier moves than these say nothing.
-const ENOUGH: usize = 3;
 /// Longest wait for the list of earlier moves.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -133,7 +131,7 @@ pub(super) fn durations(args: &TimesArgs, earlier: Earlier) -> (Durations, Vec<S
         ("a drained node", args.node_time, earlier.nodes, &mut durations.node),
     ];
     for (what, said, mut samples, duration) in parts {
-        let measured = (samples.len() >= ENOUGH).then(|| Took::of(&mut samples)).flatten();
+        let measured = (samples.len() >= Took::ENOUGH).then(|| Took::of(&mut samples)).flatten();
         let why = match (said, measured) {
             (Some(said), _) => {
                 *duration = said;

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use evenkeel_sim::{Cluster, NodeGroup};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -77,6 +78,16 @@ pub struct Setting {
     pub drain: u64,
     /// The version to reach.
     pub to: String,
+    /// When the run begins, in the cluster's time.
+    pub begins: Timestamp,
+    /// From which second of the run to which one nothing new may begin.
+    pub freeze: Option<(i64, i64)>,
+    /// From which minute of the run on a window is open, and for how many seconds, every day.
+    pub windows: Vec<(i64, i64)>,
+    /// For how many seconds the control plane, or a group, soaks.
+    pub soaks: Vec<(String, i64)>,
+    /// How many nodes may be out: `maxFailed` or `maxParked`, and the number.
+    pub limits: Vec<(String, i64)>,
     /// What executors do, by `component/node`; good where nothing is said.
     pub ways: Vec<(String, Way)>,
 }
@@ -94,8 +105,14 @@ impl Setting {
             deadline: 300,
             drain: 300,
             to: TO.to_owned(),
+            begins: Timestamp::UNIX_EPOCH,
+            freeze: None,
+            windows: Vec::new(),
+            soaks: Vec::new(),
+            limits: Vec::new(),
             ways: Vec::new(),
         };
+        let number = |text: &str| text.parse::<i64>().unwrap();
         for step in script {
             let Step::At { millis: 0, deed } = step else { continue };
             match deed.split(' ').collect::<Vec<_>>().as_slice() {
@@ -107,6 +124,10 @@ impl Setting {
                 ["everything"] => setting.everything = true,
                 ["deadline", seconds] => setting.deadline = seconds.parse().unwrap(),
                 ["drain", seconds] => setting.drain = seconds.parse().unwrap(),
+                ["freeze", from, until] => setting.freeze = Some((number(from), number(until))),
+                ["window", from, length] => setting.windows.push((number(from), number(length))),
+                ["soak", of, seconds] => setting.soaks.push(((*of).to_owned(), number(seconds))),
+                ["limit", of, count] => setting.limits.push(((*of).to_owned(), number(count))),
                 ["target", version] => (*version).clone_into(&mut setting.to),
                 ["executor", what, way @ ..] => {
                     let way = match way {
@@ -143,6 +164,10 @@ impl Setting {
             "drain",
             "target",
             "executor",
+            "freeze",
+            "window",
+            "soak",
+            "limit",
         ];
         all.contains(&first)
     }
@@ -179,13 +204,45 @@ impl Setting {
             plane["firstExecutor"] = FIRST.into();
             executors.push(executor(FIRST));
         }
-        json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": name}, "spec": {
+        let mut object = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": name}, "spec": {
             "version": version, "mode": "Automatic", "controlPlane": plane,
             "nodeGroups": [
                 {"name": "canary", "selector": {"matchLabels": {"pool": "canary"}}, "executor": "machines", "maxUnavailable": 1},
                 {"name": "rest", "selector": rest, "executor": "machines", "maxUnavailable": 2},
             ],
-            "drain": {"timeoutSeconds": self.drain}, "executors": executors}})
+            "drain": {"timeoutSeconds": self.drain}, "executors": executors}});
+        self.waits(&mut object["spec"]);
+        object
+    }
+
+    /// When the upgrade may go on, and how far.
+    fn waits(&self, spec: &mut Value) {
+        let at = |seconds: i64| self.begins + SignedDuration::from_secs(seconds);
+        for (minute, seconds) in &self.windows {
+            let start = at(minute * 60).strftime("%H:%M").to_string();
+            let window = json!({"name": format!("w{minute}"), "start": start, "durationSeconds": seconds});
+            match spec["windows"].as_array_mut() {
+                Some(windows) => windows.push(window),
+                None => spec["windows"] = json!([window]),
+            }
+        }
+        if let Some((from, until)) = self.freeze {
+            let time = |seconds| at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            spec["freezes"] = json!([{"name": "fair", "from": time(from), "until": time(until)}]);
+        }
+        for (of, seconds) in &self.soaks {
+            match of.as_str() {
+                "controlPlane" => spec["controlPlane"]["soakSeconds"] = json!(seconds),
+                "canary" => {
+                    spec["nodeGroups"][0]["soakSeconds"] = json!(seconds);
+                    spec["nodeGroups"][1]["dependsOn"] = json!(["canary"]);
+                }
+                other => panic!("{other} does not soak"),
+            }
+        }
+        for (of, count) in &self.limits {
+            spec["failurePolicy"][of] = json!(count);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::super::campaign::{Wrong, virtually};
 use super::super::kube_api::Kube;
+use super::super::script::Step;
 use super::base::{self, CLAIMS, FROM, Setting, TO, UPGRADES};
 use super::watcher::{Watcher, asked_well, at_rest};
 use super::{UP, end};
@@ -24,11 +25,13 @@ struct Stage {
 }
 
 impl Stage {
-    async fn begin() -> Self {
+    async fn begin(begins: &str) -> Self {
         // Every node is selected, so that those of the control plane can be taken too.
-        let setting = Setting { everything: true, ..Setting::of(&[]) };
+        let steps: Vec<Step> = begins.split_terminator("; ").map(|step| step.parse().unwrap()).collect();
+        let mut setting = Setting { everything: true, ..Setting::of(&steps) };
         let (cluster, person) = base::start(&setting, 1).await;
-        let watcher = Watcher::new(&person, cluster.control_plane().clone()).await;
+        setting.begins = cluster.now();
+        let watcher = Watcher::new(&person, cluster.control_plane().clone(), cluster.now()).await;
         let watcher = Arc::new(Mutex::new(watcher));
         let seeing = Arc::clone(&watcher);
         cluster.on_write(move |write| seeing.lock().unwrap().see(write));
@@ -92,8 +95,13 @@ impl Stage {
 
 /// What the watcher said of `forgery`, by invariant.
 fn said(forgery: impl AsyncFnOnce(&Stage)) -> Wrong {
+    said_of("", forgery)
+}
+
+/// The same of an upgrade that begins with these steps of a script.
+fn said_of(begins: &str, forgery: impl AsyncFnOnce(&Stage)) -> Wrong {
     let (wrong, panics) = virtually(async || {
-        let stage = Stage::begin().await;
+        let stage = Stage::begin(begins).await;
         assert!(stage.wrong().is_empty(), "{:?}", stage.wrong());
         forgery(&stage).await;
         let mut watcher = stage.watcher.lock().unwrap();
@@ -183,7 +191,7 @@ fn invariant_3_a_pod_is_deleted_or_asked_without_its_uid() {
         }),
     );
     let (wrong, _) = virtually(async || {
-        let stage = Stage::begin().await;
+        let stage = Stage::begin("").await;
         stage.cluster.faults().record();
         let pod = stage.pods_of("web").await.remove(0);
         let name = pod["metadata"]["name"].as_str().unwrap();
@@ -224,7 +232,7 @@ fn invariant_4_a_budget_is_broken_or_hammered() {
         }),
     );
     let (wrong, _) = virtually(async || {
-        let stage = Stage::begin().await;
+        let stage = Stage::begin("").await;
         stage.cluster.faults().record();
         let pod = stage.pods_of("cart").await.remove(0);
         let (name, uid) = (pod["metadata"]["name"].as_str().unwrap(), &pod["metadata"]["uid"]);
@@ -410,11 +418,53 @@ fn invariant_13_a_new_node_although_suspended() {
 #[test]
 fn invariant_14_another_end() {
     let (ends, _) = virtually(async || {
-        let stage = Stage::begin().await;
+        let stage = Stage::begin("").await;
         let one = end(&stage.cluster, &stage.person).await;
         let path = "/api/v1/nodes/main-1";
         stage.person.merge(path, &json!({"spec": {"unschedulable": true}})).await.unwrap();
         (one, end(&stage.cluster, &stage.person).await)
     });
     assert_ne!(ends.0, ends.1);
+}
+
+#[test]
+fn invariant_13_something_new_when_only_what_was_begun_may_go_on() {
+    let claims = |begins: &str| {
+        said_of(begins, async |stage| {
+            stage.plane_is_there().await;
+            let uid = stage.uid_of("main-1").await;
+            stage.claim("kubelet", "main-1", &uid).await;
+        })
+    };
+    assert_eq!(claims("at 0 window 0 3600; at 0 freeze 3600 7200; at 0 soak controlPlane 30"), Wrong::new());
+    names(13, "no window is open", &claims("at 0 window 10 3600"));
+    names(13, "freeze fair lasts", &claims("at 0 freeze 10 3600"));
+    names(13, "on cp-1 soaks", &claims("at 0 soak controlPlane 600"));
+}
+
+#[test]
+fn invariant_13_something_new_after_too_many_failures_or_in_a_silent_zone() {
+    for (limit, state) in [("maxFailed", "Failed"), ("maxParked", "Parked")] {
+        let wrong = said_of(&format!("at 0 limit {limit} 1"), async |stage| {
+            stage.plane_is_there().await;
+            for node in ["main-1", "main-2"] {
+                let uid = stage.uid_of(node).await;
+                stage.claim("kubelet", node, &uid).await;
+                stage.state("kubelet", node, state, "words that say why").await;
+            }
+        });
+        names(13, &format!("1 nodes are {state}"), &wrong);
+    }
+    let wrong = said(async |stage| {
+        stage.plane_is_there().await;
+        for node in stage.person.list("/api/v1/nodes").await {
+            if node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "c" {
+                stage.cluster.kubelets().stop(node["metadata"]["name"].as_str().unwrap());
+            }
+        }
+        sleep(Duration::from_mins(2)).await;
+        let uid = stage.uid_of("main-3").await;
+        stage.claim("kubelet", "main-3", &uid).await;
+    });
+    names(13, "are not ready", &wrong);
 }

@@ -64,6 +64,14 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["image", "there"] => cluster.kubelets().set_missing(IMAGE, false),
         ["hold", node] => annotate(kube, node, json!("")).await,
         ["unhold", node] => annotate(kube, node, Value::Null).await,
+        ["freeze-now", name, seconds] => {
+            let time = |seconds: i64| {
+                let at = cluster.now() + jiff::SignedDuration::from_secs(seconds);
+                at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+            };
+            let freeze = json!([{"name": "fair", "from": time(0), "until": time(seconds.parse().unwrap())}]);
+            _ = kube.merge(&up(name), &json!({"spec": {"freezes": freeze}})).await;
+        }
         ["returning"] => returning(kube).await,
         ["impossible"] => impossible(kube).await,
         ["bad-claim", component, node] => bad_claim(kube, component, node).await,

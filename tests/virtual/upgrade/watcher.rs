@@ -9,11 +9,13 @@ mod model;
 mod plane;
 mod rest;
 mod said;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel_sim::{COMPONENTS, ControlPlane, Write};
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -66,11 +68,13 @@ pub struct Watcher {
     pub parked: usize,
     /// Requests failed, so that an event may be missing: it decides nothing.
     pub events_may_fail: bool,
+    /// The cluster's time when the watcher began, and when that was.
+    began: (Timestamp, Instant),
 }
 
 impl Watcher {
     /// One that knows `kube`'s cluster as it is now.
-    pub async fn new(kube: &Kube, plane: ControlPlane) -> Self {
+    pub async fn new(kube: &Kube, plane: ControlPlane, now: Timestamp) -> Self {
         let mut watcher = Self {
             wrong: Wrong::new(),
             plane,
@@ -90,6 +94,7 @@ impl Watcher {
             reasons: BTreeSet::new(),
             parked: 0,
             events_may_fail: false,
+            began: (now, Instant::now()),
         };
         let name = |object: &Value| text(&object["metadata"]["name"]);
         let key = |object: &Value| format!("{}/{}", text(&object["metadata"]["namespace"]), name(object));

@@ -216,8 +216,8 @@ impl Toy {
     pub(super) fn tick(&mut self) {
         self.seconds += 1;
         let decision = self.decided();
-        let Status { from, started, seen, way, hop, .. } = decision.status;
-        self.progress = Progress { from, started, seen, via: way, hop, ..self.progress.clone() };
+        let Status { from, started, seen, way, hop, soaks, .. } = decision.status;
+        self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
         for action in decision.actions {
             self.apply(action);
             self.check();
@@ -240,6 +240,7 @@ impl Toy {
             uid: format!("uid-{}", self.made).into(),
             name: name.into(),
             resource_version: "1".into(),
+            created: Some(at(self.seconds)),
             upgrade: "up".into(),
             upgrade_uid: "uid-up".into(),
             ending: false,

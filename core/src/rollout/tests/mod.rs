@@ -2,6 +2,7 @@
 
 mod cluster;
 mod ends;
+mod gates;
 mod hops;
 mod kubeadm;
 mod order;
@@ -164,7 +165,7 @@ fn unhealthy_nodes_count_and_go_first() {
 
 #[test]
 fn at_most_the_limit_is_in_flight_however_many_are_unhealthy() {
-    let mut toy = Toy::new(5, 2);
+    let mut toy = Toy::new(10, 2);
     for node in 1..=5 {
         toy.cluster.change_node(&format!("n-{node}"), |node| node.ready = false);
     }

@@ -16,6 +16,7 @@ fn claim(component: Component, place: &str, state: ClaimState) -> Claim {
         name: format!("up.{component}.{place}").into(),
         uid: format!("uid-{component}-{place}").into(),
         resource_version: "1".into(),
+        created: None,
         upgrade: "up".into(),
         upgrade_uid: "uid-up".into(),
         ending: false,

@@ -323,6 +323,7 @@ impl Watcher {
             self.fault(5, line);
         }
         self.is_wanted(claim, "claims");
+        self.may_open(claim, "claims");
         if claim.of_kubelet() {
             self.is_the_same(claim, "claims");
             self.plane_is_ready(claim, "claims");
@@ -338,7 +339,10 @@ impl Watcher {
     /// A claim goes from one state to another.
     pub(super) fn goes_on(&mut self, name: &str, before: &Claim, after: &Claim) {
         match after.state.as_str() {
-            "Claimed" => self.is_wanted(after, "takes up"),
+            "Claimed" => {
+                self.is_wanted(after, "takes up");
+                self.may_open(after, "takes up");
+            }
             "Draining" => {
                 self.is_wanted(after, "drains");
                 self.is_the_same(after, "drains");

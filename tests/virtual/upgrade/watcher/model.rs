@@ -1,6 +1,7 @@
 //! What the watcher keeps of each object, read from its JSON alone.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -19,6 +20,10 @@ pub fn version(text: &str) -> Option<(u64, u64)> {
 
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+pub fn seconds(value: &Value) -> Duration {
+    Duration::from_secs(value.as_u64().unwrap_or(0))
 }
 
 pub fn labels(value: &Value) -> Labels {
@@ -198,6 +203,8 @@ pub struct Group {
     pub name: String,
     pub selector: Value,
     pub limit: Value,
+    pub depends_on: Vec<String>,
+    pub soak: Duration,
 }
 
 impl Group {
@@ -245,6 +252,7 @@ pub struct Upgrade {
     pub generation: i64,
     pub seen_generation: i64,
     pub spec_since: Instant,
+    pub spec: Value,
     pub status: Value,
 }
 
@@ -259,6 +267,8 @@ impl Upgrade {
             name: text(&group["name"]),
             selector: group["selector"].clone(),
             limit: group["maxUnavailable"].clone(),
+            depends_on: group["dependsOn"].as_array().into_iter().flatten().map(text).collect(),
+            soak: seconds(&group["soakSeconds"]),
         });
         let suspended = spec["suspend"] == true;
         Self {
@@ -279,6 +289,7 @@ impl Upgrade {
             spec_since: before
                 .filter(|before| before.generation == generation)
                 .map_or(now, |before| before.spec_since),
+            spec: spec.clone(),
             status: object["status"].clone(),
             uid,
         }

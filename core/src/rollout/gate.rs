@@ -1,0 +1,108 @@
+//! Whether anything new may be opened now: a step of the control plane, a node, or a parked node once more.
+//!
+//! Here belongs everything that only delays: failures, freezes and windows, soaks, zones. Which node is next, and
+//! whether it can be emptied, is decided before. The invariant: nothing here stops what is in flight.
+
+use jiff::SignedDuration;
+
+use super::Action;
+use super::ClaimState;
+use super::hold::OutOf;
+use super::round::Round;
+use super::soak::soaks;
+use super::wait::Wait;
+use super::zones;
+use crate::cluster::{Component, Node};
+use crate::plan::{Durations, Took};
+use crate::upgrade::{Group, Soaked};
+
+/// What is to be opened.
+#[derive(Clone, Copy)]
+pub(super) enum Opening<'a> {
+    /// A step of the control plane that moves these.
+    Step(&'a [Component]),
+    /// A node of a group.
+    Node(&'a Node, &'a Group),
+}
+
+/// Whether `opening`, which nothing else keeps from being opened, may be opened now. The error is what it waits for.
+pub(super) fn may_open(round: &Round<'_>, opening: Opening<'_>) -> Result<(), Wait> {
+    failures(round)?;
+    let moves = match opening {
+        Opening::Step(components) => components,
+        Opening::Node(..) => &[Component::Kubelet],
+    };
+    let needs = expected(round, moves);
+    let calendar = round.upgrade.calendar.may_begin(round.world.now, needs);
+    calendar.map_err(|(shut, opens)| Wait::Shut { shut, what: called(moves), needs, opens })?;
+    let Opening::Node(node, group) = opening else { return Ok(()) };
+    soaks(round, &Soaked::ControlPlane, round.upgrade.control_plane.soak)?;
+    let earlier = |other: &&Group| group.depends_on.contains(&other.name);
+    for other in round.upgrade.groups.iter().filter(earlier) {
+        soaks(round, &Soaked::Group(other.name.clone()), other.soak)?;
+    }
+    soaks(round, &Soaked::Canaries(group.name.clone()), group.soak)?;
+    zones::allow(round, node)
+}
+
+/// Whether fewer nodes failed, and fewer are parked, than may.
+pub(super) fn failures(round: &Round<'_>) -> Result<(), Wait> {
+    let policy = round.upgrade.failures;
+    let selected = round.selected.len();
+    let way = |state: &ClaimState| match state {
+        ClaimState::Failed { .. } => Some(OutOf::Failed),
+        ClaimState::Parked { .. } => Some(OutOf::Parked),
+        _ => None,
+    };
+    for (state, limit) in [(OutOf::Failed, policy.max_failed), (OutOf::Parked, policy.max_parked)] {
+        let Some(limit) = limit.map(|limit| limit.of(selected)) else { continue };
+        // What this decision records counts as well.
+        let recorded = |name: &str| {
+            round.actions.iter().find_map(|action| match action {
+                Action::Record { claim, state, .. } if **claim == *name => Some(way(state)),
+                _ => None,
+            })
+        };
+        let mut those = round.mine.iter().filter(|claim| {
+            claim.is_of_kubelet() && recorded(&claim.name).unwrap_or_else(|| way(&claim.state)) == Some(state)
+        });
+        let Some(first) = those.next().map(|claim| claim.subject.node.clone()) else { continue };
+        let count = 1 + those.count();
+        if count >= limit {
+            return Err(Wait::Failures { state, count, selected, limit, first });
+        }
+    }
+    Ok(())
+}
+
+const fn called(moves: &[Component]) -> &'static str {
+    match moves {
+        [Component::Kubelet] => "a node",
+        [Component::KubeApiserver] => "a kube-apiserver",
+        [_] => "a controller",
+        _ => "a control-plane node",
+    }
+}
+
+/// How long it takes until all that `moves` is observed at its version: as nine of ten took in this upgrade, where there
+/// are enough, and else a guess. What was tried several times lay parked between.
+fn expected(round: &Round<'_>, moves: &[Component]) -> SignedDuration {
+    let took = round.mine.iter().filter(|claim| claim.subject.moves() == moves && claim.attempt == 1);
+    let took = took.filter_map(|claim| match claim.state {
+        ClaimState::Upgraded { at } => Some(at.duration_since(claim.created?)),
+        _ => None,
+    });
+    let mut took: Vec<SignedDuration> = took.filter(|took| !took.is_negative()).collect();
+    if took.len() >= Took::ENOUGH
+        && let Some(took) = Took::of(&mut took)
+    {
+        return took.p90;
+    }
+    let guessed = Durations::default();
+    let one = |component: &Component| match component {
+        Component::Kubelet => guessed.node.p90 + guessed.replacement,
+        Component::KubeApiserver => guessed.server.p90,
+        _ => guessed.controller.p90,
+    };
+    moves.iter().map(one).max().unwrap_or_default()
+}

@@ -1,0 +1,64 @@
+//! Soaks: what was done last is watched for a while before whoever comes after it begins.
+//!
+//! Here belongs since when something is done; that is stored in the upgrade's status, because claims are deleted. The
+//! invariants: a soak counts from when it was first seen that everything of it is done; one that is under way begins
+//! anew when something of it is not done any more; and one that is over stays over.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::group::{Members, members};
+use super::round::{Round, after};
+use super::turn::{left, proven};
+use super::wait::Wait;
+use crate::upgrade::{Soak, Soaked};
+
+/// What soaks or has soaked, as of now.
+pub(super) fn follow(round: &Round<'_>) -> Vec<Soak> {
+    let mut soaks = Vec::new();
+    let plane = round.upgrade.control_plane.soak;
+    if !plane.is_zero() {
+        let done = round.control_plane_is_done() && !round.went_back;
+        soaks.extend(one(round, Soaked::ControlPlane, plane, done));
+    }
+    if round.upgrade.groups.iter().all(|group| group.soak.is_zero()) {
+        return soaks;
+    }
+    for of in members(round).iter().filter(|of| !of.group.soak.is_zero()) {
+        let (name, length) = (&of.group.name, of.group.soak);
+        soaks.extend(one(round, Soaked::Group(name.clone()), length, is_done(round, of)));
+        if of.group.canary > 0 {
+            let done = proven(of, &round.upgrade.version) >= of.group.canary;
+            soaks.extend(one(round, Soaked::Canaries(name.clone()), length, done));
+        }
+    }
+    soaks
+}
+
+/// Whether nobody has to wait for a node of `members` any more. Of a group without a node at the target nothing soaks.
+fn is_done(round: &Round<'_>, members: &Members<'_>) -> bool {
+    let there = members.nodes.iter().any(|node| node.member.at_target == Some(true));
+    there && left(round, members).next().is_none()
+}
+
+fn one(round: &Round<'_>, what: Soaked, length: SignedDuration, done: bool) -> Option<Soak> {
+    let version = &round.upgrade.version;
+    let mut before = round.progress.soaks.iter().filter(|soak| soak.what == what && soak.version == *version);
+    let before = before.find(|soak| done || after(soak.done, length) <= round.world.now);
+    let begins = || Soak { what, version: version.clone(), done: whole_second(round.world.now) };
+    before.cloned().or_else(|| done.then(begins))
+}
+
+/// `at`, or the next second: what is stored has no parts of a second.
+fn whole_second(at: Timestamp) -> Timestamp {
+    let up = i64::from(at.subsec_nanosecond() > 0);
+    Timestamp::from_second(at.as_second() + up).unwrap_or(at)
+}
+
+/// Whom whatever comes after `what`, which soaks for `length`, has to wait for.
+pub(super) fn soaks(round: &Round<'_>, what: &Soaked, length: SignedDuration) -> Result<(), Wait> {
+    let soak = round.soaks.iter().find(|soak| soak.what == *what);
+    match soak.map(|soak| after(soak.done, length)).filter(|until| round.world.now < *until) {
+        Some(until) => Err(Wait::Soak { what: what.clone(), until }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,327 @@
+//! What keeps new work from being opened: windows, freezes, soaks, failures and zones. What is in flight settles.
+
+use jiff::SignedDuration;
+use jiff::civil::time;
+use jiff::tz::TimeZone;
+
+use super::cluster::Toy;
+use super::*;
+use crate::fixture::at;
+use crate::plan::Stage;
+use crate::upgrade::calendar::{Calendar, Freeze, Window};
+use crate::upgrade::{FailurePolicy, Group};
+
+/// It is 2027-01-15 08:00 UTC when a toy begins.
+const BEGINS: i64 = 8 * 60;
+
+fn window(start: i64, minutes: i64) -> Window {
+    let start = BEGINS + start;
+    let start = time(i8::try_from(start / 60).unwrap(), i8::try_from(start % 60).unwrap(), 0, 0);
+    let length = SignedDuration::from_mins(minutes);
+    Window { name: "w".into(), zone: TimeZone::UTC, days: Vec::new(), start, length }
+}
+
+fn freeze(from: i64, until: i64) -> Freeze {
+    Freeze { name: "fair".into(), zone: TimeZone::UTC, from: at(from), until: at(until) }
+}
+
+/// Goes on for `seconds`, and returns at which of them something new was opened: a claim, or a parked node again.
+fn openings(toy: &mut Toy, seconds: i64) -> Vec<i64> {
+    let mut all = Vec::new();
+    for _ in 0..seconds {
+        let before = toy.log.len();
+        toy.tick();
+        let opens = |line: &String| line.starts_with("Claim ") || line.ends_with(" Claimed");
+        all.extend(toy.log[before..].iter().filter(|line| opens(line)).map(|_| toy.seconds));
+    }
+    all
+}
+
+fn scheduler_is_done(toy: &Toy) -> bool {
+    let is_it = |claim: &Claim| claim.subject.component == Component::KubeScheduler;
+    toy.claims.iter().any(|claim| is_it(claim) && claim.state.name() == "Upgraded")
+}
+
+#[test]
+fn nothing_is_opened_outside_of_a_window() {
+    let mut toy = Toy::new(6, 2);
+    // Ten minutes from now, for half an hour; and once more an hour later.
+    toy.upgrade.calendar.windows = vec![window(10, 30), window(100, 60)];
+    assert_eq!(openings(&mut toy, 598), Vec::<i64>::new());
+    let decision = toy.decided();
+    assert_eq!(decision.status.phase, Phase::WaitingForWindow);
+    assert_eq!(decision.status.message, "no window is open; opens Fri 2027-01-15 08:10 UTC");
+    assert_eq!(decision.status.waits, ["no window is open; opens Fri 2027-01-15 08:10 UTC"]);
+    assert_eq!(decision.again_at, Some(at(600)));
+    assert!(!decision.status.phase.stalled());
+    let opened = openings(&mut toy, 2400);
+    assert!(opened.first() == Some(&600) && opened.len() == 4 + 6, "{opened:?}");
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn no_node_is_begun_that_does_not_fit_into_what_is_left_of_the_window() {
+    // A guess is nine minutes: the window closes before.
+    let mut toy = Toy::new(6, 1);
+    toy.upgrade.calendar.windows = vec![window(0, 9), window(200, 60)];
+    let opened = openings(&mut toy, 700);
+    assert!(toy.kubelets_in_flight() + toy.kubelets("Upgraded") == 0 && opened.len() == 4, "{opened:?}");
+    let told = toy.status().message;
+    assert_eq!(told, "no window is open; opens Fri 2027-01-15 11:20 UTC");
+    let mut toy = Toy::new(6, 1);
+    toy.upgrade.calendar.windows = vec![window(0, 9), window(200, 60)];
+    toy.run_until(600, scheduler_is_done);
+    openings(&mut toy, 30);
+    assert_eq!(toy.phase(), Phase::WaitingForWindow);
+    let told = toy.status().message;
+    assert_eq!(
+        told,
+        "a node takes about 9 min, and the window closes Fri 2027-01-15 08:09 UTC; opens Fri 2027-01-15 11:20 UTC"
+    );
+    // As soon as a few are done, what they took counts.
+    let mut toy = Toy::new(6, 1);
+    toy.upgrade.calendar.windows = vec![window(0, 30), window(200, 60)];
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 3);
+    let took = toy.seconds;
+    toy.pass(30 * 60 - took - 30);
+    let opened = openings(&mut toy, 120);
+    assert!(!opened.is_empty() && opened.iter().all(|second| *second <= 30 * 60 - 10), "{opened:?}");
+}
+
+#[test]
+fn a_window_that_nothing_fits_into_is_said_to_be_too_short() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.calendar.windows = vec![window(0, 3)];
+    let opened = openings(&mut toy, 200);
+    assert!(opened.is_empty(), "{opened:?}");
+    let status = toy.status();
+    assert_eq!((status.phase, status.phase.stalled()), (Phase::NoWindowFits, true));
+    assert_eq!(status.message, "no window in sight is long enough for a kube-apiserver (4 min)");
+}
+
+#[test]
+fn what_is_in_flight_when_a_freeze_begins_settles_and_nothing_new_is_opened() {
+    let mut toy = Toy::new(6, 2);
+    toy.deploy("web", 6, 4);
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 2);
+    toy.upgrade.calendar.freezes = vec![freeze(toy.seconds, 5000)];
+    toy.tick();
+    assert!(toy.phase() == Phase::Working(Stage::Kubelets), "what is in flight keeps its stage");
+    assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
+    assert_eq!((toy.kubelets("Upgraded"), toy.kubelets_in_flight()), (2, 0));
+    let decision = toy.decided();
+    assert_eq!(decision.status.phase, Phase::Frozen);
+    assert_eq!(decision.status.message, "frozen by fair; opens Fri 2027-01-15 09:24 UTC");
+    assert_eq!(decision.again_at, Some(at(5000)));
+    toy.pass(4999 - toy.seconds);
+    assert_eq!(openings(&mut toy, 600).first(), Some(&5000));
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn kubelets_wait_while_the_control_plane_soaks_and_anew_when_it_was_not_whole() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.control_plane.soak = SignedDuration::from_secs(600);
+    toy.run_until(600, scheduler_is_done);
+    let done = toy.seconds;
+    assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
+    assert_eq!(toy.phase(), Phase::Soaking);
+    let line = toy.status().message;
+    assert!(
+        line.starts_with("kubelets wait while the control plane soaks, until Fri 2027-01-15 08:1"),
+        "{line}"
+    );
+    assert_eq!(toy.decided().again_at, Some(at(done + 1 + 600)));
+    let ready = |toy: &mut Toy, ready: bool| {
+        toy.cluster.change_instances(|one| {
+            if *one.name == *"cp-2" {
+                one.ready = ready;
+            }
+        });
+    };
+    ready(&mut toy, false);
+    toy.tick();
+    assert!(toy.status().soaks.is_empty());
+    ready(&mut toy, true);
+    toy.tick();
+    let again = toy.seconds;
+    assert_eq!(openings(&mut toy, 599), Vec::<i64>::new());
+    assert_eq!(openings(&mut toy, 1), [again + 600]);
+    // A soak that is over stays over.
+    ready(&mut toy, false);
+    toy.tick();
+    ready(&mut toy, true);
+    toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+/// Two groups of two and four nodes, the second after the first.
+fn two_groups() -> Toy {
+    let mut toy = Toy::new(6, 1);
+    for node in 1..=6 {
+        let pool = if node <= 2 { "first" } else { "second" };
+        let labels = [("pool".to_owned(), pool.to_owned())];
+        toy.cluster.change_node(&format!("n-{node}"), |node| node.labels = Arc::new(labels.into()));
+    }
+    let of = |name: &str| Group {
+        selector: crate::cluster::Selector {
+            match_labels: [("pool".to_owned(), name.to_owned())].into(),
+            ..crate::cluster::Selector::default()
+        },
+        ..Group::new(name, crate::cluster::Selector::default(), "external")
+    };
+    toy.upgrade.groups = vec![of("first"), Group { depends_on: vec!["first".into()], ..of("second") }];
+    toy
+}
+
+#[test]
+fn groups_wait_while_the_group_before_them_soaks() {
+    let mut toy = two_groups();
+    toy.upgrade.groups[0].soak = SignedDuration::from_secs(900);
+    toy.run_until(900, |toy| toy.kubelets("Upgraded") == 2);
+    let done = toy.seconds;
+    let opened = openings(&mut toy, 899);
+    assert_eq!((opened, toy.phase()), (Vec::new(), Phase::Soaking));
+    assert_eq!(toy.status().message.split(',').next(), Some("the groups after first wait while it soaks"));
+    // What soaks is stored: the claims it was seen by may be gone.
+    toy.claims.clear();
+    assert!(openings(&mut toy, 60).first().is_some_and(|second| (done + 900..=done + 902).contains(second)));
+}
+
+#[test]
+fn the_others_of_a_group_wait_while_its_canaries_soak() {
+    let mut toy = Toy::new(4, 2);
+    (toy.upgrade.groups[0].canary, toy.upgrade.groups[0].soak) = (1, SignedDuration::from_secs(900));
+    toy.run_until(900, |toy| toy.kubelets("Upgraded") == 1);
+    let done = toy.seconds;
+    assert_eq!((openings(&mut toy, 899), toy.phase()), (Vec::new(), Phase::Soaking));
+    let line = toy.status().message;
+    assert!(line.starts_with("the others of group all wait while its canaries soak"), "{line}");
+    let opened = openings(&mut toy, 60);
+    assert!(opened.first().is_some_and(|second| (done + 900..=done + 902).contains(second)), "{opened:?}");
+    toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), Phase::Completed, "nobody waits for the group");
+}
+
+#[test]
+fn a_canary_that_goes_back_has_to_soak_anew() {
+    let mut toy = Toy::new(4, 2);
+    (toy.upgrade.groups[0].canary, toy.upgrade.groups[0].soak) = (1, SignedDuration::from_secs(900));
+    toy.run_until(900, |toy| toy.kubelets("Upgraded") == 1);
+    openings(&mut toy, 500);
+    assert_eq!(toy.status().soaks.len(), 1);
+    let back = crate::version::Observed::from_report("v1.36.4");
+    toy.cluster.change_node("n-1", |node| node.kubelet = back);
+    toy.tick();
+    assert!(toy.status().soaks.is_empty());
+}
+
+#[test]
+fn from_as_many_failed_nodes_on_as_may_be_nothing_new_is_opened() {
+    let mut toy = Toy::new(20, 2);
+    toy.upgrade.failures = FailurePolicy { max_failed: Some(Amount::Count(1)), max_parked: None };
+    toy.broken = Some("n-2".to_owned());
+    toy.run_until(900, |toy| toy.kubelets("Failed") == 1);
+    assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
+    let status = toy.status();
+    assert_eq!((status.phase, status.phase.stalled()), (Phase::FailurePolicy, true));
+    assert_eq!(
+        status.message,
+        "1 of 20 nodes failed, n-2 first, and from 1 on nothing new is begun: mend them and delete their NodeUpgrades, \
+         or raise failurePolicy.maxFailed"
+    );
+    toy.upgrade.failures.max_failed = Some(Amount::Percent(34));
+    toy.run_to_the_end(900);
+    assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (Phase::NodesFailed, 19));
+}
+
+#[test]
+fn from_as_many_parked_nodes_on_as_may_be_no_other_is_opened_and_none_is_tried_again() {
+    let mut toy = Toy::new(3, 1);
+    toy.upgrade.failures = FailurePolicy { max_failed: None, max_parked: Some(Amount::Count(1)) };
+    toy.deploy("slow", 1, 0);
+    toy.lingers = 1000;
+    toy.run_until(900, |toy| toy.kubelets("Parked") == 1);
+    let before = toy.log.iter().filter(|line| line.starts_with("Claim ")).count();
+    openings(&mut toy, 1);
+    assert_eq!(before, toy.log.iter().filter(|line| line.starts_with("Claim ")).count());
+    assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
+    assert_eq!(toy.phase(), Phase::FailurePolicy);
+}
+
+fn in_zones(toy: &mut Toy, zones: usize) {
+    for node in 1..=toy.cluster.nodes().len() {
+        let zone = ["a", "b", "c"][node % zones].to_owned();
+        let labels = [("topology.kubernetes.io/zone".to_owned(), zone)];
+        toy.cluster.change_node(&format!("n-{node}"), |node| node.labels = Arc::new(labels.into()));
+    }
+}
+
+fn not_ready(toy: &mut Toy, nodes: &[usize]) {
+    let now = at(toy.seconds);
+    for node in nodes {
+        toy.cluster.change_node(&format!("n-{node}"), |node| {
+            (node.ready, node.heartbeat) = (false, Some(now));
+        });
+    }
+}
+
+#[test]
+fn no_node_of_a_disrupted_zone_is_opened() {
+    let mut toy = Toy::new(10, 9);
+    in_zones(&mut toy, 2);
+    toy.run_until(600, scheduler_is_done);
+    // Three of the five of zone a; an even number is in zone a.
+    not_ready(&mut toy, &[2, 4, 6]);
+    openings(&mut toy, 200);
+    let of_a =
+        |claim: &Claim| claim.is_of_kubelet() && claim.subject.node.ends_with(['2', '4', '6', '8', '0']);
+    assert!(!toy.claims.iter().any(of_a), "{:?}", toy.log);
+    assert_eq!(toy.kubelets("Upgraded"), 5, "the other zone went on");
+    let status = toy.status();
+    assert_eq!((status.phase, status.phase.stalled()), (Phase::ZoneDisrupted, false));
+    let line = "zone a: 3 of 5 nodes are not ready, and none of it is taken up until more of them are";
+    assert_eq!(status.message, line);
+    toy.pass(16 * 60);
+    assert_eq!(
+        (toy.phase(), toy.phase().stalled()),
+        (Phase::ZoneGone, true),
+        "nobody hears of them any more"
+    );
+    toy.cluster.change_node("n-2", |node| node.ready = true);
+    assert!(!openings(&mut toy, 100).is_empty(), "two of five are few");
+}
+
+#[test]
+fn no_node_is_opened_while_none_of_any_zone_is_ready() {
+    let mut toy = Toy::new(4, 4);
+    in_zones(&mut toy, 2);
+    toy.run_until(600, scheduler_is_done);
+    not_ready(&mut toy, &[1, 2, 3, 4]);
+    openings(&mut toy, 60);
+    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, Phase::ZoneDisrupted));
+    assert_eq!(toy.status().message, "no node is ready (4 are not), and none is taken up until some are");
+    toy.cluster.change_node("n-2", |node| node.ready = true);
+    assert!(!openings(&mut toy, 60).is_empty(), "one zone is whole again");
+}
+
+#[test]
+fn nodes_that_we_hold_open_are_not_held_against_their_zone() {
+    let mut toy = Toy::new(4, 4);
+    toy.upgrade.groups[0].max_unavailable = Amount::Count(3);
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") == 3);
+    let open: Vec<_> = toy.claims.iter().filter(|claim| claim.state.in_flight()).collect();
+    let open: Vec<usize> = open.iter().map(|of| of.subject.node[2..].parse().unwrap()).collect();
+    not_ready(&mut toy, &open);
+    toy.upgrade.groups[0].max_unavailable = Amount::Count(4);
+    assert_eq!(openings(&mut toy, 3).len(), 1);
+}
+
+#[test]
+fn calendars_are_asked_for_by_the_control_plane_too() {
+    let mut toy = Toy::new(1, 1);
+    toy.upgrade.calendar = Calendar { windows: Vec::new(), freezes: vec![freeze(0, 100)] };
+    assert_eq!(openings(&mut toy, 99), Vec::<i64>::new());
+    assert_eq!(toy.phase(), Phase::Frozen);
+    assert_eq!(openings(&mut toy, 1), [100]);
+}

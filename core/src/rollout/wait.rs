@@ -1,0 +1,154 @@
+//! Why nothing new is opened, although something could be.
+//!
+//! Here belong the reasons, as values that code compares, with what ends each of them, and their words. Whether one is
+//! so is decided in `gate`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::hold::OutOf;
+use crate::disruption::preflight::shown;
+use crate::upgrade::Soaked;
+use crate::upgrade::calendar::{Opening, Shut, said};
+
+/// What keeps from being opened what could be opened otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// As many nodes are out of the rollout as may be.
+    Failures {
+        /// In which way.
+        state: OutOf,
+        /// How many.
+        count: usize,
+        /// Of so many selected nodes.
+        selected: usize,
+        /// From so many on, nothing is opened.
+        limit: usize,
+        /// The first of them, by name.
+        first: Arc<str>,
+    },
+    /// The calendar does not allow it.
+    Shut {
+        /// Why.
+        shut: Shut,
+        /// What is to be opened, such as `a node`.
+        what: &'static str,
+        /// How long that is expected to take.
+        needs: SignedDuration,
+        /// When it may be opened; `None` if never.
+        opens: Option<Opening>,
+    },
+    /// What was done last is watched.
+    Soak {
+        /// What soaks.
+        what: Soaked,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// Too many nodes of a zone are not ready.
+    Zone {
+        /// The zone; empty for nodes without one.
+        zone: Arc<str>,
+        /// So many.
+        not_ready: usize,
+        /// Of so many.
+        nodes: usize,
+        /// Their machines have been silent for so long that it does not end by itself.
+        lasting: bool,
+    },
+    /// No node of any zone is ready.
+    AllZones {
+        /// So many are not.
+        not_ready: usize,
+        /// Their machines have been silent for so long that it does not end by itself.
+        lasting: bool,
+    },
+}
+
+impl Wait {
+    /// When it ends, where that is known.
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Shut { opens, .. } => opens.as_ref().map(|opening| opening.at),
+            Self::Soak { until, .. } => Some(*until),
+            Self::Failures { .. } | Self::Zone { .. } | Self::AllZones { .. } => None,
+        }
+    }
+
+    /// Whether nodes of other zones may be opened nevertheless.
+    pub(super) const fn is_of_one_zone(&self) -> bool {
+        matches!(self, Self::Zone { .. })
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failures { state, count, selected, limit, first } => {
+                let (what, field) = match state {
+                    OutOf::Failed => ("failed", "maxFailed"),
+                    _ => ("are parked", "maxParked"),
+                };
+                write!(
+                    f,
+                    "{count} of {selected} nodes {what}, {first} first, and from {limit} on nothing new is begun: mend \
+                     them and delete their NodeUpgrades, or raise failurePolicy.{field}"
+                )
+            }
+            Self::Shut { shut, what, needs, opens: None } => match shut {
+                Shut::Frozen(name) | Shut::Freezes(name, _) => {
+                    write!(
+                        f,
+                        "frozen by {name}, and no time in sight is long enough for {what} ({})",
+                        shown(*needs)
+                    )
+                }
+                _ => write!(f, "no window in sight is long enough for {what} ({})", shown(*needs)),
+            },
+            Self::Shut { shut, what, needs, opens: Some(opens) } => {
+                match shut {
+                    Shut::Window => write!(f, "no window is open")?,
+                    Shut::Frozen(name) => write!(f, "frozen by {name}")?,
+                    Shut::Closes(at) => write!(
+                        f,
+                        "{what} takes about {}, and the window closes {}",
+                        shown(*needs),
+                        said(*at, &opens.zone)
+                    )?,
+                    Shut::Freezes(name, at) => write!(
+                        f,
+                        "{what} takes about {}, and {name} freezes it {}",
+                        shown(*needs),
+                        said(*at, &opens.zone)
+                    )?,
+                }
+                write!(f, "; opens {}", said(opens.at, &opens.zone))
+            }
+            Self::Soak { what, until } => {
+                match what {
+                    Soaked::ControlPlane => write!(f, "kubelets wait while the control plane soaks")?,
+                    Soaked::Group(name) => write!(f, "the groups after {name} wait while it soaks")?,
+                    Soaked::Canaries(name) => {
+                        write!(f, "the others of group {name} wait while its canaries soak")?;
+                    }
+                }
+                write!(f, ", until {}", said(*until, &TimeZone::UTC))
+            }
+            Self::Zone { zone, not_ready, nodes, lasting } => {
+                let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
+                let end = if *lasting { "a person brings them back" } else { "more of them are" };
+                write!(
+                    f,
+                    "zone {zone}: {not_ready} of {nodes} nodes are not ready, and none of it is taken up until {end}"
+                )
+            }
+            Self::AllZones { not_ready, lasting } => {
+                let end = if *lasting { "a person brings some back" } else { "some are" };
+                write!(f, "no node is ready ({not_ready} are not), and none is taken up until {end}")
+            }
+        }
+    }
+}

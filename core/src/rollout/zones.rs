@@ -1,0 +1,79 @@
+//! Zones of which so many nodes are not ready that something else is wrong there.
+//!
+//! Here belongs the throttle of Kubernetes' own node controller
+//! (`pkg/controller/nodelifecycle/node_lifecycle_controller.go`, `ComputeZoneState`): a zone is partially disrupted
+//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is. The invariant:
+//! nodes that we hold open ourselves are never held against their zone.
+
+use std::collections::BTreeMap;
+
+use super::round::Round;
+use super::wait::Wait;
+use crate::cluster::{Component, Node};
+use crate::plan::zone;
+
+const REGION: &str = "topology.kubernetes.io/region";
+/// A node with this label counts for no zone.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
+/// Up to so many nodes that are not ready are not called a disruption.
+const FEW: usize = 2;
+/// From so many of a hundred on, a zone is disrupted.
+const SHARE: usize = 55;
+
+/// The region and the zone of `node`.
+pub(super) fn place(node: &Node) -> (&str, &str) {
+    (node.labels.get(REGION).map_or("", String::as_str), zone(node))
+}
+
+#[derive(Default)]
+struct Count {
+    nodes: usize,
+    ready: usize,
+    not_ready: usize,
+    /// Those that are not ready and whose machines have long been silent.
+    gone: usize,
+}
+
+impl Count {
+    const fn is_partial(&self, not_ready: usize) -> bool {
+        not_ready > FEW && not_ready * 100 >= self.nodes * SHARE
+    }
+
+    const fn is_full(&self) -> bool {
+        self.ready == 0 && self.not_ready > 0
+    }
+}
+
+/// Whether the zones allow that `node` is taken away.
+pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
+    let cluster = round.world.cluster;
+    let held = |node: &Node| {
+        let of_it = |claim: &&&super::Claim| {
+            claim.subject.moves().contains(&Component::Kubelet) && claim.subject.node_uid == node.uid
+        };
+        round.mine.iter().filter(of_it).any(|claim| claim.state.in_flight())
+    };
+    let mut zones: BTreeMap<(&str, &str), Count> = BTreeMap::new();
+    for one in cluster.nodes().iter().filter(|one| !one.labels.contains_key(EXCLUDED)) {
+        let count = zones.entry(place(one)).or_default();
+        count.nodes += 1;
+        count.ready += usize::from(one.ready);
+        let away = !one.ready && !held(one);
+        count.not_ready += usize::from(away);
+        count.gone += usize::from(away && round.is_gone(one));
+    }
+    let not_ready = || zones.values().map(|zone| zone.not_ready).sum();
+    if !zones.is_empty() && zones.values().all(Count::is_full) {
+        let lasting = zones.values().all(|zone| zone.gone == zone.not_ready);
+        return Err(Wait::AllZones { not_ready: not_ready(), lasting });
+    }
+    match zones.get(&place(node)) {
+        Some(count) if count.is_partial(count.not_ready) => Err(Wait::Zone {
+            zone: zone(node).into(),
+            not_ready: count.not_ready,
+            nodes: count.nodes,
+            lasting: count.is_partial(count.gone),
+        }),
+        _ => Ok(()),
+    }
+}

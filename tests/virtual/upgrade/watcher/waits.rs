@@ -1,0 +1,120 @@
+//! 13: nothing new is opened when only what was opened before may go on. Each check reads what the person wrote and what
+//! is so, and nothing of what the operator says.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::model::{Upgrade, seconds, text};
+use super::{Claim, Watcher};
+
+const DAY: i64 = 24 * 60 * 60;
+
+/// Whether a window of `spec` is open at `now`, all of which are daily and in UTC.
+fn is_in_window(spec: &Value, now: Timestamp) -> bool {
+    let Some(windows) = spec["windows"].as_array().filter(|all| !all.is_empty()) else { return true };
+    windows.iter().any(|window| {
+        let start = text(&window["start"]);
+        let (hours, minutes) = start.split_once(':').expect("a start");
+        let start = hours.parse::<i64>().unwrap() * 3600 + minutes.parse::<i64>().unwrap() * 60;
+        let since = (now.as_second() - start).rem_euclid(DAY);
+        since < window["durationSeconds"].as_i64().expect("a length")
+    })
+}
+
+/// The freeze of `spec` at `now`, all of which have times with an offset.
+fn frozen(spec: &Value, now: Timestamp) -> Option<String> {
+    let time = |value: &Value| text(value).parse::<Timestamp>().expect("a time");
+    let mut freezes = spec["freezes"].as_array().into_iter().flatten();
+    let now = freezes.find(|freeze| time(&freeze["from"]) <= now && now < time(&freeze["until"]));
+    now.map(|freeze| text(&freeze["name"]))
+}
+
+impl Watcher {
+    /// The cluster's time, as long as nobody sets its clock.
+    fn now(&self) -> Timestamp {
+        let (at, began) = self.began;
+        at + SignedDuration::try_from(began.elapsed()).expect("a run is short")
+    }
+
+    /// Nothing is claimed, and no parked node taken up again, outside of a window, in a freeze, while what was done last
+    /// soaks, from as many failures on as may be, and in a zone that is disrupted.
+    pub(super) fn may_open(&mut self, claim: &Claim, does: &str) {
+        let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
+        let mut why = Vec::new();
+        if !self.clocks_jump && !self.late {
+            // A moment ago it may have been open.
+            let moment = SignedDuration::try_from(self.moment).expect("a moment");
+            let (now, before) = (self.now(), self.now() - moment);
+            if !is_in_window(&upgrade.spec, now) && !is_in_window(&upgrade.spec, before) {
+                why.push("no window is open".to_owned());
+            }
+            let freeze = frozen(&upgrade.spec, now).filter(|_| frozen(&upgrade.spec, before).is_some());
+            why.extend(freeze.map(|name| format!("freeze {name} lasts")));
+        }
+        why.extend(self.too_many(&upgrade, claim));
+        if claim.of_kubelet() {
+            why.extend(self.soaks(&upgrade, claim));
+            why.extend(self.disrupted(claim));
+        }
+        for why in why {
+            self.fault(13, format!("{does} {} while {why}", claim.node));
+        }
+    }
+
+    fn too_many(&self, upgrade: &Upgrade, claim: &Claim) -> Option<String> {
+        let of = |state: &str, field: &str| {
+            let limit = upgrade.spec["failurePolicy"][field].as_u64()?;
+            let those = self.claims.values().filter(|of| {
+                of.of_kubelet() && of.state == state && of.upgrade == claim.upgrade && of.uid != claim.uid
+            });
+            let count = those.count() as u64;
+            (count >= limit).then(|| format!("{count} nodes are {state}"))
+        };
+        of("Failed", "maxFailed").or_else(|| of("Parked", "maxParked"))
+    }
+
+    /// What soaks, as the machines show it: the operator sees each of them later.
+    fn soaks(&self, upgrade: &Upgrade, claim: &Claim) -> Option<String> {
+        let soak = seconds(&upgrade.spec["controlPlane"]["soakSeconds"]);
+        let young = self
+            .instances
+            .iter()
+            .find(|(_, instance)| instance.version_since.is_some_and(|since| since.elapsed() < soak));
+        if let Some(((node, component), _)) = young.filter(|_| !self.clocks_jump) {
+            return Some(format!("{component} on {node} soaks"));
+        }
+        let group = upgrade.group_of(&self.nodes.get(&claim.node)?.labels)?;
+        for before in upgrade.groups.iter().filter(|of| group.depends_on.contains(&of.name)) {
+            let young = self.nodes.iter().find(|(_, node)| {
+                let of_it = upgrade.group_of(&node.labels).is_some_and(|of| of.name == before.name);
+                of_it && node.kubelet_is_another && node.kubelet_since.elapsed() < before.soak
+            });
+            if let Some((name, _)) = young.filter(|_| !self.clocks_jump) {
+                return Some(format!("{name} of group {} soaks", before.name));
+            }
+        }
+        None
+    }
+
+    /// The zone of the claim's node, if so many of its nodes have not been ready for long enough to be known.
+    fn disrupted(&self, claim: &Claim) -> Option<String> {
+        let zone_of = |labels: &super::Labels| labels.get("topology.kubernetes.io/zone").cloned();
+        let held =
+            |name: &str| self.claims.values().any(|of| of.of_kubelet() && of.node == name && of.in_flight());
+        // How many nodes each zone has, and how many of them are not ready.
+        let mut zones: BTreeMap<Option<String>, (usize, usize)> = BTreeMap::new();
+        for (name, node) in &self.nodes {
+            let (nodes, bad) = zones.entry(zone_of(&node.labels)).or_default();
+            *nodes += 1;
+            let long = node.ready_since.elapsed() > self.moment + Duration::from_secs(1);
+            *bad += usize::from(!node.ready && long && (*name == claim.node || !held(name)));
+        }
+        let zone = zone_of(&self.nodes.get(&claim.node)?.labels);
+        let (nodes, bad) = zones.get(&zone).copied()?;
+        (bad > 2 && bad * 20 >= nodes * 11)
+            .then(|| format!("{bad} of {nodes} nodes of zone {zone:?} are not ready"))
+    }
+}
