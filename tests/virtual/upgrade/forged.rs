@@ -1,5 +1,7 @@
 //! Each invariant can fail: somebody who calls himself the operator breaks it, and the watcher says so by its number.
 
+mod plane;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
