@@ -6,6 +6,8 @@
 //! hop to a minor that is there already. The invariant: a plan without a finding that blocks passes
 //! [`check()`](super::check()).
 
+use std::sync::Arc;
+
 use super::accept::accept;
 use super::finding::{Finding, Weight};
 use super::start::{Piece, Start, before_minor};
@@ -13,7 +15,7 @@ use super::wish::Wish;
 use super::{Hop, Need, Pass, Picked, Plan, Step, from_version};
 use crate::cluster::{Component, Reach};
 use crate::skew::policy::{RuleSubject, Servers};
-use crate::upgrade::{Unit, Upgrade};
+use crate::upgrade::{Member, Unit, Upgrade};
 use crate::version::{Effective, KubeVersion, Minor};
 
 /// What `wish.upgrade` will do to `wish.cluster` from where it is now. Total: where nothing can be done, the plan has no
@@ -91,6 +93,7 @@ impl Making<'_> {
                 if last { !piece.version.satisfies(target) } else { piece.version.minor() < minor }
             };
             let steps = self.steps(&now, behind);
+            self.kubelets_stay(&steps);
             let moves_servers = steps.iter().any(|step| step.components.contains(&Component::KubeApiserver));
             let another_minor =
                 moves_servers && now.iter().any(|piece| is_server(piece) && piece.version.minor() < minor);
@@ -171,6 +174,23 @@ impl Making<'_> {
         }
         steps.extend(late.iter().filter(|piece| !piece.beside_server).map(alone));
         steps
+    }
+
+    /// Says which kubelets would move with the control plane of their node, and are not the upgrade's to move.
+    fn kubelets_stay(&mut self, steps: &[Step]) {
+        let takes_part = |place: &Arc<str>| {
+            let mut here = self.wish.members.iter().filter(|member| member.node.name == *place);
+            here.any(|Member { node, .. }| !node.held && (!node.unschedulable || node.cordoned_by.is_some()))
+        };
+        let together = steps.iter().filter(|step| step.components.contains(&Component::Kubelet));
+        let stay: Vec<_> = together.map(|step| &step.place).filter(|place| !takes_part(place)).collect();
+        if stay.is_empty() || self.findings.iter().any(|finding| finding.id == "C4") {
+            return;
+        }
+        let what = "one service runs the control plane and the kubelet of these nodes, and no node group selects them, or \
+                    a person holds or cordoned them";
+        let remedy = "select them in a node group, and remove the hold or the cordon when they may move";
+        self.findings.push(Finding::new("C4", Weight::Blocks, what).remedy(remedy).about(stay));
     }
 
     /// What others have to have moved before the kube-apiservers go to `minor`.

@@ -358,6 +358,28 @@ fn the_kubelet_of_one_process_moves_with_it() {
 }
 
 #[test]
+fn a_kubelet_of_one_process_that_takes_no_part_keeps_its_control_plane_waiting() {
+    let mut k3s = stacked(&["v1.36.4+k3s1"], &["v1.36.4+k3s1"]);
+    k3s.change_instances(|instance| {
+        if instance.component != Component::KubeApiserver {
+            instance.evidence = Evidence::SameProcess;
+        }
+    });
+    let plane = Node { control_plane: true, ..node("cp-1", "v1.36.4+k3s1") };
+    k3s.set_node(Node { unschedulable: true, ..plane.clone() });
+    let blocked = |cluster: &Cluster, upgrade: &Upgrade| {
+        let plan = made(cluster, upgrade);
+        plan.blockers().map(|finding| format!("{} {:?}", finding.id, finding.samples)).collect::<Vec<_>>()
+    };
+    let upgrade = by_node("v1.36.5+k3s1");
+    assert_eq!(blocked(&k3s, &upgrade), [r#"C4 ["cp-1"]"#], "a person cordoned it");
+    k3s.set_node(plane);
+    assert!(blocked(&k3s, &upgrade).is_empty());
+    let unselected = Upgrade { groups: Vec::new(), ..upgrade };
+    assert_eq!(blocked(&k3s, &unselected), [r#"C4 ["cp-1"]"#], "no group selects it");
+}
+
+#[test]
 fn what_others_move_is_needed_and_named() {
     let mut far = cluster(&["v1.35.1"], "v1.35.1", &["v1.35.1"]);
     far.add_instance(instance(Component::KubeProxy, "kube-proxy-1@n-1", "v1.35.1"));
