@@ -345,6 +345,34 @@ fn a_node_waits_until_every_other_one_is_whole() {
 }
 
 #[test]
+fn no_two_executors_work_on_one_node() {
+    let mut toy = Toy::kubeadm(2, 0);
+    toy.cluster.change_instances(|i| i.version = Observed::from_report(NEW));
+    toy.broken = Some("cp-1".to_owned());
+    toy.run_until(60, |toy| toy.kubelets("Upgrading") == 1);
+    // Somebody takes the kube-apiserver of the node back whose kubelet is being upgraded.
+    toy.cluster.change_instances(|i| {
+        if (i.component, &*i.name) == (Component::KubeApiserver, "cp-1") {
+            i.version = Observed::from_report(OLD);
+        }
+    });
+    for _ in 0..20 {
+        toy.tick();
+        assert_ne!(toy.state_of("cp-1"), "Upgrading", "{:?}", toy.log);
+    }
+    let line = "cp-1: waits until NodeUpgrade up.kubelet.cp-1 has ended";
+    assert!(toy.status().waits.iter().any(|wait| wait == line), "{:?}", toy.status().waits);
+    let now = toy.world().now;
+    toy.cluster.change_node("cp-1", |node| {
+        (node.kubelet, node.heartbeat) = (Observed::from_report(NEW), Some(now));
+    });
+    toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
+    toy.broken = None;
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+}
+
+#[test]
 fn another_unit_on_the_way_settles_what_is_under_way() {
     // Not begun: given up, and planned anew.
     let mut toy = Toy::kubeadm(2, 0);
