@@ -240,6 +240,25 @@ fn what_is_left_of_a_node_that_was_begun_comes_first() {
 }
 
 #[test]
+fn a_part_that_is_away_is_waited_for_although_another_one_joins() {
+    let mut toy = Toy::kubeadm(2, 0);
+    toy.cluster.change_instances(|i| {
+        if *i.name == *"cp-1" && i.component != Component::KubeScheduler {
+            i.version = Observed::from_report(NEW);
+        }
+    });
+    toy.run_until(60, |toy| !toy.away.is_empty());
+    assert_eq!(toy.plane("cp-1").unwrap().subject.components, [Component::KubeScheduler]);
+    // There are as many as before, so that none is missing.
+    toy.cluster
+        .add_instance(Instance { reach: Reach::Local, ..instance(Component::KubeScheduler, "cp-9", NEW) });
+    toy.tick();
+    assert_eq!(toy.state_of("cp-1"), "Upgrading", "{:?}", toy.log);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+}
+
+#[test]
 fn each_part_has_to_be_seen_to_restart() {
     let mut toy = Toy::kubeadm(2, 0);
     toy.broken = Some("cp-1".to_owned());
@@ -460,6 +479,13 @@ fn suspend_and_deletion_let_a_step_come_to_its_end() {
 #[test]
 fn a_control_plane_of_one_node_is_upgraded_although_nothing_of_it_is_seen_for_a_while() {
     let mut toy = Toy::kubeadm(1, 1);
+    toy.run_until(300, |toy| toy.state_of("cp-1") == "Upgraded");
+    let since = toy.world().now;
+    toy.run_until(60, |toy| toy.kubelets("Claimed") > 0);
+    assert!(
+        toy.world().now.duration_since(since).as_secs() >= 15,
+        "its controllers take up their work first"
+    );
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
 }
