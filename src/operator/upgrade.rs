@@ -5,6 +5,7 @@
 //! always sees the claims that exist.
 
 mod driving;
+mod foretell;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use kube::core::DynamicObject;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::foretell::Forecasts;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
@@ -80,6 +82,7 @@ struct Kept {
     sent: Sent,
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
+    forecasts: Forecasts,
     complaint: String,
     /// Since when something has been out of sight.
     unseen: Option<Instant>,
@@ -171,8 +174,10 @@ impl Driver<'_> {
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
             rows.push((object.name_any(), counts(&decision.status)));
             // The plan and the start time are state: the status has to hold them before any action is taken.
-            let told =
-                self.tell(kept, &object, upgrade::status(&object, &planned, &decision.status, now)).await;
+            let forecast = kept.forecasts.of(planned.plan(), &intent, &decision.status, world);
+            let status =
+                upgrade::status((&object, &intent), &planned, &decision.status, forecast.as_ref(), now);
+            let told = self.tell(kept, &object, status).await;
             if told {
                 self.act(kept, object, decision.actions).await;
             }

@@ -10,6 +10,7 @@ mod ends;
 mod executor;
 mod figures;
 mod forged;
+mod outlook;
 mod people;
 mod plane;
 mod waits;

@@ -155,7 +155,7 @@ impl fmt::Display for Estimate {
 }
 
 /// How long one hop takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopTiming {
     /// The minor of the hop.
     pub hop: Minor,
@@ -163,6 +163,8 @@ pub struct HopTiming {
     pub least: SignedDuration,
     /// About so long.
     pub estimate: Estimate,
+    /// About how long each of its waves takes from when it begins, in their order.
+    pub waves: Vec<Estimate>,
 }
 
 /// How long a plan takes.
@@ -210,7 +212,9 @@ pub fn timing(
         let bounds = work.bounds(&moved);
         let length = work.length();
         let least = least(&bounds);
-        all.hops.push(HopTiming { hop: hop.version.minor(), least, estimate: length.estimate() });
+        let of_waves = waves.iter().map(|wave| work.wave(wave).estimate()).collect();
+        let (hop, estimate) = (hop.version.minor(), length.estimate());
+        all.hops.push(HopTiming { hop, least, estimate, waves: of_waves });
         all.least = all.least.saturating_add(least);
         all.bounds.extend(bounds);
         whole = whole.then(length);

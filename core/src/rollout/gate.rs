@@ -7,13 +7,14 @@ use jiff::SignedDuration;
 
 use super::Action;
 use super::ClaimState;
+use super::forecast::took;
 use super::hold::OutOf;
 use super::round::Round;
 use super::soak::soaks;
 use super::wait::Wait;
 use super::zones;
 use crate::cluster::{Component, Node};
-use crate::plan::{Durations, Took};
+use crate::plan::Durations;
 use crate::upgrade::{Group, Soaked};
 
 /// What is to be opened.
@@ -85,17 +86,9 @@ const fn called(moves: &[Component]) -> &'static str {
 }
 
 /// How long it takes until all that `moves` is observed at its version: as nine of ten took in this upgrade, where there
-/// are enough, and else a guess. What was tried several times lay parked between.
+/// are enough, and else a guess.
 fn expected(round: &Round<'_>, moves: &[Component]) -> SignedDuration {
-    let took = round.mine.iter().filter(|claim| claim.subject.moves() == moves && claim.attempt == 1);
-    let took = took.filter_map(|claim| match claim.state {
-        ClaimState::Upgraded { at } => Some(at.duration_since(claim.created?)),
-        _ => None,
-    });
-    let mut took: Vec<SignedDuration> = took.filter(|took| !took.is_negative()).collect();
-    if took.len() >= Took::ENOUGH
-        && let Some(took) = Took::of(&mut took)
-    {
+    if let Some(took) = took(round.mine, |claim| claim.subject.moves() == moves) {
         return took.p90;
     }
     let guessed = Durations::default();

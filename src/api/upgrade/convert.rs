@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::{Component, Expression, Selector};
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
-use evenkeel_core::rollout::{self, OutOf, Phase};
+use evenkeel_core::rollout::{self, Forecast, OutOf, Phase};
 use evenkeel_core::upgrade::{self, Amount, Executor, Group, Place, Upgrade};
 use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -18,10 +18,13 @@ use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
+use super::outlook;
 use super::schema::{
-    AcceptedRisk, ClusterUpgrade, ClusterUpgradeStatus, ControlPlane, FailurePolicy, Hidden, LabelExpression,
-    LabelSelector, Mode, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent, Unit,
-    Zones,
+    AcceptedRisk, ClusterUpgrade, ControlPlane, FailurePolicy, Hidden, LabelExpression, LabelSelector, Mode,
+    Unit, Zones,
+};
+use super::state::{
+    ClusterUpgradeStatus, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent,
 };
 use super::when::{self, InvalidTime};
 use crate::api::conditions;
@@ -294,11 +297,13 @@ fn amount(stated: &IntOrString, field: impl Fn() -> String) -> Result<Amount, In
     parsed.filter(positive).ok_or_else(|| Invalid::Amount(field()))
 }
 
-/// The status that says `decided`.
+/// The status that says `decided` of `upgrade`, the core's value of `object`. `forecast` is how long the plan takes, as it
+/// was last reckoned.
 pub fn status(
-    object: &ClusterUpgrade,
+    (object, upgrade): (&ClusterUpgrade, &Upgrade),
     planned: &Planned,
     decided: &rollout::Status,
+    forecast: Option<&Forecast>,
     now: Timestamp,
 ) -> ClusterUpgradeStatus {
     let nodes = decided.stages.iter().find(|s| s.stage == Stage::Kubelets);
@@ -325,7 +330,10 @@ pub fn status(
             blockers: decided.preflight.iter().take(MAX_LINES).cloned().collect(),
             via: decided.way.iter().map(ToString::to_string).collect(),
             hop: decided.hop.as_ref().map(ToString::to_string).unwrap_or_default(),
-            hops: hops(planned.plan(), decided),
+            hops: hops(planned.plan(), decided, forecast),
+            waves: forecast.map(|forecast| outlook::waves(forecast, upgrade)).unwrap_or_default(),
+            waves_omitted: forecast.map(outlook::waves_omitted).unwrap_or_default(),
+            estimate: forecast.map(|of| outlook::estimate(of.timing.least, of.timing.estimate)),
             findings: planned.plan().findings.iter().take(MAX_LINES).map(finding).collect(),
             findings_omitted: count(planned.plan().findings.len().saturating_sub(MAX_LINES)),
         }),
@@ -336,6 +344,7 @@ pub fn status(
             in_flight: count(decided.nodes_in_flight),
             blocked: count(decided.out(OutOf::Parked)),
             failed: count(decided.out(OutOf::Failed)),
+            eta: outlook::eta(phase, forecast),
         },
         control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
         soaks: decided.soaks.iter().take(MAX_SOAKS).map(when::told).collect(),
@@ -344,16 +353,22 @@ pub fn status(
         parked_omitted: count(decided.parked.len().saturating_sub(MAX_PARKED)),
         start_time: decided.started.map(Time),
         completion_time: decided.completed.map(Time),
+        history: outlook::history(object, decided, upgraded),
         conditions: conditions_of(object, phase, decided, now),
     }
 }
 
-fn hops(plan: &plan::Plan, decided: &rollout::Status) -> Vec<PlanHop> {
+fn hops(plan: &plan::Plan, decided: &rollout::Status, forecast: Option<&Forecast>) -> Vec<PlanHop> {
+    let timing = |version: &KubeVersion| {
+        let hops = &forecast?.timing.hops;
+        hops.iter().find(|timing| timing.hop == version.minor())
+    };
     let hop = |(hop, nodes): (&plan::Hop, &usize)| PlanHop {
         version: hop.version.to_string(),
         steps: count(hop.steps.len()),
         nodes: count(*nodes),
         needs: hop.needs.iter().map(ToString::to_string).collect(),
+        estimate: timing(&hop.version).map(|timing| outlook::estimate(timing.least, timing.estimate)),
     };
     plan.hops.iter().zip(&decided.nodes_of_hops).take(MAX_HOPS).map(hop).collect()
 }

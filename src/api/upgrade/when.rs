@@ -12,7 +12,8 @@ use k8s_openapi::jiff::SignedDuration;
 use k8s_openapi::jiff::civil::Weekday;
 use k8s_openapi::jiff::tz::TimeZone;
 
-use super::schema::{ClusterUpgradeSpec, Day, Freeze, Soak, Window};
+use super::schema::{ClusterUpgradeSpec, Day, Freeze, Window};
+use super::state::Soak;
 
 /// What is wrong with a window or a freeze that the schema let through.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

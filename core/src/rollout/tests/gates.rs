@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::cluster::Toy;
 use super::*;
-use crate::fixture::at;
+use crate::fixture::{at, releases};
 use crate::plan::Stage;
 use crate::upgrade::calendar::{Calendar, Freeze, Window};
 use crate::upgrade::{FailurePolicy, Group};
@@ -324,4 +324,32 @@ fn calendars_are_asked_for_by_the_control_plane_too() {
     assert_eq!(openings(&mut toy, 99), Vec::<i64>::new());
     assert_eq!(toy.phase(), Phase::Frozen);
     assert_eq!(openings(&mut toy, 1), [100]);
+}
+
+#[test]
+fn how_long_it_takes_is_told_by_what_its_own_nodes_took() {
+    let mut toy = Toy::new(12, 2);
+    toy.run_until(600, scheduler_is_done);
+    let foretold = |toy: &Toy| {
+        let world = toy.world();
+        let planned = planned(&toy.upgrade, &toy.progress, world, releases());
+        let forecast = forecast(planned.plan(), &toy.upgrade, world);
+        assert_eq!(forecast.waves.len(), forecast.timing.hops.len());
+        (
+            forecast.waves.iter().flatten().map(|wave| wave.nodes.len()).sum::<usize>(),
+            forecast.timing.estimate,
+        )
+    };
+    // Nothing is known of nodes yet: six rounds of four minutes and what their pods need.
+    let (nodes, guessed) = foretold(&toy);
+    assert_eq!(nodes, 12);
+    assert!(guessed.p50.as_mins() >= 24, "{guessed}");
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 4);
+    let (nodes, measured) = foretold(&toy);
+    assert!((7..=8).contains(&nodes), "{nodes}");
+    let begun = toy.seconds;
+    toy.run_until(3600, |toy| toy.kubelets("Upgraded") == 12);
+    let took = toy.seconds - begun;
+    let p90 = measured.p90.as_secs();
+    assert!(measured.p50.as_secs() <= took * 2 && took <= p90 * 2, "{measured}, and it took {took} s");
 }

@@ -1,0 +1,55 @@
+//! How long an upgrade still takes, by what its own nodes took so far.
+//!
+//! Here belongs which finished claims count; the arithmetic is that of [`crate::plan`]. Nothing is decided by it, and it
+//! is too slow to be made at every look: a look shows the last one.
+
+use jiff::SignedDuration;
+
+use super::{Claim, ClaimState, World};
+use crate::cluster::Component;
+use crate::drain::Policy;
+use crate::plan::{Durations, Plan, Timing, Took, Wave, timing, waves};
+use crate::upgrade::Upgrade;
+
+/// The waves of a plan as the nodes are now, and how long they take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forecast {
+    /// The waves of each hop.
+    pub waves: Vec<Vec<Wave>>,
+    /// How long it all takes from now on, when nothing is in its way.
+    pub timing: Timing,
+}
+
+/// How long `plan` of `upgrade` takes from where `world` is now.
+pub fn forecast(plan: &Plan, upgrade: &Upgrade, world: World<'_>) -> Forecast {
+    let waves = waves(plan, upgrade, &upgrade.members(world.cluster));
+    let rules = Policy::of_upgrade(world.executors, upgrade.drain_timeout).rules;
+    let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
+    let timing = timing(plan, &waves, upgrade, world.cluster, &rules, &durations(&mine), world.now);
+    Forecast { waves, timing }
+}
+
+/// How long the parts of an upgrade take: as its finished `claims` took, where there are enough of a kind, else as
+/// guessed.
+fn durations(claims: &[&Claim]) -> Durations {
+    let guessed = Durations::default();
+    let of = |kind: fn(Component) -> bool| took(claims, |claim| kind(claim.subject.component));
+    Durations {
+        server: of(|component| component == Component::KubeApiserver).unwrap_or(guessed.server),
+        controller: of(Component::is_controller).unwrap_or(guessed.controller),
+        node: of(|component| component == Component::Kubelet).unwrap_or(guessed.node),
+        ..guessed
+    }
+}
+
+/// How long those of `claims` took that are `alike`, from when they were made until the new version was observed; `None`
+/// where there are too few to say. What was tried several times lay parked between, and does not count.
+pub(super) fn took(claims: &[&Claim], alike: impl Fn(&Claim) -> bool) -> Option<Took> {
+    let finished = claims.iter().filter(|claim| claim.attempt == 1 && alike(claim));
+    let took = finished.filter_map(|claim| match claim.state {
+        ClaimState::Upgraded { at } => Some(at.duration_since(claim.created?)),
+        _ => None,
+    });
+    let mut took: Vec<SignedDuration> = took.filter(|took| !took.is_negative()).collect();
+    if took.len() < Took::ENOUGH { None } else { Took::of(&mut took) }
+}

@@ -1,0 +1,125 @@
+//! What the status says of the time ahead and of the upgrades before: waves, estimates, and history.
+//!
+//! Nothing is decided here. The invariants: every list is cut to its bound and says what it left out; and a time that is
+//! only expected is told so roughly that it does not change at every look.
+
+use evenkeel_core::plan::{Estimate, Wave};
+use evenkeel_core::rollout::{self, Forecast, Phase};
+use evenkeel_core::upgrade::Upgrade;
+use evenkeel_core::version::Minor;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+
+use super::schema::ClusterUpgrade;
+use super::state::{PastUpgrade, PlanEstimate, PlanWave};
+use crate::api::report::count;
+
+/// How many waves the status shows.
+const MAX_WAVES: usize = 32;
+/// How many upgrades before this one the status remembers.
+const MAX_PAST: usize = 10;
+
+const MINUTE: i64 = 60;
+
+/// `time` in seconds, up to the next minute.
+fn minutes(time: SignedDuration) -> i64 {
+    time.as_secs().max(0).saturating_add(MINUTE - 1) / MINUTE * MINUTE
+}
+
+/// An estimate, as the status stores it.
+pub(super) fn estimate(least: SignedDuration, about: Estimate) -> PlanEstimate {
+    PlanEstimate {
+        least_seconds: minutes(least),
+        p50_seconds: minutes(about.p50),
+        p90_seconds: minutes(about.p90),
+    }
+}
+
+/// The waves of `forecast`, each with the minor of its hop; at most [`MAX_WAVES`].
+pub(super) fn waves(forecast: &Forecast, upgrade: &Upgrade) -> Vec<PlanWave> {
+    let hops = forecast.waves.iter().zip(&forecast.timing.hops);
+    let of_hop = hops.flat_map(|(waves, timing)| {
+        waves.iter().zip(&timing.waves).map(move |(wave, about)| (timing.hop, wave, *about))
+    });
+    let one = |(hop, wave, about): (Minor, &Wave, Estimate)| PlanWave {
+        hop: hop.to_string(),
+        group: upgrade.groups.get(wave.group).map(|group| group.name.to_string()).unwrap_or_default(),
+        canary: wave.canary,
+        zone: wave.zone.as_ref().map(ToString::to_string).unwrap_or_default(),
+        nodes: count(wave.nodes.len()),
+        at_once: count(wave.at_once),
+        p50_seconds: minutes(about.p50),
+        p90_seconds: minutes(about.p90),
+    };
+    of_hop.take(MAX_WAVES).map(one).collect()
+}
+
+/// How many waves of `forecast` the status does not show.
+pub(super) fn waves_omitted(forecast: &Forecast) -> i32 {
+    let all = forecast.waves.iter().flatten().count();
+    count(all.saturating_sub(MAX_WAVES))
+}
+
+/// How long the rest takes, as a column shows it: `8m`, `3h5m`. Empty where nothing moves, because then nobody can know.
+pub(super) fn eta(phase: Phase, forecast: Option<&Forecast>) -> String {
+    let Some(forecast) = forecast.filter(|_| matches!(phase, Phase::Working(_))) else {
+        return String::new();
+    };
+    let minutes = minutes(forecast.timing.estimate.p50) / MINUTE;
+    // Nobody plans by single minutes that are hours away.
+    let told = if minutes > 10 { minutes.saturating_add(4) / 5 * 5 } else { minutes.max(1) };
+    match (told / 60, told % 60) {
+        (0, minutes) => format!("{minutes}m"),
+        (hours, 0) => format!("{hours}h"),
+        (hours, minutes) => format!("{hours}h{minutes}m"),
+    }
+}
+
+/// The upgrades that this object was complete for, this one included as soon as it is; the newest last.
+pub(super) fn history(object: &ClusterUpgrade, decided: &rollout::Status, nodes: usize) -> Vec<PastUpgrade> {
+    let mut past = object.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
+    let ended = decided.started.zip(decided.completed).zip(decided.hash.as_ref());
+    let Some(((started, completed), hash)) = ended else { return past };
+    if past.last().is_none_or(|last| last.start_time.0 != started) {
+        past.push(PastUpgrade {
+            from: decided.from.as_ref().map(ToString::to_string).unwrap_or_default(),
+            to: object.spec.version.clone(),
+            plan_hash: hash.clone(),
+            start_time: Time(started),
+            completion_time: Time(completed),
+            nodes: count(nodes),
+        });
+    }
+    past.split_off(past.len().saturating_sub(MAX_PAST))
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_core::plan::{Stage, Timing};
+
+    use super::*;
+
+    #[test]
+    fn what_is_hours_away_is_told_roughly() {
+        let told = |seconds: i64, phase| {
+            let about = SignedDuration::from_secs(seconds);
+            let estimate = Estimate { p50: about, p90: about };
+            let timing = Timing { bounds: Vec::new(), hops: Vec::new(), least: about, estimate };
+            eta(phase, Some(&Forecast { waves: Vec::new(), timing }))
+        };
+        let works = Phase::Working(Stage::Kubelets);
+        for (seconds, text) in [
+            (0, "1m"),
+            (61, "2m"),
+            (600, "10m"),
+            (601, "15m"),
+            (3540, "1h"),
+            (3601, "1h5m"),
+            (3 * 3600 + 100, "3h5m"),
+            (30 * 3600, "30h"),
+        ] {
+            assert_eq!(told(seconds, works), text, "{seconds} s");
+        }
+        assert_eq!(told(600, Phase::AwaitingApproval), "");
+    }
+}
