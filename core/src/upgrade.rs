@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use self::calendar::Calendar;
 use crate::cluster::{Cluster, Component, Node, Selector};
+use crate::drain;
 use crate::version::KubeVersion;
 
 /// When work may be started.
@@ -213,8 +214,8 @@ pub struct Upgrade {
     pub control_plane: ControlPlane,
     /// The groups of nodes, in order of precedence.
     pub groups: Vec<Group>,
-    /// How long a node's drain may take before it is parked.
-    pub drain_timeout: SignedDuration,
+    /// How nodes are drained.
+    pub drain: drain::Options,
     /// When something may begin.
     pub calendar: Calendar,
     /// How many nodes may be out of the rollout.
@@ -263,7 +264,7 @@ impl Upgrade {
                 soak: SignedDuration::ZERO,
             },
             groups: vec![Group::new("all", Selector::default(), &executor)],
-            drain_timeout: SignedDuration::from_mins(30),
+            drain: drain::Options::new(SignedDuration::from_mins(30)),
             calendar: Calendar::default(),
             failures: FailurePolicy::default(),
             accepted: Vec::new(),

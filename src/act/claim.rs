@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use evenkeel_core::cluster::Surroundings;
-use evenkeel_core::disruption::{Rules, may_stay};
+use evenkeel_core::disruption::may_stay;
 use evenkeel_core::rollout::{Drained, Subject};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DynamicObject;
@@ -68,7 +68,7 @@ impl Hands {
     /// Reads the node and its pods afresh: what follows cannot be undone, and a watch may be behind. [`Stop::Lost`]
     /// when the node is not cordoned by this claim, or a pod that must leave is still on it.
     async fn confirm(&self, drained: &Drained) -> Result<(), Stop> {
-        let Drained { node: expected, mark } = drained;
+        let Drained { node: expected, mark, rules } = drained;
         let name = &expected.name;
         let mut names = Interner::default();
         let node = self.send(async |client| nodes(client).get(name).await).await;
@@ -78,12 +78,12 @@ impl Hands {
         if node.uid != expected.uid || !node.unschedulable || !ours {
             return Err(Stop::Lost(format!("node {name} is not cordoned by {mark} any more")));
         }
+        let Some(rules) = rules else { return Ok(()) };
         let (pods, _) = self.pods_of(name).await?;
         let mut pods = pods.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
-        let rules = Rules::of_upgrade(&self.executors_namespace);
         // A pod that is pinned to its node has to leave it like any other, so volumes need not be read for this.
         let (surroundings, now) = (Surroundings::default(), self.clock.now());
-        match pods.find(|pod| !may_stay(pod, &rules, &surroundings, now)) {
+        match pods.find(|pod| !may_stay(pod, rules, &surroundings, now)) {
             Some(pod) => Err(Stop::Lost(format!("node {name} still runs {}/{}", pod.namespace, pod.name))),
             None => Ok(()),
         }

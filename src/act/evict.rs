@@ -19,6 +19,9 @@ use super::hands::Hands;
 use super::outcome::{Outcome, Stop};
 use crate::clients::one_line;
 
+/// The role without which nobody may force a drain.
+const FORCE_ROLE: &str = "evenkeel-upgrader-force";
+
 /// The answer that stands for a request without one: the pod watch tells whether it was carried out.
 pub const UNANSWERED: Answer = Answer::NoAnswer { wait: SignedDuration::from_secs(5) };
 
@@ -38,7 +41,32 @@ impl Hands {
         let answer = answer.map_err(|_| Stop::NotLeading)?;
         Ok(Outcome::Eviction { uid: permit.uid().clone(), charge: permit.charge().cloned(), answer })
     }
+
+    /// Sends the deletion that `forced` allows.
+    pub(super) async fn delete(&self, forced: Forced) -> Result<Outcome, Stop> {
+        let pod = format!("{}/{}", forced.namespace(), forced.pod());
+        let answer = delete(&self.effects, &self.authority, &forced, None).await;
+        let answer = answer.map_err(|_| Stop::NotLeading)?;
+        tracing::warn!(
+            pod,
+            answer = answer.label(),
+            "deleted past its budgets: the time of its node's drain is over"
+        );
+        let answer = match answer {
+            Answer::Forbidden { why } if why.contains(NO_RIGHT) => Answer::Forbidden {
+                why: format!(
+                    "the operator may not delete pods: onTimeout Force needs ClusterRole {FORCE_ROLE} \
+                     (kubectl apply -k config/force)"
+                ),
+            },
+            other => other,
+        };
+        Ok(Outcome::Deletion { uid: forced.uid().clone(), answer })
+    }
 }
+
+/// What the server says of a deletion that we have no right to.
+const NO_RIGHT: &str = "cannot delete resource \"pods\"";
 
 /// Sends the eviction that `permit` allows, once, and returns what the server's answer means.
 ///
@@ -63,8 +91,8 @@ pub async fn evict(
     }
 }
 
-/// Deletes the pod that `forced` names, without asking its budget, once. `grace` is in seconds, `None` for the pod's
-/// own; zero becomes one, because a pod that is killed without grace may still run when its successor begins.
+/// Deletes the pod that `forced` names, without asking its budget, once. `grace` is in seconds, `None` for what
+/// `forced` asks for; zero becomes one, because a pod that is killed without grace may still run when its successor begins.
 ///
 /// # Errors
 /// [`LeadershipLost`] when we do not lead any more. An error of the server or the connection is an [`Answer`].
@@ -79,7 +107,9 @@ pub async fn delete(
             uid: Some(forced.uid().to_string()),
             resource_version: None,
         }),
-        grace_period_seconds: grace.map(|seconds| u32::try_from(seconds).unwrap_or(1).max(1)),
+        grace_period_seconds: grace
+            .or(forced.grace())
+            .map(|seconds| u32::try_from(seconds).unwrap_or(1).max(1)),
         ..Default::default()
     };
     let request = async |client| {

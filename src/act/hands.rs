@@ -57,6 +57,7 @@ impl Hands {
             Action::Uncordon { node, .. } => self.uncordon(&node).await,
             Action::ReleaseOrphan { node, mark } => self.uncordon_orphan(&node, &mark).await,
             Action::Evict(permit) => self.evict(permit).await,
+            Action::Delete(forced) => self.delete(forced).await,
             Action::StartJob { claim, uid, attempt, subject } => {
                 self.start_job(upgrade, &claim, &uid, attempt, &subject).await
             }

@@ -66,6 +66,13 @@ pub enum Outcome {
         /// What the answer means.
         answer: Answer,
     },
+    /// The deletion of a pod past its budgets was sent; also when no answer came.
+    Deletion {
+        /// UID of the pod.
+        uid: Arc<str>,
+        /// What the answer means.
+        answer: Answer,
+    },
     /// Somebody was faster: the object had changed, was gone or existed already, and nothing was changed. One line.
     Lost(String),
     /// The request failed, or it is not known whether it was carried out. One line.

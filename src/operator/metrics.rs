@@ -56,6 +56,8 @@ pub enum Reason {
 pub enum Eviction {
     /// The server accepted the eviction.
     Evicted,
+    /// The deletion past its budgets was accepted.
+    Forced,
     /// A PodDisruptionBudget forbids the eviction now.
     RefusedPdb,
     /// The pod was gone.
@@ -87,7 +89,7 @@ labels!(Reason {
     NotReady => "not_ready", Conflict => "conflict", Api => "api", LeadershipLost => "leadership_lost",
 });
 labels!(Eviction {
-    Evicted => "evicted", RefusedPdb => "refused_pdb", NotFound => "not_found",
+    Evicted => "evicted", Forced => "forced", RefusedPdb => "refused_pdb", NotFound => "not_found",
     TerminatingNamespace => "terminating_ns", WebhookDenied => "webhook_denied", Error => "error",
 });
 

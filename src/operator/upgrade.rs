@@ -312,6 +312,10 @@ impl Driver<'_> {
                 kept.sent.sends(permit, self.clock.now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
                 kept.evictions.spawn(async move { hands.perform(&object, action).await });
+            } else if let Action::Delete(forced) = &action {
+                kept.sent.deletes(forced.asked(), self.clock.now());
+                let (hands, object) = (self.hands.clone(), Arc::clone(&object));
+                kept.evictions.spawn(async move { hands.perform(&object, action).await });
             } else {
                 writes.push(self.hands.perform(&object, action));
             }
@@ -391,6 +395,13 @@ impl Driver<'_> {
             Outcome::Eviction { uid, charge, answer } => {
                 self.metrics.evicted(label(&answer));
                 kept.sent.answered(uid, charge, &answer, self.clock.now());
+            }
+            Outcome::Deletion { uid, answer } => {
+                self.metrics.evicted(match answer {
+                    Answer::Accepted(_) => metrics::Eviction::Forced,
+                    _ => label(&answer),
+                });
+                kept.sent.deleted(uid, &answer, self.clock.now());
             }
             Outcome::Lost(line) => {
                 tracing::info!(line, "the world had moved on");

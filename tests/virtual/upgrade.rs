@@ -6,6 +6,7 @@
 
 mod base;
 mod campaigns;
+mod drains;
 mod ends;
 mod executor;
 mod figures;

@@ -132,6 +132,18 @@ impl Answer {
         }
     }
 
+    /// What the server said itself, where it refused.
+    pub fn said(&self) -> Option<String> {
+        match self {
+            Self::Forbidden { why }
+            | Self::Denied { why }
+            | Self::WebhookDown { why }
+            | Self::Invalid { why }
+            | Self::Unknown { why } => Some(why.clone()),
+            _ => None,
+        }
+    }
+
     /// What to do with the pod.
     pub fn next(&self) -> Next {
         let show = |why: String| Next::Show(REFUSED, why);

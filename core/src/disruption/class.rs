@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::pod_rule::{Behavior, PodRule, behavior};
 use crate::cluster::{Phase, Pod, Selector, Surroundings};
 
 /// The label by which Cluster API lets a pod stay (`skip`) or finish (`wait-completed`), in any case of letters.
@@ -30,6 +31,8 @@ pub struct Rules {
     pub evict_finished: bool,
     /// Honour the label `cluster.x-k8s.io/drain`.
     pub cluster_api_labels: bool,
+    /// What is done with some pods; the first that selects a pod decides.
+    pub pods: Vec<PodRule>,
     /// Leave pods that have been terminating for longer than this (kubectl: `--skip-wait-for-delete-timeout`).
     pub skip_deleting_after: Option<SignedDuration>,
     /// Only these pods (kubectl: `--pod-selector`).
@@ -39,9 +42,9 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Those of an upgrade whose executors' Jobs run in namespace `executors`.
-    pub fn of_upgrade(executors: &str) -> Self {
-        Self { executors: Some(executors.into()), ..Self::default() }
+    /// Whether they are those of an upgrade: a person changes them in its spec, and otherwise by flags.
+    pub const fn is_of_upgrade(&self) -> bool {
+        self.executors.is_some()
     }
 }
 
@@ -105,8 +108,8 @@ pub fn class(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timesta
     } else if owned_by("apps/v1", "DaemonSet") && pod.phase != Phase::Finished && !orphan(pod, surroundings) {
         Class::DaemonSet
     } else if pod.phase == Phase::Finished && pod.deleting().is_none() {
-        // A pod that its label exempts is never evicted, not even when it has finished.
-        by_label(pod, rules).map_or(Class::Finished, |_| Class::Skip)
+        // A pod that is exempt is never evicted, not even when it has finished.
+        exempt(pod, rules).map_or(Class::Finished, |_| Class::Skip)
     } else if pod.deleting().is_some() {
         // A finished pod that is being deleted is still there, and a kubelet that is gone may keep it for ever.
         if pod.phase == Phase::Finished && !rules.evict_finished {
@@ -114,7 +117,7 @@ pub fn class(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timesta
         } else {
             Class::Terminating
         }
-    } else if let Some(class) = by_label(pod, rules) {
+    } else if let Some(class) = exempt(pod, rules) {
         class
     } else if owner.is_none() {
         Class::Bare
@@ -123,6 +126,15 @@ pub fn class(pod: &Pod, rules: &Rules, surroundings: &Surroundings, now: Timesta
     } else {
         Class::Move
     }
+}
+
+/// What a label of `pod` or a rule of the person who drains makes of it, in Cluster API's order: the label first.
+fn exempt(pod: &Pod, rules: &Rules) -> Option<Class> {
+    by_label(pod, rules).or_else(|| match behavior(pod, &rules.pods)? {
+        Behavior::Drain => None,
+        Behavior::Skip => Some(Class::Skip),
+        Behavior::WaitCompleted => Some(Class::WaitCompleted),
+    })
 }
 
 fn by_label(pod: &Pod, rules: &Rules) -> Option<Class> {
@@ -162,9 +174,11 @@ pub fn handling(pod: &Pod, class: Class, rules: &Rules) -> Handling {
             Handling::Refuse("has no controller that would bring it back; move it by hand")
         }
         Class::Bare | Class::Pinned | Class::Move if pod.empty_dir && rules.refuse_empty_dir => {
-            Handling::Refuse(
-                "has an emptyDir, whose data an eviction destroys; allow it with --delete-emptydir-data",
-            )
+            Handling::Refuse(if rules.is_of_upgrade() {
+                "has an emptyDir, whose data an eviction destroys; allow it with spec.drain.emptyDir: Evict"
+            } else {
+                "has an emptyDir, whose data an eviction destroys; allow it with --delete-emptydir-data"
+            })
         }
         Class::Bare | Class::Pinned | Class::Move => Handling::Evict,
     }
@@ -300,6 +314,34 @@ mod tests {
             [Class::Skip, Class::Finished],
             "nor when it is done"
         );
+    }
+
+    #[test]
+    fn rules_of_a_person_exempt_pods_and_leave_daemon_sets_and_static_pods_as_they_are() {
+        let of = |behavior| PodRule { selector: Selector::default(), namespaces: Vec::new(), behavior };
+        let surroundings = Surroundings::default();
+        for (behavior, ready, done, daemon) in [
+            (Behavior::Skip, Class::Skip, Class::Skip, Class::DaemonSet),
+            (Behavior::WaitCompleted, Class::WaitCompleted, Class::Skip, Class::DaemonSet),
+            (Behavior::Drain, Class::Move, Class::Finished, Class::DaemonSet),
+        ] {
+            let rules = Rules { pods: vec![of(behavior)], ..Rules::default() };
+            let of = |pod: &Pod| class(pod, &rules, &surroundings, at(0));
+            let plain = pod("a", 1, "n-1");
+            let finished = Pod { phase: Phase::Finished, ..plain.clone() };
+            let mirror = Pod { mirror: true, ..owned("v1", "Node") };
+            let found = (of(&plain), of(&finished), of(&owned("apps/v1", "DaemonSet")), of(&mirror));
+            assert_eq!(found, (ready, done, daemon, Class::Static), "{behavior:?}");
+            assert_eq!(
+                of(&terminating(plain, at(0))),
+                Class::Terminating,
+                "{behavior:?}: it is going anyway"
+            );
+        }
+        let all = [of(Behavior::Skip), of(Behavior::Drain)].into();
+        let rules = Rules { pods: all, cluster_api_labels: true, ..Rules::default() };
+        let of = |value| class(&labelled(value), &rules, &surroundings, at(0));
+        assert_eq!(of("wait-completed"), Class::WaitCompleted, "the pod's own label comes first");
     }
 
     #[test]

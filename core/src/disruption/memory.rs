@@ -54,6 +54,32 @@ pub enum PodMemory {
     Sent,
     /// Not to be sent again before this, for this reason if there is one to show.
     NotBefore(Timestamp, Option<String>),
+    /// The server does not let us delete it past its budgets, for this reason.
+    NotDeleted(String),
+}
+
+/// A pod that was asked to leave, and which pods were beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// UID of the pod.
+    pub uid: Arc<str>,
+    /// Its node.
+    pub node: Arc<str>,
+    /// UID of its controller, if it has one.
+    pub owner: Option<Arc<str>>,
+    /// UIDs of the controller's pods on that node, itself included.
+    pub siblings: Vec<Arc<str>>,
+}
+
+impl Asked {
+    /// `pod`, where `beside` are the pods of its node.
+    pub fn of<'p>(pod: &Pod, beside: impl Iterator<Item = &'p Pod>) -> Self {
+        let owner = pod.owner.as_ref().map(|owner| Arc::clone(&owner.uid));
+        let of_owner =
+            |other: &&Pod| owner.is_some() && other.owner.as_ref().map(|of| &of.uid) == owner.as_ref();
+        let siblings = beside.filter(of_owner).map(|other| Arc::clone(&other.uid)).collect();
+        Self { uid: Arc::clone(&pod.uid), node: Arc::clone(&pod.node), owner, siblings }
+    }
 }
 
 /// Evictions under way and their answers, each with the time at which it is forgotten.
@@ -90,22 +116,51 @@ impl Sent {
             self.budgets.entry(charge.budget.clone()).or_default().sent = true;
         }
         if let Some(owner) = permit.owner() {
-            let origin = self
-                .origins
-                .entry((permit.node().clone(), owner.clone()))
-                .or_insert_with(|| Origin { since: now, pods: permit.siblings().to_vec(), again: false });
-            if !origin.pods.contains(permit.uid()) {
-                origin.pods.extend_from_slice(permit.siblings());
-                origin.again = true;
-            }
+            self.leaves(permit.uid(), permit.node(), owner, permit.siblings(), now);
         }
     }
 
-    /// Records that the pod of that UID is deleted past its budget at `now`.
-    pub fn deletes(&mut self, uid: Arc<str>, now: Timestamp) {
+    /// Records that a pod of `owner` leaves `node`, and which of the controller's pods were beside it.
+    fn leaves(
+        &mut self,
+        uid: &Arc<str>,
+        node: &Arc<str>,
+        owner: &Arc<str>,
+        siblings: &[Arc<str>],
+        now: Timestamp,
+    ) {
+        let origin = self.origins.entry((node.clone(), owner.clone())).or_insert_with(|| Origin {
+            since: now,
+            pods: siblings.to_vec(),
+            again: false,
+        });
+        if !origin.pods.contains(uid) {
+            origin.pods.extend_from_slice(siblings);
+            origin.again = true;
+        }
+    }
+
+    /// Records that the deletion of `asked` past its budgets goes out at `now`.
+    pub fn deletes(&mut self, asked: &Asked, now: Timestamp) {
         self.follow(now);
-        let until = now.saturating_add(ACCEPTED).unwrap_or(Timestamp::MAX);
-        self.pods.insert(uid, (PodMemory::Sent, until));
+        self.pods.insert(asked.uid.clone(), (PodMemory::Sent, Timestamp::MAX));
+        self.nodes.insert(asked.uid.clone(), asked.node.clone());
+        if let Some(owner) = &asked.owner {
+            self.leaves(&asked.uid, &asked.node, owner, &asked.siblings, now);
+        }
+    }
+
+    /// Records the answer to the deletion of the pod of that UID past its budgets.
+    pub fn deleted(&mut self, uid: Arc<str>, answer: &Answer, now: Timestamp) {
+        self.follow(now);
+        let after = |wait: SignedDuration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
+        let pod = match answer.next() {
+            Next::Watch => (PodMemory::Sent, after(ACCEPTED)),
+            // It may have been carried out, or the server has no time for it: as if it were under way, for so long.
+            Next::Budget(wait) | Next::Quiet(wait) | Next::Again(wait, _) => (PodMemory::Sent, after(wait)),
+            Next::Show(wait, why) => (PodMemory::NotDeleted(answer.said().unwrap_or(why)), after(wait)),
+        };
+        self.pods.insert(uid, pod);
     }
 
     /// Records the answer to the eviction of the pod of that UID, which was to be taken from `charge`.

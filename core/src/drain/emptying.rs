@@ -15,7 +15,7 @@ use crate::disruption::{
 };
 
 /// How long past the end of its grace period a pod is called stuck rather than terminating.
-const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
+pub(super) const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// A scheduler that had not seen the cordon yet may have bound pods to the node. After this time all of them are there,
 /// and each is evicted once. No scheduler placed a pod that comes later.
@@ -252,7 +252,12 @@ fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptyin
 pub fn first(left: &[Left<'_>]) -> String {
     let held: Vec<_> =
         left.iter().filter_map(|left| Some((left.pod.full_name(), left.wait.held()?.reason))).collect();
+    let finishing: Vec<_> = left.iter().filter(|left| left.wait == Wait::Finishing).collect();
     match held.split_first() {
+        None if let Some((first, more)) = finishing.split_first() => {
+            let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
+            format!("pod {} is waited for until it has finished{more}", first.pod.full_name())
+        }
         None if left.len() == 1 => "1 pod is leaving".to_owned(),
         None => format!("{} pods are leaving", left.len()),
         Some(((pod, reason), [])) => format!("pod {pod}: {reason}"),

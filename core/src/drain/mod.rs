@@ -15,6 +15,6 @@ mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
 pub use emptying::{Emptying, Held, Left, Wait, empty, first, look};
-pub use node::{Forced, GivenUp, NodeDrain, Seen, Step};
-pub use policy::{OnTimeout, Policy, SETTLE, STALLED};
+pub use node::{Forced, GivenUp, NodeDrain, Seen, Step, yields};
+pub use policy::{OnTimeout, Options, Policy, SETTLE, STALLED, When};
 pub use request::{Action, Decision, DrainWorld, NodeState, Request, TOGETHER, decide, refusal};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::emptying::{Emptying, Left, Wait, empty, first, look};
+use super::emptying::{Emptying, Left, STUCK_AFTER, Wait, empty, first, look};
 use super::policy::{OnTimeout, Policy, STALLED};
 use super::volumes::attached;
 use crate::cluster::{Cluster, Node};
-use crate::disruption::{Budgets, Memory, Permit, PodMemory};
+use crate::disruption::{Asked, Budgets, Memory, Permit, PodMemory};
 
 /// The times of one node's drain: all that has to be remembered of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,8 @@ pub struct Seen<'c, 'w> {
 pub struct Forced {
     namespace: Arc<str>,
     pod: Arc<str>,
-    uid: Arc<str>,
+    asked: Asked,
+    grace: Option<i64>,
 }
 
 impl Forced {
@@ -62,7 +63,18 @@ impl Forced {
 
     /// UID of the pod: the precondition that the deletion must carry.
     pub fn uid(&self) -> &Arc<str> {
-        &self.uid
+        &self.asked.uid
+    }
+
+    /// What has to be remembered of it.
+    pub fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// The grace period that the deletion must name, in seconds; `None` where the pod's own will do, which is at least a
+    /// second: a pod that is killed without grace may still run when its successor begins.
+    pub fn grace(&self) -> Option<i64> {
+        self.grace
     }
 }
 
@@ -80,6 +92,13 @@ pub enum GivenUp {
     Stalled(String),
     /// Its kubelet is gone, and confirms no pod's end.
     Unconfirmed(String),
+    /// The server does not let us delete the pods that are left.
+    NotDeleted {
+        /// The first of them, as `namespace/name`.
+        pod: String,
+        /// Why, in one line.
+        why: String,
+    },
 }
 
 impl fmt::Display for GivenUp {
@@ -87,6 +106,7 @@ impl fmt::Display for GivenUp {
         match self {
             Self::Late { timeout, waits } => write!(f, "not drained within {} s: {waits}", timeout.as_secs()),
             Self::Stalled(waits) => f.write_str(waits),
+            Self::NotDeleted { pod, why } => write!(f, "pod {pod} is not deleted past its budgets: {why}"),
             Self::Unconfirmed(waits) => write!(f, "its kubelet confirms no pod's end: {waits}"),
         }
     }
@@ -147,7 +167,7 @@ impl NodeDrain {
         // Where the node may be given up, its pods are looked at before any of them is asked to leave.
         if late || self.stalled.is_some_and(|since| now >= after(since, STALLED)) {
             let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
-            if let Some(why) = given_up(node, &left, policy, late) {
+            if let Some(why) = given_up(node, &left, seen, late) {
                 return (Step::GivenUp { why, left }, None);
             }
         }
@@ -171,6 +191,12 @@ impl NodeDrain {
         if now < settled { (Step::Settling, Some(settled)) } else { (Step::Empty, ahead) }
     }
 
+    /// What to do about a node that is only cordoned, and whose pods stay, at `now`.
+    pub fn keep<'c>(self, policy: &Policy, now: Timestamp) -> (Step<'c>, Option<Timestamp>) {
+        let settled = after(self.cordoned, policy.settle);
+        if now < settled { (Step::Settling, Some(settled)) } else { (Step::Empty, None) }
+    }
+
     /// The step of a node that pods have yet to leave.
     fn leaving<'c>(
         self,
@@ -185,7 +211,7 @@ impl NodeDrain {
         }
         // Only a drain that forces goes on after its time.
         let (permits, forced) =
-            if late { (Vec::new(), forced(&left, seen.memory)) } else { (permits, Vec::new()) };
+            if late { (Vec::new(), forced(node, &left, seen)) } else { (permits, Vec::new()) };
         let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(seen.now));
         let gives_up = stalled.map(|since| after(since, STALLED));
         let drain = Self { stalled, ..self };
@@ -194,13 +220,25 @@ impl NodeDrain {
 }
 
 /// Why a node that is `late`, or on which nothing has moved for long, is given up, if it is.
-fn given_up(node: &Node, left: &[Left<'_>], policy: &Policy, late: bool) -> Option<GivenUp> {
+fn given_up(node: &Node, left: &[Left<'_>], seen: Seen<'_, '_>, late: bool) -> Option<GivenUp> {
+    let Seen { memory, policy, now, .. } = seen;
     if left.is_empty() {
         return None;
     }
+    let forces = policy.on_timeout == OnTimeout::Force && policy.timeout.is_some();
     if late {
-        let timeout = policy.timeout.filter(|_| policy.on_timeout != OnTimeout::Force)?;
-        return Some(GivenUp::Late { timeout, waits: first(left) });
+        let not_deleted = left.iter().filter(|_| forces).find_map(|left| {
+            let Some(PodMemory::NotDeleted(why)) = memory.pods.get(&left.pod.uid) else { return None };
+            Some(GivenUp::NotDeleted { pod: left.pod.full_name(), why: why.clone() })
+        });
+        let moves = forces && left.iter().any(|left| yields(left) || leaves(left, now));
+        let late =
+            policy.timeout.filter(|_| !moves).map(|timeout| GivenUp::Late { timeout, waits: first(left) });
+        return not_deleted.or(late);
+    }
+    if forces && left.iter().any(yields) {
+        // Its time will come.
+        return None;
     }
     match stall(node, left)? {
         Stall::Person => Some(GivenUp::Stalled(first(left))),
@@ -235,18 +273,32 @@ fn stall(node: &Node, left: &[Left<'_>]) -> Option<Stall> {
     (!node.ready && left.iter().all(over)).then_some(Stall::Kubelet)
 }
 
-/// The deletions of the pods in `left` that are not terminating and not refused, and whose eviction is not under way or
-/// accepted already.
-fn forced(left: &[Left<'_>], memory: &Memory) -> Vec<Forced> {
+/// Whether a pod goes when it is deleted: it is not terminating, nobody refused it, and it does not come back each time.
+pub fn yields(left: &Left<'_>) -> bool {
+    let stays = matches!(
+        left.wait,
+        Wait::Leaving | Wait::Stuck(_) | Wait::Kept(_) | Wait::Refused(_) | Wait::Returned { .. }
+    );
+    !stays && left.pod.deleting().is_none()
+}
+
+/// Whether a pod is terminating and may still be at `now`.
+fn leaves(left: &Left<'_>, now: Timestamp) -> bool {
+    let in_time = |at: Timestamp| now < after(at, STUCK_AFTER);
+    !matches!(left.wait, Wait::Stuck(_)) && left.pod.deleting().is_some_and(in_time)
+}
+
+/// The deletions of the pods in `left` that yield to one, and for which no request is under way or accepted already.
+fn forced(node: &Node, left: &[Left<'_>], seen: Seen<'_, '_>) -> Vec<Forced> {
     let may = |left: &&Left<'_>| {
-        let leaving = matches!(left.wait, Wait::Leaving | Wait::Stuck(_) | Wait::Kept(_) | Wait::Refused(_));
-        let asked = matches!(memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
-        !leaving && !asked && left.pod.deleting().is_none()
+        let asked = matches!(seen.memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
+        yields(left) && !asked
     };
     let force = |left: &Left<'_>| Forced {
         namespace: Arc::clone(&left.pod.namespace),
         pod: Arc::clone(&left.pod.name),
-        uid: Arc::clone(&left.pod.uid),
+        asked: Asked::of(left.pod, seen.cluster.pods_on(&node.name)),
+        grace: left.pod.traits().grace.filter(|seconds| *seconds < 1).map(|_| 1),
     };
     left.iter().filter(may).map(force).collect()
 }

@@ -2,7 +2,8 @@
 
 use jiff::SignedDuration;
 
-use crate::disruption::Rules;
+use crate::disruption::{PodRule, Rules};
+use crate::version::Minor;
 
 /// How long a node must have been cordoned before it is called empty. A scheduler that keeps up has seen the cordon by
 /// then, and what it bound before has arrived.
@@ -37,13 +38,69 @@ pub struct Policy {
     pub await_volumes: bool,
 }
 
-impl Policy {
-    /// That of an upgrade, whose executors' Jobs run in the namespace `executors`.
-    pub fn of_upgrade(executors: &str, timeout: SignedDuration) -> Self {
+/// Before which changes of its kubelet a node is drained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// Before each.
+    #[default]
+    Always,
+    /// Before a change of the minor. Where only the patch changes, the node is cordoned and its pods stay.
+    MinorOnly,
+}
+
+/// What a person wants of the drains of an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long the drain of a node may take.
+    pub timeout: SignedDuration,
+    /// What happens to a node that takes longer.
+    pub on_timeout: OnTimeout,
+    /// Before which changes of its kubelet a node is drained.
+    pub when: When,
+    /// Pods with an `emptyDir` stand in the way, because an eviction destroys its data.
+    pub refuse_empty_dir: bool,
+    /// Pods that nothing would bring back are evicted; otherwise they stand in the way.
+    pub evict_bare: bool,
+    /// What is done with some pods; the first rule that selects a pod decides.
+    pub pods: Vec<PodRule>,
+}
+
+impl Options {
+    /// What a person means who says no more than how long the drain of a node may take.
+    pub const fn new(timeout: SignedDuration) -> Self {
         Self {
-            rules: Rules::of_upgrade(executors),
-            timeout: Some(timeout),
+            timeout,
             on_timeout: OnTimeout::Park,
+            when: When::Always,
+            refuse_empty_dir: false,
+            evict_bare: false,
+            pods: Vec::new(),
+        }
+    }
+
+    /// Whether pods leave a node before its kubelet goes from one minor to another. What is not known counts as another
+    /// minor.
+    pub fn empties(&self, from: Option<Minor>, to: Minor) -> bool {
+        self.when == When::Always || from != Some(to)
+    }
+
+    /// Which pods leave a node, where the upgrade's executors' Jobs run in the namespace `executors`.
+    pub fn rules(&self, executors: &str) -> Rules {
+        Rules {
+            executors: Some(executors.into()),
+            evict_bare: self.evict_bare,
+            refuse_empty_dir: self.refuse_empty_dir,
+            pods: self.pods.clone(),
+            ..Rules::default()
+        }
+    }
+
+    /// How nodes are drained, where the upgrade's executors' Jobs run in the namespace `executors`.
+    pub fn policy(&self, executors: &str) -> Policy {
+        Policy {
+            rules: self.rules(executors),
+            timeout: Some(self.timeout),
+            on_timeout: self.on_timeout,
             settle: SETTLE,
             await_volumes: false,
         }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::drains::emptied;
 use super::{Hop, Plan, Stage, Step, Wave};
 use crate::cluster::{Cluster, Component, Phase};
 use crate::disruption::preflight::{Question, bounds, shown};
@@ -196,8 +197,8 @@ pub fn timing(
     durations: &Durations,
     now: Timestamp,
 ) -> Timing {
-    let names: BTreeSet<&Arc<str>> = waves.iter().flatten().flat_map(|wave| &wave.nodes).collect();
-    let nodes = names.into_iter().filter_map(|name| cluster.node(name)).collect();
+    let names = emptied(plan, waves, upgrade, cluster);
+    let nodes = names.into_keys().filter_map(|name| cluster.node(name)).collect();
     let drains = Drains::of(&Question { cluster, nodes, rules, timeout: None, now });
     let mut all = Timing {
         bounds: Vec::new(),

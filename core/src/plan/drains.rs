@@ -17,6 +17,7 @@ use super::{Plan, Wave};
 use crate::cluster::{Cluster, Node};
 use crate::disruption::Rules;
 use crate::disruption::preflight::{Cause, Outlook, Question, causes};
+use crate::drain::{OnTimeout, Options};
 use crate::text::harmless;
 use crate::upgrade::Upgrade;
 use crate::version::Minor;
@@ -55,6 +56,26 @@ pub fn foresee(
     findings
 }
 
+/// The nodes of `waves` that are drained, and the first hop of `plan` in which they are.
+pub(super) fn emptied<'w>(
+    plan: &Plan,
+    waves: &'w [Vec<Wave>],
+    upgrade: &Upgrade,
+    cluster: &Cluster,
+) -> BTreeMap<&'w Arc<str>, Minor> {
+    let mut emptied: BTreeMap<&Arc<str>, Minor> = BTreeMap::new();
+    for (hop, waves) in plan.hops.iter().zip(waves) {
+        let minor = hop.version.minor();
+        for name in waves.iter().flat_map(|wave| &wave.nodes) {
+            let from = cluster.node(name).and_then(|node| node.kubelet.minor());
+            if upgrade.drain.empties(from, minor) {
+                emptied.entry(name).or_insert(minor);
+            }
+        }
+    }
+    emptied
+}
+
 /// What keeps the nodes that `plan` moves from being drained at `now`, in order, with what a person accepted of it.
 ///
 /// What no waiting changes stops the plan at those nodes; what may end by itself is a warning; what only costs something
@@ -68,35 +89,38 @@ pub fn drain_findings(
     rules: &Rules,
     now: Timestamp,
 ) -> Vec<Finding> {
-    let mut moves: BTreeMap<&Arc<str>, Minor> = BTreeMap::new();
-    for (hop, waves) in plan.hops.iter().zip(waves) {
-        for node in waves.iter().flat_map(|wave| &wave.nodes) {
-            moves.entry(node).or_insert(hop.version.minor());
-        }
-    }
+    let moves = emptied(plan, waves, upgrade, cluster);
     let nodes: Vec<&Node> = moves.keys().filter_map(|name| cluster.node(name)).collect();
-    let timeout = Some(upgrade.drain_timeout);
+    let timeout = Some(upgrade.drain.timeout);
     let question = Question { cluster, nodes, rules, timeout, now };
     let together = waves.iter().map(|waves| together(waves)).max().unwrap_or(0);
     let mut findings: Vec<Finding> = causes(&question)
         .into_iter()
         .filter(|cause| !is_of_all_at_once(cause, cluster, together))
-        .filter_map(|cause| finding(cause, &moves))
+        .filter_map(|cause| finding(cause, &moves, &upgrade.drain))
         .collect();
     accept(&mut findings, &upgrade.accepted, now);
     findings
 }
 
 /// The finding that `cause` is; `moves` says in which hop each node first moves.
-fn finding(mut cause: Cause, moves: &BTreeMap<&Arc<str>, Minor>) -> Option<Finding> {
+fn finding(mut cause: Cause, moves: &BTreeMap<&Arc<str>, Minor>, options: &Options) -> Option<Finding> {
+    // A deletion asks neither budgets nor the webhooks of evictions.
+    let forced =
+        options.on_timeout == OnTimeout::Force && (cause.code.starts_with('U') || cause.code == "B13");
     let weight = match cause.outlook {
-        Outlook::Never => Weight::Stops,
-        Outlook::NotNow => Weight::Warns,
+        Outlook::Never if !forced => Weight::Stops,
+        Outlook::Never | Outlook::NotNow => Weight::Warns,
         Outlook::Caution => return None,
     };
     let hop = cause.nodes.iter().filter_map(|node| moves.get(node)).min().copied();
     cause.harmless();
-    let what = format!("{}: {}", cause.object, cause.what);
+    let mut what = format!("{}: {}", cause.object, cause.what);
+    if forced {
+        let seconds = options.timeout.as_secs();
+        what =
+            format!("{what}; what is left of its pods is deleted {seconds} s after the node's drain began");
+    }
     let finding = Finding::new(cause.id(), weight, what).remedy(&*cause.remedy).acceptable();
     Some(Finding { hop, ..finding.about(&cause.nodes) })
 }

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::cluster::Selector;
+use crate::disruption::PodRule;
+use crate::drain::{self, OnTimeout, When};
 use crate::upgrade::calendar::Calendar;
 use crate::upgrade::{Amount, Executor, Group, Hidden, Upgrade, Zones};
 use crate::version::KubeVersion;
@@ -33,15 +35,6 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
     let amount = |amount: Amount| match amount {
         Amount::Count(count) => json!(count),
         Amount::Percent(percent) => json!(format!("{percent}%")),
-    };
-    let selector = |selector: &Selector| {
-        let terms = selector.match_expressions.iter();
-        json!({
-            "matchLabels": selector.match_labels,
-            "matchExpressions": terms
-                .map(|term| json!({"key": term.key, "operator": term.operator, "values": term.values}))
-                .collect::<Vec<_>>(),
-        })
     };
     let group = |group: &Group| {
         let mut text = json!({
@@ -88,10 +81,14 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
         "from": from.to_string(),
         "to": upgrade.version.to_string(),
         "controlPlane": control_plane,
-        "drainTimeoutSeconds": upgrade.drain_timeout.as_secs(),
+        "drainTimeoutSeconds": upgrade.drain.timeout.as_secs(),
         "nodeGroups": upgrade.groups.iter().map(group).collect::<Vec<_>>(),
         "executors": upgrade.executors.iter().map(executor).collect::<Vec<_>>(),
     });
+    let drain = drain(&upgrade.drain);
+    if drain != json!({}) {
+        text["drain"] = drain;
+    }
     if !way.is_empty() {
         text["way"] = way.iter().map(ToString::to_string).collect();
     }
@@ -131,6 +128,43 @@ fn when(calendar: &Calendar, text: &mut Value) {
     }
 }
 
+fn selector(selector: &Selector) -> Value {
+    let terms = selector.match_expressions.iter();
+    json!({
+        "matchLabels": selector.match_labels,
+        "matchExpressions": terms
+            .map(|term| json!({"key": term.key, "operator": term.operator, "values": term.values}))
+            .collect::<Vec<_>>(),
+    })
+}
+
+/// What differs from the defaults in how nodes are drained, besides the timeout.
+fn drain(options: &drain::Options) -> Value {
+    let mut text = json!({});
+    match options.on_timeout {
+        OnTimeout::Park => {}
+        OnTimeout::Halt => text["onTimeout"] = json!("Halt"),
+        OnTimeout::Force => text["onTimeout"] = json!("Force"),
+    }
+    if options.when == When::MinorOnly {
+        text["mode"] = json!("MinorOnly");
+    }
+    if options.refuse_empty_dir {
+        text["emptyDir"] = json!("Refuse");
+    }
+    if options.evict_bare {
+        text["barePods"] = json!("Evict");
+    }
+    if !options.pods.is_empty() {
+        let rule = |rule: &PodRule| {
+            let namespaces: Vec<&str> = rule.namespaces.iter().map(|name| &**name).collect();
+            json!({"selector": selector(&rule.selector), "namespaces": namespaces, "behavior": rule.behavior.name()})
+        };
+        text["podRules"] = options.pods.iter().map(rule).collect();
+    }
+    text
+}
+
 /// `value` as JSON with sorted keys and without blanks, whatever the order in which it was read.
 pub fn canonical_json(value: &Value) -> String {
     match value {
@@ -162,6 +196,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::Expression;
+    use crate::disruption::Behavior;
     use crate::upgrade::calendar::{Freeze, Window, time_zone};
     use crate::upgrade::{AcceptedRisk, ControlPlane, FailurePolicy, Mode, Unit};
 
@@ -207,7 +242,7 @@ mod tests {
             calendar: Calendar::default(),
             failures: FailurePolicy::default(),
             groups: vec![group("a", Amount::Count(1)), group("b", Amount::Percent(10))],
-            drain_timeout: minute * 30,
+            drain: drain::Options::new(minute * 30),
             executors: [
                 ("cloud".into(), Executor::External { deadline: minute * 120 }),
                 ("job".into(), Executor::Job { template: template.into(), deadline: minute * 60 }),
@@ -251,6 +286,7 @@ mod tests {
             "windows",
             "freezes",
             "failurePolicy",
+            "drain\"",
         ] {
             assert!(!plain.contains(word), "{word}");
         }
@@ -311,5 +347,26 @@ mod tests {
             "form":1,"freezes":[{"from":"2026-12-17T23:00:00Z","until":"2027-01-07T23:00:00Z"}],"from":"v1.36.4","nodeGroups":[{"executor":"external","maxUnavailable":1,"name":"all","selector":{"matchExpressions":[],"matchLabels":{}},
             "soakSeconds":1800}],"to":"v1.37.1","windows":[{"days":[1,7],"durationSeconds":21600,"start":"22:00:00","timeZone":"Europe/Berlin"}]}"#]].assert_eq(&text.replace("},", "},\n"));
         expect!["cb113dda99e8"].assert_eq(&hash(&upgrade, &from, &[]));
+    }
+
+    #[test]
+    fn the_hash_of_a_spec_with_drain_options_stays_what_it_was() {
+        let mut upgrade = Upgrade::to("v1.37.1".parse().unwrap());
+        let from = "v1.36.4".parse().unwrap();
+        let pool =
+            || Selector { match_labels: [("app".to_owned(), "db".to_owned())].into(), ..Selector::default() };
+        upgrade.drain.on_timeout = OnTimeout::Force;
+        upgrade.drain.when = When::MinorOnly;
+        upgrade.drain.refuse_empty_dir = true;
+        upgrade.drain.evict_bare = true;
+        upgrade.drain.pods = vec![PodRule {
+            selector: pool(),
+            namespaces: vec!["shop".into()],
+            behavior: Behavior::WaitCompleted,
+        }];
+        let text = canonical(&upgrade, &from, &[]);
+        let drain = text.split("\"drain\":").nth(1).and_then(|rest| rest.split(",\"drainTimeout").next());
+        expect![[r#"{"barePods":"Evict","emptyDir":"Refuse","mode":"MinorOnly","onTimeout":"Force","podRules":[{"behavior":"WaitCompleted","namespaces":["shop"],"selector":{"matchExpressions":[],"matchLabels":{"app":"db"}}}]}"#]].assert_eq(drain.unwrap());
+        expect!["950a727ac77b"].assert_eq(&hash(&upgrade, &from, &[]));
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::claim::{Blocker, ClaimState, Subject};
 use crate::cluster::NodeRef;
-use crate::disruption::Permit;
+use crate::disruption::{Permit, Rules};
+use crate::drain::Forced;
 
 /// One write.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub enum Action {
     },
     /// Evict one pod of one UID.
     Evict(Permit),
+    /// Delete one pod of one UID past its budgets: its node's drain was told to force, and its time is over.
+    Delete(Forced),
     /// Record a claim's next state. Fails when the claim has changed.
     Record {
         /// The claim's name.
@@ -110,11 +113,13 @@ pub enum Action {
     },
 }
 
-/// A node that a fresh read must find cordoned by this mark, of this UID, and without a pod to move.
+/// A node that a fresh read must find cordoned by this mark, of this UID, and without a pod that has to leave.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Drained {
     /// The node.
     pub node: NodeRef,
     /// The value of its cordon annotation.
     pub mark: String,
+    /// Which pods have to leave; none where the node is only cordoned and its pods stay.
+    pub rules: Option<Rules>,
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::ends::{forget, settle};
+use super::halt::halted;
 use super::hop::Current;
 use super::round::{Round, release, selected};
 use super::seen::follow;
@@ -10,7 +11,7 @@ use super::status::{Outlook, status};
 use super::{Action, Claim, ClaimState, Decision, World, components, group, nodes, open, soak};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
-use crate::drain::{Batch, Policy};
+use crate::drain::Batch;
 use crate::plan::{self, Plan, Planned, Stage, StageProgress, hidden_id};
 use crate::skew::kubelets_ceiling;
 use crate::upgrade::{Hidden, Mode, Place, Progress, Upgrade};
@@ -43,7 +44,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let stage = stage.or_else(|| (!current.last).then_some(Stage::Kubelets));
     let told = told(stages, &current, whole, cluster);
     let approved = is_approved(upgrade, hash.as_deref());
-    let policy = Policy::of_upgrade(world.executors, upgrade.drain_timeout);
+    let policy = upgrade.drain.policy(world.executors);
     let mut round = Round {
         upgrade,
         hop: &current,
@@ -53,6 +54,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         selected: selected(members, &mine),
         stage,
         missing: &missing,
+        halted: halted(cluster, upgrade, &mine),
         may_disrupt: approved && !upgrade.suspended && !progress.ending && progress.queued_behind.is_none(),
         policy: &policy,
         batch: Batch::new(cluster, &policy.rules, world.now),
@@ -76,6 +78,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         goes_on(&mut round, &outlook.preflight, &hidden);
     }
     outlook.held = group::held(&round);
+    outlook.halted = round.halted.take();
     let Round {
         mut actions,
         again_at,
@@ -91,7 +94,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     under_finalizer(progress, &mut actions);
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     outlook.control_plane_held = !needs_a_person.is_empty() && !opens;
-    blocked.splice(0..0, needs_a_person);
+    blocked.splice(0..0, outlook.halted.clone().into_iter().chain(needs_a_person));
     blocked.extend(held_back.iter().map(ToString::to_string));
     (outlook.hope, outlook.out, outlook.soaks, outlook.held_back) = (hope, out, soaks, held_back);
     outlook.waits = blocked.into_iter().chain(working).collect();
@@ -192,7 +195,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
     for claim in &by_age {
         let on_node = round.world.cluster.node(&claim.subject.node).is_some_and(|node| node.unschedulable);
         let away = claim.state.in_flight() || matches!(claim.state, ClaimState::Failed { .. }) && on_node;
-        if claim.is_of_kubelet() && away {
+        if claim.is_of_kubelet() && away && round.empties(claim) {
             round.batch.open(&claim.subject.node);
         }
     }
@@ -204,7 +207,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
         }
     }
     round.soaks = soak::follow(round);
-    if round.may_disrupt && preflight.is_empty() {
+    if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {
         match round.stage {
             Some(Stage::Kubelets) if !round.went_back => open::open(round),
             Some(stage) if stage < Stage::Kubelets => {

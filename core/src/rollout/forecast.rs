@@ -7,7 +7,6 @@ use jiff::SignedDuration;
 
 use super::{Claim, ClaimState, World};
 use crate::cluster::Component;
-use crate::drain::Policy;
 use crate::plan::{Durations, Plan, Timing, Took, Wave, timing, waves};
 use crate::upgrade::Upgrade;
 
@@ -23,7 +22,7 @@ pub struct Forecast {
 /// How long `plan` of `upgrade` takes from where `world` is now.
 pub fn forecast(plan: &Plan, upgrade: &Upgrade, world: World<'_>) -> Forecast {
     let waves = waves(plan, upgrade, &upgrade.members(world.cluster));
-    let rules = Policy::of_upgrade(world.executors, upgrade.drain_timeout).rules;
+    let rules = upgrade.drain.policy(world.executors).rules;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
     let timing = timing(plan, &waves, upgrade, world.cluster, &rules, &durations(&mine), world.now);
     Forecast { waves, timing }

@@ -20,6 +20,7 @@ mod executor;
 mod forecast;
 mod gate;
 mod group;
+mod halt;
 mod hold;
 mod hop;
 mod nodes;

@@ -10,7 +10,7 @@ use super::executor::{Seen, Standing, drive};
 use super::round::{Round, after, record, release};
 use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
-use crate::drain::{self, Held, Left, NodeDrain, SETTLE, Step, first};
+use crate::drain::{self, GivenUp, Held, Left, NodeDrain, SETTLE, Step, first};
 
 /// A parked node is not tried again sooner, even when nothing seems to block it.
 pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
@@ -20,6 +20,10 @@ const PARKED_AT_MOST: SignedDuration = SignedDuration::from_hours(6);
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
 /// How many blockers a claim names.
 const SHOWN_BLOCKERS: usize = 5;
+/// What a claim says of a node that is given to its executor.
+const DRAINED: &str = "drained; the executor may work";
+/// What a claim says of a node whose pods stay.
+const ONLY_CORDONED: &str = "cordoned; its pods stay, because only its patch changes";
 /// A claim remembers at most so many `DaemonSets` that were not ready before.
 const MAX_NOT_READY: usize = 20;
 
@@ -55,7 +59,8 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         }
         ClaimState::Claimed if ours && node.unschedulable => {
             round.wake(after(now, SETTLE));
-            round.record(claim, ClaimState::Draining { since: now, stalled: None }, "its pods are leaving");
+            let message = if round.empties(claim) { "its pods are leaving" } else { ONLY_CORDONED };
+            round.record(claim, ClaimState::Draining { since: now, stalled: None }, message);
         }
         ClaimState::Claimed if node.unschedulable => {
             // A person was faster. The node is theirs until they uncordon it.
@@ -111,7 +116,12 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         now: world.now,
     };
     let drain = NodeDrain { cordoned: since, begun: since, stalled };
-    let (step, again) = drain.step(node, seen, &mut round.budgets);
+    let empties = round.empties(claim);
+    let (step, again) = if empties {
+        drain.step(node, seen, &mut round.budgets)
+    } else {
+        drain.keep(round.policy, world.now)
+    };
     if let Some(at) = again {
         round.wake(at);
     }
@@ -119,10 +129,16 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         Step::GivenUp { why, left } => {
             let message = why.to_string();
             round.blocked.push(format!("{name}: {message}"));
-            park(round, claim, message, blockers(&left));
+            let mut blockers = blockers(&left);
+            if let GivenUp::NotDeleted { pod, why } = why {
+                // Its budget is not what it waits for, so a change of that does not help.
+                blockers = vec![Blocker { pod, budget: None, reason: why, lasting: true }];
+            }
+            park(round, claim, message, blockers);
         }
-        Step::Leaving { drain, permits, left, .. } => {
+        Step::Leaving { drain, permits, forced, left } => {
             round.actions.extend(permits.into_iter().map(Action::Evict));
+            round.actions.extend(forced.into_iter().map(Action::Delete));
             let blockers = blockers(&left);
             let line = format!("{name}: {}", first(&left));
             let lines = if blockers.is_empty() { &mut round.working } else { &mut round.blocked };
@@ -130,6 +146,9 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             say_blocked(round, claim, &drain, blockers, first(&left));
         }
         Step::Detaching(volumes) => round.working.push(format!("{name}: empty; {volumes}")),
+        Step::Settling if !empties => {
+            round.working.push(format!("{name}: makes sure that no pod still arrives"));
+        }
         Step::Settling => {
             round.working.push(format!("{name}: empty; makes sure that no pod still arrives"));
         }
@@ -150,9 +169,13 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
                 resource_version: claim.resource_version.clone(),
                 state: ClaimState::Upgrading { since: world.now, before },
                 attempt: claim.attempt,
-                message: "drained; the executor may work".to_owned(),
+                message: if empties { DRAINED } else { ONLY_CORDONED }.to_owned(),
                 blockers: Vec::new(),
-                drained: Some(Drained { node: node.reference(), mark: claim.mark() }),
+                drained: Some(Drained {
+                    node: node.reference(),
+                    mark: claim.mark(),
+                    rules: empties.then(|| round.policy.rules.clone()),
+                }),
             });
         }
     }
@@ -177,7 +200,7 @@ fn say_blocked(
 ) {
     let ClaimState::Draining { since, stalled } = claim.state else { return };
     let begins_to_stall = drain.stalled.is_some() != stalled.is_some();
-    let from = after(since, SAY_BLOCKED_AFTER.min(round.upgrade.drain_timeout / 2));
+    let from = after(since, SAY_BLOCKED_AFTER.min(round.upgrade.drain.timeout / 2));
     if !begins_to_stall && blockers.is_empty() {
         return;
     }
@@ -206,7 +229,7 @@ fn say_blocked(
 fn park(round: &mut Round<'_>, claim: &Claim, message: String, mut blockers: Vec<Blocker>) {
     blockers.truncate(SHOWN_BLOCKERS);
     let now = round.world.now;
-    let retry_at = after(now, retried_after(round.upgrade.drain_timeout, claim.attempt));
+    let retry_at = after(now, retried_after(round.upgrade.drain.timeout, claim.attempt));
     round.actions.push(Action::Record {
         claim: claim.name.clone(),
         resource_version: claim.resource_version.clone(),
@@ -219,7 +242,7 @@ fn park(round: &mut Round<'_>, claim: &Claim, message: String, mut blockers: Vec
 }
 
 /// How long a node is left alone whose `attempt`th drain did not end: each time twice as long.
-fn retried_after(drain_timeout: SignedDuration, attempt: u32) -> SignedDuration {
+pub(super) fn retried_after(drain_timeout: SignedDuration, attempt: u32) -> SignedDuration {
     let doubled = 1_i32.checked_shl(attempt.saturating_sub(1).min(20)).unwrap_or(i32::MAX);
     drain_timeout.max(PARKED_AT_LEAST).saturating_mul(doubled).min(PARKED_AT_MOST.max(drain_timeout))
 }

@@ -19,7 +19,7 @@ use super::whole::{others_are_whole, static_pods_settle};
 use super::zones::place;
 use super::{Action, Blocker, Claim, ClaimState, Subject};
 use crate::cluster::Node;
-use crate::drain::look;
+use crate::drain::{OnTimeout, look, yields};
 use crate::plan::zone;
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
@@ -64,6 +64,9 @@ pub(super) fn open(round: &mut Round<'_>) {
         return;
     }
     for members in &groups {
+        if round.halted.is_some() {
+            return;
+        }
         match waits_for(round, &groups, members) {
             Some(line) if members.nodes.iter().any(|node| node.member.at_target == Some(false)) => {
                 round.blocked.push(line);
@@ -135,6 +138,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         }
         let again = match may_begin(round, node, claim) {
             Ok(again) => again,
+            Err(_) if round.halted.is_some() => return,
             Err(line) => {
                 round.blocked.push(line);
                 continue;
@@ -153,7 +157,9 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             let subject = subject(round, group, node);
             Action::Claim { name: claim_name(&round.upgrade.name, &subject), subject }
         }));
-        round.batch.open(&node.name);
+        if empties(round, node) {
+            round.batch.open(&node.name);
+        }
         zone_now = Some(zone(node));
         working += 1;
         unavailable += usize::from(node.ready);
@@ -209,7 +215,14 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
         round.hope |= !cluster.nodes().iter().any(|other| other.control_plane && round.is_gone(other));
         return Err(format!("{} {line}", node.name));
     }
-    if let Err(refused) = round.batch.admit(&node.name) {
+    if !empties(round, node) {
+        return claim.map(|parked| retry(round, parked, node, &[])).transpose();
+    }
+    let forces = round.policy.on_timeout == OnTimeout::Force;
+    if let Err(refused) = round.batch.admit(&node.name).or_else(|refused| {
+        // At its deadline such a node goes past its budgets.
+        if forces && refused.lasting { Ok(()) } else { Err(refused) }
+    }) {
         if !refused.lasting {
             round.hope = true;
             return Err(format!("{} waits: {}", node.name, refused.reason));
@@ -217,7 +230,9 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
         return Err(not_begun(round, node, claim, refused.reason));
     }
     let world = round.world;
-    let left = look(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
+    let mut left =
+        look(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
+    left.retain(|left| !(forces && yields(left)));
     let blocked = blockers(&left);
     match claim {
         Some(parked) => retry(round, parked, node, &blocked).map(Some),
@@ -228,6 +243,11 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
     }
 }
 
+/// Whether pods leave `node` before its kubelet goes to the version of the hop.
+fn empties(round: &Round<'_>, node: &Node) -> bool {
+    round.upgrade.drain.empties(node.kubelet.minor(), round.upgrade.version.minor())
+}
+
 /// Leaves `node` out for `reason`, which only a person takes away: draining it would only move its other pods for
 /// nothing. Returns the line for the status. A parked node has a claim that says so already.
 fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: String) -> String {
@@ -235,6 +255,12 @@ fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: 
         return format!("{} is parked: {reason}", node.name);
     }
     let line = format!("{} is not begun: {reason}", node.name);
+    if round.policy.on_timeout == OnTimeout::Halt {
+        round.halted = Some(format!(
+            "halted: {line}; remove what blocks it, hold the node with annotation evenkeel.dev/hold, or set \
+             spec.drain.onTimeout to Park"
+        ));
+    }
     round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason });
     line
 }

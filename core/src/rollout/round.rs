@@ -14,6 +14,7 @@ use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
 use crate::plan::{Stage, hex};
 use crate::upgrade::{Member, Place, Progress, Soak, Upgrade};
+use crate::version::KubeVersion;
 
 /// How long a kube-apiserver's answer is believed where something begins because of it.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
@@ -69,6 +70,8 @@ pub(super) struct Round<'a> {
     pub(super) missing: &'a [Place],
     /// Disruption may begin and go on: the plan is approved, and the upgrade is not suspended, deleted or queued.
     pub(super) may_disrupt: bool,
+    /// A node could not be drained, and nothing more begins until somebody changes something: why, in one line.
+    pub(super) halted: Option<String>,
     /// How nodes are drained.
     pub(super) policy: &'a Policy,
     /// The nodes that are open, or opened in this decision, in all groups.
@@ -117,7 +120,13 @@ impl Round<'_> {
 
     /// Whether `claim` may still begin what it is about.
     pub(super) fn wants(&self, claim: &Claim) -> bool {
-        self.may_disrupt && !claim.ending && claim.subject.to == self.upgrade.version
+        self.may_disrupt && self.halted.is_none() && !claim.ending && claim.subject.to == self.upgrade.version
+    }
+
+    /// Whether pods leave the node of `claim` before its kubelet changes.
+    pub(super) fn empties(&self, claim: &Claim) -> bool {
+        let from = claim.subject.from.parse::<KubeVersion>().ok();
+        self.upgrade.drain.empties(from.map(|from| from.minor()), claim.subject.to.minor())
     }
 
     /// Whether the machine of `node` has been silent for so long that a person has to look at it.

@@ -43,6 +43,8 @@ pub enum Phase {
     ControlPlaneHeld,
     /// Nothing more can move without a person: nodes failed.
     NodesFailed,
+    /// Nothing more can move without a person: a node could not be drained, and the upgrade was told to stop then.
+    NodesHalted,
     /// Nothing more can move without a person: nodes cannot be drained.
     NodesParked,
     /// Nothing more can move without a person: as many nodes failed or are parked as may.
@@ -78,6 +80,7 @@ impl Phase {
             Self::ControlPlaneFailed => "ControlPlaneFailed",
             Self::ControlPlaneHeld => "ControlPlaneHeld",
             Self::NodesFailed => "NodesFailed",
+            Self::NodesHalted => "NodesHalted",
             Self::NodesParked => "NodesParked",
             Self::NodesHeld => "NodesHeld",
             Self::Completed => "Completed",
@@ -92,6 +95,7 @@ impl Phase {
                 | Self::ControlPlaneFailed
                 | Self::ControlPlaneHeld
                 | Self::NodesFailed
+                | Self::NodesHalted
                 | Self::NodesParked
                 | Self::NodesHeld
                 | Self::FailurePolicy
@@ -178,6 +182,7 @@ pub(super) struct Outlook {
     pub(super) soaks: Vec<Soak>,
     pub(super) held_back: Vec<Wait>,
     pub(super) control_plane_held: bool,
+    pub(super) halted: Option<String>,
 }
 
 pub(super) fn status(
@@ -217,6 +222,8 @@ pub(super) fn status(
         Phase::ControlPlaneFailed
     } else if outlook.control_plane_held {
         Phase::ControlPlaneHeld
+    } else if outlook.halted.is_some() {
+        Phase::NodesHalted
     } else if let Some(wait) = soonest(&outlook.held_back) {
         Phase::of(wait)
     } else if stage.is_none_or(|stage| stage < Stage::Kubelets)
@@ -359,7 +366,7 @@ fn message(
         | Phase::FailurePolicy
         | Phase::NoWindowFits
         | Phase::ZoneGone => soonest(&outlook.held_back).map(ToString::to_string).unwrap_or_default(),
-        Phase::ControlPlaneFailed | Phase::ControlPlaneHeld => first(&outlook.waits),
+        Phase::ControlPlaneFailed | Phase::ControlPlaneHeld | Phase::NodesHalted => first(&outlook.waits),
         Phase::NodesFailed => nodes(OutOf::Failed),
         Phase::NodesParked => nodes(OutOf::Parked),
         Phase::NodesHeld => nodes(OutOf::Held),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, Expression, Selector};
+use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
 use evenkeel_core::rollout::{self, Forecast, OutOf, Phase};
 use evenkeel_core::upgrade::{self, Amount, Executor, Group, Place, Upgrade};
@@ -18,15 +18,13 @@ use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-use super::outlook;
-use super::schema::{
-    AcceptedRisk, ClusterUpgrade, ControlPlane, FailurePolicy, Hidden, LabelExpression, LabelSelector, Mode,
-    Unit, Zones,
-};
+use super::schema::{AcceptedRisk, ClusterUpgrade, ControlPlane, FailurePolicy, Hidden, Mode, Unit, Zones};
+use super::selector::selector;
 use super::state::{
     ClusterUpgradeStatus, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent,
 };
 use super::when::{self, InvalidTime};
+use super::{drain, outlook};
 use crate::api::conditions;
 use crate::api::report::count;
 
@@ -83,6 +81,9 @@ pub enum Invalid {
     /// A window or a freeze cannot be read.
     #[error(transparent)]
     Time(InvalidTime),
+    /// A pod rule would be for every pod.
+    #[error("drain.podRules[{0}]: say which pods it is for, by selector or namespaces")]
+    PodRule(usize),
 }
 
 /// The core's value of a `ClusterUpgrade`: every version is read, and every executor that a field names is defined.
@@ -158,9 +159,9 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
             soak: seconds(spec.control_plane.soak_seconds),
         },
         groups: in_order(groups.collect::<Result<_, Invalid>>()?)?,
+        drain: drain::options(&spec.drain).map_err(|drain::ForEveryPod(at)| Invalid::PodRule(at))?,
         calendar: when::calendar(spec).map_err(Invalid::Time)?,
         failures: failures(spec.failure_policy.as_ref())?,
-        drain_timeout: SignedDuration::from_secs(i64::from(spec.drain.timeout_seconds)),
         executors,
     })
 }
@@ -256,18 +257,6 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
         queued_behind: None,
         protected: object.finalizers().iter().any(|name| name == FINALIZER),
         ending: object.metadata.deletion_timestamp.is_some(),
-    }
-}
-
-fn selector(selector: &LabelSelector) -> Selector {
-    let expression = |term: &LabelExpression| Expression {
-        key: term.key.clone(),
-        operator: format!("{:?}", term.operator),
-        values: term.values.clone(),
-    };
-    Selector {
-        match_labels: selector.match_labels.clone(),
-        match_expressions: selector.match_expressions.iter().map(expression).collect(),
     }
 }
 

@@ -1,20 +1,23 @@
 //! `ClusterUpgrade`: what a person wants, kept in git, and how far the upgrade is.
 //!
-//! The schema is in `schema` (what a person writes) and `state` (the status); `convert`, `when` and `outlook` translate
-//! between it and the core's values. No rule is decided here.
+//! The schema is in `schema` (what a person writes, of which `drain` and `selector` are parts) and `state` (the status);
+//! `convert`, `when` and `outlook` translate between it and the core's values. No rule is decided here.
 
 mod convert;
+mod drain;
 mod outlook;
 mod schema;
+mod selector;
 mod state;
 mod when;
 
 pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, status_of_unseen, validate};
+pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use schema::{
-    AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, Drain, ExecutorSpec,
-    ExternalExecutor, FailurePolicy, Freeze, Hidden, JobExecutor, LabelExpression, LabelOperator,
-    LabelSelector, Mode, NodeGroup, OnTimeout, Unit, Window, Zones,
+    AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, ExecutorSpec,
+    ExternalExecutor, FailurePolicy, Freeze, Hidden, JobExecutor, Mode, NodeGroup, Unit, Window, Zones,
 };
+pub use selector::{LabelExpression, LabelOperator, LabelSelector};
 pub use state::{
     ClusterUpgradeStatus, ParkedNode, PastUpgrade, Plan, PlanEstimate, PlanFinding, PlanHop, PlanStage,
     PlanWave, Progress, SeenComponent, Soak,

@@ -2,14 +2,14 @@
 //!
 //! The comments on these fields are what `kubectl explain` prints. No rule of an upgrade is here.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::drain::Drain;
+use super::selector::LabelSelector;
 use super::state::{ClusterUpgradeStatus, is_zero};
 
 /// Takes a cluster to a Kubernetes version, in order: every kube-apiserver, then kube-controller-manager,
@@ -328,78 +328,6 @@ fn amount_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
             "message": "must be a number of at least 1, or a percentage such as `10%`"
         }]
     })
-}
-
-/// A label selector, as everywhere in Kubernetes.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct LabelSelector {
-    /// Labels that the node must have, with these values.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub match_labels: BTreeMap<String, String>,
-    /// Expressions that must all be true.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
-    pub match_expressions: Vec<LabelExpression>,
-}
-
-/// One term of a selector.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct LabelExpression {
-    /// The label's key.
-    pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-    pub operator: LabelOperator,
-    /// The values of `In` and `NotIn`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
-    pub values: Vec<String>,
-}
-
-/// How a label is compared.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LabelOperator {
-    /// Its value is one of `values`.
-    In,
-    /// It is absent or its value is none of `values`.
-    NotIn,
-    /// It is there.
-    Exists,
-    /// It is not there.
-    DoesNotExist,
-}
-
-/// How nodes are drained.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct Drain {
-    /// How long the drain of one node may take, in seconds. Default 1800.
-    #[serde(default = "half_an_hour")]
-    #[schemars(range(min = 10, max = 604_800))]
-    pub timeout_seconds: i32,
-    /// What happens to a node whose drain takes longer. `Park`: the node is uncordoned, the status names it with what
-    /// blocks it, the other nodes go on, and this node is tried again later.
-    #[serde(default)]
-    pub on_timeout: OnTimeout,
-}
-
-fn half_an_hour() -> i32 {
-    1800
-}
-
-impl Default for Drain {
-    fn default() -> Self {
-        Self { timeout_seconds: half_an_hour(), on_timeout: OnTimeout::default() }
-    }
-}
-
-/// What happens when a drain does not end in time.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnTimeout {
-    /// The node is uncordoned, and tried again later.
-    #[default]
-    Park,
 }
 
 /// Who changes versions. Exactly one of `job` and `external`.

@@ -10,27 +10,25 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Parts, Surroundings};
 use evenkeel_core::disruption::answer::Answer;
-use evenkeel_core::disruption::{Charge, Rules, Sent, may_stay};
+use evenkeel_core::disruption::{Charge, Sent};
 use evenkeel_core::drain::{Action, Decision, DrainWorld, NodeState, Request, decide};
 use jiff::Timestamp;
-use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::exit::EXIT_INTERRUPTED;
+use super::confirm::left_on;
 use super::display::{Event, Teller};
 use super::interrupt::interrupts;
 use super::waited::Waited;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, NotDone, node};
-use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 use crate::clock::Clock;
 use crate::drive::{Conclusion, Driven, Interrupt, Look, drive};
 use crate::observe::cache::{Cache, Changes, Pace, Select};
-use crate::observe::fold::{SyncState, Watched as _};
-use crate::observe::interner::Interner;
+use crate::observe::fold::SyncState;
 use crate::observe::lean;
 use crate::observe::survey::Survey;
 
@@ -54,6 +52,8 @@ pub(super) enum Reply {
         pod: String,
         uid: Arc<str>,
         charge: Option<Charge>,
+        /// It was deleted past its budgets.
+        forced: bool,
         answer: Answer,
     },
     /// The first pod that still has to leave the node, if there is one, or why that is not known.
@@ -351,13 +351,13 @@ impl Draining {
                     let answer = evict::evict(&effects, &Authority::Person, &permit, manner).await;
                     let answer = answer.unwrap_or(UNANSWERED);
                     let (uid, charge) = (Arc::clone(permit.uid()), permit.charge().cloned());
-                    Reply::Pod { node, pod, uid, charge, answer }
+                    Reply::Pod { node, pod, uid, charge, forced: false, answer }
                 });
             }
             Action::Delete(forced) => {
                 let pod = format!("{}/{}", forced.namespace(), forced.pod());
                 let node = self.node_of(forced.uid());
-                self.kept.sent.deletes(Arc::clone(forced.uid()), now);
+                self.kept.sent.deletes(forced.asked(), now);
                 self.teller.tell(Event::of_pod(
                     &node,
                     "deleting",
@@ -367,7 +367,14 @@ impl Draining {
                 self.kept.running.spawn(async move {
                     let answer = evict::delete(&effects, &Authority::Person, &forced, manner.grace).await;
                     let answer = answer.unwrap_or(UNANSWERED);
-                    Reply::Pod { node, pod, uid: Arc::clone(forced.uid()), charge: None, answer }
+                    Reply::Pod {
+                        node,
+                        pod,
+                        uid: Arc::clone(forced.uid()),
+                        charge: None,
+                        forced: true,
+                        answer,
+                    }
                 });
             }
             Action::Confirm(name) => {
@@ -428,7 +435,7 @@ impl Draining {
                 }
                 self.wait_for(&format!("node/{name} is not {what}: {}", error.line()))
             }
-            Reply::Pod { node, pod, uid, charge, answer } => {
+            Reply::Pod { node, pod, uid, charge, forced, answer } => {
                 let now = self.clock.now();
                 match &answer {
                     Answer::Accepted(_) => {
@@ -442,7 +449,11 @@ impl Draining {
                         tracing::debug!(pod, answer = refused.label(), "not evicted");
                     }
                 }
-                self.kept.sent.answered(uid, charge, &answer, now);
+                if forced {
+                    self.kept.sent.deleted(uid, &answer, now);
+                } else {
+                    self.kept.sent.answered(uid, charge, &answer, now);
+                }
                 Ok(())
             }
             Reply::Confirmed(name, Ok(None)) => {
@@ -459,33 +470,6 @@ impl Draining {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_FAILURE));
                 self.wait_for(&format!("node/{name}: cannot look whether it is empty: {why}"))
             }
-        }
-    }
-}
-
-/// The first pod on `node` that has to leave, by a list from the server instead of the watch.
-async fn left_on(
-    client: &Client,
-    node: &str,
-    rules: &Rules,
-    surroundings: &Surroundings,
-    chunk: u32,
-    now: Timestamp,
-) -> Result<Option<String>, String> {
-    let pods: Api<lean::Pod> = Api::all(client.clone());
-    let mut names = Interner::default();
-    let mut params = ListParams::default().fields(&format!("spec.nodeName={node}")).limit(chunk);
-    loop {
-        let page = within(EFFECT_TIMEOUT, pods.list(&params)).await.map_err(|error| one_line(&error))?;
-        for pod in page.items {
-            let pod = pod.keep(&mut names).pod;
-            if !may_stay(&pod, rules, surroundings, now) {
-                return Ok(Some(pod.full_name()));
-            }
-        }
-        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if params.continue_token.is_none() {
-            return Ok(None);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! `evenkeel drain` and `evenkeel uncordon`: arguments, exit codes, and the uncordon, which needs no loop.
 //!
-//! Nothing here decides: the core does ([`evenkeel_core::drain`]). `draining` carries decisions out, `rehearse` is the
-//! dry run, `narrate` and `conclusion` say what happened, and `display` writes it. [`run`] is a drain without a command
-//! line.
+//! Nothing here decides: the core does ([`evenkeel_core::drain`]). `draining` carries decisions out, `confirm` is its last
+//! look at a node, `rehearse` is the dry run, `narrate` and `conclusion` say what happened, and `display` writes it.
+//! [`run`] is a drain without a command line.
 
 mod conclusion;
+mod confirm;
 mod display;
 mod draining;
 mod interrupt;
@@ -98,7 +99,7 @@ pub(super) struct DrainArgs {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(-1..=86400), allow_negative_numbers = true, default_value_t = -1)]
     grace_period: i64,
     /// How long each node may take; 0 sets no limit. A node from which no pod can leave without a person's help is
-    /// given up after 30 seconds in any case.
+    /// given up after 30 seconds, unless its pods are deleted at the end of its time (--on-timeout=force).
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
     timeout: SignedDuration,
     /// What to do with a node that is not drained in time.

@@ -16,7 +16,6 @@ mod times;
 mod wish;
 mod words;
 
-use evenkeel_core::disruption::Rules;
 use evenkeel_core::plan::{self, Plan, Refutation, Wish};
 use evenkeel_core::skew::policy::Policy;
 
@@ -58,7 +57,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let mut plan = plan::make(&wish);
     let waves = plan::waves(&plan, upgrade, &members);
     let refuted = refuted(&plan, &waves, &wish);
-    let (cluster, now, rules) = (&subject.cluster, subject.now, Rules::of_upgrade(EXECUTORS));
+    let (cluster, now, rules) = (&subject.cluster, subject.now, upgrade.drain.rules(EXECUTORS));
     plan.findings = plan::foresee(&plan, &waves, upgrade, cluster, &rules, now);
     let (durations, basis) = times::durations(&args.times, std::mem::take(&mut subject.earlier));
     let made = Made {

@@ -76,6 +76,8 @@ pub struct Setting {
     pub deadline: u64,
     /// The drains' timeout, in seconds.
     pub drain: u64,
+    /// What else is said of drains.
+    pub drains: Value,
     /// The version to reach.
     pub to: String,
     /// When the run begins, in the cluster's time.
@@ -104,6 +106,7 @@ impl Setting {
             everything: false,
             deadline: 300,
             drain: 300,
+            drains: json!({}),
             to: TO.to_owned(),
             begins: Timestamp::UNIX_EPOCH,
             freeze: None,
@@ -128,6 +131,17 @@ impl Setting {
                 ["window", from, length] => setting.windows.push((number(from), number(length))),
                 ["soak", of, seconds] => setting.soaks.push(((*of).to_owned(), number(seconds))),
                 ["limit", of, count] => setting.limits.push(((*of).to_owned(), number(count))),
+                ["force"] => setting.drains["onTimeout"] = "Force".into(),
+                ["halt"] => setting.drains["onTimeout"] = "Halt".into(),
+                ["minor-only"] => setting.drains["mode"] = "MinorOnly".into(),
+                ["rule", app, behavior] => {
+                    let rule = json!({"namespaces": ["shop"], "behavior": behavior,
+                        "selector": {"matchLabels": {"app": app}}});
+                    match setting.drains["podRules"].as_array_mut() {
+                        Some(rules) => rules.push(rule),
+                        None => setting.drains["podRules"] = json!([rule]),
+                    }
+                }
                 ["target", version] => (*version).clone_into(&mut setting.to),
                 ["executor", what, way @ ..] => {
                     let way = match way {
@@ -168,6 +182,10 @@ impl Setting {
             "window",
             "soak",
             "limit",
+            "force",
+            "halt",
+            "minor-only",
+            "rule",
         ];
         all.contains(&first)
     }
@@ -194,6 +212,8 @@ impl Setting {
         let mut executors = vec![executor("machines")];
         let rest = if self.everything { json!({}) } else { json!({"matchLabels": {"pool": "main"}}) };
         let mut plane = json!({"executor": "machines"});
+        let mut drain = self.drains.clone();
+        drain["timeoutSeconds"] = self.drain.into();
         if self.accept {
             plane["hidden"] = "Accept".into();
         }
@@ -210,7 +230,7 @@ impl Setting {
                 {"name": "canary", "selector": {"matchLabels": {"pool": "canary"}}, "executor": "machines", "maxUnavailable": 1},
                 {"name": "rest", "selector": rest, "executor": "machines", "maxUnavailable": 2},
             ],
-            "drain": {"timeoutSeconds": self.drain}, "executors": executors}});
+            "drain": drain, "executors": executors}});
         self.waits(&mut object["spec"]);
         object
     }

@@ -205,6 +205,33 @@ fn invariant_3_a_pod_is_deleted_or_asked_without_its_uid() {
 }
 
 #[test]
+fn invariant_3_a_deletion_before_the_deadline_or_of_a_node_that_does_not_drain() {
+    let deletes = |state: &'static str, after: u64, on_timeout: &'static str| {
+        said(async |stage| {
+            let spec = json!({"drain": {"timeoutSeconds": 60, "onTimeout": on_timeout}});
+            stage.person.merge(&format!("{UPGRADES}/{UP}"), &json!({"spec": spec})).await.unwrap();
+            stage.plane_is_there().await;
+            stage.take("main-1").await;
+            stage.state("kubelet", "main-1", state, "").await;
+            sleep(Duration::from_secs(after)).await;
+            let on_it = |pod: &Value| {
+                pod["spec"]["nodeName"] == "main-1" && pod["metadata"]["labels"]["app"] != "logs"
+            };
+            let pod = stage.person.list(PODS).await.into_iter().find(on_it).unwrap();
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            stage.forger.delete(&format!("{PODS}/{name}")).await.unwrap();
+        })
+    };
+    let deleted =
+        |wrong: &Wrong| wrong.iter().any(|line| line.contains("invariant 3:") && line.contains("deletes"));
+    assert!(deleted(&deletes("Draining", 40, "Force")), "too early");
+    assert!(deleted(&deletes("Draining", 61, "Park")), "nobody said so");
+    assert!(deleted(&deletes("Claimed", 61, "Force")), "it does not drain");
+    let in_time = deletes("Draining", 61, "Force");
+    assert!(!deleted(&in_time), "{in_time:#?}");
+}
+
+#[test]
 fn invariant_3_an_executor_works_while_a_scheduler_still_binds_pods() {
     let bound_after = |seconds: u64| {
         said(async |stage| {

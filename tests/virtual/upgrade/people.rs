@@ -74,6 +74,12 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         }
         ["returning"] => returning(kube).await,
         ["impossible"] => impossible(kube).await,
+        ["batch"] => batch(kube).await,
+        ["finish", app] => finish(kube, app).await,
+        ["spec", name, spec] => {
+            let spec: Value = spec.parse().unwrap();
+            _ = kube.merge(&up(name), &json!({"spec": spec})).await;
+        }
         ["bad-claim", component, node] => bad_claim(kube, component, node).await,
         ["slow-scheduler"] => slow_scheduler(cluster, kube).await,
         ["cut", agent, seconds] => {
@@ -134,6 +140,26 @@ async fn impossible(kube: &Kube) {
     kube.workload("deployments", "frozen", 1, &here).await;
     kube.budget("frozen", Some(json!({"maxUnavailable": 0}))).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// A pod that can run on one node only, and that somebody would rather see end by itself.
+async fn batch(kube: &Kube) {
+    let here =
+        json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "main-5"}}}}});
+    kube.workload("deployments", "batch", 1, &here).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// The pods of `app` end well.
+async fn finish(kube: &Kube, app: &str) {
+    let pods = "/api/v1/namespaces/shop/pods";
+    for pod in kube.list(pods).await {
+        if pod["metadata"]["labels"]["app"] == app && pod["spec"]["nodeName"].is_string() {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let status = json!({"status": {"phase": "Succeeded"}});
+            _ = kube.merge(&format!("{pods}/{name}/status"), &status).await;
+        }
+    }
 }
 
 /// A claim that nobody can read, because no version of the operator has such a state.

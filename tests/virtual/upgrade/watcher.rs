@@ -261,7 +261,7 @@ impl Watcher {
             self.claims.remove(&name);
             return;
         };
-        let mut after = Claim::of(&object);
+        let mut after = Claim::of(&object, before.as_ref());
         after.node = host(&self.plane, &after.node);
         self.claims.insert(name.clone(), after.clone());
         if !ours {

@@ -111,13 +111,17 @@ impl<'a> Found<'a> {
             return;
         }
         let traits = pod.traits();
-        self.controller(pod, class, refused);
+        self.controller(pod, class, refused, rules.is_of_upgrade());
         if class == Class::Finished {
             return;
         }
         if pod.empty_dir {
             let outlook = if rules.refuse_empty_dir { Outlook::Never } else { Outlook::Caution };
-            let remedy = "make sure that nobody needs it, or use a PersistentVolume";
+            let remedy = if outlook == Outlook::Never && rules.is_of_upgrade() {
+                "allow it with spec.drain.emptyDir: Evict, or use a PersistentVolume"
+            } else {
+                "make sure that nobody needs it, or use a PersistentVolume"
+            };
             self.add("B2", outlook, pod, "has an emptyDir, whose data an eviction destroys", remedy);
         } else if traits.host_path {
             self.add(
@@ -153,10 +157,12 @@ impl<'a> Found<'a> {
     }
 
     /// Adds B1 where nothing would bring the pod back, and where its `DaemonSet` would.
-    fn controller(&mut self, pod: &'a Pod, class: Class, refused: bool) {
+    fn controller(&mut self, pod: &'a Pod, class: Class, refused: bool, of_upgrade: bool) {
         if class == Class::Bare {
             let (outlook, remedy) = if refused {
-                (Outlook::Never, "move it by hand, or allow it with --force")
+                let flag = "move it by hand, or allow it with --force";
+                let field = "move it by hand, or allow it with spec.drain.barePods: Evict";
+                (Outlook::Never, if of_upgrade { field } else { flag })
             } else {
                 (Outlook::Caution, "nothing makes it again")
             };

@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use crate::cluster::{Instance, Phase as PodPhase, Pod, Selector};
-use crate::disruption::Busy;
+use crate::disruption::{Busy, may_stay};
+use crate::drain;
 use crate::fixture::{at, cluster, pod, releases, terminating};
 use crate::rollout;
 use crate::rollout::Freshness;
@@ -62,6 +63,9 @@ pub(super) struct Toy {
     pub(super) way: Way,
     /// Components that are away while they are replaced.
     pub(super) away: Vec<Instance>,
+    /// The server lets us delete no pod, for this reason.
+    pub(super) keeps_pods: Option<String>,
+    pub(super) deleted: usize,
     memory: Memory,
     pub(super) seconds: i64,
     limit: usize,
@@ -81,7 +85,7 @@ impl Toy {
                 max_unavailable: Amount::Count(max_unavailable),
                 ..Group::new("all", Selector::default(), "external")
             }],
-            drain_timeout: SignedDuration::from_secs(40),
+            drain: drain::Options::new(SignedDuration::from_secs(40)),
             executors: [("external".into(), external)].into(),
             ..Upgrade::to("v1.37.1".parse().unwrap())
         };
@@ -100,6 +104,8 @@ impl Toy {
             max_in_flight: 0,
             crash_after: None,
             broken: None,
+            keeps_pods: None,
+            deleted: 0,
             refuses: None,
             lingers: 2,
             asked: 0,
@@ -274,11 +280,18 @@ impl Toy {
                 });
             }
             Action::Evict(permit) => self.evict(&permit),
+            Action::Delete(forced) => self.force(&forced),
             Action::Record { claim, state, attempt, message, blockers, drained, .. } => {
                 self.log.push(format!("Record {claim} {}", state.name()));
-                if let Some(Drained { node, mark }) = drained {
+                if let Some(Drained { node, mark, rules }) = drained {
+                    let stays = |pod: &&Pod| match &rules {
+                        None => true,
+                        Some(rules) if rules.pods.is_empty() => false,
+                        Some(rules) => may_stay(pod, rules, self.cluster.surroundings(), at(self.seconds)),
+                    };
                     let moves =
                         |pod: &&Pod| pod.owner.as_ref().is_none_or(|owner| *owner.kind != *"DaemonSet");
+                    let moves = |pod: &&Pod| moves(pod) && !stays(pod);
                     let left = self.cluster.pods_on(&node.name).filter(moves).count();
                     assert_eq!(left, 0, "{} is upgraded with pods on it", node.name);
                     let live = self.cluster.node(&node.name).unwrap();
@@ -325,6 +338,29 @@ impl Toy {
             }
             Action::ReleaseOrphan { .. } => unreachable!("no claim of the toy vanishes"),
         }
+    }
+
+    fn force(&mut self, forced: &drain::Forced) {
+        self.log.push(format!("Delete {}", forced.pod()));
+        let until = self.claims.iter().filter_map(|claim| match claim.state {
+            ClaimState::Draining { since, .. } => Some(since + self.upgrade.drain.timeout),
+            _ => None,
+        });
+        let forces = self.upgrade.drain.on_timeout == drain::OnTimeout::Force;
+        assert!(forces && until.min().is_some_and(|until| until <= at(self.seconds)), "only after its time");
+        if let Some(why) = &self.keeps_pods {
+            let uid = forced.uid().clone();
+            self.memory.pods.insert(uid, PodMemory::NotDeleted(why.clone()));
+            return;
+        }
+        self.memory.pods.insert(forced.uid().clone(), PodMemory::Sent);
+        let gone_at = at(self.seconds + self.lingers);
+        self.cluster.change_pod(forced.uid(), |pod| {
+            assert!(pod.deleting().is_none(), "{} is deleted twice", pod.name);
+            *pod = terminating(pod.clone(), gone_at);
+            pod.ready = false;
+        });
+        self.deleted += 1;
     }
 
     fn evict(&mut self, permit: &crate::disruption::Permit) {
@@ -399,7 +435,7 @@ impl Toy {
         self.cluster.retain_pods(|p| p.deleting().is_none_or(|d| d > now));
         let stays_unready = self.stays_unready;
         self.cluster.change_pods(|pod| {
-            if pod.deleting().is_none() && !stays_unready {
+            if pod.deleting().is_none() && !stays_unready && pod.phase != PodPhase::Finished {
                 pod.ready = true;
                 pod.phase = PodPhase::Running;
             }
@@ -441,7 +477,10 @@ impl Toy {
     fn forget_seen(&mut self) {
         let live: Vec<_> =
             self.cluster.pods().filter(|p| p.deleting().is_none()).map(|p| p.uid.clone()).collect();
-        self.memory.pods.retain(|uid, _| live.contains(uid));
+        let refuses = self.keeps_pods.is_some();
+        self.memory
+            .pods
+            .retain(|uid, of| live.contains(uid) && (refuses || !matches!(of, PodMemory::NotDeleted(_))));
     }
 
     fn check(&mut self) {
@@ -466,7 +505,8 @@ impl Toy {
         for budget in self.cluster.budgets() {
             let healthy = self.pods_of(&budget.name).iter().filter(|p| p.ready).count();
             let wanted = self.desired.get(&*budget.name).copied().unwrap_or(0);
-            assert!(i32::try_from(healthy).unwrap() >= wanted, "PDB {} is violated", budget.name);
+            let kept = i32::try_from(healthy).unwrap() >= wanted;
+            assert!(kept || self.deleted > 0, "PDB {} is violated", budget.name);
         }
     }
 }

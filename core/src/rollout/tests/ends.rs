@@ -241,7 +241,7 @@ fn a_persons_drain_on_a_node_at_the_target_does_not_keep_the_upgrade_from_its_en
 #[test]
 fn a_stalled_node_does_not_wait_its_whole_timeout() {
     let mut toy = Toy::new(1, 1);
-    toy.upgrade.drain_timeout = SignedDuration::from_hours(1);
+    toy.upgrade.drain.timeout = SignedDuration::from_hours(1);
     toy.absent = 1;
     toy.deploy("cart", 1, 1);
     toy.run_until(600, |toy| toy.kubelets("Draining") > 0);

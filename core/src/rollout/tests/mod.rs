@@ -1,6 +1,7 @@
 //! The state machine against a small cluster that answers its writes.
 
 mod cluster;
+mod drains;
 mod ends;
 mod gates;
 mod hops;

@@ -183,7 +183,9 @@ impl Watcher {
         self.is_wanted(&claim, "cordons");
         self.plane_is_ready(&claim, "cordons");
         self.within_budget(name, before, &claim);
-        self.crosses(name);
+        if !self.upgrades.get(&claim.upgrade).is_some_and(|upgrade| upgrade.only_cordons(&claim)) {
+            self.crosses(name);
+        }
     }
 
     /// 12: two nodes whose pods are tied to them, under budgets that do not let all of those go at once, do not wait for
@@ -264,9 +266,6 @@ impl Watcher {
     pub(super) fn evicts(&mut self, key: &str, pod: &Pod, uid: &str) {
         let times = self.evicted.entry(uid.to_owned()).or_default();
         *times += 1;
-        if !pod.evicted {
-            self.fault(3, format!("deletes {key}"));
-        }
         if pod.of_daemon_set {
             self.fault(3, format!("evicts {key}, which a DaemonSet brings back"));
         }
@@ -275,6 +274,19 @@ impl Watcher {
         let claim =
             held.and_then(|(name, uid)| self.claims.get(name).filter(|claim| claim.uid == uid)).cloned();
         let lately = node.as_ref().and_then(|node| node.others).is_some_and(|at| !self.is_old(at));
+        let upgrade = claim.as_ref().and_then(|claim| self.upgrades.get(&claim.upgrade)).cloned();
+        let of_both = claim.as_ref().zip(upgrade.as_ref());
+        let forced = !pod.evicted && of_both.is_some_and(|(claim, upgrade)| upgrade.forces(claim));
+        if !pod.evicted && !forced {
+            self.fault(3, format!("deletes {key}"));
+        }
+        let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
+        if !forced && upgrade.as_ref().is_some_and(|upgrade| upgrade.exempts(namespace, &pod.labels)) {
+            self.fault(3, format!("evicts {key}, which a rule takes out of the drain"));
+        }
+        if of_both.is_some_and(|(claim, upgrade)| upgrade.only_cordons(claim)) {
+            self.fault(3, format!("evicts {key}, and only the patch of {} changes", pod.node));
+        }
         match claim {
             // A moment ago somebody uncordoned it, or deleted the claim.
             None if lately || node.is_none() || self.late => {}
@@ -286,7 +298,7 @@ impl Watcher {
                 }
             }
         }
-        if pod.healthy {
+        if pod.healthy && !forced {
             self.keeps_budgets(key, pod);
         }
     }
@@ -391,8 +403,17 @@ impl Watcher {
             }
             return;
         }
-        let left =
-            self.pods.iter().find(|(key, pod)| pod.node == claim.node && !stays(key, pod) && pod.healthy);
+        let upgrade = self.upgrades.get(&claim.upgrade);
+        if upgrade.is_some_and(|upgrade| upgrade.only_cordons(claim)) {
+            return;
+        }
+        let exempt = |key: &str, pod: &Pod| {
+            let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
+            upgrade.is_some_and(|upgrade| upgrade.exempts(namespace, &pod.labels))
+        };
+        let left = self.pods.iter().find(|(key, pod)| {
+            pod.node == claim.node && !stays(key, pod) && !exempt(key, pod) && pod.healthy
+        });
         if let Some((key, _)) = left {
             let line = format!("upgrades {} while {key} runs there", claim.node);
             self.fault(3, line);

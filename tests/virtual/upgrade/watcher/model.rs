@@ -159,20 +159,26 @@ pub struct Claim {
     pub of_plane: bool,
     pub node: String,
     pub node_uid: String,
+    pub from: String,
     pub to: String,
     pub executor: String,
     pub state: String,
     pub message: String,
+    /// Since when its pods are asked to leave, if they are.
+    pub draining_since: Option<Instant>,
 }
 
 impl Claim {
-    pub fn of(claim: &Value) -> Self {
+    pub fn of(claim: &Value, before: Option<&Self>) -> Self {
         let (spec, status) = (&claim["spec"], &claim["status"]);
         let state = text(&status["state"]);
         let list = spec["components"].as_array().into_iter().flatten();
         let moves: Vec<String> = list.map(text).collect();
         let of_plane = !moves.is_empty();
+        let since = before.and_then(|before| before.draining_since).unwrap_or_else(Instant::now);
         Self {
+            draining_since: (state == "Draining").then_some(since),
+            from: text(&spec["fromVersion"]),
             uid: text(&claim["metadata"]["uid"]),
             upgrade: text(&spec["upgradeName"]),
             component: text(&spec["component"]),
@@ -191,10 +197,36 @@ impl Claim {
         self.component == "kubelet"
     }
 
+    /// Only its patch changes.
+    pub fn is_of_patch(&self) -> bool {
+        let minor = |of: &str| version(of).map(|(minor, _)| minor);
+        minor(&self.from).is_some() && minor(&self.from) == minor(&self.to)
+    }
+
     /// It takes a place in its group's budget.
     pub fn in_flight(&self) -> bool {
         matches!(self.state.as_str(), "Claimed" | "Draining" | "Upgrading")
     }
+}
+
+/// Whether a label selector selects what has these labels.
+fn selects(selector: &Value, labels: &Labels) -> bool {
+    let wanted = selector["matchLabels"].as_object().into_iter().flatten();
+    let terms = selector["matchExpressions"].as_array().into_iter().flatten();
+    let mut alike = wanted.map(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
+    let mut terms = terms.map(|term| {
+        let found = labels.get(term["key"].as_str().unwrap_or_default());
+        let listed = |value: &String| {
+            term["values"].as_array().is_some_and(|all| all.iter().any(|one| one == value.as_str()))
+        };
+        match term["operator"].as_str() {
+            Some("In") => found.is_some_and(listed),
+            Some("NotIn") => !found.is_some_and(listed),
+            Some("Exists") => found.is_some(),
+            _ => found.is_none(),
+        }
+    });
+    alike.all(|fits| fits) && terms.all(|fits| fits)
 }
 
 /// Which nodes, and how many at once.
@@ -209,22 +241,7 @@ pub struct Group {
 
 impl Group {
     pub fn selects(&self, labels: &Labels) -> bool {
-        let wanted = self.selector["matchLabels"].as_object().into_iter().flatten();
-        let terms = self.selector["matchExpressions"].as_array().into_iter().flatten();
-        let mut alike = wanted.map(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
-        let mut terms = terms.map(|term| {
-            let found = labels.get(term["key"].as_str().unwrap_or_default());
-            let listed = |value: &String| {
-                term["values"].as_array().is_some_and(|all| all.iter().any(|one| one == value.as_str()))
-            };
-            match term["operator"].as_str() {
-                Some("In") => found.is_some_and(listed),
-                Some("NotIn") => !found.is_some_and(listed),
-                Some("Exists") => found.is_some(),
-                _ => found.is_none(),
-            }
-        });
-        alike.all(|fits| fits) && terms.all(|fits| fits)
+        selects(&self.selector, labels)
     }
 
     pub fn limit(&self, size: usize) -> usize {
@@ -249,6 +266,8 @@ pub struct Upgrade {
     pub accepts_hidden: bool,
     /// The names of the executors that are Jobs.
     pub jobs: Vec<String>,
+    /// How nodes are drained, as the person wrote it.
+    pub drain: Value,
     pub generation: i64,
     pub seen_generation: i64,
     pub spec_since: Instant,
@@ -284,6 +303,7 @@ impl Upgrade {
                 .map(|of| text(&of["name"]))
                 .collect(),
             accepts_hidden: spec["controlPlane"]["hidden"] == "Accept",
+            drain: spec["drain"].clone(),
             generation,
             seen_generation: object["status"]["observedGeneration"].as_i64().unwrap_or(0),
             spec_since: before
@@ -293,6 +313,31 @@ impl Upgrade {
             status: object["status"].clone(),
             uid,
         }
+    }
+
+    /// Pods of a node that `claim` holds do not leave it.
+    pub fn only_cordons(&self, claim: &Claim) -> bool {
+        self.drain["mode"] == "MinorOnly" && claim.is_of_patch()
+    }
+
+    /// The pods that are left on a node may be deleted: so was said, and its time is over. Times are stored in whole
+    /// seconds.
+    pub fn forces(&self, claim: &Claim) -> bool {
+        let seconds = self.drain["timeoutSeconds"].as_u64().unwrap_or(1800);
+        let time = Duration::from_secs(seconds.saturating_sub(2));
+        self.drain["onTimeout"] == "Force"
+            && claim.draining_since.is_some_and(|since| since.elapsed() >= time)
+    }
+
+    /// A rule says that this pod of `namespace` stays, or is waited for.
+    pub fn exempts(&self, namespace: &str, labels: &Labels) -> bool {
+        let rules = self.drain["podRules"].as_array().into_iter().flatten();
+        let mut selecting = rules.filter(|rule| {
+            let named =
+                rule["namespaces"].as_array().is_none_or(|all| all.iter().any(|name| name == namespace));
+            named && selects(&rule["selector"], labels)
+        });
+        selecting.next().is_some_and(|rule| rule["behavior"] != "Drain")
     }
 
     /// The group of a node: the first that selects it.

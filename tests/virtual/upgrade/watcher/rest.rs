@@ -41,6 +41,18 @@ pub fn asked_well(calls: &[Call]) -> Wrong {
             {
                 wrong.push(format!("invariant 10: {line} has no precondition"));
             }
+            // Whether it may be sent at all is seen when it is carried out.
+            ("delete", "pods", None) => {
+                let sent = call.sent();
+                let uid = sent["preconditions"]["uid"].as_str().unwrap_or_default();
+                if uid.is_empty() {
+                    wrong.push(format!("invariant 3: {line} names no UID"));
+                }
+                if sent["gracePeriodSeconds"].as_i64().is_some_and(|grace| grace < 1) {
+                    wrong.push(format!("invariant 3: {line} gives no time"));
+                }
+                asked.entry(uid.to_owned()).or_default().push(call.at);
+            }
             (_, "pods", None) => wrong.push(format!("invariant 3: asks {line}")),
             (_, "nodes", _) => wrong.push(format!("asks {line}")),
             _ => {}

@@ -1,0 +1,49 @@
+//! An upgrade that stops at the first node that could not be drained, and what lets it go on.
+//!
+//! Here belongs only the question whether it stopped; what that means for nodes is in `nodes` and `open`. The invariants:
+//! nothing is remembered for it but the node's parked claim; and no waiting ends it, only what somebody changed.
+
+use super::ends::{at_target, holds, node_of};
+use super::nodes::retried_after;
+use super::round::after;
+use super::{Claim, ClaimState};
+use crate::cluster::{Cluster, Node};
+use crate::drain::OnTimeout;
+use crate::upgrade::Upgrade;
+
+/// Why `upgrade` begins nothing more, in one line that says what lets it go on; `None` where it goes on.
+pub(super) fn halted(cluster: &Cluster, upgrade: &Upgrade, mine: &[&Claim]) -> Option<String> {
+    if upgrade.drain.on_timeout != OnTimeout::Halt {
+        return None;
+    }
+    let stops =
+        |claim: &&&Claim| claim.is_of_kubelet() && !claim.ending && claim.subject.to == upgrade.version;
+    mine.iter().filter(stops).find_map(|claim| {
+        let node = node_of(cluster, claim).filter(|node| !at_target(node, claim))?;
+        if !is_parked_for_a_person(upgrade, claim) || is_left_to_a_person(node, claim) || left(cluster, claim) {
+            return None;
+        }
+        Some(format!(
+            "halted at {}: {}; remove what blocks it, raise spec.drain.timeoutSeconds, set spec.drain.onTimeout to Park, \
+             or delete NodeUpgrade {} to try it again",
+            node.name, claim.message, claim.name
+        ))
+    })
+}
+
+/// Whether the claim was parked by no shorter a timeout than the present one.
+fn is_parked_for_a_person(upgrade: &Upgrade, claim: &Claim) -> bool {
+    let ClaimState::Parked { since, retry_at } = claim.state else { return false };
+    after(since, retried_after(upgrade.drain.timeout, claim.attempt)) <= retry_at
+}
+
+/// Whether somebody took the node upon them since: it is held, or cordoned by someone else.
+fn is_left_to_a_person(node: &Node, claim: &Claim) -> bool {
+    (node.held || node.unschedulable) && !holds(claim, node)
+}
+
+/// Whether every pod that blocked the node is gone from it.
+fn left(cluster: &Cluster, claim: &Claim) -> bool {
+    let mut here = cluster.pods_on(&claim.subject.node).map(crate::cluster::Pod::full_name);
+    !claim.blockers.is_empty() && !here.any(|pod| claim.blockers.iter().any(|blocker| blocker.pod == pod))
+}

@@ -1,0 +1,235 @@
+//! What a person may choose about drains: what then happens to pods, to nodes and to the rest of the upgrade.
+
+use std::sync::Arc;
+
+use super::cluster::Toy;
+use crate::cluster::{Phase as PodPhase, Pod, Selector};
+use crate::disruption::{Behavior, PodRule};
+use crate::drain::{OnTimeout, When};
+use crate::fixture::pod;
+use crate::rollout::{ClaimState, Phase};
+use jiff::SignedDuration;
+
+fn message(toy: &Toy, node: &str) -> String {
+    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet() && *claim.subject.node == *node);
+    of.map(|claim| claim.message.clone()).unwrap_or_default()
+}
+
+fn cordoned(toy: &Toy) -> Vec<String> {
+    let nodes = toy.cluster.nodes().iter().filter(|node| node.unschedulable);
+    nodes.map(|node| node.name.to_string()).collect()
+}
+
+/// Three nodes, and on the first a pod whose budget never lets it go.
+fn frozen(on_timeout: OnTimeout) -> Toy {
+    let mut toy = Toy::new(3, 1);
+    toy.deploy("frozen", 1, 1);
+    toy.upgrade.drain.on_timeout = on_timeout;
+    toy
+}
+
+/// Three nodes, and on the first a pod whose budget waits for a replica that does not come.
+fn slow(on_timeout: OnTimeout) -> Toy {
+    let mut toy = frozen(on_timeout);
+    toy.absent = 1;
+    toy
+}
+
+#[test]
+fn force_deletes_what_is_left_after_the_deadline_and_not_before() {
+    let mut toy = frozen(OnTimeout::Force);
+    toy.deploy("web", 6, 0);
+    toy.run_until(200, |toy| toy.kubelets("Draining") > 0);
+    let begun = toy.seconds;
+    toy.run_until(200, |toy| toy.deleted > 0);
+    assert!((40..45).contains(&(toy.seconds - begun)), "{}", toy.seconds - begun);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.log);
+    // Its successor may be put on a node that is still to come.
+    assert!((1..=3).contains(&toy.deleted), "{:?}", toy.log);
+    let mut parks = frozen(OnTimeout::Park);
+    parks.run_to_the_end(600);
+    assert_eq!((parks.phase(), parks.deleted), (Phase::NodesParked, 0));
+}
+
+#[test]
+fn force_deletes_nothing_that_a_person_refused() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.drain.on_timeout = OnTimeout::Force;
+    toy.cluster.set_pod(Pod { owner: None, ..pod("bare", 1, "n-1") });
+    toy.run_to_the_end(600);
+    assert_eq!((toy.phase(), toy.deleted, toy.kubelets("Upgraded")), (Phase::NodesParked, 0, 1));
+    // One that comes when the drain is under way.
+    let mut toy = frozen(OnTimeout::Force);
+    toy.run_until(200, |toy| toy.kubelets("Draining") > 0);
+    toy.cluster.set_pod(Pod { owner: None, ..pod("bare", 1, "n-1") });
+    toy.run_until(200, |toy| toy.kubelets("Parked") > 0);
+    assert_eq!((toy.deleted, toy.pods_of("bare").len()), (1, 1), "{}", message(&toy, "n-1"));
+    assert!(message(&toy, "n-1").starts_with("not drained within 40 s: pod shop/bare-1: has no controller"));
+}
+
+#[test]
+fn force_without_the_right_to_delete_parks_the_node_and_says_why() {
+    let mut toy = frozen(OnTimeout::Force);
+    toy.keeps_pods = Some("no right".to_owned());
+    toy.run_until(400, |toy| toy.kubelets("Parked") == 1 && toy.kubelets("Upgraded") == 2);
+    assert_eq!(message(&toy, "n-1"), "pod shop/frozen-0 is not deleted past its budgets: no right");
+    assert_eq!(cordoned(&toy), Vec::<String>::new());
+    let tries = || toy.log.iter().filter(|line| line.starts_with("Delete")).count();
+    assert_eq!((tries(), toy.deleted), (1, 0));
+    toy.keeps_pods = None;
+    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+}
+
+#[test]
+fn a_crash_after_any_write_of_a_forced_upgrade_ends_alike() {
+    let run = |crash: Option<usize>| {
+        let mut toy = frozen(OnTimeout::Force);
+        toy.crash_after = crash;
+        toy.run_to_the_end(900);
+        assert_eq!(toy.phase(), Phase::Completed, "{crash:?}: {:?}", toy.log);
+        assert_eq!((toy.pods_of("frozen").len(), cordoned(&toy)), (1, Vec::new()), "{crash:?}");
+        (toy.log.len(), toy.deleted)
+    };
+    let (writes, _) = run(None);
+    for crash in 1..=writes {
+        assert!(run(Some(crash)).1 <= 3, "{crash}");
+    }
+}
+
+#[test]
+fn halt_begins_nothing_more_and_leaves_no_node_cordoned() {
+    let mut toy = slow(OnTimeout::Halt);
+    toy.run_to_the_end(600);
+    let status = toy.status();
+    assert_eq!(status.phase, Phase::NodesHalted, "{:?}", toy.log);
+    assert!(status.phase.stalled());
+    assert!(
+        status
+            .message
+            .starts_with("halted at n-1: not drained within 40 s: pod shop/frozen-0: PDB shop/frozen"),
+        "{}",
+        status.message
+    );
+    assert_eq!((toy.kubelets("Parked"), toy.kubelets("Upgraded"), toy.evictions), (1, 0, 0));
+    assert_eq!(cordoned(&toy), Vec::<String>::new());
+    // Its budget opens: that is no person's word.
+    toy.absent = 0;
+    toy.deploy("frozen", 2, 1);
+    for _ in 0..100 {
+        toy.tick();
+    }
+    assert_eq!(toy.phase(), Phase::NodesHalted);
+}
+
+#[test]
+fn halt_goes_on_when_somebody_changes_something() {
+    type Change = (&'static str, fn(&mut Toy), usize);
+    let changes: [Change; 5] = [
+        ("the timeout", |toy| toy.upgrade.drain.timeout = SignedDuration::from_secs(60), 2),
+        ("the policy", |toy| toy.upgrade.drain.on_timeout = OnTimeout::Park, 2),
+        (
+            "the pod",
+            |toy| {
+                toy.deploy("frozen", 0, 0);
+                toy.cluster.retain_pods(|pod| &*pod.name != "frozen-0");
+            },
+            3,
+        ),
+        ("the node", |toy| _ = toy.cluster.change_node("n-1", |node| node.held = true), 2),
+        ("the pods that may leave", |toy| toy.upgrade.drain.on_timeout = OnTimeout::Force, 3),
+    ];
+    for (what, change, upgraded) in changes {
+        let mut toy = slow(OnTimeout::Halt);
+        toy.run_to_the_end(600);
+        assert_eq!(toy.phase(), Phase::NodesHalted, "{what}");
+        change(&mut toy);
+        toy.run_until(900, |toy| toy.kubelets("Upgraded") >= upgraded);
+    }
+}
+
+#[test]
+fn halt_gives_back_the_nodes_that_drain_beside_it() {
+    let mut toy = Toy::new(3, 2);
+    toy.upgrade.drain.on_timeout = OnTimeout::Halt;
+    // Pods that take their time.
+    toy.lingers = 30;
+    toy.deploy("web", 6, 0);
+    toy.run_until(400, |toy| toy.kubelets("Draining") == 2);
+    toy.cluster.change_node("n-1", |node| (node.unschedulable, node.cordoned_by) = (false, None));
+    for _ in 0..5 {
+        toy.tick();
+    }
+    assert_eq!((toy.kubelets("Parked"), toy.kubelets("Draining"), cordoned(&toy)), (1, 0, Vec::new()));
+    toy.run_to_the_end(300);
+    assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (Phase::NodesHalted, 0), "{:?}", toy.log);
+}
+
+#[test]
+fn halt_stops_at_a_node_that_is_not_begun() {
+    let mut toy = frozen(OnTimeout::Halt);
+    toy.run_to_the_end(600);
+    assert_eq!((toy.phase(), toy.kubelets_in_flight(), toy.kubelets("Upgraded")), (Phase::NodesHalted, 0, 0));
+    let message = toy.status().message;
+    assert!(message.starts_with("halted: n-1 is not begun: pod shop/frozen-0: PDB shop/frozen"), "{message}");
+    toy.cluster.change_node("n-1", |node| node.held = true);
+    toy.run_until(300, |toy| toy.kubelets("Upgraded") == 2);
+}
+
+#[test]
+fn a_patch_of_the_kubelet_moves_no_pod_where_only_minors_drain() {
+    let run = |version: &str, when| {
+        let mut toy = frozen(OnTimeout::Park);
+        toy.deploy("web", 6, 5);
+        toy.upgrade.version = version.parse().unwrap();
+        toy.upgrade.drain.when = when;
+        toy.run_to_the_end(900);
+        let cordons = toy.log.iter().filter(|line| line.starts_with("Cordon")).count();
+        (toy.phase(), toy.evictions > 0, cordons)
+    };
+    assert_eq!(run("v1.36.5", When::MinorOnly), (Phase::Completed, false, 3));
+    assert_eq!(run("v1.37.1", When::MinorOnly), (Phase::NodesParked, true, 2), "a minor drains");
+    assert_eq!(run("v1.36.5", When::Always), (Phase::NodesParked, true, 2), "by default a patch drains");
+}
+
+#[test]
+fn pods_that_a_rule_skips_stay_and_those_that_complete_are_waited_for() {
+    let rule = |app: &str, behavior| PodRule {
+        selector: Selector {
+            match_labels: [("app".to_owned(), app.to_owned())].into(),
+            match_expressions: Vec::new(),
+        },
+        namespaces: vec!["shop".into()],
+        behavior,
+    };
+    let mut toy = frozen(OnTimeout::Park);
+    toy.upgrade.drain.pods = vec![rule("frozen", Behavior::Skip), rule("batch", Behavior::WaitCompleted)];
+    toy.deploy("batch", 2, 0);
+    toy.run_until(200, |toy| toy.kubelets("Draining") > 0);
+    for _ in 0..20 {
+        toy.tick();
+    }
+    assert_eq!((toy.evictions, toy.kubelets("Draining")), (0, 1), "{:?}", toy.log);
+    let line = toy.status().waits.join("\n");
+    assert!(line.contains("n-1: pod shop/batch-0 is waited for until it has finished"), "{line}");
+    let done: Vec<Arc<str>> = toy.pods_of("batch").iter().map(|pod| pod.uid.clone()).collect();
+    for uid in done {
+        toy.cluster.change_pod(&uid, |pod| pod.phase = PodPhase::Finished);
+    }
+    toy.run_until(300, |toy| toy.kubelets("Upgraded") == 3);
+    assert_eq!(toy.evictions, 0);
+    assert_eq!(&*toy.pods_of("frozen")[0].node, "n-1", "it stayed where it was");
+}
+
+#[test]
+fn a_pod_that_does_not_complete_in_time_parks_its_node_by_its_name() {
+    let mut toy = Toy::new(1, 1);
+    toy.deploy("batch", 1, 0);
+    let selector = Selector::default();
+    toy.upgrade.drain.pods =
+        vec![PodRule { selector, namespaces: vec!["shop".into()], behavior: Behavior::WaitCompleted }];
+    toy.run_until(300, |toy| toy.kubelets("Parked") > 0);
+    let told = message(&toy, "n-1");
+    assert_eq!(told, "not drained within 40 s: pod shop/batch-0 is waited for until it has finished");
+    assert!(toy.claims.iter().all(|claim| !matches!(claim.state, ClaimState::Draining { .. })));
+}

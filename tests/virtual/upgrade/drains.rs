@@ -1,0 +1,101 @@
+//! What a person may choose about drains: how each run ends, and what happened to pods on the way. That no pod leaves
+//! otherwise than was chosen is checked by the watcher after every write.
+
+use evenkeel_sim::faults::Call;
+
+use super::super::script::Step;
+use super::{Run, campaign, run};
+
+fn steps(script: &str) -> Vec<Step> {
+    script.split(';').map(|step| step.trim().parse().unwrap()).collect()
+}
+
+/// Runs a script as it is written; what the watcher says fails the test.
+fn ends(script: &str) -> Run {
+    let run = run(1, &steps(script));
+    assert!(run.wrong.is_empty(), "{script}: {:#?}\n{:#}", run.wrong, run.end["upgrades"]);
+    run
+}
+
+fn said(run: &Run) -> (&str, bool, &str) {
+    let up = &run.end["upgrades"]["up"];
+    let reason = up["conditions"]["Ready"][1].as_str().unwrap_or_default();
+    let stalled = up["conditions"]["Stalled"][0] == "True";
+    (reason, stalled, up["progress"]["summary"].as_str().unwrap_or_default())
+}
+
+fn deletions(run: &Run) -> Vec<&Call> {
+    let deletes =
+        |call: &&Call| call.verb == "delete" && call.resource == "pods" && call.agent == "evenkeel-a";
+    run.calls.iter().filter(deletes).collect()
+}
+
+const DONE: (&str, bool, &str) = ("Completed", false, "9/9");
+const FORCED: &str = "at 0 force; at 0 drain 60; at 0 impossible";
+
+#[test]
+fn force_ends_what_a_budget_never_allows() {
+    let run = ends(FORCED);
+    assert_eq!((said(&run), run.parked), (DONE, 0), "{:#}", run.end);
+    let deleted = deletions(&run);
+    assert_eq!(deleted.len(), 1, "{:?}", deleted.iter().map(|call| call.line()).collect::<Vec<_>>());
+    assert_eq!(run.end["ready"]["frozen"], 1, "its successor runs where it can");
+}
+
+#[test]
+fn force_without_the_right_to_delete_parks_the_node_until_it_has_it() {
+    let run = ends(&format!("{FORCED}; like evenkeel-a delete~pods refuse:403"));
+    // The right comes after a while, and the node is tried again.
+    assert_eq!(said(&run), DONE, "{:#}", run.end);
+}
+
+#[test]
+fn a_crash_at_a_deletion_is_harmless() {
+    let whole = run(1, &steps(FORCED));
+    let nth = deletions(&whole).first().map(|call| call.nth).unwrap();
+    let scripts = ["crash-before", "crash-after", "refuse:500", "reset-after"].map(|fault| {
+        let call = Step::Call { agent: "evenkeel-a".to_owned(), nth, times: 1, fault: fault.to_owned() };
+        (1, [steps(FORCED), vec![call]].concat())
+    });
+    campaign("upgrade: a forced drain", scripts.to_vec());
+}
+
+#[test]
+fn halt_stops_everything_until_a_person_says_otherwise() {
+    let halted = "at 0 halt; at 0 drain 60; at 0 returning";
+    let run = ends(halted);
+    assert_eq!((said(&run).0, said(&run).1), ("NodesHalted", true), "{:#}", run.end);
+    let message = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(message.contains("halted at main-5") && message.contains("shop/returning"), "{message}");
+    let nodes = run.end["nodes"].as_object().unwrap();
+    assert!(nodes.values().all(|node| node["cordoned"] == false), "{nodes:#?}");
+    let run = ends(&format!("{halted}; at 900000 spec up {{\"drain\":{{\"onTimeout\":\"Park\"}}}}"));
+    assert_eq!((said(&run).0, said(&run).2), ("NodesParked", "8/9"), "{:#}", run.end);
+}
+
+#[test]
+fn a_patch_moves_no_pod_where_only_minors_drain() {
+    let run = ends("at 0 minor-only; at 0 target v1.36.9");
+    assert_eq!((said(&run), run.evicted), (DONE, 0), "{:#}", run.end);
+    let run = ends("at 0 minor-only");
+    assert_eq!(said(&run), DONE);
+    assert!(run.evicted > 40, "a minor drains: {}", run.evicted);
+}
+
+#[test]
+fn a_pod_that_a_rule_skips_stays() {
+    let run = ends("at 0 rule frozen Skip; at 0 impossible");
+    assert_eq!((said(&run), run.parked), (DONE, 0), "{:#}", run.end);
+    assert_eq!(run.end["ready"]["frozen"], 1);
+}
+
+#[test]
+fn a_pod_that_a_rule_lets_complete_is_waited_for() {
+    let run = ends("at 0 drain 3000; at 0 rule batch WaitCompleted; at 0 batch; at 900000 finish batch");
+    assert_eq!((said(&run), run.parked), (DONE, 0), "{:#}", run.end);
+    assert!(run.took.as_secs() > 900, "{:?}", run.took);
+    let run = ends("at 0 drain 60; at 0 rule batch WaitCompleted; at 0 batch");
+    assert_eq!((said(&run).0, said(&run).2), ("NodesParked", "8/9"), "it is longer than a drain may take");
+    let message = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(message.contains("main-5") && message.contains("shop/batch"), "{message}");
+}
