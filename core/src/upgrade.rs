@@ -193,6 +193,32 @@ pub struct FailurePolicy {
     pub max_parked: Option<Amount>,
 }
 
+/// An object of the cluster that a gate looks at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GateObject {
+    /// Such as `example.com/v1`.
+    pub api_version: Arc<str>,
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Its namespace; empty for an object that is in none.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+/// Something that has to be so before anything new is begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The object that says so.
+    pub object: GateObject,
+    /// The type of the condition.
+    pub condition: Arc<str>,
+    /// The status that the condition must have.
+    pub status: Arc<str>,
+}
+
 /// What a person wants: a validated `ClusterUpgrade.spec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
@@ -218,6 +244,8 @@ pub struct Upgrade {
     pub drain: drain::Options,
     /// When something may begin.
     pub calendar: Calendar,
+    /// What has to be so before anything new is begun.
+    pub gates: Vec<Gate>,
     /// How many nodes may be out of the rollout.
     pub failures: FailurePolicy,
     /// The findings that a person takes upon them.
@@ -266,6 +294,7 @@ impl Upgrade {
             groups: vec![Group::new("all", Selector::default(), &executor)],
             drain: drain::Options::new(SignedDuration::from_mins(30)),
             calendar: Calendar::default(),
+            gates: Vec::new(),
             failures: FailurePolicy::default(),
             accepted: Vec::new(),
             executors: [(executor, external)].into(),

@@ -10,6 +10,7 @@ pub mod elect;
 mod event;
 pub mod evict;
 mod finalizer;
+mod gate;
 mod hands;
 mod job;
 pub mod node;

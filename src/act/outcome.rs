@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use evenkeel_core::disruption::{CORDON_MANAGER, Charge, answer::Answer};
-use evenkeel_core::rollout::{Blocker, ClaimState, Trial};
+use evenkeel_core::rollout::{Blocker, ClaimState, GateFound, Trial};
+use evenkeel_core::upgrade::GateObject;
 use kube::core::DynamicObject;
 
 use super::authority::NotDone;
@@ -56,6 +57,13 @@ pub enum Outcome {
         executor: Arc<str>,
         /// The answer.
         trial: Trial,
+    },
+    /// What the object of a gate is like.
+    Gate {
+        /// The object.
+        object: GateObject,
+        /// What was found.
+        found: GateFound,
     },
     /// The eviction was sent; also when no answer came.
     Eviction {

@@ -5,6 +5,7 @@
 //! always sees the claims that exist.
 
 mod driving;
+mod figures;
 mod foretell;
 
 use std::collections::BTreeMap;
@@ -14,13 +15,11 @@ use std::time::Duration;
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
-use evenkeel_core::plan::Stage;
 use evenkeel_core::rollout::{
-    self, Action, Claim, Freshness, JobState, Jobs, OutOf, Unreadable, World, abandoned, decide, orphans,
-    planned,
+    Action, Claim, Freshness, Gates, JobState, Jobs, Unreadable, World, abandoned, decide, orphans, planned,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
-use evenkeel_core::upgrade::{Progress, Upgrade};
+use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
@@ -29,6 +28,7 @@ use kube::core::DynamicObject;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::figures::{counts, label};
 use self::foretell::Forecasts;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
@@ -91,6 +91,8 @@ struct Kept {
     jobs: Jobs,
     refused_at: Option<Instant>,
     freshness: Freshness,
+    /// What was last read of the objects of gates.
+    gates: Gates,
     /// Whether the last look saw everything.
     sees: bool,
     /// When to look again even if nothing changes, because a write failed or waits for its turn.
@@ -146,7 +148,7 @@ impl Driver<'_> {
         complain(kept, &unreadable);
         self.jobs(kept);
         let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
-        let (jobs, freshness) = (kept.jobs.clone(), kept.freshness.clone());
+        let (jobs, freshness, gates) = (kept.jobs.clone(), kept.freshness.clone(), kept.gates.clone());
         let memory = kept.sent.memory(&cluster, now);
         let world = World {
             cluster: &cluster,
@@ -155,6 +157,7 @@ impl Driver<'_> {
             jobs: &jobs,
             hidden: &hidden,
             freshness: &freshness,
+            gates: &gates,
             memory: &memory,
             executors: self.executors_namespace,
             now,
@@ -162,6 +165,7 @@ impl Driver<'_> {
         let mut look_at = None;
         let mut rows = Vec::new();
         let (upgrades, mut under_way) = self.upgrades(kept, now).await;
+        forget_gates(kept, &upgrades);
         for (object, intent, mut progress) in upgrades {
             progress.queued_behind =
                 under_way.clone().filter(|other| progress.completed.is_none() && *other != intent.name);
@@ -392,6 +396,10 @@ impl Driver<'_> {
                 kept.jobs.tried.insert(executor, trial);
                 kept.again = Some(Instant::now());
             }
+            Outcome::Gate { object, found } => {
+                kept.gates.insert(object, (self.clock.now(), found));
+                kept.again = Some(Instant::now());
+            }
             Outcome::Eviction { uid, charge, answer } => {
                 self.metrics.evicted(label(&answer));
                 kept.sent.answered(uid, charge, &answer, self.clock.now());
@@ -457,6 +465,15 @@ impl Driver<'_> {
     }
 }
 
+/// Forgets what was read of objects that no gate names any more.
+fn forget_gates(kept: &mut Kept, upgrades: &[(ClusterUpgrade, Upgrade, Progress)]) {
+    let named = |object: &GateObject| {
+        let mut all = upgrades.iter().flat_map(|(_, intent, _)| &intent.gates);
+        all.any(|gate| gate.object == *object)
+    };
+    kept.gates.retain(|object, _| named(object));
+}
+
 /// Logs each claim that cannot be read: once, not at every look.
 fn complain(kept: &mut Kept, unreadable: &[Unreadable]) {
     for bad in unreadable.iter().filter(|bad| !kept.unreadable.contains(&bad.why)) {
@@ -464,30 +481,4 @@ fn complain(kept: &mut Kept, unreadable: &[Unreadable]) {
     }
     kept.unreadable.retain(|line| !line.starts_with("NodeUpgrade"));
     kept.unreadable.extend(unreadable.iter().map(|bad| bad.why.clone()));
-}
-
-/// How many nodes of an upgrade are in each state, for the metrics.
-fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
-    let (upgraded, total) =
-        status.stages.iter().find(|s| s.stage == Stage::Kubelets).map_or((0, 0), |s| (s.upgraded, s.total));
-    let out = status.parked.len();
-    vec![
-        ("Pending", total.saturating_sub(upgraded + status.nodes_in_flight + out) as u64),
-        ("InFlight", status.nodes_in_flight as u64),
-        ("Updated", upgraded as u64),
-        ("Parked", status.out(OutOf::Parked) as u64),
-        ("Failed", status.out(OutOf::Failed) as u64),
-        ("Held", status.out(OutOf::Held) as u64),
-    ]
-}
-
-fn label(answer: &Answer) -> metrics::Eviction {
-    match answer {
-        Answer::Accepted(_) => metrics::Eviction::Evicted,
-        Answer::Gone => metrics::Eviction::NotFound,
-        Answer::Budget { .. } | Answer::Stale { .. } => metrics::Eviction::RefusedPdb,
-        Answer::NamespaceTerminating { .. } => metrics::Eviction::TerminatingNamespace,
-        Answer::Denied { .. } | Answer::WebhookDown { .. } => metrics::Eviction::WebhookDenied,
-        _ => metrics::Eviction::Error,
-    }
 }

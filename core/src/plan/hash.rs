@@ -32,10 +32,6 @@ pub fn hash(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> Strin
 /// A later release of the program must write the same text for the same spec, or every approval and every completed
 /// upgrade would be void after its own upgrade. A field that a later release adds is left out where it has its default.
 pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> String {
-    let amount = |amount: Amount| match amount {
-        Amount::Count(count) => json!(count),
-        Amount::Percent(percent) => json!(format!("{percent}%")),
-    };
     let group = |group: &Group| {
         let mut text = json!({
             "name": &*group.name,
@@ -98,12 +94,38 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
             .map(|risk| json!({"finding": &*risk.finding, "until": risk.until.to_string()}))
             .collect();
     }
-    when(&upgrade.calendar, &mut text);
+    delays(upgrade, &mut text);
+    canonical_json(&text)
+}
+
+fn amount(amount: Amount) -> Value {
+    match amount {
+        Amount::Count(count) => json!(count),
+        Amount::Percent(percent) => json!(format!("{percent}%")),
+    }
+}
+
+/// Adds to `text` what only delays: the calendar, failures, and gates, whose names are for people.
+fn delays(upgrade: &Upgrade, text: &mut Value) {
+    when(&upgrade.calendar, text);
     let (failed, parked) = (upgrade.failures.max_failed, upgrade.failures.max_parked);
     if failed.is_some() || parked.is_some() {
         text["failurePolicy"] = json!({"maxFailed": failed.map(amount), "maxParked": parked.map(amount)});
     }
-    canonical_json(&text)
+    if !upgrade.gates.is_empty() {
+        let gates = upgrade.gates.iter().map(|gate| {
+            let object = &gate.object;
+            json!({
+                "apiVersion": &*object.api_version,
+                "kind": &*object.kind,
+                "namespace": &*object.namespace,
+                "name": &*object.name,
+                "condition": &*gate.condition,
+                "status": &*gate.status,
+            })
+        });
+        text["gates"] = gates.collect();
+    }
 }
 
 /// Adds to `text` when something may begin. Names are for people, and no part of it.
@@ -198,7 +220,7 @@ mod tests {
     use crate::cluster::Expression;
     use crate::disruption::Behavior;
     use crate::upgrade::calendar::{Freeze, Window, time_zone};
-    use crate::upgrade::{AcceptedRisk, ControlPlane, FailurePolicy, Mode, Unit};
+    use crate::upgrade::{AcceptedRisk, ControlPlane, FailurePolicy, Gate, GateObject, Mode, Unit};
 
     /// What a release computes, each later one has to compute alike.
     #[test]
@@ -240,6 +262,7 @@ mod tests {
                 soak: SignedDuration::ZERO,
             },
             calendar: Calendar::default(),
+            gates: Vec::new(),
             failures: FailurePolicy::default(),
             groups: vec![group("a", Amount::Count(1)), group("b", Amount::Percent(10))],
             drain: drain::Options::new(minute * 30),
@@ -285,6 +308,7 @@ mod tests {
             "soak",
             "windows",
             "freezes",
+            "gates",
             "failurePolicy",
             "drain\"",
         ] {
@@ -368,5 +392,26 @@ mod tests {
         let drain = text.split("\"drain\":").nth(1).and_then(|rest| rest.split(",\"drainTimeout").next());
         expect![[r#"{"barePods":"Evict","emptyDir":"Refuse","mode":"MinorOnly","onTimeout":"Force","podRules":[{"behavior":"WaitCompleted","namespaces":["shop"],"selector":{"matchExpressions":[],"matchLabels":{"app":"db"}}}]}"#]].assert_eq(drain.unwrap());
         expect!["950a727ac77b"].assert_eq(&hash(&upgrade, &from, &[]));
+    }
+
+    #[test]
+    fn the_hash_of_a_spec_with_a_gate_stays_what_it_was() {
+        let mut upgrade = Upgrade::to("v1.37.1".parse().unwrap());
+        let from = "v1.36.4".parse().unwrap();
+        upgrade.gates = vec![Gate {
+            name: "slo".into(),
+            object: GateObject {
+                api_version: "example.com/v1".into(),
+                kind: "ServiceLevel".into(),
+                namespace: "shop".into(),
+                name: "checkout".into(),
+            },
+            condition: "Healthy".into(),
+            status: "True".into(),
+        }];
+        let text = canonical(&upgrade, &from, &[]);
+        let gates = text.split("\"gates\":").nth(1).and_then(|rest| rest.split("],").next()).unwrap();
+        expect![[r#"[{"apiVersion":"example.com/v1","condition":"Healthy","kind":"ServiceLevel","name":"checkout","namespace":"shop","status":"True"}"#]].assert_eq(gates);
+        expect!["d2c6d22d8827"].assert_eq(&hash(&upgrade, &from, &[]));
     }
 }

@@ -9,6 +9,7 @@ use super::claim::{Blocker, ClaimState, Subject};
 use crate::cluster::NodeRef;
 use crate::disruption::{Permit, Rules};
 use crate::drain::Forced;
+use crate::upgrade::GateObject;
 
 /// One write.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +26,11 @@ pub enum Action {
     Reread {
         /// The node's name.
         node: Arc<str>,
+    },
+    /// Read the object of a gate.
+    ReadGate {
+        /// The object.
+        object: GateObject,
     },
     /// Ask the server whether it would take the Job of this executor, without making it.
     TryJob {

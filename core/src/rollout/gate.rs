@@ -1,21 +1,25 @@
 //! Whether anything new may be opened now: a step of the control plane, a node, or a parked node once more.
 //!
-//! Here belongs everything that only delays: failures, freezes and windows, soaks, zones. Which node is next, and
+//! Here belongs everything that only delays: failures, freezes and windows, soaks, zones, gates. Which node is next, and
 //! whether it can be emptied, is decided before. The invariant: nothing here stops what is in flight.
 
 use jiff::SignedDuration;
 
 use super::Action;
-use super::ClaimState;
 use super::forecast::took;
 use super::hold::OutOf;
-use super::round::Round;
+use super::round::{Round, after};
 use super::soak::soaks;
 use super::wait::Wait;
 use super::zones;
+use super::{ClaimState, GateFound};
 use crate::cluster::{Component, Node};
 use crate::plan::Durations;
-use crate::upgrade::{Group, Soaked};
+use crate::text::harmless;
+use crate::upgrade::{Gate, GateObject, Group, Soaked};
+
+/// How long what was read of a gate's object is believed, and how often it is read while it keeps something waiting.
+const GATE_EVERY: SignedDuration = SignedDuration::from_secs(15);
 
 /// What is to be opened.
 #[derive(Clone, Copy)]
@@ -27,7 +31,7 @@ pub(super) enum Opening<'a> {
 }
 
 /// Whether `opening`, which nothing else keeps from being opened, may be opened now. The error is what it waits for.
-pub(super) fn may_open(round: &Round<'_>, opening: Opening<'_>) -> Result<(), Wait> {
+pub(super) fn may_open(round: &mut Round<'_>, opening: Opening<'_>) -> Result<(), Wait> {
     failures(round)?;
     let moves = match opening {
         Opening::Step(components) => components,
@@ -36,7 +40,14 @@ pub(super) fn may_open(round: &Round<'_>, opening: Opening<'_>) -> Result<(), Wa
     let needs = expected(round, moves);
     let calendar = round.upgrade.calendar.may_begin(round.world.now, needs);
     calendar.map_err(|(shut, opens)| Wait::Shut { shut, what: called(moves), needs, opens })?;
-    let Opening::Node(node, group) = opening else { return Ok(()) };
+    if let Opening::Node(node, group) = opening {
+        of_node(round, node, group)?;
+    }
+    gates(round)
+}
+
+/// Whether a node of `group` may be opened as far as others soak and its zone goes.
+fn of_node(round: &Round<'_>, node: &Node, group: &Group) -> Result<(), Wait> {
     soaks(round, &Soaked::ControlPlane, round.upgrade.control_plane.soak)?;
     let earlier = |other: &&Group| group.depends_on.contains(&other.name);
     for other in round.upgrade.groups.iter().filter(earlier) {
@@ -44,6 +55,55 @@ pub(super) fn may_open(round: &Round<'_>, opening: Opening<'_>) -> Result<(), Wa
     }
     soaks(round, &Soaked::Canaries(group.name.clone()), group.soak)?;
     zones::allow(round, node)
+}
+
+/// Whether every gate is open, as was read lately; what is not known lately enough is read now.
+fn gates(round: &mut Round<'_>) -> Result<(), Wait> {
+    let (world, gates) = (round.world, &round.upgrade.gates);
+    let mut first = None;
+    for gate in gates {
+        let seen = world.gates.get(&gate.object);
+        let read_at = seen.map_or(world.now, |(at, _)| after(*at, GATE_EVERY));
+        // A clock that was set back says nothing of how old it is.
+        let old = read_at <= world.now || seen.is_some_and(|(at, _)| *at > world.now);
+        let asked = Action::ReadGate { object: gate.object.clone() };
+        if old && !round.actions.contains(&asked) {
+            round.actions.push(asked);
+        }
+        let name = gate.name.clone();
+        let wait = match seen.map(|(_, found)| closed(gate, found)) {
+            Some(Some(why)) => Wait::Gate { gate: name, why, read_at: read_at.max(world.now) },
+            Some(None) if !old => continue,
+            _ => Wait::GateRead { gate: name },
+        };
+        // One that is known to be closed says more than one that is being read.
+        if first.is_none() || matches!((&first, &wait), (Some(Wait::GateRead { .. }), Wait::Gate { .. })) {
+            first = Some(wait);
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// Why `gate` is closed, if it is.
+fn closed(gate: &Gate, found: &GateFound) -> Option<String> {
+    let GateObject { api_version, kind, namespace, name } = &gate.object;
+    let name = if namespace.is_empty() { name.to_string() } else { format!("{namespace}/{name}") };
+    let (condition, wanted) = (&gate.condition, &gate.status);
+    let why = match found {
+        GateFound::NoKind => format!("the cluster does not serve kind {kind} of {api_version}"),
+        GateFound::NoObject => format!("there is no {kind} {name}"),
+        GateFound::Forbidden(why) => format!("{kind} {name} may not be read: {why}"),
+        GateFound::Failed(why) => format!("{kind} {name} cannot be read: {why}"),
+        GateFound::Conditions(all) => match all.iter().find(|(type_, _)| type_ == condition) {
+            Some((_, status)) if status == wanted => return None,
+            Some((_, status)) => {
+                format!("condition {condition} of {kind} {name} is {status}, and must be {wanted}")
+            }
+            None => format!("{kind} {name} has no condition {condition}"),
+        },
+    };
+    // What the server says and what a condition holds were written by others.
+    Some(harmless(&why))
 }
 
 /// Whether fewer nodes failed, and fewer are parked, than may.

@@ -40,6 +40,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, Component};
+use crate::upgrade::GateObject;
 
 pub use crate::disruption::{Memory, PodMemory};
 pub use action::{Action, Drained};
@@ -83,6 +84,24 @@ pub struct Jobs {
     pub tried: BTreeMap<Arc<str>, Trial>,
 }
 
+/// What the object of a gate was like when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateFound {
+    /// Its conditions: type and status.
+    Conditions(Vec<(Arc<str>, Arc<str>)>),
+    /// The cluster does not serve the kind.
+    NoKind,
+    /// There is no such object.
+    NoObject,
+    /// The server does not let us read it; one line.
+    Forbidden(String),
+    /// It could not be read; one line.
+    Failed(String),
+}
+
+/// What was last read of the objects of gates, and when. Losing it is safe: they are read again.
+pub type Gates = BTreeMap<GateObject, (Timestamp, GateFound)>;
+
 /// How fresh what is seen is. Losing it is safe: it is looked at again.
 #[derive(Clone, Debug, Default)]
 pub struct Freshness {
@@ -107,6 +126,8 @@ pub struct World<'a> {
     pub hidden: &'a [(Component, String)],
     /// What is under way.
     pub memory: &'a Memory,
+    /// The objects of gates.
+    pub gates: &'a Gates,
     /// How fresh the rest of it is.
     pub freshness: &'a Freshness,
     /// The namespace executors' Jobs run in.

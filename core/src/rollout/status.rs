@@ -33,6 +33,8 @@ pub enum Phase {
     Frozen,
     /// Nothing is in flight, and what was done last is watched for a while.
     Soaking,
+    /// Nothing is in flight, and the object of a gate is not as it has to be.
+    GateClosed,
     /// Nothing is in flight, and nothing new is begun in a zone of which too many nodes are not ready.
     ZoneDisrupted,
     /// Somebody deleted it; what is in flight settles.
@@ -72,6 +74,7 @@ impl Phase {
             Self::WaitingForWindow => "WaitingForWindow",
             Self::Frozen => "Frozen",
             Self::Soaking => "Soaking",
+            Self::GateClosed => "GateClosed",
             Self::ZoneDisrupted => "ZoneDisrupted",
             Self::FailurePolicy => "FailurePolicy",
             Self::NoWindowFits => "NoWindowFits",
@@ -105,8 +108,10 @@ impl Phase {
     }
 
     /// Where an upgrade is of which nothing is in flight, and which `wait` alone keeps from opening something.
-    const fn of(wait: &Wait) -> Self {
+    const fn of(wait: &Wait, stage: Stage) -> Self {
         match wait {
+            Wait::GateRead { .. } => Self::Working(stage),
+            Wait::Gate { .. } => Self::GateClosed,
             Wait::Failures { .. } => Self::FailurePolicy,
             Wait::Shut { opens: None, .. } => Self::NoWindowFits,
             Wait::Shut { shut: Shut::Window | Shut::Closes(_), .. } => Self::WaitingForWindow,
@@ -225,7 +230,7 @@ pub(super) fn status(
     } else if outlook.halted.is_some() {
         Phase::NodesHalted
     } else if let Some(wait) = soonest(&outlook.held_back) {
-        Phase::of(wait)
+        Phase::of(wait, stage.unwrap_or(Stage::Kubelets))
     } else if stage.is_none_or(|stage| stage < Stage::Kubelets)
         || !outlook.preflight.is_empty()
         || outlook.hope
@@ -266,7 +271,9 @@ pub(super) fn status(
 
 /// The one of `waits` that ends first; one that a person has to end comes last.
 fn soonest(waits: &[Wait]) -> Option<&Wait> {
-    waits.iter().min_by_key(|wait| (Phase::of(wait).stalled(), wait.until().unwrap_or(Timestamp::MAX)))
+    waits.iter().min_by_key(|wait| {
+        (Phase::of(wait, Stage::Kubelets).stalled(), wait.until().unwrap_or(Timestamp::MAX))
+    })
 }
 
 /// The phase of an upgrade that a person or another upgrade has to let go on, or that is done.
@@ -362,6 +369,7 @@ fn message(
         Phase::WaitingForWindow
         | Phase::Frozen
         | Phase::Soaking
+        | Phase::GateClosed
         | Phase::ZoneDisrupted
         | Phase::FailurePolicy
         | Phase::NoWindowFits

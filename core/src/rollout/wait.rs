@@ -48,6 +48,20 @@ pub enum Wait {
         /// Until when.
         until: Timestamp,
     },
+    /// The object of a gate is read first.
+    GateRead {
+        /// The gate.
+        gate: Arc<str>,
+    },
+    /// The object of a gate is not as it has to be.
+    Gate {
+        /// The gate.
+        gate: Arc<str>,
+        /// Why it is closed, in one line.
+        why: String,
+        /// When the object is read again.
+        read_at: Timestamp,
+    },
     /// Too many nodes of a zone are not ready.
     Zone {
         /// The zone; empty for nodes without one.
@@ -74,7 +88,8 @@ impl Wait {
         match self {
             Self::Shut { opens, .. } => opens.as_ref().map(|opening| opening.at),
             Self::Soak { until, .. } => Some(*until),
-            Self::Failures { .. } | Self::Zone { .. } | Self::AllZones { .. } => None,
+            Self::Gate { read_at, .. } => Some(*read_at),
+            Self::GateRead { .. } | Self::Failures { .. } | Self::Zone { .. } | Self::AllZones { .. } => None,
         }
     }
 
@@ -137,6 +152,8 @@ impl fmt::Display for Wait {
                 }
                 write!(f, ", until {}", said(*until, &TimeZone::UTC))
             }
+            Self::GateRead { gate } => write!(f, "reads the object of gate {gate}"),
+            Self::Gate { gate, why, .. } => write!(f, "gate {gate} is closed: {why}"),
             Self::Zone { zone, not_ready, nodes, lasting } => {
                 let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
                 let end = if *lasting { "a person brings them back" } else { "more of them are" };

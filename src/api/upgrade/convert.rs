@@ -161,6 +161,7 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
         groups: in_order(groups.collect::<Result<_, Invalid>>()?)?,
         drain: drain::options(&spec.drain).map_err(|drain::ForEveryPod(at)| Invalid::PodRule(at))?,
         calendar: when::calendar(spec).map_err(Invalid::Time)?,
+        gates: spec.gates.iter().map(when::gate).collect(),
         failures: failures(spec.failure_policy.as_ref())?,
         executors,
     })

@@ -15,7 +15,8 @@ pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, statu
 pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use schema::{
     AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, ExecutorSpec,
-    ExternalExecutor, FailurePolicy, Freeze, Hidden, JobExecutor, Mode, NodeGroup, Unit, Window, Zones,
+    ExternalExecutor, FailurePolicy, Freeze, Gate, GateCondition, GateObject, Hidden, JobExecutor, Mode,
+    NodeGroup, Unit, Window, Zones,
 };
 pub use selector::{LabelExpression, LabelOperator, LabelSelector};
 pub use state::{

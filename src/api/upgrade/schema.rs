@@ -86,6 +86,12 @@ pub struct ClusterUpgradeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub freezes: Vec<Freeze>,
+    /// Objects of the cluster that must have a condition before anything new is begun. What has begun is finished. An
+    /// object that is not there or may not be read keeps its gate closed; `config/gates/reader.yaml` shows how to
+    /// let Evenkeel read one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub gates: Vec<Gate>,
     /// How many nodes may be out of the rollout before nothing new is begun. Without it, as many as there are: each is
     /// named, and the others go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,6 +233,56 @@ pub struct Freeze {
     #[serde(default = "utc")]
     #[schemars(length(min = 1, max = 64))]
     pub time_zone: String,
+}
+
+/// Something that has to be so before anything new is begun.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Gate {
+    /// The gate's name; no other gate has it.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The object that says so.
+    pub object: GateObject,
+    /// The condition in its `status.conditions`.
+    pub condition: GateCondition,
+}
+
+/// An object of the cluster, of any kind.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct GateObject {
+    /// Such as `example.com/v1`, or `v1`.
+    #[schemars(length(min = 1, max = 317))]
+    pub api_version: String,
+    /// Such as `ServiceLevel`.
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: String,
+    /// The namespace; none for a kind whose objects are in none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// The object's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// A condition and the status that it must have.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct GateCondition {
+    /// Such as `Healthy`.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 316))]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`. Default `True`.
+    #[serde(default = "yes")]
+    #[schemars(length(min = 1, max = 16))]
+    pub status: String,
+}
+
+fn yes() -> String {
+    "True".to_owned()
 }
 
 /// How many nodes may be out of the rollout before nothing new is begun. Both count all selected nodes.

@@ -1,4 +1,4 @@
-//! When something may begin: windows, freezes and soaks, from what a person wrote and to what the status remembers.
+//! When something may begin: windows, freezes, gates and soaks, from what a person wrote and to what the status remembers.
 //!
 //! Nothing is decided here. The invariant: every time zone that a value names is one that this program knows.
 
@@ -12,7 +12,7 @@ use k8s_openapi::jiff::SignedDuration;
 use k8s_openapi::jiff::civil::Weekday;
 use k8s_openapi::jiff::tz::TimeZone;
 
-use super::schema::{ClusterUpgradeSpec, Day, Freeze, Window};
+use super::schema::{ClusterUpgradeSpec, Day, Freeze, Gate, Window};
 use super::state::Soak;
 
 /// What is wrong with a window or a freeze that the schema let through.
@@ -82,6 +82,22 @@ fn freeze(freeze: &Freeze) -> Result<calendar::Freeze, InvalidTime> {
         return Err(InvalidTime::Order(name()));
     }
     Ok(calendar::Freeze { name: freeze.name.as_str().into(), zone, from, until })
+}
+
+/// A gate, of which every value is as the schema lets it through.
+pub(super) fn gate(gate: &Gate) -> upgrade::Gate {
+    let object = &gate.object;
+    upgrade::Gate {
+        name: gate.name.as_str().into(),
+        object: upgrade::GateObject {
+            api_version: object.api_version.as_str().into(),
+            kind: object.kind.as_str().into(),
+            namespace: object.namespace.as_str().into(),
+            name: object.name.as_str().into(),
+        },
+        condition: gate.condition.type_.as_str().into(),
+        status: gate.condition.status.as_str().into(),
+    }
 }
 
 /// What the status remembers of what soaks. A later release may know other kinds.

@@ -90,6 +90,8 @@ pub struct Setting {
     pub soaks: Vec<(String, i64)>,
     /// How many nodes may be out: `maxFailed` or `maxParked`, and the number.
     pub limits: Vec<(String, i64)>,
+    /// There is a gate.
+    pub gate: bool,
     /// What executors do, by `component/node`; good where nothing is said.
     pub ways: Vec<(String, Way)>,
 }
@@ -113,6 +115,7 @@ impl Setting {
             windows: Vec::new(),
             soaks: Vec::new(),
             limits: Vec::new(),
+            gate: false,
             ways: Vec::new(),
         };
         let number = |text: &str| text.parse::<i64>().unwrap();
@@ -142,6 +145,7 @@ impl Setting {
                         None => setting.drains["podRules"] = json!([rule]),
                     }
                 }
+                ["gated"] => setting.gate = true,
                 ["target", version] => (*version).clone_into(&mut setting.to),
                 ["executor", what, way @ ..] => {
                     let way = match way {
@@ -186,6 +190,7 @@ impl Setting {
             "halt",
             "minor-only",
             "rule",
+            "gated",
         ];
         all.contains(&first)
     }
@@ -259,6 +264,11 @@ impl Setting {
                 }
                 other => panic!("{other} does not soak"),
             }
+        }
+        if self.gate {
+            let object = json!({"apiVersion": "example.com/v1", "kind": "ServiceLevel", "namespace": "shop",
+                "name": "checkout"});
+            spec["gates"] = json!([{"name": "slo", "object": object, "condition": {"type": "Healthy"}}]);
         }
         for (of, count) in &self.limits {
             spec["failurePolicy"][of] = json!(count);

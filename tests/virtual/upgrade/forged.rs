@@ -497,3 +497,15 @@ fn invariant_13_something_new_after_too_many_failures_or_in_a_silent_zone() {
     });
     names(13, "are not ready", &wrong);
 }
+
+#[test]
+fn invariant_13_something_new_while_a_gate_is_closed() {
+    let claims = |begins: &str| {
+        said_of(begins, async |stage| {
+            stage.plane_is_there().await;
+            let uid = stage.uid_of("main-1").await;
+            stage.claim("kubelet", "main-1", &uid).await;
+        })
+    };
+    names(13, "its gate is closed", &claims("at 0 gated"));
+}

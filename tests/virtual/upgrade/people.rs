@@ -64,14 +64,8 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["image", "there"] => cluster.kubelets().set_missing(IMAGE, false),
         ["hold", node] => annotate(kube, node, json!("")).await,
         ["unhold", node] => annotate(kube, node, Value::Null).await,
-        ["freeze-now", name, seconds] => {
-            let time = |seconds: i64| {
-                let at = cluster.now() + jiff::SignedDuration::from_secs(seconds);
-                at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-            };
-            let freeze = json!([{"name": "fair", "from": time(0), "until": time(seconds.parse().unwrap())}]);
-            _ = kube.merge(&up(name), &json!({"spec": {"freezes": freeze}})).await;
-        }
+        ["freeze-now", name, seconds] => freeze(cluster, kube, &up(name), seconds).await,
+        ["gate", what] => gate(kube, what).await,
         ["returning"] => returning(kube).await,
         ["impossible"] => impossible(kube).await,
         ["batch"] => batch(kube).await,
@@ -91,6 +85,48 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
             cluster.faults().blackout_of(&ours, Duration::from_secs(seconds.parse().unwrap()));
         }
         _ => deeds::happens(cluster, kube, deed).await,
+    }
+}
+
+/// A person freezes the upgrade at `path` from now on, for so many seconds.
+async fn freeze(cluster: &Cluster, kube: &Kube, path: &str, seconds: &str) {
+    let time = |seconds: i64| {
+        let at = cluster.now() + jiff::SignedDuration::from_secs(seconds);
+        at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    };
+    let freeze = json!([{"name": "fair", "from": time(0), "until": time(seconds.parse().unwrap())}]);
+    _ = kube.merge(path, &json!({"spec": {"freezes": freeze}})).await;
+}
+
+/// Where the object of the gate is.
+const GATES: &str = "/apis/example.com/v1/namespaces/shop/servicelevels";
+
+/// The kind of the gate's object.
+async fn gate_kind(kube: &Kube) {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    let names = json!({"plural": "servicelevels", "singular": "servicelevel", "kind": "ServiceLevel"});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "servicelevels.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}});
+    kube.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+}
+
+/// The kind of the gate's object comes, the object goes, or it has this status.
+async fn gate(kube: &Kube, what: &str) {
+    let status = match what {
+        "kind" => return gate_kind(kube).await,
+        "gone" => {
+            _ = kube.delete(&format!("{GATES}/checkout")).await;
+            return;
+        }
+        status => status,
+    };
+    let status = json!({"conditions": [{"type": "Healthy", "status": status}]});
+    if kube.merge(&format!("{GATES}/checkout"), &json!({"status": status})).await.is_err() {
+        let object = json!({"apiVersion": "example.com/v1", "kind": "ServiceLevel",
+            "metadata": {"name": "checkout"}, "status": status});
+        kube.create(GATES, &object).await;
     }
 }
 

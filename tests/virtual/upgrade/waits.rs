@@ -103,3 +103,21 @@ fn no_node_of_a_zone_is_begun_while_most_of_it_is_silent() {
     let run = ends("at 0 hosts; at 0 accept; at 5000 zone c silent");
     assert_eq!(said(&run).0, "ZoneGone", "{:#}", run.end["upgrades"]);
 }
+
+#[test]
+fn nothing_new_is_begun_while_a_gate_is_closed() {
+    // The kind comes, then the object, then it is as it should be; on the way it is not for a while.
+    let run = ends(
+        "at 0 gated; at 60000 gate kind; at 120000 gate False; at 180000 gate True; at 310000 gate False; \
+         at 600000 gate True",
+    );
+    is_done(&run);
+    assert!(run.reasons.contains("GateClosed") && run.took.as_secs() > 600, "{:?}", run.took);
+    let reads =
+        |call: &&evenkeel_sim::faults::Call| call.verb == "get" && call.resource.starts_with("servicelevels");
+    let reads = run.calls.iter().filter(reads).count();
+    assert!((10..60).contains(&reads), "{reads}");
+    let run = ends("at 0 gated; at 0 gate kind; at 0 gate True; at 130000 gate gone; at 400000 gate True");
+    is_done(&run);
+    assert!(run.took.as_secs() > 400, "{:?}", run.took);
+}

@@ -68,6 +68,8 @@ pub struct Watcher {
     pub parked: usize,
     /// Requests failed, so that an event may be missing: it decides nothing.
     pub events_may_fail: bool,
+    /// Since when the gate has been closed; none while it is open.
+    gate_closed: Option<Instant>,
     /// The cluster's time when the watcher began, and when that was.
     began: (Timestamp, Instant),
 }
@@ -94,6 +96,7 @@ impl Watcher {
             reasons: BTreeSet::new(),
             parked: 0,
             events_may_fail: false,
+            gate_closed: Some(Instant::now()),
             began: (now, Instant::now()),
         };
         let name = |object: &Value| text(&object["metadata"]["name"]);
@@ -152,6 +155,11 @@ impl Watcher {
                     Some(budget) => _ = self.budgets.insert(key, Budget::of(&budget)),
                     None => _ = self.budgets.remove(&key),
                 }
+            }
+            "servicelevels.example.com" => {
+                let object = write.after().unwrap_or_default();
+                let is_open = object["status"]["conditions"][0]["status"] == "True";
+                self.gate_closed = (!is_open).then(|| self.gate_closed.unwrap_or_else(Instant::now));
             }
             "nodeupgrades.evenkeel.dev" => self.claim(write, ours),
             "clusterupgrades.evenkeel.dev" => self.upgrade(write, ours),

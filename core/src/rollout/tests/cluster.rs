@@ -41,6 +41,11 @@ pub(super) struct Toy {
     pub(super) hidden: Vec<(Component, String)>,
     pub(super) freshness: Freshness,
     pub(super) jobs: Jobs,
+    pub(super) gates: Gates,
+    /// What the objects of gates are like.
+    pub(super) gate: GateFound,
+    /// How often they were read.
+    pub(super) gate_reads: usize,
     pub(super) log: Vec<String>,
     pub(super) evictions: usize,
     pub(super) refused: usize,
@@ -98,6 +103,9 @@ impl Toy {
             hidden: Vec::new(),
             freshness: Freshness::default(),
             jobs: Jobs::default(),
+            gates: Gates::new(),
+            gate: GateFound::NoObject,
+            gate_reads: 0,
             log: Vec::new(),
             evictions: 0,
             refused: 0,
@@ -143,6 +151,7 @@ impl Toy {
             claims: &self.claims,
             unreadable: &self.unreadable,
             jobs: &self.jobs,
+            gates: &self.gates,
             hidden: &self.hidden,
             freshness: &self.freshness,
             memory: &self.memory,
@@ -262,6 +271,10 @@ impl Toy {
     fn apply(&mut self, action: Action) {
         match action {
             Action::Claim { name, subject } => self.claim(name, subject),
+            Action::ReadGate { object } => {
+                self.gate_reads += 1;
+                self.gates.insert(object, (at(self.seconds), self.gate.clone()));
+            }
             Action::Cordon { node, mark } => {
                 assert!(self.claims.iter().any(|c| c.mark() == mark), "the claim comes first");
                 self.log.push(format!("Cordon {}", node.name));
@@ -283,19 +296,8 @@ impl Toy {
             Action::Delete(forced) => self.force(&forced),
             Action::Record { claim, state, attempt, message, blockers, drained, .. } => {
                 self.log.push(format!("Record {claim} {}", state.name()));
-                if let Some(Drained { node, mark, rules }) = drained {
-                    let stays = |pod: &&Pod| match &rules {
-                        None => true,
-                        Some(rules) if rules.pods.is_empty() => false,
-                        Some(rules) => may_stay(pod, rules, self.cluster.surroundings(), at(self.seconds)),
-                    };
-                    let moves =
-                        |pod: &&Pod| pod.owner.as_ref().is_none_or(|owner| *owner.kind != *"DaemonSet");
-                    let moves = |pod: &&Pod| moves(pod) && !stays(pod);
-                    let left = self.cluster.pods_on(&node.name).filter(moves).count();
-                    assert_eq!(left, 0, "{} is upgraded with pods on it", node.name);
-                    let live = self.cluster.node(&node.name).unwrap();
-                    assert!(live.unschedulable && live.cordoned_by.as_deref() == Some(mark.as_str()));
+                if let Some(drained) = drained {
+                    self.is_drained(&drained);
                 }
                 let live = self.claims.iter_mut().find(|c| c.name == claim).unwrap();
                 (live.state, live.attempt, live.message, live.blockers) = (state, attempt, message, blockers);
@@ -338,6 +340,22 @@ impl Toy {
             }
             Action::ReleaseOrphan { .. } => unreachable!("no claim of the toy vanishes"),
         }
+    }
+
+    fn is_drained(&self, Drained { node, mark, rules }: &Drained) {
+        let stays = |pod: &Pod| match rules {
+            None => true,
+            Some(rules) if rules.pods.is_empty() => false,
+            Some(rules) => may_stay(pod, rules, self.cluster.surroundings(), at(self.seconds)),
+        };
+        let moves = |pod: &&Pod| {
+            let of_set = pod.owner.as_ref().is_some_and(|owner| *owner.kind == *"DaemonSet");
+            !of_set && !stays(pod)
+        };
+        let left = self.cluster.pods_on(&node.name).filter(moves).count();
+        assert_eq!(left, 0, "{} is upgraded with pods on it", node.name);
+        let live = self.cluster.node(&node.name).unwrap();
+        assert!(live.unschedulable && live.cordoned_by.as_deref() == Some(mark.as_str()));
     }
 
     fn force(&mut self, forced: &drain::Forced) {

@@ -9,7 +9,7 @@ use super::*;
 use crate::fixture::{at, releases};
 use crate::plan::Stage;
 use crate::upgrade::calendar::{Calendar, Freeze, Window};
-use crate::upgrade::{FailurePolicy, Group};
+use crate::upgrade::{FailurePolicy, Gate, GateObject, Group};
 
 /// It is 2027-01-15 08:00 UTC when a toy begins.
 const BEGINS: i64 = 8 * 60;
@@ -352,4 +352,49 @@ fn how_long_it_takes_is_told_by_what_its_own_nodes_took() {
     let took = toy.seconds - begun;
     let p90 = measured.p90.as_secs();
     assert!(measured.p50.as_secs() <= took * 2 && took <= p90 * 2, "{measured}, and it took {took} s");
+}
+
+#[test]
+fn nothing_new_is_opened_while_a_gate_is_closed() {
+    let mut toy = Toy::new(6, 2);
+    let object = GateObject {
+        api_version: "example.com/v1".into(),
+        kind: "ServiceLevel".into(),
+        namespace: "shop".into(),
+        name: "checkout".into(),
+    };
+    toy.upgrade.gates =
+        vec![Gate { name: "slo".into(), object, condition: "Healthy".into(), status: "True".into() }];
+    let is = |status: &str| GateFound::Conditions(vec![("Healthy".into(), status.into())]);
+    for (found, line) in [
+        (GateFound::NoKind, "the cluster does not serve kind ServiceLevel of example.com/v1"),
+        (GateFound::NoObject, "there is no ServiceLevel shop/checkout"),
+        (GateFound::Forbidden("no rule".into()), "ServiceLevel shop/checkout may not be read: no rule"),
+        (GateFound::Failed("no answer".into()), "ServiceLevel shop/checkout cannot be read: no answer"),
+        (GateFound::Conditions(Vec::new()), "ServiceLevel shop/checkout has no condition Healthy"),
+        (is("Unknown"), "condition Healthy of ServiceLevel shop/checkout is Unknown, and must be True"),
+    ] {
+        toy.gate = found;
+        let before = toy.gate_reads;
+        assert_eq!(openings(&mut toy, 60), Vec::<i64>::new(), "{line}");
+        let decision = toy.decided();
+        assert_eq!(decision.status.phase, Phase::GateClosed, "{line}");
+        assert_eq!(decision.status.message, format!("gate slo is closed: {line}"));
+        assert!(decision.again_at.is_some_and(|next| next <= at(toy.seconds + 15)));
+        assert!((3..=5).contains(&(toy.gate_reads - before)), "{}", toy.gate_reads);
+    }
+    toy.gate = is("True");
+    toy.run_until(60, |toy| !toy.claims.is_empty());
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") == 2);
+    // It closes while two are in flight.
+    toy.gate = is("False");
+    toy.pass(16);
+    assert_eq!(openings(&mut toy, 120), Vec::<i64>::new());
+    assert_eq!((toy.kubelets("Upgraded"), toy.kubelets_in_flight(), toy.phase()), (2, 0, Phase::GateClosed));
+    toy.gate = is("True");
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+    let reads = toy.gate_reads;
+    openings(&mut toy, 100);
+    assert_eq!(toy.gate_reads, reads, "nothing is to be opened any more");
 }

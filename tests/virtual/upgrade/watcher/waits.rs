@@ -10,6 +10,8 @@ use serde_json::Value;
 use super::model::{Upgrade, seconds, text};
 use super::{Claim, Watcher};
 
+/// The object of a gate is read so often.
+const GATE_READ_EVERY: Duration = Duration::from_secs(15);
 const DAY: i64 = 24 * 60 * 60;
 
 /// Whether a window of `spec` is open at `now`, all of which are daily and in UTC.
@@ -40,7 +42,7 @@ impl Watcher {
     }
 
     /// Nothing is claimed, and no parked node taken up again, outside of a window, in a freeze, while what was done last
-    /// soaks, from as many failures on as may be, and in a zone that is disrupted.
+    /// soaks, from as many failures on as may be, while a gate is closed, and in a zone that is disrupted.
     pub(super) fn may_open(&mut self, claim: &Claim, does: &str) {
         let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
         let mut why = Vec::new();
@@ -54,6 +56,10 @@ impl Watcher {
             let freeze = frozen(&upgrade.spec, now).filter(|_| frozen(&upgrade.spec, before).is_some());
             why.extend(freeze.map(|name| format!("freeze {name} lasts")));
         }
+        let gated = upgrade.spec["gates"].as_array().is_some_and(|gates| !gates.is_empty());
+        let closed =
+            self.gate_closed.filter(|since| gated && since.elapsed() > GATE_READ_EVERY + self.moment);
+        why.extend(closed.map(|_| "its gate is closed".to_owned()));
         why.extend(self.too_many(&upgrade, claim));
         if claim.of_kubelet() {
             why.extend(self.soaks(&upgrade, claim));
