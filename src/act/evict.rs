@@ -50,7 +50,7 @@ impl Hands {
         tracing::warn!(
             pod,
             answer = answer.label(),
-            "deleted past its budgets: the time of its node's drain is over"
+            "a pod was to be deleted past its budgets: the time of its node's drain is over"
         );
         let answer = match answer {
             Answer::Forbidden { why } if why.contains(NO_RIGHT) => Answer::Forbidden {

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::upgrade::FINALIZER;
 
 /// One component on one node on its way to a version, or the control plane of one node as a whole: the claim that the
-/// operator records before it touches the node, kept while it is in flight, parked or failed, and for a while after. Deleting it has the component tried again. A
-/// node that is draining is made schedulable first; what is being upgraded is finished first; a node that failed stays
-/// cordoned until a person uncordons it.
+/// operator records before it touches the node, kept while it is in flight, parked or failed, and for a while after.
+/// Deleting it has the component tried again. A node that is draining is made schedulable first; what is being upgraded
+/// is finished first; a node that failed stays cordoned until a person uncordons it.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "evenkeel.dev",

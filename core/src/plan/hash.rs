@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -128,7 +129,8 @@ fn delays(upgrade: &Upgrade, text: &mut Value) {
     }
 }
 
-/// Adds to `text` when something may begin. Names are for people, and no part of it.
+/// Adds to `text` when something may begin: as clocks in its time zone say it, because a later release may know other
+/// rules of that zone. Names are for people, and no part of it.
 fn when(calendar: &Calendar, text: &mut Value) {
     let zone = |zone: &TimeZone| zone.iana_name().map(str::to_owned);
     if !calendar.windows.is_empty() {
@@ -143,10 +145,11 @@ fn when(calendar: &Calendar, text: &mut Value) {
         text["windows"] = windows.collect();
     }
     if !calendar.freezes.is_empty() {
-        let freezes = calendar.freezes.iter();
-        text["freezes"] = freezes
-            .map(|freeze| json!({"from": freeze.from.to_string(), "until": freeze.until.to_string()}))
-            .collect();
+        let freezes = calendar.freezes.iter().map(|freeze| {
+            let clock = |at: Timestamp| at.to_zoned(freeze.zone.clone()).datetime().to_string();
+            json!({"timeZone": zone(&freeze.zone), "from": clock(freeze.from), "until": clock(freeze.until)})
+        });
+        text["freezes"] = freezes.collect();
     }
 }
 
@@ -368,9 +371,9 @@ mod tests {
         expect![[r#"
             {"controlPlane":{"executor":"external","soakSeconds":600,"unit":"Component"},
             "drainTimeoutSeconds":1800,"executors":[{"deadlineSeconds":7200,"kind":"external","name":"external","template":null}],"failurePolicy":{"maxFailed":3,"maxParked":null},
-            "form":1,"freezes":[{"from":"2026-12-17T23:00:00Z","until":"2027-01-07T23:00:00Z"}],"from":"v1.36.4","nodeGroups":[{"executor":"external","maxUnavailable":1,"name":"all","selector":{"matchExpressions":[],"matchLabels":{}},
+            "form":1,"freezes":[{"from":"2026-12-18T00:00:00","timeZone":"Europe/Berlin","until":"2027-01-08T00:00:00"}],"from":"v1.36.4","nodeGroups":[{"executor":"external","maxUnavailable":1,"name":"all","selector":{"matchExpressions":[],"matchLabels":{}},
             "soakSeconds":1800}],"to":"v1.37.1","windows":[{"days":[1,7],"durationSeconds":21600,"start":"22:00:00","timeZone":"Europe/Berlin"}]}"#]].assert_eq(&text.replace("},", "},\n"));
-        expect!["cb113dda99e8"].assert_eq(&hash(&upgrade, &from, &[]));
+        expect!["1473744bba00"].assert_eq(&hash(&upgrade, &from, &[]));
     }
 
     #[test]

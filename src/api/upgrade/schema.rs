@@ -42,6 +42,7 @@ use super::state::{ClusterUpgradeStatus, is_zero};
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.controlPlane.executor in self.executors.map(e, e.name)").message("`controlPlane.executor` must name one of `executors`"))]
 #[x_kube(validation = Rule::new("!has(self.controlPlane.firstExecutor) || self.controlPlane.firstExecutor in self.executors.map(e, e.name)").message("`controlPlane.firstExecutor` must name one of `executors`"))]
+#[x_kube(validation = Rule::new("self.nodeGroups.all(g, !has(g.dependsOn) || g.dependsOn.all(d, d != g.name && d in self.nodeGroups.map(o, o.name)))").message("`nodeGroups[].dependsOn` must name other groups of this upgrade"))]
 #[x_kube(validation = Rule::new("self.nodeGroups.all(g, g.executor in self.executors.map(e, e.name))").message("`nodeGroups[].executor` must name one of `executors`"))]
 pub struct ClusterUpgradeSpec {
     /// The version that the control plane goes to, and in the end every selected kubelet; for example `v1.37.1`. It

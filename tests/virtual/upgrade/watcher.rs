@@ -7,6 +7,7 @@
 mod checks;
 mod model;
 mod plane;
+mod pods;
 mod rest;
 mod said;
 mod waits;

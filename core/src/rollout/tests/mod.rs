@@ -8,6 +8,7 @@ mod hops;
 mod kubeadm;
 mod order;
 mod plane;
+mod pods;
 mod turns;
 
 use std::sync::Arc;

@@ -1,0 +1,123 @@
+//! The pods of a toy cluster: how they leave, come back and count in their budgets, and what is checked when we send
+//! one away.
+
+use super::super::*;
+use super::cluster::Toy;
+use crate::cluster::{Phase as PodPhase, Pod};
+use crate::disruption::{Busy, may_stay};
+use crate::drain;
+use crate::fixture::{at, terminating};
+
+impl Toy {
+    pub(super) fn is_drained(&self, Drained { node, mark, rules }: &Drained) {
+        let stays = |pod: &Pod| match rules {
+            None => true,
+            Some(rules) if rules.pods.is_empty() => false,
+            Some(rules) => may_stay(pod, rules, self.cluster.surroundings(), at(self.seconds)),
+        };
+        let moves = |pod: &&Pod| {
+            let of_set = pod.owner.as_ref().is_some_and(|owner| *owner.kind == *"DaemonSet");
+            !of_set && !stays(pod)
+        };
+        let left = self.cluster.pods_on(&node.name).filter(moves).count();
+        assert_eq!(left, 0, "{} is upgraded with pods on it", node.name);
+        let live = self.cluster.node(&node.name).unwrap();
+        assert!(live.unschedulable && live.cordoned_by.as_deref() == Some(mark.as_str()));
+    }
+
+    pub(super) fn force(&mut self, forced: &drain::Forced) {
+        self.log.push(format!("Delete {}", forced.pod()));
+        let until = self.claims.iter().filter_map(|claim| match claim.state {
+            ClaimState::Draining { since, .. } => Some(since + self.upgrade.drain.timeout),
+            _ => None,
+        });
+        let forces = self.upgrade.drain.on_timeout == drain::OnTimeout::Force;
+        assert!(forces && until.min().is_some_and(|until| until <= at(self.seconds)), "only after its time");
+        if let Some(why) = &self.keeps_pods {
+            let uid = forced.uid().clone();
+            self.memory.pods.insert(uid, PodMemory::NotDeleted(why.clone()));
+            return;
+        }
+        self.memory.pods.insert(forced.uid().clone(), PodMemory::Sent);
+        let gone_at = at(self.seconds + self.lingers);
+        self.cluster.change_pod(forced.uid(), |pod| {
+            assert!(pod.deleting().is_none(), "{} is deleted twice", pod.name);
+            *pod = terminating(pod.clone(), gone_at);
+            pod.ready = false;
+        });
+        self.deleted += 1;
+    }
+
+    pub(super) fn evict(&mut self, permit: &crate::disruption::Permit) {
+        self.log.push(format!("Evict {}", permit.pod()));
+        let node = self.cluster.node(permit.node()).unwrap();
+        assert!(node.unschedulable && node.cordoned_by.is_some(), "pods leave only a node that we cordoned");
+        self.memory.pods.insert(permit.uid().clone(), PodMemory::Sent);
+        if let Some(charge) = permit.charge() {
+            self.memory.budgets.insert(charge.budget.clone(), Busy::Until(charge.resource_version.clone()));
+            let (namespace, name) = &charge.budget;
+            if self.cluster.budget(namespace, name).unwrap().disruptions_allowed < 1 {
+                self.refused += 1;
+                return;
+            }
+            self.cluster.change_budget(name, |budget| {
+                budget.disruptions_allowed -= 1;
+                budget.resource_version = format!("{}+", budget.resource_version).into();
+            });
+        }
+        let gone_at = at(self.seconds + self.lingers);
+        self.cluster.change_pod(permit.uid(), |pod| {
+            assert!(pod.deleting().is_none(), "{} is evicted twice", pod.name);
+            *pod = terminating(pod.clone(), gone_at);
+            pod.ready = false;
+        });
+        self.evictions += 1;
+    }
+
+    /// Terminating pods go, and come back on a node that is free, ready two seconds later.
+    pub(super) fn workloads(&mut self) {
+        let now = at(self.seconds);
+        let gone: Vec<Pod> =
+            self.cluster.pods().filter(|p| p.deleting().is_some_and(|d| d <= now)).cloned().collect();
+        self.cluster.retain_pods(|p| p.deleting().is_none_or(|d| d > now));
+        let stays_unready = self.stays_unready;
+        self.cluster.change_pods(|pod| {
+            if pod.deleting().is_none() && !stays_unready && pod.phase != PodPhase::Finished {
+                pod.ready = true;
+                pod.phase = PodPhase::Running;
+            }
+        });
+        for old in gone {
+            let free: Vec<_> = self.cluster.nodes().iter().filter(|n| !n.unschedulable && n.ready).collect();
+            let Some(node) = free.get(self.made % free.len().max(1)) else { continue };
+            let node = node.name.clone();
+            self.made += 1;
+            self.cluster.set_pod(Pod {
+                name: format!("{}+{}", old.name, self.made).into(),
+                uid: format!("made-{}", self.made).into(),
+                node,
+                special: None,
+                ready: false,
+                phase: PodPhase::Pending,
+                ..old
+            });
+        }
+    }
+
+    pub(super) fn settle_budgets(&mut self) {
+        for mut budget in self.cluster.budgets().cloned().collect::<Vec<_>>() {
+            let of = |p: &&Pod| p.labels.get("app").is_some_and(|app| **app == *budget.name);
+            let pods: Vec<&Pod> = self.cluster.pods().filter(of).collect();
+            let healthy = i32::try_from(pods.iter().filter(|p| p.ready).count()).unwrap();
+            let expected = i32::try_from(pods.iter().filter(|p| p.deleting().is_none()).count()).unwrap();
+            let expected = expected + self.absent;
+            let allowed = (healthy - budget.desired_healthy).max(0);
+            if (budget.current_healthy, budget.disruptions_allowed) != (healthy, allowed) {
+                budget.resource_version = format!("{}.", budget.resource_version).into();
+            }
+            (budget.current_healthy, budget.expected_pods, budget.disruptions_allowed) =
+                (healthy, expected, allowed);
+            self.cluster.set_budget(budget);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The same of what keeps anything new from being begun: windows, freezes, soaks, failures, zones and gates.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Wrong, names, said, said_of};
+
+/// What is said when a node is claimed in a setting that begins so.
+fn claims(begins: &str) -> Wrong {
+    said_of(begins, async |stage| {
+        stage.plane_is_there().await;
+        let uid = stage.uid_of("main-1").await;
+        stage.claim("kubelet", "main-1", &uid).await;
+    })
+}
+
+#[test]
+fn invariant_13_something_new_when_only_what_was_begun_may_go_on() {
+    assert_eq!(claims("at 0 window 0 3600; at 0 freeze 3600 7200; at 0 soak controlPlane 30"), Wrong::new());
+    names(13, "no window is open", &claims("at 0 window 10 3600"));
+    names(13, "freeze fair lasts", &claims("at 0 freeze 10 3600"));
+    names(13, "on cp-1 soaks", &claims("at 0 soak controlPlane 600"));
+}
+
+#[test]
+fn invariant_13_something_new_after_too_many_failures_or_in_a_silent_zone() {
+    for (limit, state) in [("maxFailed", "Failed"), ("maxParked", "Parked")] {
+        let wrong = said_of(&format!("at 0 limit {limit} 1"), async |stage| {
+            stage.plane_is_there().await;
+            for node in ["main-1", "main-2"] {
+                let uid = stage.uid_of(node).await;
+                stage.claim("kubelet", node, &uid).await;
+                stage.state("kubelet", node, state, "words that say why").await;
+            }
+        });
+        names(13, &format!("1 nodes are {state}"), &wrong);
+    }
+    let wrong = said(async |stage| {
+        stage.plane_is_there().await;
+        for node in stage.person.list("/api/v1/nodes").await {
+            if node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "c" {
+                stage.cluster.kubelets().stop(node["metadata"]["name"].as_str().unwrap());
+            }
+        }
+        sleep(Duration::from_mins(2)).await;
+        let uid = stage.uid_of("main-3").await;
+        stage.claim("kubelet", "main-3", &uid).await;
+    });
+    names(13, "are not ready", &wrong);
+}
+
+#[test]
+fn invariant_13_something_new_while_a_gate_is_closed() {
+    names(13, "its gate is closed", &claims("at 0 gated"));
+}
