@@ -14,9 +14,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::drains::emptied;
-use super::length::{Durations, Estimate, Length, Took, times};
+use super::length::{Durations, Estimate, Length, times};
 use super::{Hop, Plan, Stage, Step, Wave};
-use crate::cluster::{Cluster, Component, Phase};
+use crate::cluster::{Cluster, Phase};
 use crate::disruption::preflight::{Question, bounds, shown};
 use crate::disruption::{BudgetName, Budgets, Handling, Rules, class, handling};
 use crate::text::harmless;

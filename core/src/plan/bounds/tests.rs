@@ -5,7 +5,9 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
+use super::super::Took;
 use super::*;
+use crate::cluster::Component;
 use crate::cluster::{Budget, Demand, Node, Parts, Pod, Quantity, Selector};
 use crate::fixture::{at, budget, instance, node, pod};
 use crate::plan::{Pass, Picked, waves};
