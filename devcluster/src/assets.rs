@@ -1,149 +1,20 @@
-//! Where the binaries of a control plane are, and how each one is identified.
+//! Where the binaries of a cluster are.
 //!
-//! Belongs here: the list of binaries, their cache keys, and finding them. Never here: compiling them (see
-//! `build`) or running them. Invariant: a binary found here was built from exactly the module files in this
+//! Belongs here: the cache, and finding binaries in it. Never here: which ones there are (see `binary`), compiling
+//! them (see `build`) or running them. Invariant: a binary found here was built from exactly the module files in this
 //! checkout, or is one that the user pointed at with `KUBEBUILDER_ASSETS` and that reports the same version.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::digest::digest;
+use crate::binary::Binary;
 use crate::error::{Error, Result};
-use crate::release::{Module, Release, required};
-
-/// One program that a development cluster runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Binary {
-    /// The store of all state.
-    Etcd,
-    /// The simulator of nodes and of the pods on them.
-    Kwok,
-    /// The API server of a release.
-    Apiserver(Release),
-    /// The controller manager of a release.
-    ControllerManager(Release),
-    /// The scheduler of a release.
-    Scheduler(Release),
-    /// The command line client of the newest release.
-    Kubectl,
-}
+use crate::release::Release;
 
 impl Binary {
-    /// Every binary, small ones first so that a build shows progress early.
-    pub fn all() -> Vec<Self> {
-        let mut all = vec![Self::Etcd, Self::Kwok];
-        for release in Release::ALL.into_iter().rev() {
-            all.push(Self::Apiserver(release));
-            all.push(Self::ControllerManager(release));
-            all.push(Self::Scheduler(release));
-        }
-        all.push(Self::Kubectl);
-        all
-    }
-
-    /// The file name, the same as upstream's.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::Kwok => "kwok",
-            Self::Apiserver(_) => "kube-apiserver",
-            Self::ControllerManager(_) => "kube-controller-manager",
-            Self::Scheduler(_) => "kube-scheduler",
-            Self::Kubectl => "kubectl",
-        }
-    }
-
-    /// The version, from the module that it is built from.
-    pub fn version(self) -> &'static str {
-        let module = match self {
-            Self::Etcd => "go.etcd.io/etcd/server/v3",
-            Self::Kwok => "sigs.k8s.io/kwok",
-            _ => "k8s.io/kubernetes",
-        };
-        required(self.module().go_mod, module).unwrap_or("v0.0.0")
-    }
-
-    /// Name and version, as progress and errors print it.
-    pub fn label(self) -> String {
-        format!("{} {}", self.name(), self.version())
-    }
-
     /// Where this machine has it, built before or pointed at.
     pub fn path(self) -> Result<PathBuf> {
         Assets::from_env()?.path(self)
-    }
-
-    fn release(self) -> Option<Release> {
-        match self {
-            Self::Etcd | Self::Kwok => None,
-            Self::Apiserver(r) | Self::ControllerManager(r) | Self::Scheduler(r) => Some(r),
-            Self::Kubectl => Some(Release::NEWEST),
-        }
-    }
-
-    pub(crate) fn module(self) -> Module {
-        match (self, self.release()) {
-            (_, Some(release)) => release.module(),
-            (Self::Etcd, None) => Module {
-                go_mod: include_str!("../modules/etcd/go.mod"),
-                go_sum: include_str!("../modules/etcd/go.sum"),
-                source: ("main.go", include_str!("../modules/etcd/main.go")),
-            },
-            (_, None) => Module {
-                go_mod: include_str!("../modules/kwok/go.mod"),
-                go_sum: include_str!("../modules/kwok/go.sum"),
-                source: ("tools.go", include_str!("../modules/kwok/tools.go")),
-            },
-        }
-    }
-
-    /// What `go build` is asked to compile.
-    pub(crate) fn package(self) -> String {
-        match self {
-            Self::Etcd => ".".to_owned(),
-            Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok".to_owned(),
-            _ => format!("k8s.io/kubernetes/cmd/{}", self.name()),
-        }
-    }
-
-    /// The linker flags. Kubernetes' version is stamped here; without it `/version` would say `v0.0.0-master`.
-    pub(crate) fn ldflags(self) -> String {
-        let Some(release) = self.release() else {
-            return "-s -w".to_owned();
-        };
-        let (major, minor) = release.minor().split_once('.').unwrap_or(("1", "0"));
-        let stamps = [
-            ("gitVersion", release.version()),
-            ("gitMajor", major),
-            ("gitMinor", minor),
-            ("gitCommit", "devcluster"),
-            ("gitTreeState", "clean"),
-            // Fixed, so that building twice gives the same bytes.
-            ("buildDate", "2026-01-01T00:00:00Z"),
-        ];
-        let mut flags = "-s -w".to_owned();
-        // The first is what a component says of itself, the second what its clients call themselves.
-        for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
-            for (name, value) in stamps {
-                for part in [" -X ", package, ".", name, "=", value] {
-                    flags.push_str(part);
-                }
-            }
-        }
-        flags
-    }
-
-    /// The folder name in the cache: readable, and different as soon as anything that goes into the build is.
-    pub(crate) fn key(self) -> String {
-        let module = self.module();
-        let parts = [module.go_mod, module.go_sum, module.source.1, &self.package(), &self.ldflags()];
-        let digest = digest(&parts, 6);
-        format!("{}-{}-{digest}", self.name(), self.version())
-    }
-
-    /// Where the built binary is kept.
-    pub(crate) fn cached(self, cache: &Path) -> PathBuf {
-        cache.join(self.key()).join(self.name())
     }
 }
 
@@ -237,22 +108,6 @@ fn reported_version(path: &Path) -> String {
 #[allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_differ_between_binaries_and_are_stable() {
-        let keys: std::collections::BTreeSet<_> = Binary::all().into_iter().map(Binary::key).collect();
-        assert_eq!(keys.len(), Binary::all().len());
-        assert_eq!(Binary::Etcd.key(), Binary::Etcd.key());
-        assert!(Binary::Etcd.key().starts_with("etcd-v3."));
-    }
-
-    #[test]
-    fn the_version_is_stamped_into_kubernetes_binaries_only() {
-        let flags = Binary::Apiserver(Release::V1_36).ldflags();
-        assert!(flags.contains(&format!("gitVersion={}", Release::V1_36.version())), "{flags}");
-        assert!(flags.contains("gitMinor=36"), "{flags}");
-        assert!(!Binary::Etcd.ldflags().contains("-X"));
-    }
 
     #[test]
     fn everything_missing_is_named_at_once() {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use crate::assets::{Assets, Binary};
+use crate::assets::Assets;
+use crate::binary::Binary;
 use crate::error::{Error, Result};
 use crate::net;
 use crate::process::{Flags, Invocation, Process};

@@ -1,7 +1,7 @@
 //! Compiling the binaries of a control plane from their published Go modules.
 //!
 //! Belongs here: running `go build` for what the cache lacks. Never here: knowing which binaries there are
-//! (see `assets`). Invariants: a file in the cache is complete (built under another name, then renamed), two
+//! (see `binary`). Invariants: a file in the cache is complete (built under another name, then renamed), two
 //! builds at once never work on the same cache (a file lock), and `go.sum` decides what is compiled.
 
 use std::fs::{self, File};
@@ -9,32 +9,65 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::assets::{Assets, Binary};
+use crate::assets::Assets;
+use crate::binary::Binary;
+use crate::debian::Packages;
 use crate::error::{Error, Result};
+use crate::real::kit::Kit;
 use crate::wait::tail;
 
-/// Builds every binary that is missing, telling on stdout what is being done and how long it took.
+/// Builds every binary of a cluster with simulated nodes that is missing, telling on stdout what is being done and how
+/// long it took.
 pub fn build() -> Result<()> {
     let assets = Assets::from_env()?;
+    let _lock = lock(&assets, "build.lock")?;
+    compile(&assets, &Binary::all(), "about ten minutes, and 3 GB of memory")
+}
+
+/// Builds besides what real nodes are made of: programs, unpacked packages, images and package repositories.
+pub fn build_real() -> Result<()> {
+    build()?;
+    let assets = Assets::from_env()?;
+    // A lock of its own: nobody who wants simulated nodes should wait for this.
+    let _lock = lock(&assets, "build-real.lock")?;
+    let packages = Packages::of(assets.cache());
+    if !packages.are_there() {
+        println!("unpacking Debian packages for real nodes …");
+        packages.unpack()?;
+    }
+    compile(&assets, &Binary::of_real_nodes(), "about half an hour, and 3 GB of memory")?;
+    let kit = Kit::of(&assets);
+    if !kit.is_there() {
+        println!("making images and packages for real nodes …");
+        kit.assemble(&assets)?;
+    }
+    Ok(())
+}
+
+/// Two builds at once would work on the same files: the second waits for the first.
+fn lock(assets: &Assets, name: &str) -> Result<File> {
     fs::create_dir_all(assets.cache()).map_err(Error::io("creating", assets.cache()))?;
-    let lock_path = assets.cache().join("build.lock");
-    let lock = File::create(&lock_path).map_err(Error::io("creating", &lock_path))?;
+    let path = assets.cache().join(name);
+    let lock = File::create(&path).map_err(Error::io("creating", &path))?;
     if lock.try_lock().is_err() {
         println!("another build is at work on {}, waiting for it", assets.cache().display());
-        lock.lock().map_err(Error::io("locking", &lock_path))?;
+        lock.lock().map_err(Error::io("locking", &path))?;
     }
-    let all = Binary::all();
+    Ok(lock)
+}
+
+fn compile(assets: &Assets, all: &[Binary], first_time: &str) -> Result<()> {
     let missing: Vec<_> = all.iter().copied().filter(|b| assets.find(*b).is_none()).collect();
+    let cache = assets.cache().display();
     if missing.is_empty() {
-        println!("all {} binaries are there, in {}", all.len(), assets.cache().display());
+        println!("all {} binaries are there, in {cache}", all.len());
         return Ok(());
     }
     check_go(&missing)?;
     println!(
-        "building {} of {} binaries into {} (the first time takes about ten minutes, and 3 GB of memory)",
+        "building {} of {} binaries into {cache} (the first time takes {first_time})",
         missing.len(),
-        all.len(),
-        assets.cache().display()
+        all.len()
     );
     for (index, binary) in missing.iter().enumerate() {
         let step = format!("[{}/{}] {}", index + 1, missing.len(), binary.label());
@@ -74,15 +107,28 @@ fn build_one(binary: Binary, cache: &Path) -> Result<()> {
     let unfinished = folder.join(format!("{}.unfinished", binary.name()));
     let log_path = folder.join("build.log");
     let log = File::create(&log_path).map_err(Error::io("creating", &log_path))?;
-    let status = Command::new("go")
-        .args(["build", "-mod=readonly", "-trimpath", "-ldflags", &binary.ldflags(), "-o"])
-        .arg(&unfinished)
-        .arg(binary.package())
-        .current_dir(&source)
-        .env("CGO_ENABLED", "0")
-        // A go.work or flags of the caller must not change what is built.
-        .env("GOWORK", "off")
-        .env_remove("GOFLAGS")
+    let mut go = Command::new("go");
+    go.args([
+        "build",
+        "-mod=readonly",
+        "-trimpath",
+        "-tags",
+        binary.tags(),
+        "-ldflags",
+        &binary.ldflags(),
+        "-o",
+    ])
+    .arg(&unfinished)
+    .arg(binary.package())
+    .current_dir(&source)
+    .env("CGO_ENABLED", "0")
+    // A go.work or flags of the caller must not change what is built.
+    .env("GOWORK", "off")
+    .env_remove("GOFLAGS");
+    if binary.has_c() {
+        with_c(&mut go, &Packages::of(cache).development());
+    }
+    let status = go
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(Error::io("opening", &log_path))?)
         .stderr(log)
@@ -99,6 +145,16 @@ fn build_one(binary: Binary, cache: &Path) -> Result<()> {
     // Only the binary is kept.
     fs::remove_dir_all(&source).map_err(Error::io("removing", &source))?;
     fs::remove_file(&log_path).map_err(Error::io("removing", &log_path))
+}
+
+/// Lets go compile C with the headers and libraries below `root`, as if they were installed.
+fn with_c(go: &mut Command, root: &Path) {
+    let library = root.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
+    go.env("CGO_ENABLED", "1")
+        .env("PKG_CONFIG_SYSROOT_DIR", root)
+        .env("PKG_CONFIG_PATH", library.join("pkgconfig"))
+        .env("CGO_CFLAGS", format!("-I{}", root.join("usr/include").display()))
+        .env("CGO_LDFLAGS", format!("-L{}", library.display()));
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ use kube::api::{Api, ListParams};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use crate::assets::{Assets, Binary};
+use crate::assets::Assets;
 use crate::balancer::{Backend, Balancer};
+use crate::binary::Binary;
 use crate::component::{Component, Shared};
 use crate::error::{Error, Result};
 use crate::nodes::NodeGroup;

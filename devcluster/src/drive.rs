@@ -15,8 +15,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::api::{Api, PostParams};
 
-use crate::assets::Binary;
 use crate::audit::{self, AuditEntry};
+use crate::binary::Binary;
 use crate::cluster::Cluster;
 use crate::component::Component;
 use crate::error::{Error, Result};

@@ -24,9 +24,9 @@
 //! }
 //! ```
 //!
-//! Ground floor first: `error`, `wait`, `digest`, `release`, `net` · `assets`, `build`, `namespace`, `process`, `pki`,
+//! Ground floor first: `error`, `wait`, `digest`, `release`, `net`, `proc` · `binary` · `assets`, `debian`, `build`, `namespace`, `process`, `pki`,
 //! `clients`, `audit`, `balancer` · `role`, `static_pods`, `nodes`, `kubelets`, `backstage` · `component` · `cluster`,
-//! `drive` · `session`, `control`.
+//! `drive` · `session`, `control` · `real`.
 
 #![allow(clippy::missing_errors_doc, reason = "an `Error` says itself what happened and what to do next")]
 
@@ -34,11 +34,13 @@ mod assets;
 mod audit;
 mod backstage;
 mod balancer;
+mod binary;
 mod build;
 mod clients;
 mod cluster;
 mod component;
 pub mod control;
+mod debian;
 mod digest;
 mod drive;
 mod error;
@@ -47,16 +49,19 @@ mod namespace;
 mod net;
 mod nodes;
 mod pki;
+mod proc;
 mod process;
+pub mod real;
 mod release;
 mod role;
 pub mod session;
 mod static_pods;
 mod wait;
 
-pub use assets::{Binary, cache_dir};
+pub use assets::cache_dir;
 pub use audit::{AuditEntry, HARNESS};
-pub use build::build;
+pub use binary::{Binary, Plugin};
+pub use build::{build, build_real};
 pub use cluster::{Builder, Cluster};
 pub use drive::Handle;
 pub use error::{Error, Failure, Result, TestResult};

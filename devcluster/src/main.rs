@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand};
 use evenkeel_devcluster::control::{self, Order};
+use evenkeel_devcluster::real::{self, RealCluster, RealPlan};
 use evenkeel_devcluster::session::{Ready, Session};
 use evenkeel_devcluster::{Cluster, Error, NodeGroup, Release, Result};
 
@@ -29,7 +30,7 @@ enum Command {
     /// Needs `go` and, for the first time, about ten minutes and 3 GB of memory. Where `KUBEBUILDER_ASSETS` names
     /// a folder that holds a binary of the right version, that one is used instead; binaries of the older minor
     /// are looked for in a subfolder named like it, such as `1.36`.
-    Build,
+    Build(Build),
     /// Start a cluster in the background and say how to reach it
     Up(Plan),
     /// Run a command, or a shell, where kubectl reaches the cluster
@@ -45,6 +46,30 @@ enum Command {
     /// What `up` runs in the background.
     #[command(hide = true)]
     Serve(Plan),
+    /// What `up` runs around a cluster of real nodes.
+    #[command(hide = true)]
+    Keep(Keep),
+    /// What starts a real node.
+    #[command(hide = true)]
+    NodeEnter { spec: PathBuf },
+    /// What a real node starts with.
+    #[command(hide = true)]
+    NodeInit { spec: PathBuf },
+}
+
+#[derive(Args)]
+struct Keep {
+    #[command(flatten)]
+    name: Name,
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+#[derive(Args)]
+struct Build {
+    /// Build besides what real nodes are made of: another half an hour the first time, and 2 GB in the cache
+    #[arg(long)]
+    real: bool,
 }
 
 #[derive(Args)]
@@ -79,12 +104,45 @@ struct Plan {
     /// File, folder or kustomization to apply at the start
     #[arg(long = "manifest", value_name = "PATH")]
     manifests: Vec<PathBuf>,
+    #[command(flatten)]
+    real: RealNodes,
+}
+
+/// Real nodes instead of simulated ones.
+#[derive(Args)]
+struct RealNodes {
+    /// Real nodes: systemd, containerd and kubelet in namespaces, made a cluster by kubeadm; needs root
+    #[arg(long = "real", conflicts_with_all = ["apiservers", "controllers", "nodes", "kubelets", "zones", "pool", "manifests"])]
+    asked: bool,
+    /// How many real control-plane nodes, one to three
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "asked")]
+    control_planes: usize,
+    /// How many real workers
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "asked")]
+    workers: usize,
+    /// Minor that the real nodes begin with [default: the oldest, so that there is something to upgrade to]
+    #[arg(long, value_name = "MINOR", value_parser = release, requires = "asked")]
+    release: Option<Release>,
+}
+
+impl Plan {
+    fn real(&self) -> Option<RealPlan> {
+        self.real.asked.then(|| RealPlan {
+            name: self.name.name.clone(),
+            control_planes: self.real.control_planes,
+            workers: self.real.workers,
+            release: self.real.release.unwrap_or(Release::ALL[0]),
+        })
+    }
 }
 
 #[derive(Args)]
 struct Shell {
     #[command(flatten)]
     name: Name,
+    /// Run it on this real node instead
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
     /// The command; without one, your shell
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -127,10 +185,16 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Build => evenkeel_devcluster::build()?,
-        Command::Up(plan) => up(&Session::named(&plan.name.name)?)?,
+        Command::Build(Build { real: false }) => evenkeel_devcluster::build()?,
+        Command::Build(Build { real: true }) => evenkeel_devcluster::build_real()?,
+        Command::Up(plan) => up(&plan)?,
         Command::Serve(plan) => return serve(plan),
-        Command::Shell(shell) => match Session::named(&shell.name.name)?.shell(&shell.command)? {},
+        Command::Keep(Keep { name, args }) => return real::keep(&Session::named(&name.name)?, &args),
+        Command::NodeEnter { spec } => match real::enter(&spec)? {},
+        Command::NodeInit { spec } => match real::init(&spec)? {},
+        Command::Shell(Shell { name, node, command }) => {
+            match Session::named(&name.name)?.shell(node.as_deref(), &command)? {}
+        }
         Command::Swap(Swap { name, component, release }) => {
             let what = format!("{component} runs {release}");
             order(&name, &Order::Swap { component, release }, &what)?;
@@ -148,10 +212,17 @@ fn run(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn up(session: &Session) -> Result<()> {
+fn up(plan: &Plan) -> Result<()> {
+    let session = &Session::named(&plan.name.name)?;
     // The same arguments for the program in the background, which only has another first word.
     let args: Vec<_> = std::iter::once("serve".into()).chain(std::env::args_os().skip(2)).collect();
-    let ready = session.up(&args)?;
+    let ready = if let Some(plan) = plan.real() {
+        real::check(session, &plan)?;
+        evenkeel_devcluster::build_real()?;
+        session.up_kept(&args)?
+    } else {
+        session.up(&args)?
+    };
     println!("cluster {} is up after {:.1} s: {}", session.name(), ready.seconds, ready.summary);
     let name = if session.name() == "dev" { String::new() } else { format!(" --name {}", session.name()) };
     // Whatever this program was started as can be typed again from the same folder.
@@ -161,13 +232,33 @@ fn up(session: &Session) -> Result<()> {
 }
 
 fn serve(plan: Plan) -> Result<ExitCode> {
-    evenkeel_devcluster::enter(async || match serve_until_killed(plan).await {
+    match plan.real() {
+        Some(plan) => real::in_namespace(async || code(serve_real_until_killed(plan).await)),
+        None => evenkeel_devcluster::enter(async || code(serve_until_killed(plan).await)),
+    }
+}
+
+fn code(result: Result<()>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
-    })
+    }
+}
+
+async fn serve_real_until_killed(plan: RealPlan) -> Result<()> {
+    let started = Instant::now();
+    let cluster = RealCluster::start(&plan).await?;
+    let kubectl = cluster.kubectl_path()?;
+    Session::named(&plan.name)?.announce(&Ready {
+        kubeconfig: cluster.kubeconfig().to_owned(),
+        kubectl_dir: kubectl.parent().map(PathBuf::from).unwrap_or_default(),
+        summary: plan.summary(),
+        seconds: started.elapsed().as_secs_f64(),
+    })?;
+    cluster.supervise().await
 }
 
 async fn serve_until_killed(plan: Plan) -> Result<()> {

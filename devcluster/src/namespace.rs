@@ -78,8 +78,17 @@ where
     F: FnOnce() -> Fut,
     Fut: Future<Output = ExitCode>,
 {
+    enter_with(set_up, body)
+}
+
+/// As [`enter`], with another preparation of the namespaces.
+pub(crate) fn enter_with<F, Fut>(prepare: fn() -> Result<()>, body: F) -> Result<ExitCode>
+where
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = ExitCode>,
+{
     if inside() {
-        set_up()?;
+        prepare()?;
         return Ok(runtime()?.block_on(body()));
     }
     let args: Vec<_> = std::env::args_os().skip(1).collect();
@@ -89,7 +98,7 @@ where
 }
 
 /// The current executable with `args`, in new namespaces that end with this process.
-fn unshared(args: &[OsString]) -> Result<Command> {
+pub(crate) fn unshared(args: &[OsString]) -> Result<Command> {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
     again(command, args)
@@ -121,10 +130,15 @@ pub(crate) fn set_up() -> Result<()> {
     for address in net::all() {
         run("ip", &["addr", "add", &format!("{address}/32"), "dev", "lo"])?;
     }
+    scratch()
+}
+
+/// The scratch space in memory.
+pub(crate) fn scratch() -> Result<()> {
     run("mount", &["-t", "tmpfs", "-o", "mode=1777", "devcluster", SCRATCH])
 }
 
-fn run(program: &str, args: &[&str]) -> Result<()> {
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<()> {
     let failed = |reason: String| Error::Tool {
         command: format!("{program} {}", args.join(" ")),
         reason,

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::assets::Binary;
+use crate::binary::Binary;
 use crate::net;
 use crate::pki::Pki;
 use crate::process::Flags;

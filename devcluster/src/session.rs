@@ -16,10 +16,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::namespace;
+use crate::proc::{self, Stat};
+use crate::real::cgroups::Cgroups;
 use crate::wait::tail;
 
 /// Set in the background process: the folder of the records, as the command that started it knows it.
 const RECORDS: &str = "EVENKEEL_DEVCLUSTER_RECORDS";
+
+/// Runs its further arguments on a real node; the first two say where its process is written down, and its name.
+const NODE_SHELL: &str = r#"test -r "$0" || { echo "there is no real node $1 in this cluster" >&2; exit 1; }
+pid="$(cat "$0")"; shift
+exec nsenter --target "$pid" --mount --net --uts --ipc --pid --cgroup -- env -i TERM="$TERM" HOME=/root LANG=C.UTF-8 \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@""#;
+
+/// The record of cgroups.
+const CGROUPS: &str = "cgroups.json";
 
 /// A cluster that was started in the background, by its name.
 pub struct Session {
@@ -89,17 +100,31 @@ impl Session {
     /// Starts this program again in the background with `args`, in namespaces of its own, and waits until that
     /// has called [`Self::announce`].
     pub fn up(&self, args: &[OsString]) -> Result<Ready> {
+        self.start(namespace::detached(args)?, 1, Duration::from_mins(3))
+    }
+
+    /// As [`Self::up`], for real nodes: a process outside keeps the namespaces, and what happens is told on stdout.
+    pub fn up_kept(&self, args: &[OsString]) -> Result<Ready> {
+        let program = std::env::current_exe().map_err(Error::io("finding", "the current executable"))?;
+        let mut command = Command::new("setsid");
+        command.arg(program).args(["keep", "--name", &self.name, "--"]).args(args);
+        self.start(command, 2, Duration::from_mins(15))
+    }
+
+    /// Starts `command`, whose descendant of generation `depth` is process 1 of the namespaces.
+    fn start(&self, mut command: Command, depth: usize, limit: Duration) -> Result<Ready> {
         if self.is_running() {
             return Err(Error::Usage(format!(
                 "cluster {0} is already up; `devcluster down --name {0}` ends it",
                 self.name
             )));
         }
-        self.forget()?;
+        // What one left that was killed.
+        self.down()?;
         fs::create_dir_all(&self.dir).map_err(Error::io("creating", &self.dir))?;
         let log_path = self.dir.join("log");
         let log = File::create(&log_path).map_err(Error::io("creating", &log_path))?;
-        let mut child = namespace::detached(args)?
+        let mut child = command
             // Inside, a user may be another one, with other folders.
             .env(RECORDS, base_dir())
             .stdin(Stdio::null())
@@ -109,10 +134,14 @@ impl Session {
             .map_err(Error::io("starting (is util-linux installed?)", "setsid"))?;
         let started = Instant::now();
         let mut recorded = false;
+        let mut told = 0;
         loop {
+            if depth > 1 {
+                told = tell(&log_path, told);
+            }
             if let Ok(Some(status)) = child.try_wait() {
                 let tail = tail(&log_path, 12);
-                self.forget()?;
+                self.down()?;
                 return Err(Error::Component {
                     name: format!("cluster {}", self.name),
                     what: format!("ended ({status}) before it was ready"),
@@ -120,17 +149,17 @@ impl Session {
                 });
             }
             if !recorded {
-                recorded = self.record(child.id())?;
+                recorded = self.record(child.id(), depth)?;
             }
             if let Some(ready) = self.ready() {
                 return Ok(ready);
             }
-            if started.elapsed() > Duration::from_mins(3) {
+            if started.elapsed() > limit {
                 let tail = tail(&log_path, 12);
                 self.down()?;
                 return Err(Error::Component {
                     name: format!("cluster {}", self.name),
-                    what: "was not ready after three minutes and was ended".to_owned(),
+                    what: format!("was not ready after {} minutes and was ended", limit.as_secs() / 60),
                     tail,
                 });
             }
@@ -148,13 +177,19 @@ impl Session {
         if self.is_running() { self.ready() } else { None }
     }
 
+    /// Writes down which cgroups have to be removed when the cluster is dead.
+    pub(crate) fn note_cgroups(&self, cgroups: &Cgroups) -> Result<()> {
+        self.write(CGROUPS, cgroups)
+    }
+
     /// Is there a process on record, and does it still run?
     pub fn is_running(&self) -> bool {
         self.read::<Record>("processes.json").is_some_and(|r| r.inner.is_alive() || r.outer.is_alive())
     }
 
-    /// Replaces this process by a command inside the cluster's namespaces; without one, by a shell.
-    pub fn shell(&self, command: &[OsString]) -> Result<std::convert::Infallible> {
+    /// Replaces this process by a command inside the cluster's namespaces, or on one of its real nodes; without one, by
+    /// a shell.
+    pub fn shell(&self, node: Option<&str>, command: &[OsString]) -> Result<std::convert::Infallible> {
         let not_up = || {
             Error::Usage(format!("no cluster {0} is up; start it with `devcluster up --name {0}`", self.name))
         };
@@ -169,7 +204,14 @@ impl Session {
         // Entering a mount namespace changes the working directory; go back to where the person is.
         nsenter.args(["--", "sh", "-c", r#"cd "$0" && exec "$@""#]);
         nsenter.arg(std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")));
-        if command.is_empty() {
+        if let Some(node) = node {
+            let pid = ready.kubeconfig.with_file_name("nodes").join(node).join("pid");
+            // The number is the cluster's, so it is read there.
+            nsenter.args(["sh", "-c", NODE_SHELL]).arg(pid).arg(node);
+        }
+        if command.is_empty() && node.is_some() {
+            nsenter.arg("bash");
+        } else if command.is_empty() {
             nsenter.arg(std::env::var_os("SHELL").unwrap_or_else(|| "sh".into()));
         } else {
             nsenter.args(command);
@@ -204,13 +246,17 @@ impl Session {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
+        // Whoever keeps a cluster of real nodes has removed them, unless it was killed.
+        if let Some(cgroups) = self.read::<Cgroups>(CGROUPS) {
+            cgroups.remove()?;
+        }
         self.forget()?;
         Ok(running)
     }
 
     /// Writes down the processes as soon as both are known; says whether they are.
-    fn record(&self, outer: u32) -> Result<bool> {
-        let child = children(outer).first().copied();
+    fn record(&self, outer: u32, depth: usize) -> Result<bool> {
+        let child = (0..depth).try_fold(outer, |parent, _| proc::children(parent).first().copied());
         let (Some(inner), Some(outer)) = (child.and_then(Identity::of), Identity::of(outer)) else {
             return Ok(false);
         };
@@ -266,33 +312,13 @@ impl Identity {
     }
 }
 
-/// The part of `/proc/<pid>/stat` that tells processes apart.
-struct Stat {
-    state: String,
-    parent: u32,
-    started: u64,
-}
-
-impl Stat {
-    fn read(pid: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses, which may hold anything.
-        let fields: Vec<_> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
-        Some(Self {
-            state: (*fields.first()?).to_owned(),
-            parent: fields.get(1)?.parse().ok()?,
-            started: fields.get(19)?.parse().ok()?,
-        })
-    }
-}
-
-fn children(parent: u32) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten();
-    let pids = processes.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| Stat::read(*pid).is_some_and(|stat| stat.parent == parent)).collect()
+/// Prints the whole lines of a log from byte `told` on; returns how far it got.
+fn tell(log: &Path, told: usize) -> usize {
+    let bytes = fs::read(log).unwrap_or_default();
+    let new = bytes.get(told..).unwrap_or_default();
+    let whole = new.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    print!("{}", String::from_utf8_lossy(new.get(..whole).unwrap_or_default()));
+    told + whole
 }
 
 /// Where the records are: gone after a reboot, as the clusters are.
@@ -312,14 +338,6 @@ fn base_dir() -> PathBuf {
 #[allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stat_is_parsed_whatever_the_program_is_called() {
-        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 1";
-        let stat = Stat::parse(text).unwrap();
-        assert_eq!((stat.state.as_str(), stat.parent, stat.started), ("S", 7, 98765));
-        assert!(Stat::parse("").is_none());
-    }
 
     #[test]
     fn a_process_is_told_from_a_later_one_with_its_number() {

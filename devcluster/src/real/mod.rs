@@ -1,0 +1,25 @@
+//! Real nodes: kubelet, containerd and systemd in namespaces of their own, and kubeadm that makes a cluster of them.
+//!
+//! Belongs here: everything that only real nodes need. Never here: the control plane of processes and simulated nodes,
+//! which the rest of the crate is about. Invariants: nothing is installed on the machine and no sysctl of it changes;
+//! processes, mounts, links and files die with the outer namespace, cgroups with the process that keeps it.
+//!
+//! Ground floor first: `machine`, `cgroups`, `archive` · `images`, `repository` · `kit` · `etc`, `inside` · `node` ·
+//! `kubeadm` · `cluster` · `keep`.
+
+pub(crate) mod archive;
+pub(crate) mod cgroups;
+mod cluster;
+mod etc;
+mod images;
+mod inside;
+mod keep;
+pub(crate) mod kit;
+mod kubeadm;
+mod machine;
+mod node;
+mod repository;
+
+pub use cluster::{RealCluster, RealPlan, in_namespace};
+pub use inside::{enter, init};
+pub use keep::{check, keep};
