@@ -95,11 +95,6 @@ impl Cgroups {
     pub(crate) fn remove(&self) -> Result<()> {
         self.hierarchies.iter().try_for_each(|h| remove(&h.base.join(&self.folder)))
     }
-
-    /// Removes the folders of one node whose processes are dead.
-    pub(crate) fn remove_node(&self, node: &str) -> Result<()> {
-        self.hierarchies.iter().try_for_each(|h| remove(&h.base.join(&self.folder).join(node)))
-    }
 }
 
 /// A new folder has no CPUs and no memory until it is told which.
