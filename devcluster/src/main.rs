@@ -308,6 +308,12 @@ fn order(name: &Name, order: &Order, what: &str) -> Result<()> {
             name.name
         )));
     }
+    if !session.socket().exists() {
+        return Err(Error::Usage(format!(
+            "cluster {} has real nodes; what is done to one is done on it, with `devcluster shell --node`",
+            name.name
+        )));
+    }
     let started = Instant::now();
     control::send(&session.socket(), order)?;
     println!("{what}, after {:.1} s", started.elapsed().as_secs_f64());

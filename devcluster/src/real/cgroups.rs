@@ -156,7 +156,9 @@ fn parse(cgroup: &str, mountinfo: &str) -> Vec<Hierarchy> {
             matches.then(|| before.split(' ').nth(4)).flatten()
         });
         if let Some(mount) = mount {
-            let base = Path::new(mount).join(path.trim_start_matches('/'));
+            let path = path.trim_start_matches('/');
+            // Joining nothing would end the path with a slash.
+            let base = if path.is_empty() { PathBuf::from(mount) } else { Path::new(mount).join(path) };
             found.push(Hierarchy { controllers: controllers.to_owned(), mount: mount.into(), base });
         }
     }
