@@ -123,6 +123,9 @@ struct RealNodes {
     /// Minor that the real nodes begin with [default: the oldest, so that there is something to upgrade to]
     #[arg(long, value_name = "MINOR", value_parser = release, requires = "asked")]
     release: Option<Release>,
+    /// A further image for every node, made of one program and the libraries that it needs
+    #[arg(long = "image", value_name = "NAME=PROGRAM", value_parser = image, requires = "asked")]
+    images: Vec<(String, PathBuf)>,
 }
 
 impl Plan {
@@ -132,6 +135,7 @@ impl Plan {
             control_planes: self.real.control_planes,
             workers: self.real.workers,
             release: self.real.release.unwrap_or(Release::ALL[0]),
+            images: self.real.images.clone(),
         })
     }
 }
@@ -171,6 +175,13 @@ struct Kubelet {
 fn release(text: &str) -> std::result::Result<Release, String> {
     let known: Vec<_> = Release::ALL.iter().map(|r| r.minor()).collect();
     Release::parse(text).ok_or_else(|| format!("use one of {}", known.join(", ")))
+}
+
+fn image(text: &str) -> std::result::Result<(String, PathBuf), String> {
+    let (name, program) = text.split_once('=').ok_or("use NAME=PROGRAM, for instance web:1=./web")?;
+    // Looked for here, so that a wrong path is told at once.
+    let program = std::fs::canonicalize(program).map_err(|e| format!("{program}: {e}"))?;
+    Ok((name.to_owned(), program))
 }
 
 fn main() -> ExitCode {

@@ -25,6 +25,7 @@ use crate::balancer::{Backend, Balancer};
 use crate::binary::Binary;
 use crate::error::{Error, Result};
 use crate::real::cgroups::Cgroups;
+use crate::real::images::TOOLS;
 use crate::real::kit::Kit;
 use crate::real::kubeadm::Settings;
 use crate::real::node::{BRIDGE, Node, Wanted};
@@ -46,6 +47,8 @@ pub struct RealPlan {
     pub workers: usize,
     /// Which Kubernetes it begins with.
     pub release: Release,
+    /// Further images that every node has: their names, and the program that each is made of.
+    pub images: Vec<(String, PathBuf)>,
 }
 
 /// A running cluster of real nodes.
@@ -149,7 +152,9 @@ impl RealCluster {
             .collect();
         let balancer = Balancer::start(net::balancer(), backends.clone()).await?;
         let settings = Settings::new(plan.release)?;
-        let makers = Makers { kit, cgroups, dir: dir.path().join("nodes"), places, release: plan.release };
+        let images = own_images(plan, &kit, dir.path())?;
+        let nodes = dir.path().join("nodes");
+        let makers = Makers { kit, cgroups, dir: nodes, places, release: plan.release, images };
         let kubeconfig = dir.path().join("admin.conf");
         let nodes = makers.make(&settings, &kubeconfig).await?;
         let cluster = Self { nodes, backends, _balancer: balancer, kubeconfig, dir };
@@ -207,6 +212,19 @@ struct Makers {
     dir: PathBuf,
     places: Vec<Place>,
     release: Release,
+    /// Files of images that only this cluster has.
+    images: Vec<PathBuf>,
+}
+
+/// Writes the images that were asked for into files below `dir`.
+fn own_images(plan: &RealPlan, kit: &Kit, dir: &Path) -> Result<Vec<PathBuf>> {
+    let dir = dir.join("images");
+    fs::create_dir(&dir).map_err(Error::io("creating", &dir))?;
+    let files = plan.images.iter().enumerate().map(|(index, (name, program))| {
+        let file = dir.join(format!("{index}.tar"));
+        kit.write_image(name, program, &file).map(|()| file)
+    });
+    files.collect()
 }
 
 impl Makers {
@@ -254,9 +272,11 @@ impl Makers {
         let up = since(started);
         // The images of later releases too: an upgrade finds them as if it had pulled them.
         let releases = Release::ALL.into_iter().filter(|r| *r >= self.release);
-        let images: BTreeSet<_> =
+        let mut images: BTreeSet<_> =
             releases.flat_map(|r| self.kit.images_for(r, place.control_plane)).collect();
+        images.extend(self.images.iter().cloned());
         node.import(&images).await?;
+        let tools = node.name_by_digest(TOOLS).await?;
         let loaded = since(started);
         node.install(self.release).await?;
         println!(
@@ -264,6 +284,9 @@ impl Makers {
             node.name,
             since(started)
         );
+        if place.name == "cp-1" {
+            println!("every node has the image {TOOLS}, also as {tools}");
+        }
         Ok(node)
     }
 }

@@ -135,6 +135,15 @@ fn write_tools(packages: &Packages, dir: &Path) -> Result<()> {
     write_image(&dir.join("tools.tar"), &[TOOLS.to_owned()], "/bin/sh", layer)
 }
 
+/// An image of one program of this machine, with the libraries that it needs; it is the image's entry point.
+pub(crate) fn write_program(name: &str, program: &Path, packages: &Packages, to: &Path) -> Result<()> {
+    let file = program.file_name().unwrap_or_default().to_string_lossy();
+    let path = format!("/{file}");
+    let mut layer = base();
+    with_libraries(&mut layer, program, &path, packages)?;
+    write_image(to, &[name.to_owned()], &path, layer)
+}
+
 /// The folders that every image has.
 fn base() -> Archive {
     let mut layer = Archive::default();

@@ -107,6 +107,11 @@ impl Kit {
         fs::read_to_string(&path).map_err(Error::io("reading", &path))
     }
 
+    /// Writes an image that only one cluster has, of a program of this machine.
+    pub(crate) fn write_image(&self, name: &str, program: &Path, to: &Path) -> Result<()> {
+        images::write_program(name, program, &self.packages, to)
+    }
+
     /// The images that a node needs to be part of a cluster of `release`.
     pub(crate) fn images_for(&self, release: Release, control_plane: bool) -> Vec<PathBuf> {
         let mut files = images::of_every_node(&self.images(), release);

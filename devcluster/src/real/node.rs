@@ -154,6 +154,21 @@ impl Node {
         Ok(())
     }
 
+    /// Gives an image that is there a second name, by its digest, which some policies ask for; returns that name.
+    pub(crate) async fn name_by_digest(&self, image: &str) -> Result<String> {
+        let filter = format!("name=={image}");
+        let output = self.output(["ctr", "--namespace", "k8s.io", "images", "list", &filter]).await?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let digest = said.split_whitespace().find(|word| word.starts_with("sha256:"));
+        let digest = digest.ok_or_else(|| self.failed(&format!("has no image {image}")))?;
+        let pinned = format!("{}@{digest}", image.rsplit_once(':').map_or(image, |(name, _)| name));
+        let output = self.output(["ctr", "--namespace", "k8s.io", "images", "tag", image, &pinned]).await?;
+        if output.status.success() {
+            return Ok(pinned);
+        }
+        Err(self.failed(&format!("naming {pinned}: {}", last_line(&output))))
+    }
+
     /// Installs kubelet and kubeadm of a release from the local repository, as the field does.
     pub(crate) async fn install(&self, release: Release) -> Result<()> {
         let version = repository::version(release);
