@@ -34,7 +34,7 @@ use crate::wait::wait_for;
 use crate::{clients, namespace, net};
 
 /// Nodes get addresses of one byte; so many workers are more than any machine carries.
-pub const MAX_WORKERS: usize = 20;
+const MAX_WORKERS: usize = 20;
 
 /// What a cluster of real nodes is to be made of.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub struct RealPlan {
     pub name: String,
     /// One to three.
     pub control_planes: usize,
-    /// None to [`MAX_WORKERS`].
+    /// None to twenty.
     pub workers: usize,
     /// Which Kubernetes it begins with.
     pub release: Release,
@@ -96,7 +96,7 @@ impl RealPlan {
     /// What it consists of, for people.
     pub fn summary(&self) -> String {
         format!(
-            "real nodes of {}: {} control planes, {} workers",
+            "real nodes of {}, {} of the control plane and {} workers",
             self.release.version(),
             self.control_planes,
             self.workers

@@ -28,5 +28,6 @@ pub fn keep(session: &Session, args: &[OsString]) -> Result<ExitCode> {
 pub fn check(session: &Session, plan: &RealPlan) -> Result<()> {
     plan.check()?;
     machine::check(&Cgroups::of(session.name())?)?;
+    machine::check_inotify(plan.control_planes, plan.workers)?;
     machine::check_memory(plan.control_planes, plan.workers)
 }

@@ -68,6 +68,32 @@ pub(crate) fn check_memory(control_planes: usize, workers: usize) -> Result<()> 
     }
 }
 
+/// Fails where the nodes' programs would not get the inotify instances that they watch files with. The machine has one
+/// number of them for all processes of a user, and a kubelet that gets none restarts for ever.
+pub(crate) fn check_inotify(control_planes: usize, workers: usize) -> Result<()> {
+    let text = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap_or_default();
+    let Ok(limit) = text.trim().parse::<usize>() else { return Ok(()) };
+    // A worker's kubelet has 7, systemd 3, containerd 2, kube-proxy 1; an apiserver has 6, a controller manager 2 to 7.
+    let (needed, used) = (26 * control_planes + 13 * workers, inotify_instances());
+    if used + needed <= limit {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{control_planes} control-plane nodes and {workers} workers take about {needed} inotify instances, and {used} of \
+         this machine's {limit} are in use; ask for fewer, or run `sysctl fs.inotify.max_user_instances=1024`"
+    )))
+}
+
+/// How many there are, in all processes.
+fn inotify_instances() -> usize {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let files =
+        processes.flat_map(|process| fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten());
+    files
+        .filter(|file| fs::read_link(file.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:inotify"))
+        .count()
+}
+
 /// Megabytes of `MemAvailable`.
 fn available(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
