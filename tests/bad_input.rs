@@ -138,13 +138,16 @@ fn on_a_cluster() -> TestResult {
     })
 }
 
-const SPEC: &str =
-    r#""mode":"Automatic","controlPlane":{"executor":"x"},"executors":[{"name":"x","external":{}}]"#;
+const SPEC: &str = r#""mode":"Automatic","controlPlane":{"executor":"x"}"#;
 
 async fn create(cluster: &Cluster, name: &str, spec: &str) -> Result<String, Failure> {
+    create_of(cluster, "ClusterUpgrade", name, spec).await
+}
+
+async fn create_of(cluster: &Cluster, kind: &str, name: &str, spec: &str) -> Result<String, Failure> {
     let path = cluster.logs().join(format!("{name}.json"));
     let object = format!(
-        r#"{{"apiVersion":"evenkeel.dev/v1alpha1","kind":"ClusterUpgrade","metadata":{{"name":"{name}"}},"spec":{{{spec}}}}}"#
+        r#"{{"apiVersion":"evenkeel.dev/v1alpha1","kind":"{kind}","metadata":{{"name":"{name}"}},"spec":{{{spec}}}}}"#
     );
     std::fs::write(&path, object).map_err(|error| Failure::new(error.to_string()))?;
     kubectl(cluster, &["create", "-f", &path.display().to_string()]).await
@@ -195,18 +198,20 @@ async fn schema_refuses(cluster: &Cluster) -> TestResult {
     };
     for (spec, says) in [
         (format!(r#""version":"1.37",{SPEC}"#), "spec.version"),
-        (group(r#""executor":"y""#), "`nodeGroups[].executor` must name one of `executors`"),
+        (group(r#""executor":"""#), "spec.nodeGroups[0].executor"),
         (group(r#""executor":"x","maxUnavailable":0"#), "must be a number of at least 1, or a percentage"),
         (group(r#""executor":"x","maxUnavailable":"0%""#), "must be a number of at least 1, or a percentage"),
-        (
-            r#""version":"v1.37.1","controlPlane":{"executor":"x"},"executors":[{"name":"x"}]"#.to_owned(),
-            "exactly one of `job` and `external` must be set",
-        ),
     ] {
         let refused = create(cluster, "refused", &spec).await;
         let line =
             format!("{:?}", refused.err().ok_or_else(|| Failure::new(format!("{spec} was accepted")))?);
         assert!(line.contains(says), "{spec}: {line}");
+    }
+    for spec in ["", r#""external":{},"job":{"template":{}}"#] {
+        let refused = create_of(cluster, "UpgradeExecutor", "refused", spec).await;
+        let line =
+            format!("{:?}", refused.err().ok_or_else(|| Failure::new(format!("{spec} was accepted")))?);
+        assert!(line.contains("exactly one of `job` and `external` must be set"), "{spec}: {line}");
     }
     create(cluster, "percent", &group(r#""executor":"x","maxUnavailable":"100%""#)).await?;
     kubectl(cluster, &["delete", "clusterupgrade", "--all"]).await?;
@@ -249,6 +254,15 @@ async fn outlives_its_apiserver(cluster: &Cluster) -> TestResult {
 }
 
 async fn told_by_the_operator(cluster: &Cluster, operator: &mut Operator) -> TestResult {
+    // One whose executor is not there says so, and goes on by itself when it comes.
+    create(cluster, "without", &format!(r#""version":"v1.37.1",{}"#, SPEC.replace("Automatic", "PlanOnly")))
+        .await?;
+    let line = "spec.controlPlane names UpgradeExecutor x, which does not exist: install it";
+    says(cluster, "cup", "without", "Ready", &format!("False {line}")).await?;
+    says(cluster, "cup", "without", "Stalled", &format!("True {line}")).await?;
+    create_of(cluster, "UpgradeExecutor", "x", r#""external":{}"#).await?;
+    says(cluster, "cup", "without", "Ready", "Unknown mode is PlanOnly").await?;
+    kubectl(cluster, &["delete", "cup", "without"]).await?;
     // One that never begins holds up nobody.
     let looking = SPEC.replace("Automatic", "PlanOnly");
     create(cluster, "a-look", &format!(r#""version":"v1.37.1",{looking}"#)).await?;

@@ -2,16 +2,23 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use evenkeel::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade, claim_of, report, upgrade};
-use evenkeel_core::upgrade::{Executor, Mode};
+use evenkeel::api::{
+    ClusterSkewReport, ClusterUpgrade, Executors, NodeUpgrade, UpgradeExecutor, claim_of, report, upgrade,
+};
+use evenkeel_core::upgrade::{Executor, Mode, Unit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Decodes a sample, and makes sure that every field in it was read: a misspelt one would be dropped in silence.
 fn sample<K: DeserializeOwned + Serialize>(file: &str) -> Result<K, String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/samples").join(file);
+    read_whole(&format!("samples/{file}"))
+}
+
+fn read_whole<K: DeserializeOwned + Serialize>(file: &str) -> Result<K, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(file);
     let text = fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
     let written: Value = serde_saphyr::from_str(&text).map_err(|error| format!("{file}: {error}"))?;
     let read: K = serde_json::from_value(written.clone()).map_err(|error| format!("{file}: {error}"))?;
@@ -39,7 +46,16 @@ fn there_is_a_sample_of_each_kind_and_nothing_else() {
     let mut files: Vec<_> =
         fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     files.sort_unstable();
-    assert_eq!(files, ["clusterskewreport.yaml", "clusterupgrade.yaml", "nodeupgrade.yaml"]);
+    assert_eq!(
+        files,
+        [
+            "clusterskewreport.yaml",
+            "clusterupgrade-full.yaml",
+            "clusterupgrade.yaml",
+            "nodeupgrade.yaml",
+            "upgradeexecutor.yaml"
+        ]
+    );
 }
 
 #[test]
@@ -48,19 +64,68 @@ fn the_report_has_its_only_name() {
     assert_eq!(sample.metadata.name.as_deref(), Some(report::NAME));
 }
 
+/// The executors that `kubectl apply -k config/executors/<folder>` installs, as the files of the folder have them.
+fn executors(folder: &str) -> Vec<UpgradeExecutor> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/executors").join(folder);
+    let kustomization = fs::read_to_string(path.join("kustomization.yaml")).unwrap();
+    let mut files: Vec<String> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    files.retain(|file| file != "kustomization.yaml");
+    files.sort_unstable();
+    for file in &files {
+        assert!(kustomization.contains(&format!("- {file}\n")), "{folder}: {file} is not installed");
+    }
+    files.iter().map(|file| read_whole(&format!("executors/{folder}/{file}")).unwrap()).collect()
+}
+
+fn there(all: &[UpgradeExecutor]) -> Executors {
+    let mut there = Executors::default();
+    for one in all {
+        there.add(&serde_json::from_value(serde_json::to_value(one).unwrap()).unwrap());
+    }
+    there
+}
+
 #[test]
-fn the_upgrade_is_valid_and_waits_for_approval() {
-    let sample: ClusterUpgrade = sample("clusterupgrade.yaml").unwrap();
-    let upgrade = upgrade::validate(&sample).unwrap();
-    assert_eq!(upgrade.version.to_string(), "v1.37.1");
-    assert_eq!(
-        (upgrade.mode, upgrade.approved_hash, upgrade.suspended),
-        (Mode::RequireApproval, None, false)
-    );
-    let groups: Vec<_> = upgrade.groups.iter().map(|group| &*group.name).collect();
-    assert_eq!(groups, ["canary", "workers"]);
-    assert!(matches!(upgrade.executors["control-plane"], Executor::External { .. }));
-    assert!(matches!(upgrade.executors["kubeadm-worker"], Executor::Job { .. }));
+fn the_upgrades_are_valid_and_wait_for_approval() {
+    for file in ["clusterupgrade.yaml", "clusterupgrade-full.yaml"] {
+        let sample: ClusterUpgrade = sample(file).unwrap();
+        let upgrade = upgrade::validate(&sample, &there(&executors("kubeadm"))).unwrap();
+        assert_eq!(upgrade.absent(), None, "{file}");
+        assert_eq!(upgrade.version.to_string(), "v1.37.1");
+        assert_eq!(
+            (upgrade.mode, upgrade.approved_hash, upgrade.suspended),
+            (Mode::RequireApproval, None, false)
+        );
+        assert_eq!(upgrade.control_plane.unit, Unit::Node);
+        let names: Vec<&str> = upgrade.executors.keys().map(|name| &**name).collect();
+        assert_eq!(names, ["kubeadm-control-plane", "kubeadm-first", "kubeadm-worker"], "{file}");
+        assert!(upgrade.executors.values().all(|of| matches!(of, Executor::Job { .. })), "{file}");
+    }
+}
+
+/// What the platform team has to write is an image; the scripts are well-formed, and stop at the first error.
+#[test]
+fn every_executor_that_is_installed_is_a_job_with_a_script() {
+    for folder in ["k3s", "kubeadm", "rke2"] {
+        for executor in executors(folder) {
+            let name = executor.metadata.name.unwrap();
+            assert!(name.starts_with(folder), "{name}");
+            let job = executor.spec.job.unwrap();
+            let container = &job.template["spec"]["containers"][0];
+            assert!(container.get("image").is_none(), "{name}: the kustomization has it");
+            let command = container["command"].as_array().unwrap();
+            assert_eq!(command[command.len() - 2..], ["/bin/sh", "-euc"], "{name}");
+            let script = container["args"][0].as_str().unwrap();
+            let read = Command::new("sh").args(["-n", "-c", script]).output().unwrap();
+            assert!(read.status.success(), "{name}: {}", String::from_utf8_lossy(&read.stderr));
+            // One try ends before the time of the whole is over.
+            let active = job.template["spec"]["activeDeadlineSeconds"].as_i64().unwrap();
+            assert!(active < i64::from(job.deadline_seconds), "{name}");
+        }
+    }
+    let external: UpgradeExecutor = sample("upgradeexecutor.yaml").unwrap();
+    assert!(external.spec.external.is_some());
 }
 
 #[test]

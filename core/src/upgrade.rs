@@ -2,8 +2,8 @@
 //!
 //! [`Upgrade`] is a validated `ClusterUpgrade.spec`; nothing that was observed is part of it. [`Progress`] is what its
 //! status has to remember, because the cluster does not show it any more. What is done about them is
-//! [`crate::rollout`]. The invariant: every executor that an [`Upgrade`] names is one of its
-//! executors, and every group that a group depends on is one of its groups, without a circle.
+//! [`crate::rollout`]. The invariant: the executors of an [`Upgrade`] are those that it names,
+//! those included that there are not; and every group that a group depends on is one of its groups, without a circle.
 
 pub mod calendar;
 
@@ -116,13 +116,24 @@ pub enum Executor {
         /// How long it may take until the new version is observed.
         deadline: SignedDuration,
     },
+    /// Nobody: no executor of that name can be read now. Nothing begins before one can.
+    Absent {
+        /// What is so, in one line.
+        what: Arc<str>,
+        /// What to do, in one line.
+        remedy: Arc<str>,
+    },
 }
 
 impl Executor {
+    /// How long somebody may take of whom nothing is known.
+    pub const UNKNOWN_DEADLINE: SignedDuration = SignedDuration::from_hours(2);
+
     /// How long it may take until the new version is observed.
     pub const fn deadline(&self) -> SignedDuration {
         match self {
             Self::Job { deadline, .. } | Self::External { deadline } => *deadline,
+            Self::Absent { .. } => Self::UNKNOWN_DEADLINE,
         }
     }
 }
@@ -250,7 +261,7 @@ pub struct Upgrade {
     pub failures: FailurePolicy,
     /// The findings that a person takes upon them.
     pub accepted: Vec<AcceptedRisk>,
-    /// The executors by name. Every name used above is a key.
+    /// The executors by name. Every name used above is a key, and nothing else is.
     pub executors: BTreeMap<Arc<str>, Executor>,
 }
 
@@ -299,6 +310,14 @@ impl Upgrade {
             accepted: Vec::new(),
             executors: [(executor, external)].into(),
         }
+    }
+
+    /// What is so of the first executor that is not there, and what to do, in one line; `None` when all are there.
+    pub fn absent(&self) -> Option<String> {
+        self.executors.values().find_map(|executor| match executor {
+            Executor::Absent { what, remedy } => Some(format!("{what}: {remedy}")),
+            Executor::Job { .. } | Executor::External { .. } => None,
+        })
     }
 
     /// The nodes that take part, by name. A node belongs to the first group that selects it.

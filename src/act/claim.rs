@@ -125,7 +125,7 @@ impl Hands {
 fn replace(status: &crate::api::NodeUpgradeStatus) -> serde_json::Value {
     let mut all = json!({
         "retryTime": null, "incarnationBefore": null, "componentsBefore": null, "notReadyBefore": null, "stalledTime": null,
-        "blockedBy": null,
+        "blockedBy": null, "executorKind": null, "deadlineTime": null,
     });
     if let (Some(all), Ok(serde_json::Value::Object(set))) =
         (all.as_object_mut(), serde_json::to_value(status))

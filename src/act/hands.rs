@@ -53,14 +53,16 @@ impl Hands {
             Action::Protect => self.protect(upgrade, true).await,
             Action::Unprotect => self.protect(upgrade, false).await,
             Action::HandOver { node } => self.hand_over(&node).await,
-            Action::TryJob { executor, subject } => self.try_job(upgrade, executor, &subject).await,
+            Action::TryJob { executor, template, subject } => {
+                self.try_job(executor, template, &subject).await
+            }
             Action::Cordon { node, mark } => self.cordon(&node, &mark).await,
             Action::Uncordon { node, .. } => self.uncordon(&node).await,
             Action::ReleaseOrphan { node, mark } => self.uncordon_orphan(&node, &mark).await,
             Action::Evict(permit) => self.evict(permit).await,
             Action::Delete(forced) => self.delete(forced).await,
-            Action::StartJob { claim, uid, attempt, subject } => {
-                self.start_job(upgrade, &claim, &uid, attempt, &subject).await
+            Action::StartJob { claim, uid, attempt, subject, template } => {
+                self.start_job(&claim, &uid, attempt, &subject, &template).await
             }
         };
         done.unwrap_or_else(Outcome::from)

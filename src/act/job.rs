@@ -1,11 +1,10 @@
-//! The executor's Job: the pod template of the upgrade, bound to the node.
+//! The executor's Job: its pod template, bound to the node.
 //!
 //! Here belongs how the Job looks; when one starts is the core's decision. The invariant: a claim and an attempt name
 //! exactly one Job, so that asking twice never starts two.
 
 use std::sync::Arc;
 
-use evenkeel_core::plan::canonical_json;
 use evenkeel_core::rollout::{Subject, Trial};
 use kube::Api;
 use kube::api::PostParams;
@@ -14,7 +13,6 @@ use serde_json::{Map, Value, json};
 use super::authority::NotDone;
 use super::hands::Hands;
 use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
-use crate::api::ClusterUpgrade;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 
 /// Label that tells which attempt of its claim a Job is.
@@ -26,18 +24,14 @@ impl Hands {
     /// Creates the Job of this attempt. If a Job of its name exists already, returns that one.
     pub(super) async fn start_job(
         &self,
-        upgrade: &ClusterUpgrade,
         claim: &str,
         uid: &Arc<str>,
         attempt: u32,
         subject: &Subject,
+        template: &str,
     ) -> Result<Outcome, Stop> {
-        let executor = upgrade.spec.executors.iter().find(|e| *e.name == *subject.executor);
-        let template = executor.and_then(|e| e.job.as_ref()).map(|job| &job.template);
-        let template = template
-            .ok_or_else(|| Stop::Failed(format!("executor {} has no Job template", subject.executor)))?;
         let name = job_name(uid, attempt);
-        let manifest = manifest(&name, claim, uid, attempt, subject, template);
+        let manifest = manifest(&name, claim, uid, attempt, subject, read(template)?);
         let what = format!("create Job {}/{name} of NodeUpgrade {claim}", self.executors_namespace);
         let namespace = &*self.executors_namespace;
         match self.send(async |client| create(&client, namespace, &manifest, false).await).await {
@@ -57,21 +51,18 @@ impl Hands {
     /// Asks the server whether it would take the Job that `executor` would get, without making it.
     pub(super) async fn try_job(
         &self,
-        upgrade: &ClusterUpgrade,
         executor: Arc<str>,
+        template: Arc<str>,
         subject: &Subject,
     ) -> Result<Outcome, Stop> {
-        let spec = upgrade.spec.executors.iter().find(|e| *e.name == *executor).and_then(|e| e.job.as_ref());
-        let spec = spec.ok_or_else(|| Stop::Failed(format!("executor {executor} has no Job template")))?;
         let (name, namespace) = ("dry-run", &*self.executors_namespace);
-        let manifest = manifest("evenkeel-dry-run", name, name, 1, subject, &spec.template);
+        let manifest = manifest("evenkeel-dry-run", name, name, 1, subject, read(&template)?);
         let what = format!("try the Job of executor {executor} in {namespace}");
         let refused = match self.send(async |client| create(&client, namespace, &manifest, true).await).await
         {
             Ok(_) => None,
             Err(error) => Some(refusal(&error).ok_or_else(|| stop(&what, &error))?),
         };
-        let template = canonical_json(&spec.template).into();
         Ok(Outcome::JobTried { executor, trial: Trial { template, refused } })
     }
 }
@@ -100,9 +91,20 @@ async fn create(
     client.request(request).await
 }
 
-fn manifest(name: &str, claim: &str, uid: &str, attempt: u32, subject: &Subject, template: &Value) -> Value {
+/// The template that was decided by.
+fn read(template: &str) -> Result<Value, Stop> {
+    serde_json::from_str(template).map_err(|error| Stop::Failed(format!("the executor's template: {error}")))
+}
+
+fn manifest(
+    name: &str,
+    claim: &str,
+    uid: &str,
+    attempt: u32,
+    subject: &Subject,
+    mut template: Value,
+) -> Value {
     let labels = json!({ EXECUTOR_LABEL: uid, ATTEMPT_LABEL: attempt.to_string() });
-    let mut template = template.clone();
     let metadata = object(&mut template, "metadata");
     let labels_of = object_in(metadata, "labels");
     labels_of.insert(EXECUTOR_LABEL.to_owned(), json!(uid));
@@ -204,7 +206,7 @@ mod tests {
                 "containers": [{ "name": "up", "image": "x", "env": [{ "name": "A", "value": "b" }] }],
             },
         });
-        let job = manifest("evenkeel-uid-1", "up.kubelet.n-1", "uid", 1, &subject(), &template);
+        let job = manifest("evenkeel-uid-1", "up.kubelet.n-1", "uid", 1, &subject(), template);
         let pod = &job["spec"]["template"];
         assert_eq!(pod["metadata"]["labels"]["team"], "platform");
         assert_eq!(pod["metadata"]["labels"][EXECUTOR_LABEL], "uid");
@@ -222,7 +224,7 @@ mod tests {
             [(Vec::new(), "kubelet", "kubelet"), (plane, "control-plane", "kube-apiserver kube-scheduler")]
         {
             let subject = Subject { components, ..subject() };
-            let job = manifest("evenkeel-uid-1", "claim", "uid", 1, &subject, &template);
+            let job = manifest("evenkeel-uid-1", "claim", "uid", 1, &subject, template.clone());
             let env = job["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
             let value = |name: &str| env.iter().find(|of| of["name"] == name).unwrap()["value"].clone();
             assert_eq!((value("EVENKEEL_COMPONENT"), value("EVENKEEL_COMPONENTS")), (json!(one), json!(all)));
@@ -250,7 +252,7 @@ mod tests {
     fn nonsense_templates_do_not_panic() {
         let spec = json!({ "spec": { "containers": [7] } });
         for template in [json!(null), json!([1]), json!({ "spec": 3, "metadata": [] }), spec] {
-            let job = manifest("n", "c", "u", 1, &subject(), &template);
+            let job = manifest("n", "c", "u", 1, &subject(), template);
             assert_eq!(job["spec"]["template"]["spec"]["nodeName"], "n-1");
         }
     }

@@ -6,7 +6,7 @@
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::Stage;
-use evenkeel_core::rollout::{Before, Blocker, Claim, ClaimState, Subject};
+use evenkeel_core::rollout::{Asked, Before, Blocker, Claim, ClaimState, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
@@ -14,6 +14,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::upgrade::FINALIZER;
+
+/// The words for what an executor was.
+const JOB: &str = "Job";
+const EXTERNAL: &str = "External";
 
 /// One component on one node on its way to a version, or the control plane of one node as a whole: the claim that the
 /// operator records before it touches the node, kept while it is in flight, parked or failed, and for a while after.
@@ -71,7 +75,7 @@ pub struct NodeUpgradeSpec {
     pub from_version: String,
     /// The version to reach.
     pub to_version: String,
-    /// Which of the ClusterUpgrade's executors moves it.
+    /// The UpgradeExecutor that moves it.
     pub executor: String,
 }
 
@@ -126,6 +130,12 @@ pub struct NodeUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub not_ready_before: Vec<String>,
+    /// What the UpgradeExecutor was when it was asked: `Job` or `External`. A later change of it does not change that.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub executor_kind: String,
+    /// Until when the new version has to be observed, by the deadline that the UpgradeExecutor had when it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_time: Option<Time>,
     /// Since when no pod can leave the draining node without a person's help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled_time: Option<Time>,
@@ -192,6 +202,10 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
                     .map(|part| (part.component, part.incarnation.as_str().into()))
                     .collect(),
                 not_ready: status.not_ready_before.iter().map(|name| name.as_str().into()).collect(),
+                asked: status
+                    .deadline_time
+                    .as_ref()
+                    .map(|until| Asked { job: status.executor_kind == JOB, until: until.0 }),
             };
             ClaimState::Upgrading { since: timed()?, before }
         }
@@ -290,6 +304,12 @@ pub fn status_of(
                 })
                 .collect(),
             not_ready_before: before.not_ready.iter().map(ToString::to_string).collect(),
+            executor_kind: before
+                .asked
+                .as_ref()
+                .map_or("", |of| if of.job { JOB } else { EXTERNAL })
+                .to_owned(),
+            deadline_time: before.asked.as_ref().map(|asked| Time(asked.until)),
             ..told
         },
         ClaimState::Parked { since: at, retry_at } => {
@@ -332,7 +352,9 @@ mod tests {
                 executor: "x".into(),
             };
             let parts = components.iter().map(|of| (*of, format!("container={of}").into())).collect();
-            let before = Before { parts, not_ready: vec!["a/b".into()], ..Before::default() };
+            let asked = Asked { job: components.is_empty(), until: Timestamp::UNIX_EPOCH };
+            let not_ready = vec!["a/b".into()];
+            let before = Before { parts, not_ready, asked: Some(asked), ..Before::default() };
             let state = ClaimState::Upgrading { since: Timestamp::UNIX_EPOCH, before };
             let mut object = NodeUpgrade::new("up.x.cp-1", spec_of("up", "uid", &subject));
             object.status = Some(status_of(&state, 1, "", &[], Timestamp::UNIX_EPOCH));

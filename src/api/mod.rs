@@ -6,11 +6,13 @@
 
 mod claim;
 mod conditions;
+mod executor;
 pub mod report;
 pub mod upgrade;
 
 pub use claim::{BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, spec_of, status_of};
 pub use conditions::conditions;
+pub use executor::{Executors, ExternalExecutor, JobExecutor, UpgradeExecutor, UpgradeExecutorSpec};
 pub use report::{ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus};
 pub use upgrade::{ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus};
 
@@ -36,11 +38,12 @@ pub fn decode<K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned>
 }
 
 /// The `CustomResourceDefinitions` as they are installed, each with the name of its file in `crds/`.
-pub fn definitions() -> [(&'static str, CustomResourceDefinition); 3] {
+pub fn definitions() -> [(&'static str, CustomResourceDefinition); 4] {
     [
         ("evenkeel.dev_clusterskewreports.yaml", with_known_formats(ClusterSkewReport::crd())),
         ("evenkeel.dev_clusterupgrades.yaml", with_known_formats(ClusterUpgrade::crd())),
         ("evenkeel.dev_nodeupgrades.yaml", with_known_formats(NodeUpgrade::crd())),
+        ("evenkeel.dev_upgradeexecutors.yaml", with_known_formats(UpgradeExecutor::crd())),
     ]
 }
 

@@ -20,7 +20,7 @@ use super::upgrade::Driver;
 use super::{serve, shutdown};
 use crate::act::elect::{Candidate, Term};
 use crate::act::{Authority, Effects, Hands};
-use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade};
+use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade, UpgradeExecutor};
 use crate::clients::{ClientError, Clients, one_line, within};
 use crate::clock::Clock;
 use crate::observe::cache::{Cache, Changes, Pace, Select};
@@ -169,8 +169,16 @@ const HANDOVER: Duration = Duration::from_secs(8);
 struct Watches {
     observer: Arc<Observer>,
     reports: Cache<DynamicObject>,
-    /// `ClusterUpgrades`, `NodeUpgrades` and executors' Jobs; `None` where the operator only reports.
-    driven: Option<(Cache<DynamicObject>, Cache<DynamicObject>, Cache<Job>)>,
+    /// What upgrades are driven by; `None` where the operator only reports.
+    driven: Option<Driven>,
+}
+
+#[derive(Clone)]
+struct Driven {
+    upgrades: Cache<DynamicObject>,
+    claims: Cache<DynamicObject>,
+    executors: Cache<DynamicObject>,
+    jobs: Cache<Job>,
 }
 
 impl Watches {
@@ -194,9 +202,11 @@ impl Watches {
         Self {
             observer,
             reports: custom(ApiResource::erase::<ClusterSkewReport>(&())),
-            driven: options.upgrades.then(|| {
-                let upgrades = custom(ApiResource::erase::<ClusterUpgrade>(&()));
-                (upgrades, custom(ApiResource::erase::<NodeUpgrade>(&())), jobs())
+            driven: options.upgrades.then(|| Driven {
+                upgrades: custom(ApiResource::erase::<ClusterUpgrade>(&())),
+                claims: custom(ApiResource::erase::<NodeUpgrade>(&())),
+                executors: custom(ApiResource::erase::<UpgradeExecutor>(&())),
+                jobs: jobs(),
             }),
         }
     }
@@ -224,12 +234,13 @@ async fn lead(
         clock: clock.clone(),
     };
     let drive = async {
-        if let Some((upgrades, claims, jobs)) = watches.driven.clone() {
+        if let Some(Driven { upgrades, claims, executors, jobs }) = watches.driven.clone() {
             let namespace = &options.executors_namespace;
             let driver = Driver {
                 observer: &watches.observer,
                 upgrades,
                 claims,
+                executors,
                 jobs,
                 effects: effects.clone(),
                 authority: authority.clone(),

@@ -34,7 +34,7 @@ use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, NodeUpgrade, claim_of, decode, upgrade};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, Executors, NodeUpgrade, claim_of, decode, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::SyncState;
@@ -60,6 +60,8 @@ pub(super) struct Driver<'a> {
     pub(super) observer: &'a Observer,
     pub(super) upgrades: Cache<DynamicObject>,
     pub(super) claims: Cache<DynamicObject>,
+    /// The `UpgradeExecutors`.
+    pub(super) executors: Cache<DynamicObject>,
     pub(super) jobs: Cache<Job>,
     pub(super) effects: Effects,
     pub(super) authority: Authority,
@@ -79,6 +81,8 @@ type Read = (ClusterUpgrade, Result<(Upgrade, Progress), String>);
 struct Kept {
     claims: Decoded<Result<Claim, String>>,
     upgrades: Decoded<Result<Read, String>>,
+    /// What the upgrades were read with.
+    executors: Executors,
     sent: Sent,
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
@@ -113,6 +117,7 @@ impl Driver<'_> {
         for (what, state) in [
             ("ClusterUpgrades", self.upgrades.state()),
             ("NodeUpgrades", self.claims.state()),
+            ("UpgradeExecutors", self.executors.state()),
             ("Jobs", self.jobs.state()),
         ] {
             match state {
@@ -208,7 +213,7 @@ impl Driver<'_> {
         for object in self.upgrades.list().iter().filter_map(|stored| decode::<ClusterUpgrade>(stored).ok()) {
             let complete = object.status.as_ref().is_some_and(|status| status.completion_time.is_some());
             // One that is suspended does nothing, whatever is seen.
-            if !complete && !object.spec.suspend && upgrade::validate(&object).is_ok() {
+            if !complete && !object.spec.suspend && upgrade::validate(&object, &kept.executors).is_ok() {
                 let status =
                     upgrade::status_of_unseen(&object, &unseen.line, unseen.refused, self.clock.now());
                 self.tell(kept, &object, status).await;
@@ -232,6 +237,16 @@ impl Driver<'_> {
         (claims, unreadable)
     }
 
+    /// The executors that there are. When one came, went or changed, every upgrade is read anew.
+    fn executors(&self, kept: &mut Kept) {
+        let mut executors = Executors::default();
+        self.executors.list().iter().for_each(|stored| executors.add(stored));
+        if kept.executors != executors {
+            kept.executors = executors;
+            kept.upgrades = Decoded::default();
+        }
+    }
+
     /// The valid upgrades, oldest first, and the name of the one that is under way; what is wrong with the others is
     /// told in their status. One is under way at a time: whatever has begun goes on, and one that became invalid
     /// meanwhile still keeps the others waiting, because its nodes are half done.
@@ -243,9 +258,11 @@ impl Driver<'_> {
         let mut upgrades = Vec::new();
         let mut unreadable = Vec::new();
         let mut begun: Vec<(Timestamp, Arc<str>)> = Vec::new();
+        self.executors(kept);
+        let executors = &kept.executors;
         let read = |stored: &DynamicObject| {
             let object = decode::<ClusterUpgrade>(stored)?;
-            let intent = upgrade::validate(&object).map(|intent| {
+            let intent = upgrade::validate(&object, executors).map(|intent| {
                 let progress = upgrade::progress(&object, &intent);
                 (intent, progress)
             });

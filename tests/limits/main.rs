@@ -13,7 +13,7 @@ use kube::api::PostParams;
 
 const REPORTER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
 /// What each identity is asked about: every resource that Evenkeel reads or writes, and what it must never have.
-const RESOURCES: [&str; 21] = [
+const RESOURCES: [&str; 22] = [
     "nodes",
     "nodes/status",
     "pods",
@@ -35,6 +35,7 @@ const RESOURCES: [&str; 21] = [
     "clusterupgrades.evenkeel.dev",
     "clusterupgrades.evenkeel.dev/status",
     "nodeupgrades.evenkeel.dev",
+    "upgradeexecutors.evenkeel.dev",
 ];
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "approve"];
 /// Namespaces in which more is allowed than in any other.
@@ -51,7 +52,8 @@ fn what_evenkeel_may_do() -> TestResult {
         compare(&golden, &told)?;
         on_nodes(&cluster).await?;
         in_the_namespace_of_executors(&cluster).await?;
-        approvals(&cluster).await
+        approvals(&cluster).await?;
+        executors(&cluster).await
     })
 }
 
@@ -212,6 +214,27 @@ async fn in_the_namespace_of_executors(cluster: &Cluster) -> TestResult {
     .await
 }
 
+/// Whoever may write upgrades may not write executors, because that is being root on every node; Evenkeel may neither.
+async fn executors(cluster: &Cluster) -> TestResult {
+    let bound = ["create", "clusterrolebinding", "platform", "--clusterrole=evenkeel-executor-admin"];
+    kubectl(cluster, &[&bound[..], &["--user=platform"]].concat()).await?;
+    let executor = |name: &str| {
+        serde_json::json!({
+            "apiVersion": "evenkeel.dev/v1alpha1",
+            "kind": "UpgradeExecutor",
+            "metadata": {"name": name},
+            "spec": {"external": {}},
+        })
+    };
+    for user in ["author", "approver", OPERATOR_USER] {
+        create(cluster, user, &executor("theirs"), "forbidden").await?;
+    }
+    create(cluster, "platform", &executor("ours"), "").await?;
+    let delete = ["delete", "upgradeexecutor", "ours"];
+    expect(cluster, OPERATOR_USER, &delete, "forbidden").await?;
+    expect(cluster, "platform", &delete, "").await
+}
+
 async fn approvals(cluster: &Cluster) -> TestResult {
     kubectl(
         cluster,
@@ -236,7 +259,6 @@ async fn approvals(cluster: &Cluster) -> TestResult {
             "spec": {
                 "version": "v1.37.1", "mode": mode,
                 "controlPlane": {"executor": "x"},
-                "executors": [{"name": "x", "external": {}}],
             },
         })
     };

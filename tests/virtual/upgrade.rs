@@ -11,6 +11,7 @@ mod ends;
 mod executor;
 mod figures;
 mod forged;
+mod installed;
 mod outlook;
 mod people;
 mod plane;

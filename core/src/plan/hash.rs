@@ -58,6 +58,8 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
         let (kind, template) = match executor {
             Executor::Job { template, .. } => ("job", Some(&**template)),
             Executor::External { .. } => ("external", None),
+            // Whatever comes in its place is another plan.
+            Executor::Absent { .. } => ("absent", None),
         };
         let seconds = executor.deadline().as_secs();
         json!({"name": &**name, "kind": kind, "deadlineSeconds": seconds, "template": template})

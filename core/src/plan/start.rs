@@ -15,7 +15,7 @@ use super::wish::Wish;
 use crate::cluster::{Component, Evidence, Instance, Node, Reach};
 use crate::skew::policy::{Servers, WEBHOOKS_BEFORE_UPGRADE};
 use crate::skew::{effective, webhooks_in_the_way};
-use crate::upgrade::{Hidden, Unit};
+use crate::upgrade::{Executor, Hidden, Unit};
 use crate::version::{KubeVersion, Minor, Observed, Unknown};
 
 /// A machine that has been silent for so long does not come back by itself.
@@ -63,6 +63,7 @@ impl Start {
                 proxies.entry(version.minor()).or_default().push(proxy.name.clone());
             }
         }
+        executors(wish, findings);
         hidden(wish, findings);
         emulation(wish, findings);
         builds(wish, &pieces, findings);
@@ -234,6 +235,16 @@ impl Stay {
             "nodes that run a newer minor than the target are left alone, because nothing is ever taken back",
             "choose a target of their minor",
         );
+    }
+}
+
+/// Executors that the upgrade names and that are not there.
+fn executors(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
+    for (name, executor) in &wish.upgrade.executors {
+        if let Executor::Absent { what, remedy } = executor {
+            let id = format!("E1/{name}");
+            findings.push(Finding::new(id, Weight::Blocks, &**what).remedy(&**remedy));
+        }
     }
 }
 

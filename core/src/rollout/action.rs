@@ -36,6 +36,8 @@ pub enum Action {
     TryJob {
         /// The executor.
         executor: Arc<str>,
+        /// Its pod template, as canonical JSON.
+        template: Arc<str>,
         /// What to move, for the environment that the Job would get.
         subject: Subject,
     },
@@ -84,6 +86,8 @@ pub enum Action {
         attempt: u32,
         /// What to move.
         subject: Subject,
+        /// The pod template, as canonical JSON: the one that was decided by, which may differ from what there is by then.
+        template: Arc<str>,
     },
     /// Make a node schedulable again. Fails when the Node has changed or is not marked by `mark`.
     Uncordon {

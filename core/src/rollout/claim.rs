@@ -14,7 +14,16 @@ use crate::disruption::BudgetName;
 use crate::plan::Stage;
 use crate::version::KubeVersion;
 
-/// What was there before the executor began.
+/// What an executor was when it was asked. A later change of it changes nothing of what has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// A Job does it, not somebody else.
+    pub job: bool,
+    /// Until when the new version has to be observed.
+    pub until: Timestamp,
+}
+
+/// What was there before the executor began, and what it was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
     /// What changes when the process is replaced: the kubelet's last heartbeat, or a control-plane component's
@@ -24,6 +33,8 @@ pub struct Before {
     pub parts: Vec<(Component, Arc<str>)>,
     /// `DaemonSets` whose pod on the node was not ready, as `namespace/name`: nobody waits for those afterwards.
     pub not_ready: Vec<Arc<str>>,
+    /// What was asked; `None` where nobody recorded it.
+    pub asked: Option<Asked>,
 }
 
 impl Before {

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 
 use super::ends::{at_target, node_of};
-use super::executor::{Seen, Standing, drive, has_ended, tried};
+use super::executor::{Seen, Standing, asked, drive, has_ended, tried};
 use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
@@ -146,7 +146,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             } else if !round.heard_afresh() {
                 round.working.push(format!("{place}: asks every kube-apiserver afresh"));
             } else {
-                let before = before(round, claim);
+                let before = Before { asked: Some(asked(round, claim)), ..before(round, claim) };
                 round.record(claim, ClaimState::Upgrading { since: now, before }, "the executor may work");
             }
         }

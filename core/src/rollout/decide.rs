@@ -55,7 +55,12 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         stage,
         missing: &missing,
         halted: halted(cluster, upgrade, &mine),
-        may_disrupt: approved && !upgrade.suspended && !progress.ending && progress.queued_behind.is_none(),
+        may_disrupt: approved
+            && !upgrade.suspended
+            && !progress.ending
+            && progress.queued_behind.is_none()
+            && upgrade.absent().is_none(),
+        approved,
         policy: &policy,
         batch: Batch::new(cluster, &policy.rules, world.now),
         budgets: Budgets::new(cluster, world.memory.budgets.clone(), world.now),

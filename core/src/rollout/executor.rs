@@ -2,13 +2,16 @@
 //!
 //! An executor changes a version; here belongs only when it is told to, what it is waited for, and when it has failed.
 //! The invariants: the time until the new version is *observed* is bounded, whatever an executor says; no claim fails
-//! by its deadline unless its node was read afresh after it; and no Job is started after its deadline, so a finished
-//! Job that the server has cleaned up is never run again.
+//! by its deadline unless its node was read afresh after it; no Job is started after its deadline, so a finished
+//! Job that the server has cleaned up is never run again; and what was asked holds, whatever becomes of the executor
+//! meanwhile.
+
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::round::{Round, after};
-use super::{Action, Claim, JobState, Subject};
+use super::{Action, Asked, Claim, ClaimState, JobState, Subject};
 use crate::upgrade::Executor;
 
 /// A Job that the server refuses is asked for again for so long; a quota or a webhook may be mended meanwhile.
@@ -37,13 +40,37 @@ pub(super) enum Seen {
     All,
 }
 
+/// What the executor of `claim` is asked now.
+pub(super) fn asked(round: &Round<'_>, claim: &Claim) -> Asked {
+    by_now(round, claim, round.world.now)
+}
+
+/// What the executor of `claim` is asked that was asked at `since`, as far as that can be told now.
+fn by_now(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Asked {
+    let executor = round.upgrade.executors.get(&claim.subject.executor);
+    let deadline = executor.map_or(Executor::UNKNOWN_DEADLINE, Executor::deadline);
+    let job = matches!(executor, Some(Executor::Job { .. })) || made(round, claim).is_some();
+    Asked { job, until: after(since, deadline) }
+}
+
+/// What was asked of the executor of `claim`.
+fn was_asked(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Asked {
+    let recorded = match &claim.state {
+        ClaimState::Upgrading { before, .. } => before.asked.clone(),
+        _ => None,
+    };
+    recorded.unwrap_or_else(|| by_now(round, claim, since))
+}
+
+/// The Job of this attempt of `claim`.
+fn made<'a>(round: &Round<'a>, claim: &Claim) -> Option<&'a JobState> {
+    round.world.jobs.made.get(&(claim.uid.clone(), claim.attempt))
+}
+
 /// Whether the executor of `claim`, which moves several components together, said that it has done everything. One whose
 /// word nobody hears has, as far as anybody can know.
 pub(super) fn has_ended(round: &Round<'_>, claim: &Claim) -> bool {
-    match round.upgrade.executors.get(&claim.subject.executor) {
-        Some(Executor::External { .. }) => true,
-        _ => round.world.jobs.made.get(&(claim.uid.clone(), claim.attempt)) == Some(&JobState::Complete),
-    }
+    !was_asked(round, claim, round.world.now).job || made(round, claim) == Some(&JobState::Complete)
 }
 
 /// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`](super::ClaimState::Upgrading).
@@ -66,15 +93,12 @@ pub(super) fn drive(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen
 fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Seen) -> Standing {
     let subject = &claim.subject;
     let what = format!("{} from {} to {}", subject.what(), subject.from, subject.to);
-    let Some(executor) = round.upgrade.executors.get(&subject.executor) else {
-        return Standing::Failed(format!("executor {} is not in the ClusterUpgrade", subject.executor));
-    };
-    let until = after(since, executor.deadline());
+    let Asked { job: by_job, until } = was_asked(round, claim, since);
     let late = round.world.now >= until;
     if late && !confirms(round, claim, until) {
         return Standing::Working(format!("{what}: its time is over, and the node is read once more"));
     }
-    let seconds = executor.deadline().as_secs();
+    let seconds = until.duration_since(since).as_secs();
     if let Seen::But(waits) = seen {
         if late {
             return Standing::Failed(format!("{what} was observed, but {waits} after {seconds} s"));
@@ -82,7 +106,7 @@ fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Seen) -
         round.wake(until);
         return Standing::Working(format!("{what} is observed; {waits}"));
     }
-    if !matches!(executor, Executor::Job { .. }) {
+    if !by_job {
         if late {
             return Standing::Failed(format!("{what} was not observed within {seconds} s"));
         }
@@ -120,7 +144,7 @@ fn job(
     since: Timestamp,
     (late, all): (Option<i64>, bool),
 ) -> Standing {
-    let made = round.world.jobs.made.get(&(claim.uid.clone(), claim.attempt));
+    let made = made(round, claim);
     let refused = round.world.jobs.refused.get(&claim.uid);
     let too_late = |seen: &str| {
         let observed =
@@ -141,16 +165,24 @@ fn job(
             let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
             Standing::Working(format!("waits for the Job that takes {what}{pod}"))
         }
-        (None, _) if late.is_some() => Standing::Failed(too_late("it has no Job").unwrap_or_default()),
+        (None, _) if late.is_some() => {
+            let why = template(round, claim).err().unwrap_or_else(|| "it has no Job".to_owned());
+            Standing::Failed(too_late(&why).unwrap_or_default())
+        }
         (None, Some(why)) if round.world.now >= after(since, REFUSED_FOR) => {
             Standing::Failed(format!("its Job is refused: {why}"))
         }
         (None, refused) => {
+            let template = match template(round, claim) {
+                Ok(template) => template,
+                Err(why) => return Standing::Refused(why),
+            };
             round.actions.push(Action::StartJob {
                 claim: claim.name.clone(),
                 uid: claim.uid.clone(),
                 attempt: claim.attempt,
                 subject: claim.subject.clone(),
+                template,
             });
             match refused {
                 Some(why) => {
@@ -161,6 +193,20 @@ fn job(
             }
         }
     }
+}
+
+/// The template of the Job that `claim` lacks. The error says why none begins: what the executor was when the node was
+/// taken up may be gone, or be something that nobody approved.
+fn template(round: &Round<'_>, claim: &Claim) -> Result<Arc<str>, String> {
+    let name = &claim.subject.executor;
+    let why = match round.upgrade.executors.get(name) {
+        Some(Executor::Job { template, .. }) if round.approved => return Ok(template.clone()),
+        Some(Executor::Job { .. }) => "the plan as it is now is not approved".to_owned(),
+        Some(Executor::External { .. }) => format!("UpgradeExecutor {name} has no job any more"),
+        Some(Executor::Absent { what, remedy }) => format!("{what}: {remedy}"),
+        None => format!("ClusterUpgrade {} does not name executor {name} any more", round.upgrade.name),
+    };
+    Err(format!("its Job has not begun: {why}"))
 }
 
 /// Why the pod of a claim's Job does not run, as far as is seen.
@@ -188,7 +234,8 @@ pub(super) fn tried(
         } else if let Some(subject) = subject(name) {
             // An executor that nothing will use is not asked about.
             unknown = true;
-            round.actions.push(Action::TryJob { executor: name.clone(), subject });
+            let (executor, template) = (name.clone(), template.clone());
+            round.actions.push(Action::TryJob { executor, template, subject });
         }
     }
     if refused.is_empty() && !unknown { Ok(()) } else { Err(refused) }

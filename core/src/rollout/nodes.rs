@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::ends::{at_target, holds, node_of, settle};
-use super::executor::{Seen, Standing, drive};
+use super::executor::{Seen, Standing, asked, drive};
 use super::round::{Round, after, record, release};
 use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
@@ -162,6 +162,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             let before = Before {
                 incarnation: heartbeat(node),
                 not_ready: not_ready(world.cluster, node),
+                asked: Some(asked(round, claim)),
                 ..Before::default()
             };
             round.actions.push(Action::Record {

@@ -68,8 +68,11 @@ pub(super) struct Round<'a> {
     pub(super) stage: Option<Stage>,
     /// Control-plane components that were seen before and are not seen now.
     pub(super) missing: &'a [Place],
-    /// Disruption may begin and go on: the plan is approved, and the upgrade is not suspended, deleted or queued.
+    /// Disruption may begin and go on: the plan is approved, every executor is there, and the upgrade is not
+    /// suspended, deleted or queued.
     pub(super) may_disrupt: bool,
+    /// The plan is approved, with what its executors are now.
+    pub(super) approved: bool,
     /// A node could not be drained, and nothing more begins until somebody changes something: why, in one line.
     pub(super) halted: Option<String>,
     /// How nodes are drained.
@@ -120,7 +123,9 @@ impl Round<'_> {
 
     /// Whether `claim` may still begin what it is about.
     pub(super) fn wants(&self, claim: &Claim) -> bool {
-        self.may_disrupt && self.halted.is_none() && !claim.ending && claim.subject.to == self.upgrade.version
+        let named = self.upgrade.executors.contains_key(&claim.subject.executor);
+        let wanted = named && claim.subject.to == self.upgrade.version;
+        self.may_disrupt && self.halted.is_none() && !claim.ending && wanted
     }
 
     /// Whether pods leave the node of `claim` before its kubelet changes.

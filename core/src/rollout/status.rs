@@ -23,6 +23,8 @@ pub enum Phase {
     Suspended,
     /// Another upgrade is under way.
     Queued,
+    /// It names an executor that is not there.
+    Invalid,
     /// It must not be started on this cluster.
     PreflightFailed,
     /// Under way.
@@ -69,6 +71,7 @@ impl Phase {
             Self::AwaitingApproval => "AwaitingApproval",
             Self::Suspended => "Suspended",
             Self::Queued => "Queued",
+            Self::Invalid => "Invalid",
             Self::PreflightFailed => "PreflightFailed",
             Self::Working(stage) => stage.name(),
             Self::WaitingForWindow => "WaitingForWindow",
@@ -94,7 +97,8 @@ impl Phase {
     pub const fn stalled(self) -> bool {
         matches!(
             self,
-            Self::PreflightFailed
+            Self::Invalid
+                | Self::PreflightFailed
                 | Self::ControlPlaneFailed
                 | Self::ControlPlaneHeld
                 | Self::NodesFailed
@@ -217,6 +221,8 @@ pub(super) fn status(
         Phase::Deleting
     } else if progress.completed.is_some() {
         Phase::Completed
+    } else if upgrade.absent().is_some() {
+        Phase::Invalid
     } else if never_began && !outlook.preflight.is_empty() {
         Phase::PreflightFailed
     } else if let Some(phase) = waits_for_a_word(upgrade, progress, &outlook, stage, moving) {
@@ -360,6 +366,7 @@ fn message(
         }
         Phase::Deleting if outlook.waits.is_empty() => "was deleted; gives its nodes back".to_owned(),
         Phase::Deleting => format!("was deleted; {}", first(&outlook.waits)),
+        Phase::Invalid => upgrade.absent().unwrap_or_default(),
         Phase::PreflightFailed => first(&outlook.preflight),
         Phase::Working(_) if !outlook.waits.is_empty() => first(&outlook.waits),
         Phase::Working(_) if !outlook.preflight.is_empty() => first(&outlook.preflight),

@@ -1,7 +1,7 @@
 //! From what a person wrote to the core's value, and from what the core decided to the status.
 //!
-//! Nothing is decided here, and nothing is sent. The invariants: a value that [`validate`] returns names no executor
-//! that does not exist; and every list of the status is cut to its bound.
+//! Nothing is decided here, and nothing is sent. The invariants: a value that [`validate`] returns has every executor
+//! that it names and no other, be it as one that is not there; and every list of the status is cut to its bound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-use super::schema::{AcceptedRisk, ClusterUpgrade, ControlPlane, FailurePolicy, Hidden, Mode, Unit, Zones};
+use super::schema::{AcceptedRisk, ClusterUpgrade, FailurePolicy, Hidden, Mode, Unit, Zones};
 use super::selector::selector;
 use super::state::{
     ClusterUpgradeStatus, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent,
@@ -26,6 +26,7 @@ use super::state::{
 use super::when::{self, InvalidTime};
 use super::{drain, outlook};
 use crate::api::conditions;
+use crate::api::executor::Executors;
 use crate::api::report::count;
 
 /// How many nodes the status names as out of the rollout.
@@ -64,17 +65,6 @@ pub enum Invalid {
     /// There is an executor for the first node where nodes do not move as a whole.
     #[error("controlPlane.firstExecutor needs controlPlane.unit Node")]
     FirstExecutor,
-    /// A field names an executor that `spec.executors` does not define.
-    #[error("{field} names executor {name}, which is not in spec.executors")]
-    Executor {
-        /// The field.
-        field: String,
-        /// The name.
-        name: String,
-    },
-    /// An executor has neither `job` nor `external`, or both.
-    #[error("executor {0}: exactly one of job and external must be set")]
-    ExecutorKind(String),
     /// A number of nodes is neither a count of at least 1 nor a percentage from 1 to 100.
     #[error("{0} must be a number of at least 1, or a percentage such as 10%")]
     Amount(String),
@@ -86,35 +76,28 @@ pub enum Invalid {
     PodRule(usize),
 }
 
-/// The core's value of a `ClusterUpgrade`: every version is read, and every executor that a field names is defined.
+/// The core's value of a `ClusterUpgrade`: every version is read, and every executor that a field names is looked up in
+/// `there`. One that is not there is no error: what is in flight has to go on without it.
 ///
 /// # Errors
 /// [`Invalid`], which names the field.
-pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
+pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, Invalid> {
     let spec = &object.spec;
     let version = |field: &'static str, text: &str| {
         KubeVersion::from_person(text).map_err(|error| Invalid::Version(field, escape(text), error))
     };
     let mut executors: BTreeMap<Arc<str>, Executor> = BTreeMap::new();
-    for executor in &spec.executors {
-        let kind = match (&executor.job, &executor.external) {
-            (Some(job), None) => Executor::Job {
-                template: plan::canonical_json(&job.template).into(),
-                deadline: SignedDuration::from_secs(i64::from(job.deadline_seconds)),
-            },
-            (None, Some(external)) => Executor::External {
-                deadline: SignedDuration::from_secs(i64::from(external.deadline_seconds)),
-            },
-            _ => return Err(Invalid::ExecutorKind(executor.name.clone())),
-        };
-        executors.insert(executor.name.as_str().into(), kind);
-    }
-    let known = |field: String, name: &str| {
-        let (name, _) = executors
-            .get_key_value(name)
-            .ok_or_else(|| Invalid::Executor { field, name: name.to_owned() })?;
-        Ok(Arc::clone(name))
+    let mut named = |field: &str, name: &str| {
+        let name: Arc<str> = name.into();
+        executors.entry(name.clone()).or_insert_with(|| there.named(field, &name));
+        name
     };
+    let plane = &spec.control_plane;
+    let executor = named("spec.controlPlane", &plane.executor);
+    if plane.first_executor.is_some() && plane.unit != Unit::Node {
+        return Err(Invalid::FirstExecutor);
+    }
+    let first = plane.first_executor.as_ref().map(|name| named("spec.controlPlane.firstExecutor", name));
     let groups = spec.node_groups.iter().map(|group| {
         Ok(Group {
             name: group.name.as_str().into(),
@@ -123,7 +106,7 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
                 format!("nodeGroups {}: maxUnavailable", group.name)
             })?,
             soak: seconds(group.soak_seconds),
-            executor: known(format!("nodeGroups {}", group.name), &group.executor)?,
+            executor: named(&format!("spec.nodeGroups {}", group.name), &group.executor),
             depends_on: group.depends_on.iter().map(|name| name.as_str().into()).collect(),
             zones: match group.zones {
                 Zones::Any => upgrade::Zones::Any,
@@ -132,6 +115,7 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
             canary: usize::try_from(group.canary).unwrap_or(0),
         })
     });
+    let groups = in_order(groups.collect::<Result<_, Invalid>>()?)?;
     Ok(Upgrade {
         name: object.name_any().into(),
         uid: object.uid().unwrap_or_default().into(),
@@ -146,37 +130,25 @@ pub fn validate(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
         approved_hash: spec.approval.as_ref().map(|approval| approval.plan_hash.as_str().into()),
         suspended: spec.suspend,
         control_plane: upgrade::ControlPlane {
-            unit: match spec.control_plane.unit {
+            unit: match plane.unit {
                 Unit::Component => upgrade::Unit::Component,
                 Unit::Node => upgrade::Unit::Node,
             },
-            executor: known("controlPlane".to_owned(), &spec.control_plane.executor)?,
-            first_executor: first_executor(&spec.control_plane, known)?,
-            hidden: match spec.control_plane.hidden {
+            executor,
+            first_executor: first,
+            hidden: match plane.hidden {
                 Hidden::Refuse => upgrade::Hidden::Refuse,
                 Hidden::Accept => upgrade::Hidden::Accept,
             },
-            soak: seconds(spec.control_plane.soak_seconds),
+            soak: seconds(plane.soak_seconds),
         },
-        groups: in_order(groups.collect::<Result<_, Invalid>>()?)?,
+        groups,
         drain: drain::options(&spec.drain).map_err(|drain::ForEveryPod(at)| Invalid::PodRule(at))?,
         calendar: when::calendar(spec).map_err(Invalid::Time)?,
         gates: spec.gates.iter().map(when::gate).collect(),
         failures: failures(spec.failure_policy.as_ref())?,
         executors,
     })
-}
-
-/// The executor of the first node of each hop, which there is only where nodes move as a whole.
-fn first_executor(
-    plane: &ControlPlane,
-    known: impl Fn(String, &str) -> Result<Arc<str>, Invalid>,
-) -> Result<Option<Arc<str>>, Invalid> {
-    let Some(name) = &plane.first_executor else { return Ok(None) };
-    if plane.unit != Unit::Node {
-        return Err(Invalid::FirstExecutor);
-    }
-    known("controlPlane.firstExecutor".to_owned(), name).map(Some)
 }
 
 /// `groups`, if each depends on others among them alone, and never on itself by way of others.
@@ -241,7 +213,10 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
     let via: Vec<KubeVersion> = recorded.unwrap_or_default();
     let hash = |from: &KubeVersion| plan::hash(upgrade, from, &plan::on_the_way(upgrade, from, &via, None));
     let carried_out = from.as_ref().map(hash);
-    let complete = carried_out.is_some() && carried_out == plan.map(|plan| plan.hash.clone());
+    // Nor is it a new plan that an executor was changed or taken away since: that is for the upgrades to come.
+    let unchanged = object.metadata.generation.is_some()
+        && object.metadata.generation == stored.and_then(|s| s.observed_generation);
+    let complete = unchanged || carried_out.is_some() && carried_out == plan.map(|plan| plan.hash.clone());
     // A later release may know components that this one does not.
     let place = |seen: &SeenComponent| {
         let component = Component::from_name(&seen.component)?;

@@ -14,9 +14,8 @@ mod when;
 pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, status_of_unseen, validate};
 pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use schema::{
-    AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, ExecutorSpec,
-    ExternalExecutor, FailurePolicy, Freeze, Gate, GateCondition, GateObject, Hidden, JobExecutor, Mode,
-    NodeGroup, Unit, Window, Zones,
+    AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, FailurePolicy, Freeze,
+    Gate, GateCondition, GateObject, Hidden, Mode, NodeGroup, Unit, Window, Zones,
 };
 pub use selector::{LabelExpression, LabelOperator, LabelSelector};
 pub use state::{

@@ -6,7 +6,6 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::drain::Drain;
 use super::selector::LabelSelector;
@@ -40,10 +39,7 @@ use super::state::{ClusterUpgradeStatus, is_zero};
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.controlPlane.executor in self.executors.map(e, e.name)").message("`controlPlane.executor` must name one of `executors`"))]
-#[x_kube(validation = Rule::new("!has(self.controlPlane.firstExecutor) || self.controlPlane.firstExecutor in self.executors.map(e, e.name)").message("`controlPlane.firstExecutor` must name one of `executors`"))]
 #[x_kube(validation = Rule::new("self.nodeGroups.all(g, !has(g.dependsOn) || g.dependsOn.all(d, d != g.name && d in self.nodeGroups.map(o, o.name)))").message("`nodeGroups[].dependsOn` must name other groups of this upgrade"))]
-#[x_kube(validation = Rule::new("self.nodeGroups.all(g, g.executor in self.executors.map(e, e.name))").message("`nodeGroups[].executor` must name one of `executors`"))]
 pub struct ClusterUpgradeSpec {
     /// The version that the control plane goes to, and in the end every selected kubelet; for example `v1.37.1`. It
     /// must not be a downgrade. A target that is several minors away is reached one minor after the other.
@@ -102,9 +98,6 @@ pub struct ClusterUpgradeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["finding"]))]
     pub accepted_risks: Vec<AcceptedRisk>,
-    /// Who changes versions; Evenkeel only decides when.
-    #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    pub executors: Vec<ExecutorSpec>,
 }
 
 /// A finding that a person takes upon them.
@@ -155,14 +148,14 @@ pub struct ControlPlane {
     /// step, and a node group has to select the node. What has no kube-apiserver on its node moves on its own, after that.
     #[serde(default)]
     pub unit: Unit,
-    /// Which of `executors` changes control-plane components.
-    #[schemars(length(max = 63))]
+    /// The UpgradeExecutor that changes control-plane components.
+    #[schemars(length(min = 1, max = 63))]
     pub executor: String,
-    /// Which of `executors` changes the first node of each hop, where that is another one: `kubeadm upgrade apply` on the
+    /// The UpgradeExecutor that changes the first node of each hop, where that is another one: `kubeadm upgrade apply` on the
     /// first node, `kubeadm upgrade node` (`executor`) on the others. It is asked until a node of the hop is upgraded.
     /// Only with `unit: Node`. Default: `executor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(min = 1, max = 63))]
     pub first_executor: Option<String>,
     /// What is done when a controller leads and nothing shows its version, as on a managed control plane. `Refuse`: no
     /// kubelet is upgraded. `Accept`: kubelets are upgraded, because you know that the controller runs the target.
@@ -332,8 +325,8 @@ pub struct NodeGroup {
     pub name: String,
     /// Which nodes; `{}` selects all.
     pub selector: LabelSelector,
-    /// Which of `executors` changes the kubelets of this group.
-    #[schemars(length(max = 63))]
+    /// The UpgradeExecutor that changes the kubelets of this group.
+    #[schemars(length(min = 1, max = 63))]
     pub executor: String,
     /// How many nodes of the group may be unavailable at once: a number, or a percentage of the group (rounded down,
     /// at least one). Nodes that are unavailable for any other reason count. Default 1.
@@ -385,63 +378,4 @@ fn amount_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
             "message": "must be a number of at least 1, or a percentage such as `10%`"
         }]
     })
-}
-
-/// Who changes versions. Exactly one of `job` and `external`.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.job) != has(self.external)").message("exactly one of `job` and `external` must be set"))]
-pub struct ExecutorSpec {
-    /// The name that `controlPlane.executor`, `controlPlane.firstExecutor` and `nodeGroups[].executor` refer to.
-    #[schemars(length(min = 1, max = 63))]
-    pub name: String,
-    /// The version is changed by a Job that runs on the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobExecutor>,
-    /// The version is changed by somebody else: a cloud, Ansible, Terraform or a person. Evenkeel waits until it
-    /// observes the new version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub external: Option<ExternalExecutor>,
-}
-
-/// A Job that runs on the node. A node is drained before its kubelet is upgraded, and is not drained for a
-/// control-plane component.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct JobExecutor {
-    /// The pod to run, as in `batch/v1` Job `spec.template`. Evenkeel binds it to the node, tolerates every taint,
-    /// and sets the environment variables `EVENKEEL_NODE`, `EVENKEEL_COMPONENT`, `EVENKEEL_COMPONENTS`, `EVENKEEL_FROM`
-    /// and `EVENKEEL_TO`. `EVENKEEL_COMPONENT` is the component that moves, or `control-plane` for a step of
-    /// `controlPlane.unit: Node`; `EVENKEEL_COMPONENTS` is everything that moves, separated by blanks.
-    #[schemars(schema_with = "any_object")]
-    pub template: Value,
-    /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
-    /// observed; for a step of `controlPlane.unit: Node`, until the Job is complete too. Default 3600.
-    #[serde(default = "an_hour")]
-    #[schemars(range(min = 1, max = 86_400))]
-    pub deadline_seconds: i32,
-}
-
-fn an_hour() -> i32 {
-    3600
-}
-
-fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
-}
-
-/// A cloud, Ansible, Terraform or a person changes the version, and begins when the NodeUpgrade is at state
-/// `Upgrading`.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct ExternalExecutor {
-    /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
-    /// observed. Default 7200.
-    #[serde(default = "two_hours")]
-    #[schemars(range(min = 1, max = 604_800))]
-    pub deadline_seconds: i32,
-}
-
-fn two_hours() -> i32 {
-    7200
 }

@@ -62,7 +62,7 @@ pub(super) struct TargetArgs {
     /// The version to reach, such as v1.37.1.
     #[arg(long, value_name = "VERSION", value_parser = version)]
     pub(super) to: Option<KubeVersion>,
-    /// A file with a ClusterUpgrade, as it lies in git; `-` for standard input.
+    /// A file with a ClusterUpgrade, as it lies in git, and UpgradeExecutors beside it, if you like; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     pub(super) upgrade: Option<PathBuf>,
 }

@@ -22,7 +22,7 @@ pub(in super::super) struct UpgradePlan {
     /// What was looked at: the cluster, or the files.
     pub(super) subject: BTreeMap<String, String>,
     /// What an approval is bound to: versions, order, groups, executors; not the nodes that there are at the moment.
-    /// Absent where no kube-apiserver's version is known.
+    /// Absent where no kube-apiserver's version is known, or not every UpgradeExecutor that the upgrade names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hash: Option<String>,
     /// Whether a person approved it; absent without a ClusterUpgrade that asks for it.

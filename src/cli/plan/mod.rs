@@ -7,6 +7,7 @@ mod args;
 mod build;
 mod diff;
 mod document;
+mod executors;
 mod markdown;
 mod object;
 mod recorded;
@@ -35,10 +36,15 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let catalogue = releases::read(args.look.releases.as_deref())?;
     let wished = wish::wished(&args)?;
     let older = args.diff.as_deref().map(diff::older).transpose()?;
-    let name = wished.object.as_ref().map(|_| &*wished.upgrade.name);
-    let mut subject = subject::look(&args.look, name).await?;
+    let name = wished.object.as_ref().map(|_| wished.upgrade.name.clone());
+    let mut subject = subject::look(&args.look, name.as_deref()).await?;
     subject.about.splice(0..0, wished.source.iter().map(|source| ("Upgrade", source.clone())));
-    let upgrade = &wished.upgrade;
+    let executors = std::mem::take(&mut subject.executors);
+    let (upgrade, unseen) = match &wished.object {
+        Some(object) => executors.upgrade(object, &wished.executors).map_err(|error| error.to_string())?,
+        None => (wished.upgrade, Vec::new()),
+    };
+    let upgrade = &upgrade;
     // The cluster knows better what it has begun than a file that was exported from it.
     let recorded = subject.object.take().or_else(|| wished.object.clone()).zip(wished.object.clone());
     let recorded =
@@ -54,6 +60,9 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
         hidden: &subject.hidden,
         now: subject.now,
     };
+    // What an approval is bound to is known where every executor is.
+    let whole = unseen.is_empty() && upgrade.absent().is_none();
+    subject.not_seen.extend(unseen);
     let mut plan = plan::make(&wish);
     let waves = plan::waves(&plan, upgrade, &members);
     let refuted = refuted(&plan, &waves, &wish);
@@ -66,7 +75,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
         plan: &plan,
         waves: &waves,
         refuted,
-        hash: recorded.from.as_ref().or(plan.from.as_ref()).map(|from| {
+        hash: recorded.from.as_ref().or(plan.from.as_ref()).filter(|_| whole).map(|from| {
             plan::hash(upgrade, from, &plan::on_the_way(upgrade, from, &recorded.via, Some(&plan)))
         }),
         timing: &plan::timing(&plan, &waves, upgrade, cluster, &rules, &durations, now),

@@ -35,6 +35,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::Executors;
 
     /// The file in git has no status; the hash of an upgrade under way is that of where it came from.
     #[test]
@@ -42,8 +43,7 @@ mod tests {
         let object = |to: &str, status: serde_json::Value| -> ClusterUpgrade {
             serde_json::from_value(json!({
                 "apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": "up"},
-                "spec": {"version": to, "controlPlane": {"executor": "x"}, "nodeGroups": [],
-                    "executors": [{"name": "x", "external": {}}]},
+                "spec": {"version": to, "controlPlane": {"executor": "x"}, "nodeGroups": []},
                 "status": status,
             }))
             .unwrap()
@@ -53,7 +53,7 @@ mod tests {
         let status = json!({"progress": {}, "waitingFor": [], "parked": [], "conditions": [], "plan": plan});
         let live = object("v1.38.1", status);
         let read = |wished: ClusterUpgrade| {
-            let upgrade = upgrade::validate(&wished).unwrap();
+            let upgrade = upgrade::validate(&wished, &Executors::default()).unwrap();
             let progress = progress(live.clone(), wished, &upgrade);
             (progress.from.map(|from| from.to_string()), progress.via.len())
         };

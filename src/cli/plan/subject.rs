@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::super::args::LookArgs;
 use super::super::{connect, judge};
+use super::executors::Found;
 use super::recorded;
 use super::times::Earlier;
 use crate::api::ClusterUpgrade;
@@ -37,6 +38,8 @@ pub(super) struct Subject {
     pub(super) earlier: Earlier,
     /// The upgrade as the cluster has it.
     pub(super) object: Option<ClusterUpgrade>,
+    /// The UpgradeExecutors.
+    pub(super) executors: Found,
     pub(super) now: Timestamp,
 }
 
@@ -79,6 +82,7 @@ async fn live(args: &LookArgs, upgrade: Option<&str>) -> Result<Subject, String>
         }),
         None => None,
     };
+    let executors = if upgrade.is_some() { Found::of_cluster(&client).await } else { Found::default() };
     let mut about = vec![("Cluster", config.cluster_url.to_string())];
     about.extend(inventory.platform.map(|platform| ("Platform", platform.name().to_owned())));
     let cluster = stated::add(cluster, &args.given())?;
@@ -90,6 +94,7 @@ async fn live(args: &LookArgs, upgrade: Option<&str>) -> Result<Subject, String>
         not_seen,
         earlier,
         object,
+        executors,
         now: Timestamp::now(),
     })
 }
@@ -120,9 +125,11 @@ fn files(args: &LookArgs) -> Result<Subject, String> {
     let names: Vec<_> = args.files.iter().map(|path| shown(path)).collect();
     let mut about = vec![("Files", names.join(", "))];
     let earlier = Earlier::of_files(&paths);
+    let executors = Found::of_files(&paths);
     // A file may be of use to one reading and not to another.
     let unused_too = |line: &String| {
-        survey.as_ref().map_or(true, |survey| survey.unused.contains(line)) && !earlier.uses(line)
+        let used = earlier.uses(line) || executors.uses(line);
+        survey.as_ref().map_or(true, |survey| survey.unused.contains(line)) && !used
     };
     about.extend(snapshot.unused().into_iter().filter(unused_too).map(|line| ("Unused", spool.named(&line))));
     about.extend(snapshot.platform().map(|platform| ("Platform", platform.name().to_owned())));
@@ -133,6 +140,7 @@ fn files(args: &LookArgs) -> Result<Subject, String> {
         // Files show the cluster as it was when they were written, so that time counts as now.
         now: snapshot.taken().unwrap_or_else(Timestamp::now),
         earlier,
+        executors,
         object: None,
         cluster,
         about,

@@ -61,7 +61,11 @@ fn head(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
     let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<10}{rest}");
     let verdict = style.paint.on(ink, &words::verdict(plan));
     line("Plan", &format!("{}   {verdict}: {}", words::way(plan), plan.summary));
-    let hash = plan.hash.as_deref().unwrap_or("none, because no kube-apiserver's version is known");
+    let none = match plan.from {
+        Some(_) => "none, because not every UpgradeExecutor is known",
+        None => "none, because no kube-apiserver's version is known",
+    };
+    let hash = plan.hash.as_deref().unwrap_or(none);
     match (&plan.approval, &plan.hash) {
         (None, Some(_)) => {
             line("Hash", &format!("{hash} (for --diff; to approve, plan the ClusterUpgrade: --upgrade)"));

@@ -7,12 +7,14 @@ use std::path::Path;
 use evenkeel_core::text::harmless;
 use evenkeel_core::upgrade::{Unit, Upgrade};
 use evenkeel_core::version::{KubeVersion, escape};
-use kube::{CustomResourceExt as _, ResourceExt as _};
+use kube::core::DynamicObject;
+use kube::{CustomResourceExt, ResourceExt as _};
 use serde_json::Value;
 
 use super::args::PlanArgs;
+use super::executors::{self, Found};
 use super::object;
-use crate::api::{ClusterUpgrade, upgrade};
+use crate::api::{ClusterUpgrade, GROUP, UpgradeExecutor};
 use crate::observe::files::shown;
 
 /// An upgrade, and where it was written.
@@ -22,6 +24,8 @@ pub(super) struct Wished {
     pub(super) source: Option<String>,
     /// The object of the file; `None` for `--to`.
     pub(super) object: Option<ClusterUpgrade>,
+    /// The UpgradeExecutors beside it.
+    pub(super) executors: Vec<DynamicObject>,
 }
 
 pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
@@ -32,9 +36,13 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
                 "standard input cannot be both --upgrade and --file; put one of them into a file".to_owned()
             );
         }
-        let (upgrade, object) = of_file(path)?;
+        let (object, executors) = of_file(path)?;
+        let upgrade = Found::default()
+            .upgrade(&object, &executors)
+            .map_err(|invalid| told(path, "ClusterUpgrade", &object.name_any(), &invalid))?;
+        let (upgrade, _) = upgrade;
         let source = Some(format!("ClusterUpgrade {} in {}", upgrade.name, shown(path)));
-        return Ok(Wished { upgrade, source, object: Some(object) });
+        return Ok(Wished { upgrade, source, object: Some(object), executors });
     }
     let to = args.target.to.clone().ok_or("say --to VERSION or --upgrade FILE")?;
     let mut upgrade = Upgrade::to(to);
@@ -54,39 +62,69 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
             upgrade.version
         ));
     }
-    Ok(Wished { upgrade, source: None, object: None })
+    Ok(Wished { upgrade, source: None, object: None, executors: Vec::new() })
 }
 
-fn of_file(path: &Path) -> Result<(Upgrade, ClusterUpgrade), String> {
+/// What is wrong with an object of the file that `--upgrade` names.
+fn told(path: &Path, kind: &str, name: &str, why: &impl std::fmt::Display) -> String {
+    format!("--upgrade {}: {kind} {}: {why}", shown(path), escape(name))
+}
+
+/// The ClusterUpgrade in a file, and the UpgradeExecutors beside it.
+fn of_file(path: &Path) -> Result<(ClusterUpgrade, Vec<DynamicObject>), String> {
     let advice = "give the one ClusterUpgrade that is to be planned";
-    let value = object::only("--upgrade", path, ("evenkeel.dev", "ClusterUpgrade"), advice)?;
+    let kind = (GROUP, "ClusterUpgrade");
+    let (value, beside) = object::only_beside("--upgrade", path, kind, executors::KIND, advice)?;
     let name = shown(path);
-    if let Some(wrong) = wrong(&value) {
+    if let Some(wrong) = wrong::<ClusterUpgrade>(&value) {
         return Err(format!("--upgrade {name}: {wrong}"));
     }
     let object: ClusterUpgrade = serde_json::from_value(value).map_err(|error| {
         format!("--upgrade {name}: the ClusterUpgrade cannot be read: {}", harmless(&error.to_string()))
     })?;
-    let upgrade = upgrade::validate(&object).map_err(|error| {
-        format!("--upgrade {name}: ClusterUpgrade {}: {error}", escape(&object.name_any()))
-    })?;
-    Ok((upgrade, object))
+    let mut executors = Vec::new();
+    for value in beside {
+        let of = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(wrong) = wrong::<UpgradeExecutor>(&value) {
+            return Err(told(path, executors::KIND, &of, &wrong));
+        }
+        let executor = serde_json::from_value(value);
+        executors
+            .push(executor.map_err(|error| told(path, executors::KIND, &of, &harmless(&error.to_string())))?);
+    }
+    Ok((object, executors))
 }
 
 /// What is wrong with the first field of `object`'s spec that the schema does not have, or has with another type.
-fn wrong(object: &Value) -> Option<String> {
-    let definition = serde_json::to_value(ClusterUpgrade::crd()).ok()?;
+fn wrong<K: kube::Resource<DynamicType = ()> + CustomResourceExt>(object: &Value) -> Option<String> {
+    let definition = serde_json::to_value(K::crd()).ok()?;
     let schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec")?;
-    wrong_in(object.get("spec")?, schema, "spec")
+    wrong_in(object.get("spec")?, schema, "spec").map(|wrong| match wrong {
+        Wrong::NoField(path) => {
+            let kind = K::kind(&());
+            let a = if kind.starts_with(['A', 'E', 'I', 'O', 'U']) { "an" } else { "a" };
+            format!("{path} is no field of {a} {kind}; look at its spelling and its place")
+        }
+        Wrong::Otherwise(line) => line,
+    })
 }
 
-fn wrong_in(value: &Value, schema: &Value, path: &str) -> Option<String> {
+/// What is wrong with a field.
+enum Wrong {
+    /// There is none at this path.
+    NoField(String),
+    /// Something else, in one line.
+    Otherwise(String),
+}
+
+fn wrong_in(value: &Value, schema: &Value, path: &str) -> Option<Wrong> {
+    let otherwise = |line: String| Some(Wrong::Otherwise(line));
     let expected = schema.get("type").and_then(Value::as_str);
     let fits = match (expected.unwrap_or_default(), value) {
         ("string", Value::Number(_) | Value::Bool(_)) => {
-            return Some(format!("{path} is read as {value} and must be a text: put it in quotes"));
+            return otherwise(format!("{path} is read as {value} and must be a text: put it in quotes"));
         }
-        (_, Value::Null) => return Some(format!("{path} is empty: give it a value, or take it out")),
+        (_, Value::Null) => return otherwise(format!("{path} is empty: give it a value, or take it out")),
         ("string", value) => value.is_string(),
         ("integer", value) => value.is_i64(),
         ("boolean", value) => value.is_boolean(),
@@ -95,7 +133,7 @@ fn wrong_in(value: &Value, schema: &Value, path: &str) -> Option<String> {
         _ => true,
     };
     if !fits {
-        return Some(format!("{path} must be of type {}", expected.unwrap_or_default()));
+        return otherwise(format!("{path} must be of type {}", expected.unwrap_or_default()));
     }
     match value {
         Value::Object(_) if schema.get("x-kubernetes-preserve-unknown-fields").is_some() => None,
@@ -103,16 +141,14 @@ fn wrong_in(value: &Value, schema: &Value, path: &str) -> Option<String> {
             let missing = schema.get("required").and_then(Value::as_array).into_iter().flatten();
             let missing = missing.filter_map(Value::as_str).find(|name| !fields.contains_key(*name));
             if let Some(name) = missing {
-                return Some(format!("{path}.{name} is missing"));
+                return otherwise(format!("{path}.{name} is missing"));
             }
             let more = schema.get("additionalProperties");
             fields.iter().find_map(|(key, value)| {
                 let path = format!("{path}.{}", escape(key));
                 match schema.get("properties").and_then(|known| known.get(key)).or(more) {
                     Some(schema) => wrong_in(value, schema, &path),
-                    None => Some(format!(
-                        "{path} is no field of a ClusterUpgrade; look at its spelling and its place"
-                    )),
+                    None => Some(Wrong::NoField(path)),
                 }
             })
         }

@@ -26,8 +26,8 @@ use super::platform::{self, Platform, with_same_process};
 use super::stated;
 use super::version_answer::VersionAnswer;
 use input::{Input, Source};
-pub(crate) use objects::Piece;
 use objects::{Bad, Found, Kind, found, parse};
+pub(crate) use objects::{List, Piece};
 pub(super) use objects::{item, without_place};
 use unused::Given;
 

@@ -49,7 +49,7 @@ pub async fn cluster() -> Result<Cluster, Failure> {
 /// Installs Evenkeel as its README says: definitions, roles, Deployment.
 pub async fn install(cluster: &Cluster) -> TestResult {
     cluster.apply(root("config/upgrade")).await?;
-    for crd in ["clusterskewreports", "clusterupgrades", "nodeupgrades"] {
+    for crd in ["clusterskewreports", "clusterupgrades", "nodeupgrades", "upgradeexecutors"] {
         let wait =
             ["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{crd}.evenkeel.dev")];
         kubectl(cluster, &wait).await?;

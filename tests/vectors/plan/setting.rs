@@ -1,5 +1,6 @@
 //! A small cluster and a wish, as a case names them, and the plan of somebody else said in our words.
 
+use evenkeel::api::Executors;
 use evenkeel::api::upgrade::{ClusterUpgrade, Invalid, validate};
 use evenkeel_core::cluster::{Cluster, Component, Instance, Node, Parts, Reach};
 use evenkeel_core::plan::{Hop, Pass, Picked, Plan, Planned, Refutation, Step, Wish, check};
@@ -45,10 +46,17 @@ pub fn upgrade(target: &str, via: &[&str]) -> Result<Upgrade, Invalid> {
             "via": via,
             "controlPlane": {"executor": "external"},
             "nodeGroups": [{"name": "all", "selector": {}, "executor": "external"}],
-            "executors": [{"name": "external", "external": {}}],
         },
     });
-    validate(&serde_json::from_value::<ClusterUpgrade>(object).unwrap())
+    let executor = json!({
+        "apiVersion": "evenkeel.dev/v1alpha1",
+        "kind": "UpgradeExecutor",
+        "metadata": {"name": "external"},
+        "spec": {"external": {}},
+    });
+    let mut executors = Executors::default();
+    executors.add(&serde_json::from_value(executor).unwrap());
+    validate(&serde_json::from_value::<ClusterUpgrade>(object).unwrap(), &executors)
 }
 
 /// A cluster, and what is asked for.

@@ -19,6 +19,7 @@ pub const FROM: &str = "v1.36.4";
 pub const TO: &str = "v1.37.1";
 pub const UPGRADES: &str = "/apis/evenkeel.dev/v1alpha1/clusterupgrades";
 pub const CLAIMS: &str = "/apis/evenkeel.dev/v1alpha1/nodeupgrades";
+pub const CHANGERS: &str = "/apis/evenkeel.dev/v1alpha1/upgradeexecutors";
 pub const EXECUTORS: &str = "evenkeel-executors";
 /// The image of the executor's Job.
 pub const IMAGE: &str = "registry.example/upgrade:1";
@@ -92,6 +93,8 @@ pub struct Setting {
     pub limits: Vec<(String, i64)>,
     /// There is a gate.
     pub gate: bool,
+    /// Executors that nobody has installed yet.
+    pub without: Vec<String>,
     /// What executors do, by `component/node`; good where nothing is said.
     pub ways: Vec<(String, Way)>,
 }
@@ -116,6 +119,7 @@ impl Setting {
             soaks: Vec::new(),
             limits: Vec::new(),
             gate: false,
+            without: Vec::new(),
             ways: Vec::new(),
         };
         let number = |text: &str| text.parse::<i64>().unwrap();
@@ -146,6 +150,7 @@ impl Setting {
                     }
                 }
                 ["gated"] => setting.gate = true,
+                ["without", name] => setting.without.push((*name).to_owned()),
                 ["target", version] => (*version).clone_into(&mut setting.to),
                 ["executor", what, way @ ..] => {
                     let way = match way {
@@ -191,6 +196,7 @@ impl Setting {
             "minor-only",
             "rule",
             "gated",
+            "without",
         ];
         all.contains(&first)
     }
@@ -204,17 +210,21 @@ impl Setting {
         self.ways.iter().find(fits).map_or(Way::After(3), |(_, way)| way.clone())
     }
 
+    /// What the platform team installs under this name.
+    pub fn changer(&self, name: &str) -> Value {
+        let template =
+            json!({"spec": {"restartPolicy": "Never", "containers": [{"name": name, "image": IMAGE}]}});
+        let spec = if self.jobs {
+            json!({"job": {"template": template, "deadlineSeconds": self.deadline}})
+        } else {
+            json!({"external": {"deadlineSeconds": self.deadline}})
+        };
+        json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "UpgradeExecutor", "metadata": {"name": name},
+            "spec": spec})
+    }
+
     /// What the person wants.
     pub fn upgrade(&self, name: &str, version: &str) -> Value {
-        let executor = |name: &str| {
-            if !self.jobs {
-                return json!({"name": name, "external": {"deadlineSeconds": self.deadline}});
-            }
-            let template =
-                json!({"spec": {"restartPolicy": "Never", "containers": [{"name": name, "image": IMAGE}]}});
-            json!({"name": name, "job": {"template": template, "deadlineSeconds": self.deadline}})
-        };
-        let mut executors = vec![executor("machines")];
         let rest = if self.everything { json!({}) } else { json!({"matchLabels": {"pool": "main"}}) };
         let mut plane = json!({"executor": "machines"});
         let mut drain = self.drains.clone();
@@ -227,7 +237,6 @@ impl Setting {
         }
         if self.first {
             plane["firstExecutor"] = FIRST.into();
-            executors.push(executor(FIRST));
         }
         let mut object = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": name}, "spec": {
             "version": version, "mode": "Automatic", "controlPlane": plane,
@@ -235,7 +244,7 @@ impl Setting {
                 {"name": "canary", "selector": {"matchLabels": {"pool": "canary"}}, "executor": "machines", "maxUnavailable": 1},
                 {"name": "rest", "selector": rest, "executor": "machines", "maxUnavailable": 2},
             ],
-            "drain": drain, "executors": executors}});
+            "drain": drain}});
         self.waits(&mut object["spec"]);
         object
     }
@@ -378,6 +387,11 @@ pub async fn start(setting: &Setting, seed: u64) -> (Cluster, Kube) {
     let (cluster, kube) = base.start(seed).await;
     if hosts {
         cluster.run_on_hosts(&HOSTS, FROM);
+    }
+    for name in ["machines", FIRST] {
+        if !setting.without.iter().any(|without| without == name) {
+            kube.create(CHANGERS, &setting.changer(name)).await;
+        }
     }
     (cluster, kube)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::deeds;
 use super::super::kube_api::Kube;
-use super::base::{CLAIMS, EXECUTORS, FROM, IMAGE, Setting, TO, UPGRADES};
+use super::base::{CHANGERS, CLAIMS, EXECUTORS, FROM, IMAGE, Setting, TO, UPGRADES};
 use super::executor;
 
 /// Does `deed`; what is not of an upgrade is done as to any cluster.
@@ -31,6 +31,8 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
             object["spec"]["version"] = "v1.37.1-1-2-3+".into();
             let _ = kube.send("POST", UPGRADES, "application/json", &object).await;
         }
+        ["install", name] => _ = kube.create(CHANGERS, &setting.changer(name)).await,
+        ["uninstall", name] => _ = kube.delete(&format!("{CHANGERS}/{name}")).await,
         ["suspend", name] => _ = kube.merge(&up(name), &json!({"spec": {"suspend": true}})).await,
         ["resume", name] => _ = kube.merge(&up(name), &json!({"spec": {"suspend": false}})).await,
         ["delete-upgrade", name] => _ = kube.delete(&up(name)).await,

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::super::campaign::Wrong;
 use super::super::kube_api::Kube;
+use super::base::CHANGERS;
 use model::{Budget, Claim, Labels, Node, Pod, Upgrade, labels, text, version};
 pub use rest::{asked_well, at_rest};
 
@@ -51,6 +52,8 @@ pub struct Watcher {
     claims: BTreeMap<String, Claim>,
     upgrades: BTreeMap<String, Upgrade>,
     leader: String,
+    /// The executors that are Jobs.
+    jobs: BTreeSet<String>,
     /// Whether the Jobs of a claim, by its UID, are complete: one of them is.
     complete: BTreeSet<String>,
     /// Reasons of events by the name of the object that they are related to.
@@ -88,6 +91,7 @@ impl Watcher {
             claims: BTreeMap::new(),
             upgrades: BTreeMap::new(),
             leader: String::new(),
+            jobs: BTreeSet::new(),
             complete: BTreeSet::new(),
             told: BTreeSet::new(),
             evicted: BTreeMap::new(),
@@ -111,8 +115,18 @@ impl Watcher {
         for budget in kube.list("/apis/policy/v1/poddisruptionbudgets").await {
             watcher.budgets.insert(key(&budget), Budget::of(&budget));
         }
+        for executor in kube.list(CHANGERS).await {
+            watcher.changer(&executor);
+        }
         watcher.look_at_plane();
         watcher
+    }
+
+    /// Remembers whether an executor is a Job. What has begun with one that was taken away is still held to it.
+    fn changer(&mut self, executor: &Value) {
+        if executor["spec"]["job"].is_object() {
+            self.jobs.insert(text(&executor["metadata"]["name"]));
+        }
     }
 
     /// What runs on the control plane's machines, whatever the API says of it.
@@ -164,6 +178,7 @@ impl Watcher {
             }
             "nodeupgrades.evenkeel.dev" => self.claim(write, ours),
             "clusterupgrades.evenkeel.dev" => self.upgrade(write, ours),
+            "upgradeexecutors.evenkeel.dev" if !ours => self.changer(&write.after().unwrap_or_default()),
             "jobs.batch" => {
                 self.job_ends(write);
                 if ours {

@@ -3,6 +3,7 @@
 mod cluster;
 mod drains;
 mod ends;
+mod executors;
 mod gates;
 mod hops;
 mod kubeadm;

@@ -1,5 +1,7 @@
 //! From a spec to the core's value, and back from what was recorded.
 
+use kube::core::DynamicObject;
+
 use super::*;
 use serde_json::json;
 
@@ -8,10 +10,24 @@ fn object(groups: &serde_json::Value) -> ClusterUpgrade {
         "apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": { "name": "up" },
         "spec": {
             "version": "v1.37.1", "controlPlane": { "executor": "x" }, "nodeGroups": groups,
-            "executors": [{ "name": "x", "external": {} }],
         },
     });
     serde_json::from_value(object).unwrap()
+}
+
+fn executor(name: &str, spec: &serde_json::Value) -> DynamicObject {
+    let object = json!({
+        "apiVersion": "evenkeel.dev/v1alpha1", "kind": "UpgradeExecutor", "metadata": { "name": name }, "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+/// What `object` means where there is an executor `x`, and one that nobody names.
+fn read(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
+    let mut there = Executors::default();
+    there.add(&executor("x", &json!({ "external": {} })));
+    there.add(&executor("unnamed", &json!({ "job": { "template": {} } })));
+    validate(object, &there)
 }
 
 #[test]
@@ -19,13 +35,13 @@ fn a_completed_upgrade_is_history_until_its_plan_changes() {
     let group = |name: &str| json!({ "name": name, "selector": {}, "executor": "x" });
     let mut done = object(&json!([group("a")]));
     let from = "v1.36.4".parse().unwrap();
-    let hash = plan::hash(&validate(&done).unwrap(), &from, &[]);
+    let hash = plan::hash(&read(&done).unwrap(), &from, &[]);
     done.status = Some(ClusterUpgradeStatus {
         plan: Some(Plan { hash, from: from.to_string(), to: "v1.37.1".to_owned(), ..Default::default() }),
         completion_time: Some(Time(Timestamp::UNIX_EPOCH)),
         ..Default::default()
     });
-    let of = |object: &ClusterUpgrade| progress(object, &validate(object).unwrap());
+    let of = |object: &ClusterUpgrade| progress(object, &read(object).unwrap());
     let completed = |object: &ClusterUpgrade| of(object).completed.is_some();
     assert!(completed(&done));
     let mut suspended = done.clone();
@@ -64,7 +80,7 @@ fn what_is_not_seen_leaves_the_rest_of_the_status_as_it_was() {
 fn what_is_written_of_groups_ways_and_risks() {
     let group = |name: &str, before: &[&str]| json!({ "name": name, "selector": {}, "executor": "x", "dependsOn": before });
     let told = |groups: serde_json::Value| {
-        validate(&object(&groups)).map_or_else(|why| why.to_string(), |_| "good".to_owned())
+        read(&object(&groups)).map_or_else(|why| why.to_string(), |_| "good".to_owned())
     };
     assert_eq!(told(json!([group("a", &["b"]), group("b", &[])])), "good");
     assert_eq!(
@@ -83,17 +99,17 @@ fn what_is_written_of_groups_ways_and_risks() {
         reason: "tried".to_owned(),
     };
     some.spec.accepted_risks = vec![risk("2026-12-01"), risk("2026-12-01T10:00:00Z")];
-    let upgrade = validate(&some).unwrap();
+    let upgrade = read(&some).unwrap();
     assert_eq!(upgrade.via, ["v1.37.2".parse().unwrap()]);
     let ends: Vec<String> = upgrade.accepted.iter().map(|risk| risk.until.to_string()).collect();
     assert_eq!(ends, ["2026-12-02T00:00:00Z", "2026-12-01T10:00:00Z"], "a day counts to its end");
     some.spec.accepted_risks = vec![risk("soon")];
     let line = "acceptedRisks O5/a/b: until soon is no day and no time; write it like 2026-12-01";
-    assert_eq!(validate(&some).unwrap_err().to_string(), line);
+    assert_eq!(read(&some).unwrap_err().to_string(), line);
     some.spec.accepted_risks.clear();
     some.spec.via = vec!["v1.37.2".to_owned(), "v1.37.3".to_owned()];
     let line = "spec.via names two versions of 1.37; name one";
-    assert_eq!(validate(&some).unwrap_err().to_string(), line);
+    assert_eq!(read(&some).unwrap_err().to_string(), line);
 }
 
 #[test]
@@ -111,35 +127,85 @@ fn what_is_recorded_of_the_plan_is_read_again() {
         }),
         ..Default::default()
     });
-    let progress = progress(&some, &validate(&some).unwrap());
+    let progress = progress(&some, &read(&some).unwrap());
     let shown = |versions: &[KubeVersion]| versions.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(shown(&progress.via), ["v1.37.2"]);
     assert_eq!(progress.hop.as_ref().map(ToString::to_string).as_deref(), Some("v1.37.2"));
 }
 
 #[test]
-fn executors_must_exist() {
+fn an_upgrade_has_the_executors_that_it_names_and_no_other() {
     let group = json!([{ "name": "a", "selector": {}, "executor": "y" }]);
-    let told = validate(&object(&group)).unwrap_err().to_string();
-    assert_eq!(told, "nodeGroups a names executor y, which is not in spec.executors");
+    let upgrade = read(&object(&group)).unwrap();
+    let names: Vec<&str> = upgrade.executors.keys().map(|name| &**name).collect();
+    assert_eq!(names, ["x", "y"]);
+    let line = "spec.nodeGroups a names UpgradeExecutor y, which does not exist: install it, for example with kubectl \
+                apply -k config/executors/kubeadm";
+    assert_eq!(upgrade.absent().as_deref(), Some(line));
+    assert_eq!(read(&object(&json!([]))).unwrap().absent(), None);
+}
+
+/// What a person approves covers what the executors are, and only of those that it names.
+#[test]
+fn the_hash_covers_what_an_executor_is() {
+    let group = object(&json!([{ "name": "a", "selector": {}, "executor": "y" }]));
+    let hash = |executors: &[(&str, serde_json::Value)]| {
+        let mut there = Executors::default();
+        executors.iter().for_each(|(name, spec)| there.add(&executor(name, spec)));
+        plan::hash(&validate(&group, &there).unwrap(), &"v1.36.4".parse().unwrap(), &[])
+    };
+    let job = |image: &str, seconds: i64| {
+        let template = json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
+        json!({ "job": { "template": template, "deadlineSeconds": seconds } })
+    };
+    let x = ("x", json!({ "external": {} }));
+    let of = |y: serde_json::Value| hash(&[x.clone(), ("y", y)]);
+    let first = of(job("a@sha256:1", 60));
+    assert_eq!(hash(&[("z", json!({ "external": {} })), ("y", job("a@sha256:1", 60)), x.clone()]), first);
+    let mut others =
+        vec![of(job("a@sha256:2", 60)), of(job("a@sha256:1", 61)), of(json!({ "external": {} }))];
+    others.extend([hash(&[x.clone()]), hash(&[("y", job("a@sha256:1", 60))])]);
+    assert!(!others.contains(&first), "{first}: {others:?}");
+}
+
+/// An executor is changed or taken away for the upgrades to come; those that are complete stay so.
+#[test]
+fn what_becomes_of_an_executor_begins_no_completed_upgrade_anew() {
+    let mut done = object(&json!([]));
+    done.metadata.generation = Some(3);
+    done.status = Some(ClusterUpgradeStatus {
+        observed_generation: Some(3),
+        plan: Some(Plan {
+            hash: "of another".to_owned(),
+            from: "v1.36.4".to_owned(),
+            to: "v1.37.1".to_owned(),
+            ..Default::default()
+        }),
+        completion_time: Some(Time(Timestamp::UNIX_EPOCH)),
+        ..Default::default()
+    });
+    let completed = |object: &ClusterUpgrade| {
+        let upgrade = validate(object, &Executors::default()).unwrap();
+        progress(object, &upgrade).completed.is_some()
+    };
+    assert!(completed(&done));
+    done.metadata.generation = Some(4);
+    assert!(!completed(&done), "somebody changed the upgrade itself");
 }
 
 #[test]
 fn what_moves_together_and_who_moves_the_first_is_read() {
-    let read = |plane: serde_json::Value| {
+    let plane = |plane: serde_json::Value| {
         let mut upgrade = object(&json!([]));
         upgrade.spec.control_plane = serde_json::from_value(plane).unwrap();
-        validate(&upgrade).map(|upgrade| upgrade.control_plane)
+        read(&upgrade).map(|upgrade| upgrade.control_plane)
     };
-    let plain = read(json!({ "executor": "x" })).unwrap();
+    let plain = plane(json!({ "executor": "x" })).unwrap();
     assert_eq!((plain.unit, plain.first_executor), (upgrade::Unit::Component, None));
-    let whole = read(json!({ "executor": "x", "unit": "Node", "firstExecutor": "x" })).unwrap();
+    let whole = plane(json!({ "executor": "x", "unit": "Node", "firstExecutor": "x" })).unwrap();
     assert_eq!((whole.unit, whole.first_executor.as_deref()), (upgrade::Unit::Node, Some("x")));
-    let unknown = read(json!({ "executor": "x", "unit": "Node", "firstExecutor": "y" })).unwrap_err();
-    assert_eq!(
-        unknown.to_string(),
-        "controlPlane.firstExecutor names executor y, which is not in spec.executors"
-    );
-    let alone = read(json!({ "executor": "x", "firstExecutor": "x" })).unwrap_err();
+    let unknown = plane(json!({ "executor": "x", "unit": "Node", "firstExecutor": "y" })).unwrap();
+    assert_eq!(unknown.first_executor.as_deref(), Some("y"), "it may come");
+    let alone = plane(json!({ "executor": "x", "firstExecutor": "x" })).unwrap_err();
     assert_eq!(alone, Invalid::FirstExecutor);
 }

@@ -264,8 +264,6 @@ pub struct Upgrade {
     pub suspended_since: Option<Instant>,
     pub groups: Vec<Group>,
     pub accepts_hidden: bool,
-    /// The names of the executors that are Jobs.
-    pub jobs: Vec<String>,
     /// How nodes are drained, as the person wrote it.
     pub drain: Value,
     pub generation: i64,
@@ -295,13 +293,6 @@ impl Upgrade {
             suspended_since: suspended
                 .then(|| before.and_then(|before| before.suspended_since).unwrap_or(now)),
             groups: groups.collect(),
-            jobs: spec["executors"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter(|of| of["job"].is_object())
-                .map(|of| text(&of["name"]))
-                .collect(),
             accepts_hidden: spec["controlPlane"]["hidden"] == "Accept",
             drain: spec["drain"].clone(),
             generation,

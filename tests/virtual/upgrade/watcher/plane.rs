@@ -17,7 +17,7 @@ impl Watcher {
 
     /// Why the executor of `claim`, which moves several components together, is not over: its Job is not complete.
     pub(super) fn works_still(&self, claim: &Claim) -> Option<String> {
-        let job = self.upgrades.get(&claim.upgrade).is_some_and(|of| of.jobs.contains(&claim.executor));
+        let job = self.jobs.contains(&claim.executor);
         let works = claim.of_plane && job && !self.complete.contains(&claim.uid);
         works.then(|| "its Job is not complete".to_owned())
     }

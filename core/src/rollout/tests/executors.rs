@@ -1,0 +1,180 @@
+//! Executors that are not there, come, go and change while an upgrade is under way.
+
+use jiff::SignedDuration;
+
+use super::cluster::Toy;
+use crate::rollout::{ClaimState, Phase};
+use crate::upgrade::{Executor, Mode};
+
+const WHAT: &str = "spec.nodeGroups all names UpgradeExecutor job, which does not exist";
+
+fn job(template: &str) -> Executor {
+    Executor::Job { template: template.into(), deadline: SignedDuration::from_mins(5) }
+}
+
+fn absent() -> Executor {
+    Executor::Absent { what: WHAT.into(), remedy: "install it".into() }
+}
+
+/// A toy whose nodes are moved by executor `job`, which is like this.
+fn toy(nodes: usize, executor: Executor) -> Toy {
+    let mut toy = Toy::new(nodes, 1);
+    toy.upgrade.groups[0].executor = "job".into();
+    become_of(&mut toy, executor);
+    toy
+}
+
+fn become_of(toy: &mut Toy, executor: Executor) {
+    toy.upgrade.executors.insert("job".into(), executor);
+}
+
+fn message(toy: &Toy, node: &str) -> String {
+    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet() && *claim.subject.node == *node);
+    of.map(|claim| claim.message.clone()).unwrap_or_default()
+}
+
+fn jobs_begun(toy: &Toy) -> usize {
+    toy.log.iter().filter(|line| line.starts_with("StartJob")).count()
+}
+
+#[test]
+fn nothing_begins_before_every_executor_is_there() {
+    let mut toy = toy(2, absent());
+    toy.run_to_the_end(60);
+    assert!(toy.claims.is_empty(), "{:?}", toy.log);
+    let status = toy.status();
+    assert_eq!((status.phase, status.message), (Phase::Invalid, format!("{WHAT}: install it")));
+    assert!(Phase::Invalid.stalled());
+    become_of(&mut toy, job("{}"));
+    toy.run_until(3000, |toy| toy.phase() == Phase::Completed);
+}
+
+#[test]
+fn a_job_goes_on_without_its_executor_and_nothing_new_opens() {
+    let mut toy = toy(2, job("{}"));
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    become_of(&mut toy, absent());
+    for _ in 0..30 {
+        toy.tick();
+    }
+    assert_eq!((toy.kubelets("Upgrading"), toy.phase()), (1, Phase::Invalid));
+    toy.broken = None;
+    toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
+    for _ in 0..60 {
+        toy.tick();
+    }
+    assert_eq!((toy.kubelets_in_flight(), toy.kubelets("Upgraded")), (0, 1), "{:?}", toy.log);
+    become_of(&mut toy, job("{}"));
+    toy.run_until(3000, |toy| toy.phase() == Phase::Completed);
+}
+
+#[test]
+fn a_node_that_drains_is_given_back_when_its_executor_goes() {
+    let mut toy = toy(2, job("{}"));
+    toy.deploy("web", 4, 2);
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    become_of(&mut toy, absent());
+    toy.run_until(20, |toy| toy.claims.iter().all(|claim| !claim.is_of_kubelet()));
+    assert!(toy.cluster.nodes().iter().all(|node| !node.unschedulable));
+}
+
+/// A toy of which one node is given to its executor, and the server refuses the Job.
+fn without_its_job(mut toy: Toy) -> Toy {
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    (toy.refuses, toy.broken) = (Some("exceeded quota".to_owned()), Some("n-1".to_owned()));
+    toy.run_until(60, |toy| message(toy, "n-1") == "its Job is refused: exceeded quota");
+    toy.refuses = None;
+    toy
+}
+
+#[test]
+fn a_claim_that_lost_its_executor_before_its_job_says_so() {
+    let mut toy = without_its_job(toy(1, job("{}")));
+    toy.jobs.refused.clear();
+    become_of(&mut toy, absent());
+    let told = format!("its Job has not begun: {WHAT}: install it");
+    let begun = jobs_begun(&toy);
+    toy.run_until(10, |toy| message(toy, "n-1") == told);
+    toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
+    assert_eq!(jobs_begun(&toy), begun);
+    let line = format!("was not observed within 300 s: {told}");
+    assert!(message(&toy, "n-1").contains(&line), "{}", message(&toy, "n-1"));
+}
+
+#[test]
+fn the_job_of_a_claim_begins_when_its_executor_comes_back() {
+    let mut toy = without_its_job(toy(1, job("{}")));
+    toy.jobs.refused.clear();
+    become_of(&mut toy, absent());
+    toy.run_until(10, |toy| message(toy, "n-1").starts_with("its Job has not begun"));
+    become_of(&mut toy, job("{}"));
+    toy.broken = None;
+    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+    assert_eq!(toy.jobs.made.len(), 1);
+}
+
+#[test]
+fn no_job_begins_by_a_template_that_nobody_approved() {
+    let mut toy = toy(1, job("{}"));
+    toy.upgrade.mode = Mode::RequireApproval;
+    toy.upgrade.approved_hash = toy.status().hash.map(Into::into);
+    let mut toy = without_its_job(toy);
+    toy.jobs.refused.clear();
+    become_of(&mut toy, job("{\"other\":1}"));
+    let begun = jobs_begun(&toy);
+    toy.run_until(10, |toy| {
+        message(toy, "n-1") == "its Job has not begun: the plan as it is now is not approved"
+    });
+    assert_eq!((jobs_begun(&toy), toy.phase()), (begun, Phase::AwaitingApproval));
+    toy.upgrade.approved_hash = toy.status().hash.map(Into::into);
+    toy.broken = None;
+    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+    assert_eq!(jobs_begun(&toy), begun + 1);
+}
+
+#[test]
+fn what_has_begun_keeps_its_deadline_and_its_job() {
+    let mut toy = toy(1, job("{}"));
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    become_of(&mut toy, Executor::External { deadline: SignedDuration::from_secs(5) });
+    for _ in 0..60 {
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets("Upgrading"), 1, "{:?}", toy.claims);
+    toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
+    let line = "was not observed within 300 s: its Job still runs";
+    assert!(message(&toy, "n-1").contains(line), "{}", message(&toy, "n-1"));
+}
+
+/// Somebody else is at work, so no Job begins beside them.
+#[test]
+fn what_somebody_else_began_gets_no_job() {
+    let mut toy = toy(1, Executor::External { deadline: SignedDuration::from_mins(5) });
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") == 1);
+    become_of(&mut toy, job("{}"));
+    for _ in 0..30 {
+        toy.tick();
+    }
+    assert_eq!(jobs_begun(&toy), 0);
+    toy.broken = None;
+    toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
+}
+
+#[test]
+fn a_claim_of_an_executor_that_is_not_named_any_more_is_made_anew() {
+    let mut toy = toy(2, job("{}"));
+    toy.deploy("web", 2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    toy.upgrade.executors.remove("job");
+    toy.upgrade.executors.insert("other".into(), job("{}"));
+    toy.upgrade.groups[0].executor = "other".into();
+    let other = |toy: &Toy| {
+        let of = |state: &ClaimState| matches!(state, ClaimState::Upgrading { .. });
+        toy.claims.iter().any(|claim| *claim.subject.executor == *"other" && of(&claim.state))
+    };
+    toy.run_until(600, other);
+    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+}

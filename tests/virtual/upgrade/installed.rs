@@ -1,0 +1,216 @@
+//! UpgradeExecutors that are installed late, changed or taken away while an upgrade is under way.
+
+use std::time::Duration;
+
+use evenkeel_sim::Cluster;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::super::campaign::{Wrong, virtually};
+use super::super::kube_api::Kube;
+use super::super::replica::replica;
+use super::super::script;
+use super::base::{self, CHANGERS, CLAIMS, Setting, UPGRADES};
+use super::ends::{ends, said};
+use super::executor::Executor;
+use super::{UP, condition};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const DEFINITION: &str = "upgradeexecutors.evenkeel.dev";
+
+struct Story {
+    setting: Setting,
+    cluster: Cluster,
+    kube: Kube,
+}
+
+impl Story {
+    /// Waits until `so` is true of the upgrade and of its claims.
+    async fn until(&self, what: &str, so: impl Fn(&Value, &[Value]) -> bool) -> Value {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_hours(1) {
+            sleep(Duration::from_millis(500)).await;
+            let object = self.kube.get(&format!("{UPGRADES}/{UP}")).await.unwrap_or_default();
+            if so(&object, &self.kube.list(CLAIMS).await) {
+                return object;
+            }
+        }
+        let (upgrade, claims) = (self.kube.list(UPGRADES).await, self.kube.list(CLAIMS).await);
+        panic!("never: {what}: {upgrade:#?} {claims:#?}");
+    }
+
+    async fn is(&self, reason: &str, message: &str) -> Value {
+        let so = |object: &Value, _: &[Value]| {
+            let ready = condition(object, "Ready");
+            ready.is_some_and(|of| {
+                of["reason"] == reason && of["message"].as_str().unwrap_or_default().contains(message)
+            })
+        };
+        self.until(&format!("{reason}: {message}"), so).await
+    }
+
+    async fn approve(&self, upgrade: &Value) -> String {
+        let hash = upgrade["status"]["plan"]["hash"].as_str().unwrap().to_owned();
+        let spec = json!({"spec": {"approval": {"planHash": hash}}});
+        self.kube.merge(&format!("{UPGRADES}/{UP}"), &spec).await.unwrap();
+        hash
+    }
+
+    async fn install(&self, name: &str) {
+        self.kube.create(CHANGERS, &self.setting.changer(name)).await;
+    }
+
+    async fn uninstall(&self, name: &str) {
+        self.kube.delete(&format!("{CHANGERS}/{name}")).await.unwrap();
+    }
+
+    /// What is in flight comes to its end, and for minutes nothing else begins.
+    async fn comes_to_a_stand(&self) {
+        self.until("nothing is in flight", |_, claims| !claims.iter().any(in_flight)).await;
+        let before = self.kube.list(CLAIMS).await.len();
+        sleep(Duration::from_mins(5)).await;
+        let claims = self.kube.list(CLAIMS).await;
+        assert!(!claims.iter().any(in_flight), "{claims:#?}");
+        assert_eq!(claims.len(), before);
+        for node in self.kube.list("/api/v1/nodes").await {
+            assert_ne!(node["spec"]["unschedulable"], true, "{}", node["metadata"]["name"]);
+        }
+    }
+}
+
+fn in_flight(claim: &Value) -> bool {
+    ["", "Claimed", "Draining", "Upgrading"].contains(&claim["status"]["state"].as_str().unwrap_or_default())
+}
+
+fn nodes_that_are(claims: &[Value], state: &str) -> usize {
+    let so = |claim: &&Value| claim["spec"]["component"] == "kubelet" && claim["status"]["state"] == state;
+    claims.iter().filter(so).count()
+}
+
+/// An upgrade of this mode, in a cluster that begins as `says` says.
+fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> T) -> T {
+    let (told, wrong) = virtually(async || {
+        let steps: Vec<_> = says.split_terminator("; ").map(|step| step.parse().unwrap()).collect();
+        let setting = Setting::of(&steps);
+        let (cluster, kube) = base::start(&setting, 1).await;
+        let _executor = Executor::start(&cluster, &setting);
+        let mut object = setting.upgrade(UP, &setting.to);
+        object["spec"]["mode"] = mode.into();
+        kube.create(UPGRADES, &object).await;
+        let story = Story { setting, cluster, kube };
+        if says.contains("no-definition") {
+            story.kube.delete(&format!("{DEFINITIONS}/{DEFINITION}")).await.unwrap();
+        }
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(replica(story.cluster.clone(), "a", true, stop.clone()));
+        let told = tell(&story).await;
+        stop.cancel();
+        running.await.unwrap();
+        told
+    });
+    assert_eq!(wrong, Wrong::new());
+    told
+}
+
+#[test]
+fn an_upgrade_waits_for_its_executor_and_goes_on_by_itself() {
+    let run = ends("at 0 without machines; at 60000 install machines");
+    assert_eq!(said(&run), ("Completed", false, "9/9"));
+    assert!(run.reasons.contains("Invalid"), "{:?}", run.reasons);
+    let begun = run.calls.first().unwrap().at;
+    let first = run.calls.iter().find(|call| call.line().starts_with("create nodeupgrades")).unwrap();
+    assert!((first.at - begun).as_secs_f64() > 59.0, "{}", (first.at - begun).as_secs_f64());
+}
+
+#[test]
+fn an_executor_that_nobody_installed_is_named() {
+    let line = "spec.controlPlane names UpgradeExecutor machines, which does not exist: install it, for example with \
+                kubectl apply -k config/executors/kubeadm";
+    story("at 0 without machines", "Automatic", async |story| {
+        let upgrade = story.is("Invalid", line).await;
+        assert_eq!(condition(&upgrade, "Stalled").unwrap()["status"], "True");
+        story.comes_to_a_stand().await;
+    });
+}
+
+#[test]
+fn an_executor_that_changes_asks_for_another_approval() {
+    story("", "RequireApproval", async |story| {
+        let upgrade = story.is("AwaitingApproval", "").await;
+        let first = story.approve(&upgrade).await;
+        story.until("a node is worked on", |_, claims| nodes_that_are(claims, "Upgrading") > 0).await;
+        let other = json!({"spec": {"external": {"deadlineSeconds": 400}}});
+        story.kube.merge(&format!("{CHANGERS}/machines"), &other).await.unwrap();
+        let upgrade = story.is("AwaitingApproval", "").await;
+        story.comes_to_a_stand().await;
+        let claims = story.kube.list(CLAIMS).await;
+        assert!(nodes_that_are(&claims, "Upgraded") > 0, "what was begun is finished: {claims:#?}");
+        assert_ne!(story.approve(&upgrade).await, first);
+        story.is("Completed", "").await;
+        // That it changes again is for the upgrades to come.
+        story
+            .kube
+            .merge(&format!("{CHANGERS}/machines"), &json!({"spec": {"external": {"deadlineSeconds": 500}}}))
+            .await
+            .unwrap();
+        sleep(Duration::from_mins(2)).await;
+        story.is("Completed", "").await;
+        story.uninstall("machines").await;
+        sleep(Duration::from_mins(2)).await;
+        story.is("Completed", "").await;
+    });
+}
+
+#[test]
+fn jobs_go_on_when_their_executor_goes_and_nothing_new_opens() {
+    story("at 0 jobs", "Automatic", async |story| {
+        story.until("a node is worked on", |_, claims| nodes_that_are(claims, "Upgrading") > 0).await;
+        story.uninstall("machines").await;
+        story.is("Invalid", "spec.controlPlane names UpgradeExecutor machines, which does not exist").await;
+        story.comes_to_a_stand().await;
+        let claims = story.kube.list(CLAIMS).await;
+        let (done, failed) = (nodes_that_are(&claims, "Upgraded"), nodes_that_are(&claims, "Failed"));
+        assert!(done > 0 && done < 9 && failed == 0, "{claims:#?}");
+        story.install("machines").await;
+        story.is("Completed", "").await;
+    });
+}
+
+#[test]
+fn a_claim_that_lost_its_executor_before_its_job_says_so() {
+    story("at 0 jobs", "Automatic", async |story| {
+        story.until("a node drains", |_, claims| nodes_that_are(claims, "Draining") > 0).await;
+        let refuses: script::Step = "like evenkeel-a create~jobs.batch refuse:403".parse().unwrap();
+        script::arm(&story.cluster, &[refuses]);
+        let says = |claims: &[Value], line: &str| {
+            let of =
+                |claim: &Value| claim["status"]["message"].as_str().unwrap_or_default().starts_with(line);
+            claims.iter().any(of)
+        };
+        story.until("its Job is refused", |_, claims| says(claims, "its Job is refused")).await;
+        story.uninstall("machines").await;
+        story.cluster.faults().clear();
+        let line =
+            "its Job has not begun: spec.controlPlane names UpgradeExecutor machines, which does not exist";
+        let upgrade = story.until(line, |_, claims| says(claims, line)).await;
+        let waits = upgrade["status"]["waitingFor"].as_array().unwrap();
+        assert!(waits.iter().any(|wait| wait.as_str().unwrap().contains(line)), "{waits:#?}");
+        story.install("machines").await;
+        story.is("Completed", "").await;
+    });
+}
+
+#[test]
+fn without_the_definition_the_upgrade_says_so_and_nothing_moves() {
+    story("at 0 no-definition; at 0 without machines; at 0 without first", "Automatic", async |story| {
+        story.is("ClusterNotSeen", "the server does not serve upgradeexecutors.evenkeel.dev").await;
+        story.comes_to_a_stand().await;
+        let all = evenkeel::api::definitions();
+        let (_, definition) = all.iter().find(|(file, _)| file.contains("upgradeexecutors")).unwrap();
+        story.kube.create(DEFINITIONS, &serde_json::to_value(definition).unwrap()).await;
+        sleep(Duration::from_secs(5)).await;
+        story.install("machines").await;
+        story.is("Completed", "").await;
+    });
+}
