@@ -199,6 +199,7 @@ async fn schema_refuses(cluster: &Cluster) -> TestResult {
     for (spec, says) in [
         (format!(r#""version":"1.37",{SPEC}"#), "spec.version"),
         (group(r#""executor":"""#), "spec.nodeGroups[0].executor"),
+        (group(r#""executor":"x","dependsOn":["g"]"#), "`dependsOn` must name other groups"),
         (group(r#""executor":"x","maxUnavailable":0"#), "must be a number of at least 1, or a percentage"),
         (group(r#""executor":"x","maxUnavailable":"0%""#), "must be a number of at least 1, or a percentage"),
     ] {

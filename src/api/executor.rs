@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::decode;
+use super::decode::decode;
 
 /// Changes the version of a component or a node; Evenkeel only decides when. A ClusterUpgrade names it. Whoever may write
 /// one is root on every node. The hash of an upgrade's plan covers what its executors are: a change of one asks for a new

@@ -6,12 +6,14 @@
 
 mod claim;
 mod conditions;
+mod decode;
 mod executor;
 pub mod report;
 pub mod upgrade;
 
 pub use claim::{BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, spec_of, status_of};
 pub use conditions::conditions;
+pub use decode::decode;
 pub use executor::{Executors, ExternalExecutor, JobExecutor, UpgradeExecutor, UpgradeExecutorSpec};
 pub use report::{ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus};
 pub use upgrade::{ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus};
@@ -23,19 +25,6 @@ use kube::CustomResourceExt as _;
 
 /// The API group of everything that Evenkeel defines.
 pub const GROUP: &str = "evenkeel.dev";
-
-/// Decodes a custom resource of ours from the undecoded form in which it is watched.
-///
-/// # Errors
-/// One line that names the object and what cannot be read.
-pub fn decode<K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned>(
-    object: &kube::core::DynamicObject,
-) -> Result<K, String> {
-    use kube::ResourceExt as _;
-    // Through JSON text: for a large object that is faster than through a tree of values.
-    let decoded = serde_json::to_string(object).and_then(|text| serde_json::from_str(&text));
-    decoded.map_err(|error| format!("{} {}: {error}", K::kind(&()), object.name_any()))
-}
 
 /// The `CustomResourceDefinitions` as they are installed, each with the name of its file in `crds/`.
 pub fn definitions() -> [(&'static str, CustomResourceDefinition); 4] {

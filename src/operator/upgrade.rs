@@ -7,6 +7,7 @@
 mod driving;
 mod figures;
 mod foretell;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, Executors, NodeUpgrade, claim_of, decode, upgrade};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, Executors, decode, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::SyncState;
@@ -218,32 +219,6 @@ impl Driver<'_> {
                     upgrade::status_of_unseen(&object, &unseen.line, unseen.refused, self.clock.now());
                 self.tell(kept, &object, status).await;
             }
-        }
-    }
-
-    /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
-    fn claims(&self, kept: &mut Kept) -> (Vec<Claim>, Vec<Unreadable>) {
-        let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
-        let stored = self.claims.list();
-        let read = |stored: &DynamicObject| {
-            decode::<NodeUpgrade>(stored).and_then(|claim| claim_of(&claim).map_err(|bad| bad.to_string()))
-        };
-        for (stored, said) in stored.iter().zip(kept.claims.of(&stored, read)) {
-            match said {
-                Ok(claim) => claims.push(claim),
-                Err(why) => unreadable.push(Unreadable { name: stored.name_any().into(), why }),
-            }
-        }
-        (claims, unreadable)
-    }
-
-    /// The executors that there are. When one came, went or changed, every upgrade is read anew.
-    fn executors(&self, kept: &mut Kept) {
-        let mut executors = Executors::default();
-        self.executors.list().iter().for_each(|stored| executors.add(stored));
-        if kept.executors != executors {
-            kept.executors = executors;
-            kept.upgrades = Decoded::default();
         }
     }
 

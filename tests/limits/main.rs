@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_37, in_namespace};
 use evenkeel_testkit::golden::compare;
-use evenkeel_testkit::scenario::{EXECUTOR_IMAGE, OPERATOR_USER, allow_image, install, kubectl, until};
+use evenkeel_testkit::scenario::{EXECUTOR_IMAGE, OPERATOR_USER, allow_image, install, kubectl, root, until};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::Api;
 use kube::api::PostParams;
@@ -232,7 +232,23 @@ async fn executors(cluster: &Cluster) -> TestResult {
     create(cluster, "platform", &executor("ours"), "").await?;
     let delete = ["delete", "upgradeexecutor", "ours"];
     expect(cluster, OPERATOR_USER, &delete, "forbidden").await?;
-    expect(cluster, "platform", &delete, "").await
+    expect(cluster, "platform", &delete, "").await?;
+    // What is shipped is what the schema lets through, as the platform team applies it.
+    create(cluster, "platform", &executor("by-hand"), "").await?;
+    for folder in ["k3s", "kubeadm", "rke2"] {
+        let path = root("config/executors").join(folder).display().to_string();
+        expect(cluster, "platform", &["apply", "--validate=strict", "-k", &path], "").await?;
+    }
+    let told = kubectl(cluster, &["get", "uex"]).await?;
+    let rows: Vec<Vec<&str>> = told.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    let image = "docker.io/library/debian:13-slim@sha256:DIGEST";
+    let jobs = ["k3s-agent", "k3s-server", "kubeadm-control-plane", "kubeadm-first", "kubeadm-worker"];
+    let jobs = [&jobs[..], &["rke2-agent", "rke2-server"]].concat();
+    let jobs: Vec<Vec<&str>> = jobs.into_iter().map(|name| vec![name, "3600", image]).collect();
+    assert_eq!(rows[0], ["NAME", "DEADLINE", "IMAGE"]);
+    assert_eq!(rows[1][..2], ["by-hand", "7200"]);
+    assert_eq!(rows[2..], jobs, "{told}");
+    Ok(())
 }
 
 async fn approvals(cluster: &Cluster) -> TestResult {

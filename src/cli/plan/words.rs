@@ -56,6 +56,9 @@ pub(super) fn way(plan: &UpgradePlan) -> String {
 pub(super) fn approval(plan: &UpgradePlan, approval: &Approval) -> String {
     let hash = plan.hash.as_deref().unwrap_or_default();
     match (approval.mode.as_str(), &approval.approved) {
+        ("RequireApproval", _) if hash.is_empty() => {
+            "not known: an approval is bound to the plan's hash".to_owned()
+        }
         ("PlanOnly", _) => "mode PlanOnly: the plan is shown, and nothing is done".to_owned(),
         ("Automatic", _) => "mode Automatic: it begins without an approval".to_owned(),
         (_, Some(_)) if approval.given => format!("approved: spec.approval.planHash is {hash}"),

@@ -1,0 +1,39 @@
+//! What is stored besides the upgrades, as the core's values: claims and executors.
+//!
+//! Nothing is decided here. The invariant: what cannot be read is told as that, and is never left out.
+
+use evenkeel_core::rollout::{Claim, Unreadable};
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+
+use super::super::decoded::Decoded;
+use super::{Driver, Kept};
+use crate::api::{Executors, NodeUpgrade, claim_of, decode};
+
+impl Driver<'_> {
+    /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
+    pub(super) fn claims(&self, kept: &mut Kept) -> (Vec<Claim>, Vec<Unreadable>) {
+        let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
+        let stored = self.claims.list();
+        let read = |stored: &DynamicObject| {
+            decode::<NodeUpgrade>(stored).and_then(|claim| claim_of(&claim).map_err(|bad| bad.to_string()))
+        };
+        for (stored, said) in stored.iter().zip(kept.claims.of(&stored, read)) {
+            match said {
+                Ok(claim) => claims.push(claim),
+                Err(why) => unreadable.push(Unreadable { name: stored.name_any().into(), why }),
+            }
+        }
+        (claims, unreadable)
+    }
+
+    /// The executors that there are. When one came, went or changed, every upgrade is read anew.
+    pub(super) fn executors(&self, kept: &mut Kept) {
+        let mut executors = Executors::default();
+        self.executors.list().iter().for_each(|stored| executors.add(stored));
+        if kept.executors != executors {
+            kept.executors = executors;
+            kept.upgrades = Decoded::default();
+        }
+    }
+}
