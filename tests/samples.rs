@@ -1,5 +1,7 @@
 //! The samples are what the operator reads: each decodes without a field left over, and the upgrade is valid.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

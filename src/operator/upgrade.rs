@@ -115,24 +115,7 @@ struct Unseen {
 impl Driver<'_> {
     /// One look at everything; says when to look again.
     async fn once(&self, kept: &mut Kept) -> Result<Option<Timestamp>, Unseen> {
-        for (what, state) in [
-            ("ClusterUpgrades", self.upgrades.state()),
-            ("NodeUpgrades", self.claims.state()),
-            ("UpgradeExecutors", self.executors.state()),
-            ("Jobs", self.jobs.state()),
-        ] {
-            match state {
-                SyncState::Synced => {}
-                SyncState::Syncing => {
-                    let line = format!("{what}: the first list is not complete yet");
-                    return Err(Unseen { line, refused: false });
-                }
-                SyncState::Refused(why) => return Err(Unseen { line: why.to_string(), refused: true }),
-                SyncState::Tainted(why) | SyncState::Failing(why) => {
-                    return Err(Unseen { line: why.to_string(), refused: false });
-                }
-            }
-        }
+        self.synced()?;
         let now = self.clock.now();
         let (cluster, inventory) = self
             .observer

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::ends::{forget, settle};
 use super::halt::halted;
 use super::hop::Current;
-use super::round::{Round, release, selected};
+use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
 use super::{Action, Claim, ClaimState, Decision, World, components, group, nodes, open, soak};
@@ -14,7 +14,7 @@ use crate::disruption::Budgets;
 use crate::drain::Batch;
 use crate::plan::{self, Plan, Planned, Stage, StageProgress, hidden_id};
 use crate::skew::kubelets_ceiling;
-use crate::upgrade::{Hidden, Mode, Place, Progress, Upgrade};
+use crate::upgrade::{Hidden, Place, Progress, Upgrade};
 
 /// What to do about `upgrade` now, and how it stands: what `planned` names is opened, in its order. Total: any world has
 /// an answer.
@@ -55,12 +55,8 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         stage,
         missing: &missing,
         halted: halted(cluster, upgrade, &mine),
-        may_disrupt: approved
-            && !upgrade.suspended
-            && !progress.ending
-            && progress.queued_behind.is_none()
-            && upgrade.absent().is_none(),
-        approved,
+        may_disrupt: approved && may_disrupt(upgrade, progress),
+        hash: hash.as_deref(),
         policy: &policy,
         batch: Batch::new(cluster, &policy.rules, world.now),
         budgets: Budgets::new(cluster, world.memory.budgets.clone(), world.now),
@@ -75,15 +71,14 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         went_back: false,
         needs_a_person: Vec::new(),
     };
-    let mut outlook = Outlook { from, hash, way, nodes_of_hops, approved, seen, ..Outlook::default() };
+    let mut outlook = Outlook { from, way, nodes_of_hops, approved, seen, ..Outlook::default() };
     outlook.preflight = planned.refused().to_vec();
     if progress.ending {
         ends(&mut round);
     } else if progress.completed.is_none() {
         goes_on(&mut round, &outlook.preflight, &hidden);
     }
-    outlook.held = group::held(&round);
-    outlook.halted = round.halted.take();
+    (outlook.held, outlook.halted) = (group::held(&round), round.halted.take());
     let Round {
         mut actions,
         again_at,
@@ -103,18 +98,15 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     blocked.extend(held_back.iter().map(ToString::to_string));
     (outlook.hope, outlook.out, outlook.soaks, outlook.held_back) = (hope, out, soaks, held_back);
     outlook.waits = blocked.into_iter().chain(working).collect();
-    outlook.hop = Some(current.version.clone());
+    (outlook.hop, outlook.hash) = (Some(current.version.clone()), hash);
     let status = status(whole, progress, world, &mine, (told, stage), outlook, &actions);
     Decision { actions, status, again_at }
 }
 
-/// Whether the plan of that hash may be carried out.
-fn is_approved(upgrade: &Upgrade, hash: Option<&str>) -> bool {
-    match upgrade.mode {
-        Mode::PlanOnly => false,
-        Mode::Automatic => true,
-        Mode::RequireApproval => hash.is_some() && upgrade.approved_hash.as_deref() == hash,
-    }
+/// Whether an upgrade whose plan is approved may disrupt anything.
+fn may_disrupt(upgrade: &Upgrade, progress: &Progress) -> bool {
+    let free = !upgrade.suspended && !progress.ending && progress.queued_behind.is_none();
+    free && upgrade.absent().is_none()
 }
 
 /// Whatever is begun is begun under our finalizer, so that nobody deletes it while it is under way.

@@ -200,7 +200,7 @@ fn job(
 fn template(round: &Round<'_>, claim: &Claim) -> Result<Arc<str>, String> {
     let name = &claim.subject.executor;
     let why = match round.upgrade.executors.get(name) {
-        Some(Executor::Job { template, .. }) if round.approved => return Ok(template.clone()),
+        Some(Executor::Job { template, .. }) if round.approved() => return Ok(template.clone()),
         Some(Executor::Job { .. }) => "the plan as it is now is not approved".to_owned(),
         Some(Executor::External { .. }) => format!("UpgradeExecutor {name} has no job any more"),
         Some(Executor::Absent { what, remedy }) => format!("{what}: {remedy}"),

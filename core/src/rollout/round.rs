@@ -13,7 +13,7 @@ use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};
 use crate::plan::{Stage, hex};
-use crate::upgrade::{Member, Place, Progress, Soak, Upgrade};
+use crate::upgrade::{Member, Mode, Place, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
 /// How long a kube-apiserver's answer is believed where something begins because of it.
@@ -71,8 +71,8 @@ pub(super) struct Round<'a> {
     /// Disruption may begin and go on: the plan is approved, every executor is there, and the upgrade is not
     /// suspended, deleted or queued.
     pub(super) may_disrupt: bool,
-    /// The plan is approved, with what its executors are now.
-    pub(super) approved: bool,
+    /// The plan's hash, with what its executors are now.
+    pub(super) hash: Option<&'a str>,
     /// A node could not be drained, and nothing more begins until somebody changes something: why, in one line.
     pub(super) halted: Option<String>,
     /// How nodes are drained.
@@ -121,6 +121,11 @@ impl Round<'_> {
         self.actions.push(record(claim, state, message));
     }
 
+    /// Whether the plan is approved, with what its executors are now.
+    pub(super) fn approved(&self) -> bool {
+        is_approved(self.upgrade, self.hash)
+    }
+
     /// Whether `claim` may still begin what it is about.
     pub(super) fn wants(&self, claim: &Claim) -> bool {
         let named = self.upgrade.executors.contains_key(&claim.subject.executor);
@@ -159,6 +164,15 @@ impl Round<'_> {
     /// Whether the whole control plane is at the target and answers, so that kubelets may move.
     pub(super) fn control_plane_is_done(&self) -> bool {
         self.stage.is_none_or(|stage| stage == Stage::Kubelets)
+    }
+}
+
+/// Whether the plan of that hash may be carried out.
+pub(super) fn is_approved(upgrade: &Upgrade, hash: Option<&str>) -> bool {
+    match upgrade.mode {
+        Mode::PlanOnly => false,
+        Mode::Automatic => true,
+        Mode::RequireApproval => hash.is_some() && upgrade.approved_hash.as_deref() == hash,
     }
 }
 

@@ -78,7 +78,9 @@ impl Found {
         object: &ClusterUpgrade,
         beside: &[DynamicObject],
     ) -> Result<(Upgrade, Vec<String>), Invalid> {
-        beside.iter().for_each(|executor| self.there.add(executor));
+        for executor in beside {
+            self.there.add(executor);
+        }
         let mut upgrade = upgrade::validate(object, &self.there)?;
         let mut unseen = Vec::new();
         let Some(why) = self.others else { return Ok((upgrade, unseen)) };

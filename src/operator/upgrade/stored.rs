@@ -7,10 +7,34 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
-use super::{Driver, Kept};
+use super::{Driver, Kept, Unseen};
 use crate::api::{Executors, NodeUpgrade, claim_of, decode};
+use crate::observe::fold::SyncState;
 
 impl Driver<'_> {
+    /// Whether every object of a person's and of ours is seen.
+    pub(super) fn synced(&self) -> Result<(), Unseen> {
+        for (what, state) in [
+            ("ClusterUpgrades", self.upgrades.state()),
+            ("NodeUpgrades", self.claims.state()),
+            ("UpgradeExecutors", self.executors.state()),
+            ("Jobs", self.jobs.state()),
+        ] {
+            match state {
+                SyncState::Synced => {}
+                SyncState::Syncing => {
+                    let line = format!("{what}: the first list is not complete yet");
+                    return Err(Unseen { line, refused: false });
+                }
+                SyncState::Refused(why) => return Err(Unseen { line: why.to_string(), refused: true }),
+                SyncState::Tainted(why) | SyncState::Failing(why) => {
+                    return Err(Unseen { line: why.to_string(), refused: false });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
     pub(super) fn claims(&self, kept: &mut Kept) -> (Vec<Claim>, Vec<Unreadable>) {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
@@ -30,7 +54,9 @@ impl Driver<'_> {
     /// The executors that there are. When one came, went or changed, every upgrade is read anew.
     pub(super) fn executors(&self, kept: &mut Kept) {
         let mut executors = Executors::default();
-        self.executors.list().iter().for_each(|stored| executors.add(stored));
+        for stored in self.executors.list() {
+            executors.add(&stored);
+        }
         if kept.executors != executors {
             kept.executors = executors;
             kept.upgrades = Decoded::default();

@@ -151,7 +151,9 @@ fn the_hash_covers_what_an_executor_is() {
     let group = object(&json!([{ "name": "a", "selector": {}, "executor": "y" }]));
     let hash = |executors: &[(&str, serde_json::Value)]| {
         let mut there = Executors::default();
-        executors.iter().for_each(|(name, spec)| there.add(&executor(name, spec)));
+        for (name, spec) in executors {
+            there.add(&executor(name, spec));
+        }
         plan::hash(&validate(&group, &there).unwrap(), &"v1.36.4".parse().unwrap(), &[])
     };
     let job = |image: &str, seconds: i64| {
@@ -164,7 +166,7 @@ fn the_hash_covers_what_an_executor_is() {
     assert_eq!(hash(&[("z", json!({ "external": {} })), ("y", job("a@sha256:1", 60)), x.clone()]), first);
     let mut others =
         vec![of(job("a@sha256:2", 60)), of(job("a@sha256:1", 61)), of(json!({ "external": {} }))];
-    others.extend([hash(&[x.clone()]), hash(&[("y", job("a@sha256:1", 60))])]);
+    others.extend([hash(std::slice::from_ref(&x)), hash(&[("y", job("a@sha256:1", 60))])]);
     assert!(!others.contains(&first), "{first}: {others:?}");
 }
 
