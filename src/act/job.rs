@@ -127,6 +127,9 @@ fn manifest(
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(container) = container.as_object_mut() {
                 push(container, "env", &env);
+                // What a program says when it refuses is read in the NodeUpgrade.
+                let policy = container.entry("terminationMessagePolicy");
+                policy.or_insert_with(|| json!("FallbackToLogsOnError"));
             }
         }
     }
@@ -204,6 +207,7 @@ mod tests {
             "spec": {
                 "hostPID": true,
                 "containers": [{ "name": "up", "image": "x", "env": [{ "name": "A", "value": "b" }] }],
+                "initContainers": [{ "name": "get", "image": "x", "terminationMessagePolicy": "File" }],
             },
         });
         let job = manifest("evenkeel-uid-1", "up.kubelet.n-1", "uid", 1, &subject(), template);
@@ -214,6 +218,9 @@ mod tests {
         assert_eq!(pod["spec"]["restartPolicy"], "Never");
         assert_eq!(pod["spec"]["hostPID"], true);
         assert_eq!(pod["spec"]["containers"][0]["env"].as_array().unwrap().len(), 6);
+        assert_eq!(pod["spec"]["containers"][0]["terminationMessagePolicy"], "FallbackToLogsOnError");
+        assert_eq!(pod["spec"]["initContainers"][0]["terminationMessagePolicy"], "File", "as it is written");
+        assert_eq!(job["spec"]["podReplacementPolicy"], "Failed");
     }
 
     #[test]

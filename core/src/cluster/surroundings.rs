@@ -296,6 +296,8 @@ pub struct Traits {
     pub unschedulable: Option<Arc<str>>,
     /// Why a container of it does not run: `CrashLoopBackOff`.
     pub waiting: Option<Arc<str>>,
+    /// What a container of it said when it failed; of an executor's pod alone.
+    pub last_words: Option<Arc<str>>,
 }
 
 impl Traits {
@@ -319,5 +321,6 @@ impl Traits {
         responders: false,
         unschedulable: None,
         waiting: None,
+        last_words: None,
     };
 }

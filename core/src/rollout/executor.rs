@@ -152,13 +152,17 @@ fn job(
         late.map(|seconds| format!("{what} was {observed} {seconds} s: {seen}"))
     };
     match (made, refused) {
-        (Some(JobState::Failed(message)), _) => Standing::Failed(format!("its Job failed: {message}")),
+        (Some(JobState::Failed(message)), _) => {
+            let said = last_words(round, claim).map(|said| format!("; its pod {said}")).unwrap_or_default();
+            Standing::Failed(format!("its Job failed: {message}{said}"))
+        }
         (Some(JobState::Complete), _) => too_late("its Job is complete").map_or_else(
             || Standing::Working(format!("its Job is complete; waits to observe {what}")),
             Standing::Failed,
         ),
         (Some(JobState::Running), _) => {
-            let pod = pod_waits(round, claim);
+            let failed = || last_words(round, claim).map(|said| format!("its pod {said}"));
+            let pod = pod_waits(round, claim).or_else(failed);
             if let Some(why) = too_late(pod.as_deref().unwrap_or("its Job still runs")) {
                 return Standing::Failed(why);
             }
@@ -215,6 +219,17 @@ fn pod_waits(round: &Round<'_>, claim: &Claim) -> Option<String> {
     let pod = pods.find(|pod| pod.traits().executor_of.as_ref() == Some(&claim.uid) && !pod.ready)?;
     let why = pod.traits().waiting.as_ref()?;
     Some(format!("its pod {} waits: {why}", pod.full_name()))
+}
+
+/// What the last pod of a claim's Job that failed said, as far as is seen.
+fn last_words(round: &Round<'_>, claim: &Claim) -> Option<String> {
+    let of_claim = round
+        .world
+        .cluster
+        .pods_on(&claim.subject.node)
+        .filter(|pod| pod.traits().executor_of.as_ref() == Some(&claim.uid));
+    let said = of_claim.filter_map(|pod| Some((pod, pod.traits().last_words.as_ref()?)));
+    said.last().map(|(pod, said)| format!("{} said: {said}", pod.full_name()))
 }
 
 /// Whether the server would take the Job of every executor that something will use. A Job that was not tried yet is

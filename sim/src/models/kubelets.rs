@@ -426,6 +426,16 @@ impl Model {
     }
 }
 
+/// What a kubelet keeps of the end of a container that failed and was told to keep its log's end.
+fn last_words(pod: &Value) -> Value {
+    let container = &pod["spec"]["containers"][0];
+    if container["terminationMessagePolicy"] != "FallbackToLogsOnError" {
+        return Value::Null;
+    }
+    format!("{} does not manage it\nerror: exit status 1\n", container["name"].as_str().unwrap_or_default())
+        .into()
+}
+
 fn step(pod: &mut Value, next: &str, now: &str, (host, address): (u32, u32), failed: bool) {
     let names: Vec<(String, String)> = pod["spec"]["containers"]
         .as_array()
@@ -440,7 +450,11 @@ fn step(pod: &mut Value, next: &str, now: &str, (host, address): (u32, u32), fai
     let ready = next == "ready";
     let state = if finished {
         let (code, reason) = if failed { (1, "Error") } else { (0, "Completed") };
-        json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": pod["status"]["startTime"], "finishedAt": now}})
+        let mut ended = json!({"exitCode": code, "reason": reason, "startedAt": pod["status"]["startTime"], "finishedAt": now});
+        if failed && !last_words(pod).is_null() {
+            ended["message"] = last_words(pod);
+        }
+        json!({"terminated": ended})
     } else {
         json!({"running": {"startedAt": now}})
     };

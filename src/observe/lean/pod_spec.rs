@@ -57,6 +57,7 @@ pub(in super::super) struct Container {
 pub(super) struct PodStatus {
     pub(super) phase: Option<String>,
     pub(super) conditions: Option<Vec<Condition>>,
+    pub(super) init_container_statuses: Option<Vec<Container>>,
     pub(super) container_statuses: Option<Vec<Container>>,
     pub(super) start_time: Option<String>,
     #[serde(rename = "hostIP")]
@@ -79,6 +80,14 @@ pub(super) struct ContainerPort {
 #[serde(default)]
 pub(super) struct ContainerState {
     pub(super) waiting: Option<Waiting>,
+    pub(super) terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Terminated {
+    pub(super) exit_code: i64,
+    pub(super) message: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

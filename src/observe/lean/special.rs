@@ -4,8 +4,10 @@
 //! as most are, needs no memory for them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use evenkeel_core::cluster::Traits;
+use evenkeel_core::text::harmless;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::pod_spec::{PodSpec, PodStatus, PodTerm, Spread, Toleration};
@@ -16,6 +18,23 @@ pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
 const JOB_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 const USUAL_GRACE: i64 = 30;
+/// How much is kept of what a container said, in characters: why a program refuses is at the end of what it says.
+const MAX_LAST_WORDS: usize = 400;
+
+/// The end of what the container that failed last said, in one line.
+fn last_words(status: &PodStatus) -> Option<Arc<str>> {
+    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let ended = all.filter_map(|container| container.state.as_ref()?.terminated.as_ref());
+    let failed = ended.filter(|ended| ended.exit_code != 0).filter_map(|ended| ended.message.as_deref());
+    let said = failed.map(str::trim).rfind(|message| !message.is_empty())?;
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let line = harmless(&lines.join(" / "));
+    let cut = line.chars().count().saturating_sub(MAX_LAST_WORDS);
+    if cut == 0 {
+        return Some(line.into());
+    }
+    Some(format!("…{}", line.chars().skip(cut).collect::<String>()).into())
+}
 
 /// The traits of a pod; `None` for a pod that has none.
 pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> Option<Traits> {
@@ -75,6 +94,7 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         responders: spec.eviction_responders.as_ref().is_some_and(|responders| !responders.is_empty()),
         unschedulable: unschedulable.and_then(|found| Some(found.message.as_deref()?.into())),
         waiting: waiting.next().map(Into::into),
+        last_words: labels.contains_key(EXECUTOR_LABEL).then(|| last_words(status)).flatten(),
     };
     (traits != *Traits::NONE).then_some(traits)
 }

@@ -99,6 +99,26 @@ fn a_pod_with_everything() {
     assert_eq!(seen.runs, None, "components run in kube-system only");
 }
 
+/// A kubeadm that refuses says so in many lines, the reason last; what others run may say what it likes.
+#[test]
+fn what_an_executor_said_at_its_end_is_one_line_of_it() {
+    let said = |labels: serde_json::Value, ended: &[(i64, &str)]| {
+        let state = |(code, message): &(i64, &str)| json!({"name": "c", "state": {"terminated": {"exitCode": code, "message": message}}});
+        let seen = keep::<Pod>(json!({
+            "metadata": {"name": "up-1", "namespace": "evenkeel-executors", "labels": labels},
+            "status": {"containerStatuses": ended.iter().map(state).collect::<Vec<_>>()},
+        }));
+        seen.pod.traits().last_words.as_ref().map(ToString::to_string)
+    };
+    let ours = || json!({"evenkeel.dev/node-upgrade": "uid"});
+    let refusal = "[upgrade] checks\n\n  \u{1b}[31merror: cgroup v1\n";
+    assert_eq!(said(ours(), &[(1, refusal)]).as_deref(), Some("[upgrade] checks / ?[31merror: cgroup v1"));
+    assert_eq!(said(ours(), &[(0, "all is well"), (1, " \n")]), None);
+    assert_eq!(said(json!({}), &[(1, "somebody else's")]), None);
+    let long = said(ours(), &[(1, &"ä".repeat(4000))]).unwrap();
+    assert_eq!((long.chars().count(), long.starts_with('…')), (401, true));
+}
+
 #[test]
 fn how_long_a_pod_needed_is_told_by_one_that_has_been_ready_since() {
     let pod = |ready: &str, at: &str, restarts: u32| {

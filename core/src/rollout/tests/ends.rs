@@ -113,6 +113,27 @@ fn a_job_whose_image_never_comes_fails_by_its_deadline_and_says_why() {
 }
 
 #[test]
+fn what_the_pod_of_a_job_said_at_its_end_is_told() {
+    let mut toy = with_job(1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    toy.stays_unready = true;
+    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet()).map(|claim| claim.uid.clone());
+    let last_words = Some("error: cgroup v1".into());
+    let traits = Traits { executor_of: of, last_words, ..Traits::default() };
+    toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..pod("job", 1, "n-1") });
+    toy.tick();
+    let waits = toy.status().waits;
+    let line = "; its pod shop/job-1 said: error: cgroup v1";
+    assert!(waits.iter().any(|wait| wait.ends_with(line)), "{waits:?}");
+    let job = toy.jobs.made.keys().next().cloned().unwrap();
+    toy.jobs.made.insert(job, crate::rollout::JobState::Failed("BackoffLimitExceeded".to_owned()));
+    toy.run_until(10, |toy| toy.kubelets("Failed") == 1);
+    let told = "its Job failed: BackoffLimitExceeded; its pod shop/job-1 said: error: cgroup v1";
+    assert!(message(&toy, "n-1").starts_with(told), "{}", message(&toy, "n-1"));
+}
+
+#[test]
 fn a_job_that_was_cleaned_up_while_nobody_looked_is_not_run_again() {
     let mut toy = with_job(1);
     toy.broken = Some("n-1".to_owned());

@@ -171,9 +171,13 @@ fn a_claim_of_an_executor_that_is_not_named_any_more_is_made_anew() {
     toy.upgrade.executors.remove("job");
     toy.upgrade.executors.insert("other".into(), job("{}"));
     toy.upgrade.groups[0].executor = "other".into();
+    let node = toy.claims.iter().find(|claim| claim.is_of_kubelet()).unwrap().subject.node.clone();
     let other = |toy: &Toy| {
-        let of = |state: &ClaimState| matches!(state, ClaimState::Upgrading { .. });
-        toy.claims.iter().any(|claim| *claim.subject.executor == *"other" && of(&claim.state))
+        let mut of_node =
+            toy.claims.iter().filter(|claim| claim.is_of_kubelet() && claim.subject.node == node);
+        of_node.any(|claim| {
+            *claim.subject.executor == *"other" && matches!(claim.state, ClaimState::Upgrading { .. })
+        })
     };
     toy.run_until(600, other);
     toy.run_until(600, |toy| toy.phase() == Phase::Completed);
