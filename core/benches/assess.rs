@@ -135,7 +135,7 @@ fn look() {
     show("    its plan, made and judged", &mut |scene| drop(black_box(scene.planned())));
     show("    the waves of its nodes, made and judged", &mut |scene| {
         let (plan, members) = (scene.planned(), scene.upgrade.members(&scene.cluster));
-        let made = waves(plan.plan(), &scene.upgrade, &members);
+        let made = waves(plan.plan(), &scene.upgrade, &scene.cluster, &members);
         assert!(check_waves(plan.plan(), &made, &scene.upgrade, &members).is_empty());
     });
     println!("{:<50}{:.0} MiB", "memory of the process, model and plan", resident() / f64::from(1 << 20));
@@ -262,6 +262,8 @@ fn half_upgraded(nodes: usize) -> Cluster {
             cordoned_by: None,
             held: false,
             control_plane: false,
+            taints: "".into(),
+            outdated_for: None,
         }
     });
     Parts { instances: instances.collect(), nodes: nodes.map(Arc::new).collect(), ..Parts::default() }.seal()

@@ -45,6 +45,10 @@ pub const CORDON_ANNOTATION: &str = "evenkeel.dev/cordoned-by";
 /// Annotation by which a person delays one Node: it is reported as held, and never as done.
 pub const HOLD_ANNOTATION: &str = "evenkeel.dev/hold";
 
+/// Key of the taint, with effect `PreferNoSchedule`, of a node whose kubelet is to be upgraded yet: pods that leave other
+/// nodes go elsewhere where they can, and move only once. Its value is the UID of the `ClusterUpgrade`.
+pub const OUTDATED_TAINT: &str = "evenkeel.dev/outdated";
+
 /// The components the skew policy speaks of, in the order in which an upgrade moves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -236,6 +240,10 @@ pub struct Node {
     pub held: bool,
     /// Labelled as a control-plane node.
     pub control_plane: bool,
+    /// `spec.taints` as JSON; empty where there are none. A write of one taint has to repeat the others.
+    pub taints: Arc<str>,
+    /// The value of its [`OUTDATED_TAINT`].
+    pub outdated_for: Option<Arc<str>>,
 }
 
 /// The controller of a pod (its owner reference with `controller: true`).

@@ -45,6 +45,8 @@ pub(crate) fn node(name: &str, version: &str) -> Node {
         cordoned_by: None,
         held: false,
         control_plane: false,
+        taints: "".into(),
+        outdated_for: None,
     }
 }
 

@@ -57,7 +57,8 @@ impl Hands {
                 self.try_job(executor, template, &subject).await
             }
             Action::Cordon { node, mark } => self.cordon(&node, &mark).await,
-            Action::Uncordon { node, .. } => self.uncordon(&node).await,
+            Action::Uncordon { node, taints, .. } => self.uncordon(&node, taints.as_ref()).await,
+            Action::Taint { node, taints } => self.taint(&node, &taints).await,
             Action::ReleaseOrphan { node, mark } => self.uncordon_orphan(&node, &mark).await,
             Action::Evict(permit) => self.evict(permit).await,
             Action::Delete(forced) => self.delete(forced).await,
@@ -74,7 +75,8 @@ impl Hands {
             Action::Release { claim, uid, resource_version, finalizers } => {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await
             }
-            Action::Uncordon { node, .. } => self.uncordon(&node).await,
+            Action::Uncordon { node, taints, .. } => self.uncordon(&node, taints.as_ref()).await,
+            Action::Taint { node, taints } => self.taint(&node, &taints).await,
             Action::HandOver { node } => self.hand_over(&node).await,
             other => Err(Stop::Failed(format!("{other:?} needs its ClusterUpgrade"))),
         };

@@ -1,9 +1,10 @@
-//! Writes to a Node: our cordon with its mark, and the conditions of a drain. Nothing else is ever written to a
-//! Node.
+//! Writes to a Node: our cordon with its mark, our taint, and the conditions of a drain. Nothing else is ever written to
+//! a Node.
 //!
 //! The invariant: every patch names the Node's UID, and a patch of the cordon also the resourceVersion that was read.
 
 use evenkeel_core::cluster::{CORDON_ANNOTATION, NodeRef};
+use evenkeel_core::rollout::Taints;
 use jiff::{Timestamp, Unit};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -16,17 +17,27 @@ use crate::observe::lean;
 impl Hands {
     /// Marks `node` unschedulable and ours, in one patch that fails if the Node has changed.
     pub(super) async fn cordon(&self, node: &NodeRef, mark: &str) -> Result<Outcome, Stop> {
-        self.patch_node(node, json!({ CORDON_ANNOTATION: mark }), json!(true)).await
+        self.patch_node(node, json!({ CORDON_ANNOTATION: mark }), unschedulable()).await
     }
 
-    /// Takes our cordon and its mark away, in one patch that fails if the Node has changed.
-    pub(super) async fn uncordon(&self, node: &NodeRef) -> Result<Outcome, Stop> {
-        self.patch_node(node, json!({ CORDON_ANNOTATION: null }), Value::Null).await
+    /// Takes our cordon and its mark away, and our taint where `taints` are given, in one patch that fails if the Node
+    /// has changed.
+    pub(super) async fn uncordon(&self, node: &NodeRef, taints: Option<&Taints>) -> Result<Outcome, Stop> {
+        let mut spec = json!({ "unschedulable": null });
+        if let Some(taints) = taints {
+            spec["taints"] = taints.json().clone();
+        }
+        self.patch_node(node, json!({ CORDON_ANNOTATION: null }), spec).await
+    }
+
+    /// Replaces the taints of `node` by `taints`, in one patch that fails if the Node has changed.
+    pub(super) async fn taint(&self, node: &NodeRef, taints: &Taints) -> Result<Outcome, Stop> {
+        self.patch_node(node, json!({}), json!({ "taints": taints.json() })).await
     }
 
     /// Takes our mark away and leaves the node cordoned, for a person to look at; fails if the Node has changed.
     pub(super) async fn hand_over(&self, node: &NodeRef) -> Result<Outcome, Stop> {
-        self.patch_node(node, json!({ CORDON_ANNOTATION: null }), json!(true)).await
+        self.patch_node(node, json!({ CORDON_ANNOTATION: null }), unschedulable()).await
     }
 
     /// Uncordons a node whose `mark` names a claim that is not known. It looks the claim up once more before that, and
@@ -38,16 +49,11 @@ impl Hands {
         if found.is_some_and(|claim| claim.metadata.uid.as_deref() == Some(uid)) {
             return Err(Stop::Lost(format!("node {}: its claim {name} exists", node.name)));
         }
-        self.uncordon(node).await
+        self.uncordon(node, None).await
     }
 
-    async fn patch_node(
-        &self,
-        node: &NodeRef,
-        annotations: Value,
-        unschedulable: Value,
-    ) -> Result<Outcome, Stop> {
-        let sent = patch(&self.effects, &self.authority, node, (&annotations, &unschedulable), false).await;
+    async fn patch_node(&self, node: &NodeRef, annotations: Value, spec: Value) -> Result<Outcome, Stop> {
+        let sent = patch(&self.effects, &self.authority, node, (&annotations, &spec), false).await;
         let node = sent.map_err(|error| stop(&format!("patch node {}", node.name), &error))?;
         Ok(Outcome::Node(Box::new(node)))
     }
@@ -65,7 +71,7 @@ pub async fn cordon(
     mark: &str,
     dry_run: bool,
 ) -> Result<lean::Node, NotDone> {
-    let marked = (&json!({ CORDON_ANNOTATION: mark }), &json!(true));
+    let marked = (&json!({ CORDON_ANNOTATION: mark }), &unschedulable());
     patch(effects, authority, node, marked, dry_run).await
 }
 
@@ -80,7 +86,7 @@ pub async fn uncordon(
     node: &NodeRef,
     dry_run: bool,
 ) -> Result<lean::Node, NotDone> {
-    let free = (&json!({ CORDON_ANNOTATION: null }), &Value::Null);
+    let free = (&json!({ CORDON_ANNOTATION: null }), &json!({ "unschedulable": null }));
     patch(effects, authority, node, free, dry_run).await
 }
 
@@ -116,11 +122,16 @@ pub async fn conditions(
     authority.send(effects, request).await.map(drop)
 }
 
+/// The `spec` of a patch that cordons.
+fn unschedulable() -> Value {
+    json!({ "unschedulable": true })
+}
+
 async fn patch(
     effects: &Effects,
     authority: &Authority,
     node: &NodeRef,
-    (annotations, unschedulable): (&Value, &Value),
+    (annotations, spec): (&Value, &Value),
     dry_run: bool,
 ) -> Result<lean::Node, NotDone> {
     let patch = json!({
@@ -129,7 +140,7 @@ async fn patch(
             "resourceVersion": &*node.resource_version,
             "annotations": annotations,
         },
-        "spec": { "unschedulable": unschedulable },
+        "spec": spec,
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run, ..Default::default() };
     let patch = Patch::Merge(&patch);

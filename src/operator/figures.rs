@@ -176,6 +176,8 @@ mod tests {
             cordoned_by: None,
             held: false,
             control_plane: false,
+            taints: "".into(),
+            outdated_for: None,
         }
     }
 

@@ -18,6 +18,7 @@ use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::rollout::{
     Action, Claim, Freshness, Gates, JobState, Jobs, Unreadable, World, abandoned, decide, orphans, planned,
+    unavoided,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
@@ -317,6 +318,10 @@ impl Driver<'_> {
             .iter()
             .filter(|claim| claim.ending && upgrades.iter().all(|uid| **uid != *claim.upgrade_uid));
         for action in abandoned(cluster, without) {
+            let outcome = self.hands.perform_without_upgrade(action).await;
+            self.take(kept, outcome);
+        }
+        for action in unavoided(cluster, &upgrades) {
             let outcome = self.hands.perform_without_upgrade(action).await;
             self.take(kept, outcome);
         }

@@ -151,12 +151,19 @@ async fn on_nodes(cluster: &Cluster) -> TestResult {
     let label = r#"{"metadata":{"labels":{"pool":"mine"}}}"#;
     let refused = "may not change the labels";
     soon(cluster, OPERATOR_USER, &["patch", &node, "--type=merge", "-p", label], refused).await?;
+    let taint = |key: &str, effect: &str| {
+        serde_json::json!({"spec": {"taints": [{"key": key, "value": "x", "effect": effect}]}}).to_string()
+    };
+    patch(&taint("evenkeel.dev/outdated", "PreferNoSchedule"), "").await?;
+    for (key, effect) in [("evenkeel.dev/outdated", "NoExecute"), ("other", "PreferNoSchedule")] {
+        patch(&taint(key, effect), "unschedulable and its own taint alone").await?;
+    }
+    patch(r#"{"spec":{"taints":null}}"#, "").await?;
     let cordon =
         r#"{"spec":{"unschedulable":true},"metadata":{"annotations":{"evenkeel.dev/cordoned-by":"up/1"}}}"#;
     patch(cordon, "").await?;
     patch(r#"{"metadata":{"annotations":{"evenkeel.dev/hold":"x"}}}"#, "evenkeel.dev/cordoned-by alone")
         .await?;
-    patch(r#"{"spec":{"taints":[{"key":"k","effect":"NoExecute"}]}}"#, "unschedulable alone").await?;
     patch(r#"{"metadata":{"finalizers":["example.com/x"]}}"#, "may not change the labels, finalizers")
         .await?;
     patch(

@@ -44,6 +44,8 @@ pub fn node(number: usize, version: &str) -> Node {
         cordoned_by: None,
         held: false,
         control_plane: false,
+        taints: "".into(),
+        outdated_for: None,
     }
 }
 

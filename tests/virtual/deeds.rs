@@ -54,6 +54,10 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
             _ = kube.delete(&node(name)).await;
         }
         ["join", prefix] => _ = cluster.add_nodes(&NodeGroup::new(*prefix, 2).kubelet("v1.36.4")),
+        ["spare", pool] => {
+            let spare = NodeGroup::new(format!("spare-{pool}"), 1).kubelet("v1.36.4").zones(["a"]);
+            cluster.add_nodes(&spare.label("pool", *pool));
+        }
         ["silent", name] => cluster.kubelets().stop(name),
         ["again", name] => _ = cluster.start_kubelet(name, "v1.36.4"),
         ["scale", name, replicas] => {

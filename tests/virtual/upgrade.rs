@@ -211,7 +211,8 @@ async fn end(cluster: &Cluster, kube: &Kube) -> Value {
         nodes[text(&node["metadata"]["name"])] = json!({
             "kubelet": node["status"]["nodeInfo"]["kubeletVersion"], "ready": ready,
             "cordoned": node["spec"]["unschedulable"] == true,
-            "marked": node["metadata"]["annotations"]["evenkeel.dev/cordoned-by"].is_string()});
+            "marked": node["metadata"]["annotations"]["evenkeel.dev/cordoned-by"].is_string(),
+            "avoided": node["spec"]["taints"].to_string().contains("evenkeel.dev/outdated")});
     }
     let mut claims = json!({});
     for claim in kube.list(CLAIMS).await {

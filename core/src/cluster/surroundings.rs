@@ -298,6 +298,8 @@ pub struct Traits {
     pub waiting: Option<Arc<str>>,
     /// What a container of it said when it failed; of an executor's pod alone.
     pub last_words: Option<Arc<str>>,
+    /// `metadata.creationTimestamp`, while it is not ready and nobody deletes it.
+    pub starting_since: Option<Timestamp>,
 }
 
 impl Traits {
@@ -322,5 +324,6 @@ impl Traits {
         unschedulable: None,
         waiting: None,
         last_words: None,
+        starting_since: None,
     };
 }

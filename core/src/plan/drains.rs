@@ -205,7 +205,7 @@ mod tests {
 
     fn told(plan: &Plan, cluster: &Cluster, upgrade: &Upgrade, rules: &Rules) -> String {
         let members = upgrade.members(cluster);
-        let waves = waves(plan, upgrade, &members);
+        let waves = waves(plan, upgrade, cluster, &members);
         let line = |finding: Finding| {
             let accepted = finding.accepted.as_ref().map(|a| format!(" [accepted: {}]", a.reason));
             let hop = finding.hop.map(|hop| format!(" at {hop}")).unwrap_or_default();

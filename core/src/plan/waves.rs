@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Plan;
-use crate::cluster::{Component, Node};
+use crate::cluster::{Cluster, Component, Node, Phase, Pod};
 use crate::upgrade::{Group, Member, Upgrade, Zones};
 use crate::version::KubeVersion;
 
@@ -34,9 +34,9 @@ pub struct Wave {
     pub nodes: Vec<Arc<str>>,
 }
 
-/// The waves of each hop of `plan`, for the nodes of `members` as they are now. Nodes that a person holds or cordoned are
+/// The waves of each hop of `plan`, for the nodes of `members`, which are those of `cluster`, as they are now. Nodes that a person holds or cordoned are
 /// in none.
-pub fn waves(plan: &Plan, upgrade: &Upgrade, members: &[Member<'_>]) -> Vec<Vec<Wave>> {
+pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Member<'_>]) -> Vec<Vec<Wave>> {
     let known = |member: &Member<'_>| {
         let node = member.node;
         let held = node.held || node.unschedulable && node.cordoned_by.is_none();
@@ -66,7 +66,12 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, members: &[Member<'_>]) -> Vec<Vec<
             let size = members.iter().filter(|member| member.group == at).count();
             let group = upgrade.groups.get(at)?;
             let canaries = group.canary.saturating_sub(proven(at));
-            Some(of_group(at, group, (size, canaries), moving.remove(&at)?))
+            let mut moving = moving.remove(&at)?;
+            // Unhealthy ones first: they are unavailable already. Then empty ones, and then the oldest.
+            moving.sort_by_cached_key(|(node, runs)| {
+                (node.ready, !is_empty(cluster, node), runs.release(), Arc::clone(&node.name))
+            });
+            Some(of_group(at, group, (size, canaries), moving))
         });
         all.push(of_groups.flatten().collect());
     }
@@ -92,17 +97,23 @@ fn by_dependency(groups: &[Group]) -> Vec<usize> {
     ordered
 }
 
-/// The waves of one group of `size` nodes, of which `moving` move, so many of them as canaries.
+/// Whether nothing has to leave `node` for it to be upgraded, as far as its pods alone tell. Such a node goes first: what
+/// leaves the others finds a place there that it does not have to leave again.
+pub fn is_empty(cluster: &Cluster, node: &Node) -> bool {
+    let stays = |pod: &Pod| {
+        let of_set = pod.owner.as_ref().is_some_and(|owner| *owner.kind == *"DaemonSet");
+        pod.mirror || of_set || pod.phase == Phase::Finished
+    };
+    cluster.pods_on(&node.name).all(stays)
+}
+
+/// The waves of one group of `size` nodes, of which `moving` move in this order, so many of them as canaries.
 fn of_group(
     at: usize,
     group: &Group,
     (size, canaries): (usize, usize),
-    mut moving: Vec<(&Node, KubeVersion)>,
+    moving: Vec<(&Node, KubeVersion)>,
 ) -> Vec<Wave> {
-    // Unhealthy ones first: they are unavailable already. Then the oldest.
-    moving.sort_by(|(a, runs), (b, other)| {
-        (a.ready, runs.release(), &a.name).cmp(&(b.ready, other.release(), &b.name))
-    });
     let wave = |canary: bool, zone: Option<Arc<str>>, nodes: Vec<&Node>| Wave {
         group: at,
         canary,

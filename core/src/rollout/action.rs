@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::avoid::Taints;
 use super::claim::{Blocker, ClaimState, Subject};
 use crate::cluster::NodeRef;
 use crate::disruption::{Permit, Rules};
@@ -95,6 +96,15 @@ pub enum Action {
         node: NodeRef,
         /// The value its annotation must have.
         mark: String,
+        /// The Node's taints without [`OUTDATED_TAINT`](crate::cluster::OUTDATED_TAINT), where that goes as well.
+        taints: Option<Taints>,
+    },
+    /// Put our taint on a node whose kubelet is to move yet, or take it off. Fails when the Node has changed.
+    Taint {
+        /// The node.
+        node: NodeRef,
+        /// All its taints afterwards.
+        taints: Taints,
     },
     /// Take our mark off a node and leave it cordoned: a person has to look at it. Fails when the Node has changed.
     HandOver {

@@ -8,7 +8,7 @@ use super::hop::Current;
 use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
-use super::{Action, Claim, ClaimState, Decision, World, components, group, nodes, open, soak};
+use super::{Action, Claim, ClaimState, Decision, World, avoid, components, group, nodes, open, soak};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::Batch;
@@ -78,6 +78,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     } else if progress.completed.is_none() {
         goes_on(&mut round, &outlook.preflight, &hidden);
     }
+    avoid::follow(&mut round);
     (outlook.held, outlook.halted) = (group::held(&round), round.halted.take());
     let Round {
         mut actions,
@@ -230,7 +231,8 @@ fn ends(round: &mut Round<'_>) {
             _ => round.actions.push(release(claim)),
         }
     }
-    if round.mine.is_empty() && round.progress.protected {
+    let clean = !avoid::any(round.world.cluster, &round.upgrade.uid);
+    if round.mine.is_empty() && clean && round.progress.protected {
         round.actions.push(Action::Unprotect);
     }
 }

@@ -3,6 +3,7 @@
 //! The invariants: nothing that runs is killed, and a node that may be half upgraded is never made schedulable; it is
 //! handed over to a person, cordoned.
 
+use super::avoid::Taints;
 use super::round::{Round, release};
 use super::{Action, Claim, ClaimState};
 use crate::cluster::{Cluster, Node};
@@ -34,7 +35,7 @@ pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
     if touched && !(at_target(node, claim) && node.ready) {
         Action::HandOver { node: node.reference() }
     } else {
-        Action::Uncordon { node: node.reference(), mark: claim.mark() }
+        Action::Uncordon { node: node.reference(), mark: claim.mark(), taints: Taints::without_ours(node) }
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Forecast {
 
 /// How long `plan` of `upgrade` takes from where `world` is now.
 pub fn forecast(plan: &Plan, upgrade: &Upgrade, world: World<'_>) -> Forecast {
-    let waves = waves(plan, upgrade, &upgrade.members(world.cluster));
+    let waves = waves(plan, upgrade, world.cluster, &upgrade.members(world.cluster));
     let rules = upgrade.drain.policy(world.executors).rules;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
     let timing = timing(plan, &waves, upgrade, world.cluster, &rules, &durations(&mine), world.now);

@@ -6,8 +6,10 @@
 use jiff::SignedDuration;
 
 use super::Action;
+use super::avoid;
 use super::forecast::took;
 use super::hold::OutOf;
+use super::replaced;
 use super::round::{Round, after};
 use super::soak::soaks;
 use super::wait::Wait;
@@ -42,6 +44,7 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: Opening<'_>) -> Result<()
     calendar.map_err(|(shut, opens)| Wait::Shut { shut, what: called(moves), needs, opens })?;
     if let Opening::Node(node, group) = opening {
         of_node(round, node, group)?;
+        avoid::has_a_place(round, node, needs)?;
     }
     gates(round)
 }
@@ -54,7 +57,8 @@ fn of_node(round: &Round<'_>, node: &Node, group: &Group) -> Result<(), Wait> {
         soaks(round, &Soaked::Group(other.name.clone()), other.soak)?;
     }
     soaks(round, &Soaked::Canaries(group.name.clone()), group.soak)?;
-    zones::allow(round, node)
+    zones::allow(round, node)?;
+    replaced::allow(round, node)
 }
 
 /// Whether every gate is open, as was read lately; what is not known lately enough is read now.

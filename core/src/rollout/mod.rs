@@ -12,6 +12,7 @@
 //! node together, goes from claimed to upgrading at once, without a drain.
 
 mod action;
+mod avoid;
 mod claim;
 mod components;
 mod decide;
@@ -25,6 +26,7 @@ mod hold;
 mod hop;
 mod nodes;
 mod open;
+mod replaced;
 mod round;
 mod seen;
 mod soak;
@@ -45,6 +47,7 @@ use crate::upgrade::GateObject;
 pub use crate::disruption::{Memory, PodMemory};
 pub use action::{Action, Drained};
 pub use claim::{Asked, Before, Blocker, Claim, ClaimState, Subject, Unreadable};
+pub use avoid::{Taints, unavoided};
 pub use decide::decide;
 pub use ends::{abandoned, orphans};
 pub use forecast::{Forecast, forecast};

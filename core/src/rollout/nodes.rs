@@ -5,6 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::avoid::Taints;
 use super::ends::{at_target, holds, node_of, settle};
 use super::executor::{Seen, Standing, asked, drive};
 use super::round::{Round, after, record, release};
@@ -31,7 +32,9 @@ const MAX_NOT_READY: usize = 20;
 fn give_back(round: &mut Round<'_>, node: &Node, claim: &Claim) -> bool {
     let ours = holds(claim, node);
     if ours {
-        round.actions.push(Action::Uncordon { node: node.reference(), mark: claim.mark() });
+        // A node that is only parked is outdated still.
+        let taints = at_target(node, claim).then(|| Taints::without_ours(node)).flatten();
+        round.actions.push(Action::Uncordon { node: node.reference(), mark: claim.mark(), taints });
     }
     ours
 }

@@ -20,7 +20,7 @@ use super::zones::place;
 use super::{Action, Blocker, Claim, ClaimState, Subject};
 use crate::cluster::Node;
 use crate::drain::{OnTimeout, look, yields};
-use crate::plan::zone;
+use crate::plan::{is_empty, zone};
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
@@ -104,10 +104,13 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         .filter(|of| of.member.at_target == Some(false) && free(of.claim) && held_by(round, of).is_none())
         .copied()
         .collect();
-    // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest.
-    candidates.sort_by_key(|Selected { member, claim }| {
-        let version = member.node.kubelet.known().map(KubeVersion::release);
-        (member.node.ready, claim.is_some(), version, &member.node.name)
+    // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest. Then empty ones, in the
+    // order of the plan's waves.
+    let cluster = round.world.cluster;
+    candidates.sort_by_cached_key(|Selected { member, claim }| {
+        let node = member.node;
+        let version = node.kubelet.known().map(KubeVersion::release);
+        (node.ready, claim.is_some(), !is_empty(cluster, node), version, &node.name)
     });
     let mut zone_now = None;
     let some = !candidates.is_empty();
@@ -145,10 +148,12 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             }
         };
         if let Err(wait) = may_open(round, Opening::Node(node, group)) {
-            let of_zone = wait.is_of_one_zone();
+            let (of_node, of_zone) = (wait.is_of_one_node(), wait.is_of_one_zone());
             round.hold_back(wait);
             if of_zone {
                 shut.push(place(node));
+            }
+            if of_node || of_zone {
                 continue;
             }
             break;

@@ -114,7 +114,7 @@ impl Phase {
     /// Where an upgrade is of which nothing is in flight, and which `wait` alone keeps from opening something.
     const fn of(wait: &Wait, stage: Stage) -> Self {
         match wait {
-            Wait::GateRead { .. } => Self::Working(stage),
+            Wait::GateRead { .. } | Wait::Seed { .. } | Wait::Replacements { .. } => Self::Working(stage),
             Wait::Gate { .. } => Self::GateClosed,
             Wait::Failures { .. } => Self::FailurePolicy,
             Wait::Shut { opens: None, .. } => Self::NoWindowFits,

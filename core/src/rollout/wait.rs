@@ -62,6 +62,24 @@ pub enum Wait {
         /// When the object is read again.
         read_at: Timestamp,
     },
+    /// An empty node is upgraded first, so that what leaves the others has a place.
+    Seed {
+        /// The empty node.
+        seed: Arc<str>,
+        /// Until when it is waited for.
+        until: Timestamp,
+    },
+    /// What left an earlier node starts elsewhere, and a node has more of the same.
+    Replacements {
+        /// The node.
+        node: Arc<str>,
+        /// One of those that start.
+        pod: String,
+        /// So many start besides.
+        more: usize,
+        /// Until when they are waited for.
+        until: Timestamp,
+    },
     /// Too many nodes of a zone are not ready.
     Zone {
         /// The zone; empty for nodes without one.
@@ -87,10 +105,17 @@ impl Wait {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Shut { opens, .. } => opens.as_ref().map(|opening| opening.at),
-            Self::Soak { until, .. } => Some(*until),
+            Self::Soak { until, .. } | Self::Seed { until, .. } | Self::Replacements { until, .. } => {
+                Some(*until)
+            }
             Self::Gate { read_at, .. } => Some(*read_at),
             Self::GateRead { .. } | Self::Failures { .. } | Self::Zone { .. } | Self::AllZones { .. } => None,
         }
+    }
+
+    /// Whether it keeps only this one node from being opened.
+    pub(super) const fn is_of_one_node(&self) -> bool {
+        matches!(self, Self::Replacements { .. } | Self::Seed { .. })
     }
 
     /// Whether nodes of other zones may be opened nevertheless.
@@ -154,6 +179,23 @@ impl fmt::Display for Wait {
             }
             Self::GateRead { gate } => write!(f, "reads the object of gate {gate}"),
             Self::Gate { gate, why, .. } => write!(f, "gate {gate} is closed: {why}"),
+            Self::Seed { seed, until } => write!(
+                f,
+                "the others wait until {seed}, which is empty, is upgraded and takes their pods, at the latest until {}",
+                said(*until, &TimeZone::UTC)
+            ),
+            Self::Replacements { node, pod, more, until } => {
+                write!(f, "{node} waits until pod {pod}")?;
+                if *more > 0 {
+                    write!(f, " and {more} more")?;
+                }
+                let verb = if *more > 0 { "are" } else { "is" };
+                write!(
+                    f,
+                    ", which took the place of what left, {verb} ready, at the latest until {}",
+                    said(*until, &TimeZone::UTC)
+                )
+            }
             Self::Zone { zone, not_ready, nodes, lasting } => {
                 let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
                 let end = if *lasting { "a person brings them back" } else { "more of them are" };

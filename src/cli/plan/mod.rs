@@ -64,7 +64,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let whole = unseen.is_empty() && upgrade.absent().is_none();
     subject.not_seen.extend(unseen);
     let mut plan = plan::make(&wish);
-    let waves = plan::waves(&plan, upgrade, &members);
+    let waves = plan::waves(&plan, upgrade, &subject.cluster, &members);
     let refuted = refuted(&plan, &waves, &wish);
     let (cluster, now, rules) = (&subject.cluster, subject.now, upgrade.drain.rules(EXECUTORS));
     plan.findings = plan::foresee(&plan, &waves, upgrade, cluster, &rules, now);

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{self, CORDON_ANNOTATION, HOLD_ANNOTATION};
+use evenkeel_core::cluster::{self, CORDON_ANNOTATION, HOLD_ANNOTATION, OUTDATED_TAINT};
 use evenkeel_core::disruption::CordonMark;
 use evenkeel_core::version::{KubeVersion, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::super::fold::Watched;
 use super::super::interner::{Detail, Interner};
@@ -91,6 +92,8 @@ fn meta_of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
 #[derive(Clone, Debug, Default, Deserialize)]
 struct NodeSpec {
     unschedulable: Option<bool>,
+    /// As they are, because a write of one of them has to repeat the others.
+    taints: Option<Vec<Value>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -168,6 +171,12 @@ fn pool<'a>(
     .unwrap_or("default")
 }
 
+/// The value of our taint among `taints`.
+fn outdated_for(taints: &[Value]) -> Option<Arc<str>> {
+    let ours = |taint: &&Value| taint["key"] == OUTDATED_TAINT && taint["effect"] == "PreferNoSchedule";
+    Some(taints.iter().find(ours)?["value"].as_str().unwrap_or_default().into())
+}
+
 impl Watched for Node {
     type Kept = Arc<NodeSeen>;
 
@@ -197,6 +206,11 @@ impl Watched for Node {
         let pool = pool(&labels, platform, control_plane, &kubelet);
         let ready = condition(status.conditions.as_ref(), "Ready");
         let internal_ips = status.addresses.unwrap_or_default().into_iter();
+        let spec = self.spec.unwrap_or_default();
+        // A report says nothing of taints.
+        let taints = spec.taints.filter(|_| names.detail() == Detail::Decisions).unwrap_or_default();
+        let outdated_for = outdated_for(&taints);
+        let taints = if taints.is_empty() { String::new() } else { Value::from(taints).to_string() };
         Arc::new(NodeSeen {
             platform,
             hostname: hostname.map(String::into_boxed_str),
@@ -213,10 +227,12 @@ impl Watched for Node {
                 evidence: cluster::Evidence::Kubelet,
                 ready: is_true(status.conditions.as_ref(), "Ready"),
                 heartbeat: ready.and_then(|ready| time(ready.last_heartbeat_time.as_deref()?)),
-                unschedulable: self.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
+                unschedulable: spec.unschedulable.unwrap_or_default(),
                 cordoned_by: mark.map(|mark| mark.as_str().into()),
                 held: annotations.contains_key(HOLD_ANNOTATION),
                 control_plane,
+                taints: names.text(&taints),
+                outdated_for,
                 labels: names.labels(labels),
             }),
         })
@@ -229,7 +245,7 @@ impl Watched for Node {
         but_for_the_heartbeat(old) != but_for_the_heartbeat(new)
             || (&old.uid, &old.pool, &old.kubelet, &old.cordoned_by)
                 != (&new.uid, &new.pool, &new.kubelet, &new.cordoned_by)
-            || old.labels != new.labels
+            || (&old.labels, &old.outdated_for) != (&new.labels, &new.outdated_for)
             || (&before.internal_ips, &before.hostname) != (&after.internal_ips, &after.hostname)
     }
 

@@ -11,7 +11,7 @@ use evenkeel_core::text::harmless;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::pod_spec::{PodSpec, PodStatus, PodTerm, Spread, Toleration};
-use super::wire::{HOSTNAME_LABEL, OPT_OUTS, condition};
+use super::wire::{HOSTNAME_LABEL, OPT_OUTS, condition, is_true};
 
 /// Label on an executor's Job and its pods: the UID of the `NodeUpgrade` that they work for.
 pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
@@ -75,6 +75,9 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         .flatten()
         .filter_map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.as_deref())
         .filter(|reason| !matches!(*reason, "ContainerCreating" | "PodInitializing"));
+    let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let starting =
+        !over && meta.deletion_timestamp.is_none() && !is_true(status.conditions.as_ref(), "Ready");
     let traits = Traits {
         deleting: meta.deletion_timestamp.as_ref().map(|time| time.0),
         executor_of: labels.get(EXECUTOR_LABEL).map(|claim| claim.as_str().into()),
@@ -95,6 +98,7 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         unschedulable: unschedulable.and_then(|found| Some(found.message.as_deref()?.into())),
         waiting: waiting.next().map(Into::into),
         last_words: labels.contains_key(EXECUTOR_LABEL).then(|| last_words(status)).flatten(),
+        starting_since: meta.creation_timestamp.as_ref().filter(|_| starting).map(|time| time.0),
     };
     (traits != *Traits::NONE).then_some(traits)
 }

@@ -61,6 +61,8 @@ fn node(unschedulable: bool) -> Node {
         cordoned_by: None,
         held: false,
         control_plane: false,
+        taints: "".into(),
+        outdated_for: None,
     }
 }
 

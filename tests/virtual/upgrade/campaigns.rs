@@ -54,6 +54,16 @@ fn an_upgrade_without_faults() {
     assert!(asked < 550, "{asked}");
 }
 
+#[test]
+fn with_spare_nodes_pods_move_once() {
+    let run = run(1, &[at(0, "spare canary"), at(0, "spare main")]);
+    assert!(run.wrong.is_empty(), "{:#?}", run.wrong);
+    assert_eq!(run.end["upgrades"]["up"]["progress"]["summary"], "11/11");
+    let pods = run.end["ready"].as_object().unwrap().iter().filter(|(app, _)| *app != "logs");
+    let pods: u64 = pods.filter_map(|(_, ready)| ready.as_u64()).sum();
+    assert!(run.evicted as u64 * 100 <= pods * 102, "{} evictions of {pods} pods", run.evicted);
+}
+
 /// A target that is two minors away.
 fn far() -> Step {
     at(0, "target v1.38.1")

@@ -1,6 +1,7 @@
 //! Each invariant can fail: somebody who calls himself the operator breaks it, and the watcher says so by its number.
 
 mod plane;
+mod taints;
 mod waits;
 
 use std::sync::{Arc, Mutex};

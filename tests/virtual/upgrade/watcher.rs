@@ -10,6 +10,7 @@ mod plane;
 mod pods;
 mod rest;
 mod said;
+mod taints;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -238,6 +239,7 @@ impl Watcher {
             after.theirs = false;
         }
         self.nodes.insert(name.clone(), after.clone());
+        self.taints(&name, &before, &after);
         match (before.cordoned, after.cordoned) {
             (false, true) => self.cordons(&name, &before, &after),
             (true, false) => self.uncordons(&name, &before, &after),

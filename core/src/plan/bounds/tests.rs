@@ -79,7 +79,7 @@ fn upgrade(groups: Vec<Group>) -> Upgrade {
 
 fn timed(plan: &Plan, upgrade: &Upgrade, parts: Parts, durations: &Durations) -> Timing {
     let cluster = parts.seal();
-    let waves = waves(plan, upgrade, &upgrade.members(&cluster));
+    let waves = waves(plan, upgrade, &cluster, &upgrade.members(&cluster));
     timing(plan, &waves, upgrade, &cluster, &Rules::default(), durations, at(0))
 }
 

@@ -38,7 +38,7 @@ fn setting() -> (Cluster, Upgrade) {
 
 fn made_waves(cluster: &Cluster, upgrade: &Upgrade) -> (Plan, Vec<Vec<Wave>>) {
     let plan = made(cluster, upgrade);
-    let waves = waves(&plan, upgrade, &upgrade.members(cluster));
+    let waves = waves(&plan, upgrade, cluster, &upgrade.members(cluster));
     (plan, waves)
 }
 

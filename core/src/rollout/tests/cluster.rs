@@ -140,6 +140,11 @@ impl Toy {
         self.settle_budgets();
     }
 
+    /// So many nodes may be out at once.
+    pub(super) fn allow(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     pub(super) fn pods_of(&self, app: &str) -> Vec<&Pod> {
         self.cluster.pods().filter(|p| p.labels.get("app").is_some_and(|a| a == app)).collect()
     }
@@ -283,13 +288,21 @@ impl Toy {
                     live.cordoned_by = Some(mark.into());
                 });
             }
-            Action::Uncordon { node, mark } => {
+            Action::Uncordon { node, mark, taints } => {
                 self.log.push(format!("Uncordon {}", node.name));
                 self.cluster.change_node(&node.name, |live| {
                     assert_eq!(live.cordoned_by.as_deref(), Some(mark.as_str()), "only what we cordoned");
                     live.unschedulable = false;
                     live.cordoned_by = None;
                 });
+                if let Some(taints) = taints {
+                    self.taint(&node.name, &taints);
+                }
+            }
+            Action::Taint { node, taints } => {
+                self.taint(&node.name, &taints);
+                let on = self.cluster.node(&node.name).unwrap().outdated_for.is_some();
+                self.log.push(format!("{} {}", if on { "Taint" } else { "Untaint" }, node.name));
             }
             Action::Evict(permit) => self.evict(&permit),
             Action::Delete(forced) => self.force(&forced),

@@ -195,7 +195,7 @@ fn a_claim_that_is_deleted_under_way_kills_nothing() {
 
 #[test]
 fn an_upgrade_that_is_deleted_goes_when_what_is_in_flight_has_settled() {
-    let mut toy = Toy::new(3, 2);
+    let mut toy = Toy::new(4, 2);
     toy.deploy("slow", 1, 0);
     toy.lingers = 1000;
     toy.run_until(600, |toy| toy.kubelets("Draining") > 0 && toy.kubelets("Upgrading") > 0);

@@ -1,5 +1,6 @@
 //! The state machine against a small cluster that answers its writes.
 
+mod avoid;
 mod cluster;
 mod drains;
 mod ends;
@@ -10,6 +11,7 @@ mod kubeadm;
 mod order;
 mod plane;
 mod pods;
+mod replaced;
 mod turns;
 
 use std::sync::Arc;
@@ -44,12 +46,12 @@ fn an_upgrade_runs_in_order_and_ends_even() {
         Claim up.kube-scheduler.cp-1
         Record up.kube-scheduler.cp-1 Upgrading
         Record up.kube-scheduler.cp-1 Upgraded
-        Claim up.kubelet.n-1
-        Claim up.kubelet.n-2
-        Cordon n-1
-        Cordon n-2
-        Record up.kubelet.n-1 Draining
-        Record up.kubelet.n-2 Draining
+        Claim up.kubelet.n-5
+        Claim up.kubelet.n-6
+        Cordon n-5
+        Cordon n-6
+        Taint n-1
+        Taint n-2
     "#]]
     .assert_eq(&toy.log_head(18));
 }
@@ -209,7 +211,8 @@ fn suspend_gives_back_what_drains_and_finishes_what_is_upgrading() {
     toy.lingers = 1000;
     toy.run_until(600, |toy| toy.kubelets("Draining") > 0 && toy.kubelets("Upgrading") > 0);
     toy.upgrade.suspended = true;
-    let (evictions, upgrading) = (toy.evictions, toy.kubelets("Upgrading"));
+    let evictions = toy.evictions;
+    let moving = toy.kubelets("Upgraded") + toy.kubelets("Upgrading");
     for _ in 0..3 {
         toy.tick();
     }
@@ -219,7 +222,7 @@ fn suspend_gives_back_what_drains_and_finishes_what_is_upgrading() {
     assert!(toy.cluster.nodes().iter().all(|n| !n.unschedulable && n.cordoned_by.is_none()));
     assert_eq!(toy.kubelets_in_flight(), 0);
     assert_eq!(toy.evictions, evictions, "no disruption any more");
-    assert_eq!(toy.kubelets("Upgraded"), upgrading, "only what was upgrading was finished");
+    assert_eq!(toy.kubelets("Upgraded"), moving, "only what was upgrading was finished");
 }
 
 #[test]

@@ -31,9 +31,9 @@ fn the_control_plane_of_a_node_moves_as_a_whole_and_nodes_go_one_after_the_other
         Record up.control-plane.cp-3 Upgraded
         Claim up.kubelet.cp-1
         Cordon cp-1
-        Record up.kubelet.cp-1 Draining
-        Record up.kubelet.cp-1 Upgrading
-        Uncordon cp-1
+        Taint cp-2
+        Taint cp-3
+        Taint n-1
     "#]]
     .assert_eq(&toy.log_head(17));
     let of = |place: &str| {

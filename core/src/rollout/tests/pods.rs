@@ -3,7 +3,7 @@
 
 use super::super::*;
 use super::cluster::Toy;
-use crate::cluster::{Phase as PodPhase, Pod};
+use crate::cluster::{Phase as PodPhase, Pod, Traits};
 use crate::disruption::{Busy, may_stay};
 use crate::drain;
 use crate::fixture::{at, terminating};
@@ -85,10 +85,18 @@ impl Toy {
             if pod.deleting().is_none() && !stays_unready && pod.phase != PodPhase::Finished {
                 pod.ready = true;
                 pod.phase = PodPhase::Running;
+                if pod.traits().starting_since.is_some() {
+                    pod.special = None;
+                }
             }
         });
         for old in gone {
-            let free: Vec<_> = self.cluster.nodes().iter().filter(|n| !n.unschedulable && n.ready).collect();
+            let mut free: Vec<_> =
+                self.cluster.nodes().iter().filter(|n| !n.unschedulable && n.ready).collect();
+            // As the scheduler does, where it has a choice.
+            if free.iter().any(|node| node.outdated_for.is_none()) {
+                free.retain(|node| node.outdated_for.is_none());
+            }
             let Some(node) = free.get(self.made % free.len().max(1)) else { continue };
             let node = node.name.clone();
             self.made += 1;
@@ -96,7 +104,7 @@ impl Toy {
                 name: format!("{}+{}", old.name, self.made).into(),
                 uid: format!("made-{}", self.made).into(),
                 node,
-                special: None,
+                special: Some(Traits { starting_since: Some(now), ..Traits::default() }.into()),
                 ready: false,
                 phase: PodPhase::Pending,
                 ..old

@@ -125,7 +125,7 @@ fn what_is_carried_out_is_what_the_waves_say() {
     let mut toy = toy(vec![web, group("canary", Some("canary"), 1)]);
     let planned = toy.planned();
     let members = toy.upgrade.members(&toy.cluster);
-    let waves = crate::plan::waves(planned.plan(), &toy.upgrade, &members);
+    let waves = crate::plan::waves(planned.plan(), &toy.upgrade, &toy.cluster, &members);
     assert!(crate::plan::check_waves(planned.plan(), &waves, &toy.upgrade, &members).is_empty());
     let told: Vec<String> = waves.concat().iter().map(|wave| wave.nodes.join(" ")).collect();
     assert_eq!(told, ["n-1 n-2", "n-3", "n-4", "n-5 n-6"]);

@@ -31,6 +31,11 @@ pub fn labels(value: &Value) -> Labels {
     map.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
+/// The taint is the one by which we ask the scheduler to avoid a node.
+fn is_ours(taint: &Value) -> bool {
+    taint["key"] == "evenkeel.dev/outdated" && taint["effect"] == "PreferNoSchedule"
+}
+
 fn is_true(object: &Value, kind: &str) -> bool {
     let all = object["status"]["conditions"].as_array();
     all.is_some_and(|all| all.iter().any(|found| found["type"] == kind && found["status"] == "True"))
@@ -56,6 +61,10 @@ pub struct Node {
     pub others: Option<Instant>,
     /// It was cordoned by us while no other node of the control plane was.
     pub is_control_plane: bool,
+    /// The value of the taint by which we ask the scheduler to avoid it.
+    pub outdated: Option<String>,
+    /// Its other taints.
+    pub taints: Vec<Value>,
 }
 
 impl Node {
@@ -67,7 +76,11 @@ impl Node {
         let before = before.filter(|before| before.uid == uid);
         let labels = labels(&object["metadata"]["labels"]);
         let cordoned = object["spec"]["unschedulable"] == true;
+        let (ours, taints): (Vec<Value>, Vec<Value>) =
+            object["spec"]["taints"].as_array().cloned().unwrap_or_default().into_iter().partition(is_ours);
         Self {
+            outdated: ours.first().map(|taint| text(&taint["value"])),
+            taints,
             cordoned_since: before
                 .filter(|before| before.cordoned == cordoned)
                 .map_or(now, |before| before.cordoned_since),

@@ -91,6 +91,9 @@ pub fn at_rest(watcher: &mut Watcher) {
         if node.cordoned && !node.theirs && node.mark.is_some() && !named.contains_key(name) {
             faults.push((7, format!("{name} is left cordoned by us, and no status names it")));
         }
+        if let Some(why) = watcher.outlives(node) {
+            faults.push((7, format!("{name} is left to be avoided, {why}")));
+        }
         if !node.cordoned && node.mark.is_some() {
             faults.push((7, format!("{name} carries our mark and is not cordoned")));
         }

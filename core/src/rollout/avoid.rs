@@ -1,0 +1,145 @@
+//! Nodes that are to be upgraded yet, which the scheduler is asked to avoid, so that a pod that leaves one of them does
+//! not have to leave the next one as well.
+//!
+//! Here belongs which nodes carry [`OUTDATED_TAINT`], what a Node's taints are with and without it, and that the first
+//! nodes of all are empty ones, where there are any. The taint only
+//! asks (`PreferNoSchedule`): a pod that fits nowhere else still runs there. The invariants: a node that was upgraded,
+//! that a person holds or that takes part no more does not keep the taint, and an upgrade that is over leaves none
+//! behind; all other taints stay as they are.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::Action;
+use super::round::{Round, Selected, after};
+use super::wait::Wait;
+use crate::cluster::{Cluster, Node, OUTDATED_TAINT};
+use crate::plan::{Stage, is_empty};
+
+/// So many nodes at most get or lose the taint in one decision.
+const AT_ONCE: usize = 20;
+const EFFECT: &str = "PreferNoSchedule";
+
+/// All taints of a Node, as a write has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taints(Value);
+
+impl Taints {
+    /// `spec.taints`; null where no taint is left.
+    pub const fn json(&self) -> &Value {
+        &self.0
+    }
+
+    /// The taints of `node` but ours; `None` where it does not carry ours.
+    pub(super) fn without_ours(node: &Node) -> Option<Self> {
+        node.outdated_for.as_ref()?;
+        let others = others(node)?;
+        Some(Self(if others.is_empty() { Value::Null } else { others.into() }))
+    }
+
+    /// The taints of `node` and ours, for the upgrade of that UID; `None` where they cannot be read.
+    fn with_ours(node: &Node, upgrade: &str) -> Option<Self> {
+        let mut all = others(node)?;
+        all.push(json!({"key": OUTDATED_TAINT, "value": upgrade, "effect": EFFECT}));
+        Some(Self(all.into()))
+    }
+}
+
+/// The taints of `node` that are not ours.
+fn others(node: &Node) -> Option<Vec<Value>> {
+    let mut all: Vec<Value> =
+        if node.taints.is_empty() { Vec::new() } else { serde_json::from_str(&node.taints).ok()? };
+    all.retain(|taint| taint["key"] != OUTDATED_TAINT || taint["effect"] != EFFECT);
+    Some(all)
+}
+
+fn write(node: &Node, taints: Taints) -> Action {
+    Action::Taint { node: node.reference(), taints }
+}
+
+/// Whether `of` takes part, is behind and may still move.
+fn is_outdated(of: &Selected<'_>) -> bool {
+    of.member.at_target == Some(false) && !of.member.node.held
+}
+
+/// Whether `node` may be taken up as far as there is a place for what leaves it. Before any node is upgraded, whatever
+/// leaves one has to leave the next as well. So while an empty node is on its way, the others wait for it, for at most
+/// `expected`, which is how long a node takes.
+pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDuration) -> Result<(), Wait> {
+    let cluster = round.world.cluster;
+    let takes = |of: &Selected<'_>| {
+        of.member.at_target == Some(true) && of.member.node.ready && !of.member.node.unschedulable
+    };
+    if is_empty(cluster, node) || round.selected.iter().any(takes) {
+        return Ok(());
+    }
+    let is_seed = |node: &Node| node.ready && is_empty(cluster, node);
+    let on_its_way = |of: &Selected<'_>| {
+        let claim = of.claim.filter(|claim| claim.state.in_flight() && is_seed(of.member.node))?;
+        let until = after(claim.created?, expected);
+        (round.world.now < until).then(|| (until, of.member.node.name.clone()))
+    };
+    // Or it is opened by this very decision.
+    let opened = |action: &Action| match action {
+        Action::Claim { subject, .. } => {
+            let seed = cluster.node(&subject.node).filter(|seed| is_seed(seed))?;
+            Some((after(round.world.now, expected), seed.name.clone()))
+        }
+        _ => None,
+    };
+    let opened = round.actions.iter().filter_map(opened);
+    match round.selected.iter().filter_map(on_its_way).chain(opened).max() {
+        Some((until, seed)) => Err(Wait::Seed { seed, until }),
+        None => Ok(()),
+    }
+}
+
+/// Takes the taint off nodes that are not to be avoided any more, and, while nodes move, puts it on those that are.
+pub(super) fn follow(round: &mut Round<'_>) {
+    let uid = &round.upgrade.uid;
+    let over = round.progress.ending || round.progress.completed.is_some();
+    let selected = &round.selected;
+    let outdated = |node: &Node| {
+        let found = selected.binary_search_by(|of| of.member.node.name.cmp(&node.name));
+        found.ok().and_then(|at| selected.get(at)).is_some_and(is_outdated)
+    };
+    let marked = |node: &&Arc<Node>| node.outdated_for.as_ref().is_some_and(|by| by == uid);
+    // From a node that we cordoned it goes together with the cordon.
+    let freed = |node: &&Arc<Node>| node.cordoned_by.is_none() && (over || !outdated(node));
+    let nodes = round.world.cluster.nodes().iter().filter(marked).filter(freed);
+    let mut writes: Vec<Action> =
+        nodes.filter_map(|node| Some(write(node, Taints::without_ours(node)?))).take(AT_ONCE).collect();
+    // Until a node moves, no other has to be avoided.
+    let moves = round.stage == Some(Stage::Kubelets) && selected.iter().any(Selected::in_flight);
+    if moves && !over && round.may_disrupt && round.halted.is_none() {
+        let free = |of: &&Selected<'_>| {
+            let node = of.member.node;
+            node.outdated_for.is_none() && !node.unschedulable && !of.in_flight()
+        };
+        let ours = |of: &Selected<'_>| {
+            let node = of.member.node;
+            Some(write(node, Taints::with_ours(node, uid)?))
+        };
+        let room = AT_ONCE.saturating_sub(writes.len());
+        writes.extend(selected.iter().filter(|of| is_outdated(of)).filter(free).filter_map(ours).take(room));
+    }
+    round.actions.extend(writes);
+}
+
+/// Whether a node carries the taint of the upgrade of that UID.
+pub(super) fn any(cluster: &Cluster, upgrade: &str) -> bool {
+    cluster.nodes().iter().any(|node| node.outdated_for.as_deref() == Some(upgrade))
+}
+
+/// Takes the taint of upgrades that do not exist off the nodes. The caller makes sure that `upgrades`, their UIDs, are
+/// complete.
+pub fn unavoided(cluster: &Cluster, upgrades: &[impl AsRef<str>]) -> Vec<Action> {
+    let alone = |node: &&Arc<Node>| {
+        let known = |uid: &Arc<str>| upgrades.iter().any(|upgrade| *upgrade.as_ref() == **uid);
+        node.outdated_for.as_ref().is_some_and(|uid| !known(uid))
+    };
+    let nodes = cluster.nodes().iter().filter(alone);
+    nodes.filter_map(|node| Some(write(node, Taints::without_ours(node)?))).take(AT_ONCE).collect()
+}

@@ -1,0 +1,57 @@
+//! Nodes that wait until what left the last one is ready elsewhere.
+
+use super::super::*;
+use super::cluster::Toy;
+
+/// Two pods of one workload, on `n-1` and `n-2`, that no budget protects, and an empty node. `n-1` was just emptied, and
+/// what left it starts elsewhere, and is not ready.
+fn starting() -> Toy {
+    let mut toy = Toy::new(3, 1);
+    toy.deploy("web", 2, 0);
+    toy.run_until(300, |toy| toy.evictions == 1);
+    toy.stays_unready = true;
+    toy.run_until(60, |toy| toy.kubelets("Upgraded") == 2);
+    toy
+}
+
+#[test]
+fn the_next_node_waits_until_what_left_the_last_one_is_ready() {
+    let mut toy = starting();
+    for _ in 0..60 {
+        toy.tick();
+    }
+    assert_eq!((toy.evictions, toy.kubelets_in_flight()), (1, 0), "the other pod serves alone");
+    let status = toy.status();
+    let line = status.waits.join("\n");
+    assert!(line.starts_with("n-2 waits until pod shop/web-0+"), "{line}");
+    assert!(line.contains("which took the place of what left, is ready, at the latest until "), "{line}");
+    assert_eq!(status.phase, Phase::Working(crate::plan::Stage::Kubelets));
+    assert!(toy.decided().again_at.is_some(), "it is looked at again even if nothing changes");
+    toy.stays_unready = false;
+    toy.run_until(60, |toy| toy.phase() == Phase::Completed);
+}
+
+#[test]
+fn a_pod_that_never_becomes_ready_holds_nobody_up() {
+    let mut toy = starting();
+    let begun = toy.seconds;
+    toy.run_until(200, |toy| toy.kubelets_in_flight() == 1);
+    assert!((60..=130).contains(&(toy.seconds - begun)), "{}", toy.seconds - begun);
+}
+
+#[test]
+fn what_starts_for_other_reasons_is_not_waited_for() {
+    // Nothing of ours was emptied yet.
+    let mut toy = Toy::new(2, 1);
+    toy.deploy("web", 2, 0);
+    toy.stays_unready = true;
+    let web = toy.pods_of("web").into_iter().map(|pod| pod.uid.clone()).collect::<Vec<_>>();
+    let now = toy.world().now;
+    for uid in web {
+        toy.cluster.change_pod(&uid, |pod| {
+            let traits = crate::cluster::Traits { starting_since: Some(now), ..Default::default() };
+            (pod.ready, pod.special) = (false, Some(traits.into()));
+        });
+    }
+    toy.run_until(100, |toy| toy.kubelets_in_flight() == 1);
+}
