@@ -15,6 +15,7 @@ mod installed;
 mod outlook;
 mod people;
 mod plane;
+mod random;
 mod waits;
 mod watcher;
 

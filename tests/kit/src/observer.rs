@@ -369,6 +369,12 @@ fn unschedulable(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
 }
 
+/// It carries the taint by which Evenkeel asks the scheduler to prefer other nodes.
+fn is_avoided(node: &Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    taints.into_iter().flatten().any(|taint| taint.key == "evenkeel.dev/outdated")
+}
+
 fn node_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
@@ -387,6 +393,9 @@ pub async fn at_rest(cluster: &Cluster, except: &[&str]) -> Result<Vec<String>, 
         let name = node.name_any();
         if unschedulable(&node) || node.annotations().contains_key(MARK) {
             wrong.push(format!("{name} is left cordoned"));
+        }
+        if is_avoided(&node) {
+            wrong.push(format!("{name} is left to be avoided"));
         }
         if kubelet(&node) != TO && !except.contains(&name.as_str()) {
             wrong.push(format!("{name} runs {}", kubelet(&node)));

@@ -168,7 +168,7 @@ fn stale_reads_and_late_requests() {
     campaign("upgrade: stale reads", spread(scripts, 8));
 }
 
-const WATCHED: [&str; 9] = [
+pub const WATCHED: [&str; 9] = [
     "nodes",
     "pods",
     "poddisruptionbudgets.policy",
