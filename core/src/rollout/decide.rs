@@ -73,12 +73,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     };
     let mut outlook = Outlook { from, way, nodes_of_hops, approved, seen, ..Outlook::default() };
     outlook.preflight = planned.refused().to_vec();
-    if progress.ending {
-        ends(&mut round);
-    } else if progress.completed.is_none() {
-        goes_on(&mut round, &outlook.preflight, &hidden);
-    }
-    avoid::follow(&mut round);
+    take_steps(&mut round, &outlook.preflight, &hidden);
     (outlook.held, outlook.halted) = (group::held(&round), round.halted.take());
     let Round {
         mut actions,
@@ -181,6 +176,16 @@ fn current_stage(
         Stage::Kubelets => progress.done(),
     };
     stages.iter().find(|progress| !done(progress)).map(|progress| progress.stage)
+}
+
+/// Whatever is to be done now about what is under way, what is next, and what is left behind.
+fn take_steps(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
+    if round.progress.ending {
+        ends(round);
+    } else if round.progress.completed.is_none() {
+        goes_on(round, preflight, hidden);
+    }
+    avoid::follow(round);
 }
 
 /// Takes every claim a step further, those that are nearest to their end first, and opens what may be opened.

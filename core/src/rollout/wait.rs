@@ -138,35 +138,7 @@ impl fmt::Display for Wait {
                      them and delete their NodeUpgrades, or raise failurePolicy.{field}"
                 )
             }
-            Self::Shut { shut, what, needs, opens: None } => match shut {
-                Shut::Frozen(name) | Shut::Freezes(name, _) => {
-                    write!(
-                        f,
-                        "frozen by {name}, and no time in sight is long enough for {what} ({})",
-                        shown(*needs)
-                    )
-                }
-                _ => write!(f, "no window in sight is long enough for {what} ({})", shown(*needs)),
-            },
-            Self::Shut { shut, what, needs, opens: Some(opens) } => {
-                match shut {
-                    Shut::Window => write!(f, "no window is open")?,
-                    Shut::Frozen(name) => write!(f, "frozen by {name}")?,
-                    Shut::Closes(at) => write!(
-                        f,
-                        "{what} takes about {}, and the window closes {}",
-                        shown(*needs),
-                        said(*at, &opens.zone)
-                    )?,
-                    Shut::Freezes(name, at) => write!(
-                        f,
-                        "{what} takes about {}, and {name} freezes it {}",
-                        shown(*needs),
-                        said(*at, &opens.zone)
-                    )?,
-                }
-                write!(f, "; opens {}", said(opens.at, &opens.zone))
-            }
+            Self::Shut { shut, what, needs, opens } => closed(f, shut, what, *needs, opens.as_ref()),
             Self::Soak { what, until } => {
                 match what {
                     Soaked::ControlPlane => write!(f, "kubelets wait while the control plane soaks")?,
@@ -210,4 +182,34 @@ impl fmt::Display for Wait {
             }
         }
     }
+}
+
+/// Says why the calendar does not allow `what`, which takes about `needs`, and when it does.
+fn closed(
+    f: &mut fmt::Formatter<'_>,
+    shut: &Shut,
+    what: &str,
+    needs: SignedDuration,
+    opens: Option<&Opening>,
+) -> fmt::Result {
+    let needs = shown(needs);
+    let Some(opens) = opens else {
+        return match shut {
+            Shut::Frozen(name) | Shut::Freezes(name, _) => {
+                write!(f, "frozen by {name}, and no time in sight is long enough for {what} ({needs})")
+            }
+            _ => write!(f, "no window in sight is long enough for {what} ({needs})"),
+        };
+    };
+    match shut {
+        Shut::Window => write!(f, "no window is open")?,
+        Shut::Frozen(name) => write!(f, "frozen by {name}")?,
+        Shut::Closes(at) => {
+            write!(f, "{what} takes about {needs}, and the window closes {}", said(*at, &opens.zone))?;
+        }
+        Shut::Freezes(name, at) => {
+            write!(f, "{what} takes about {needs}, and {name} freezes it {}", said(*at, &opens.zone))?;
+        }
+    }
+    write!(f, "; opens {}", said(opens.at, &opens.zone))
 }

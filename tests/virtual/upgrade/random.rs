@@ -10,21 +10,17 @@ use super::super::script::Step;
 use super::campaigns::{WATCHED, at};
 use super::run;
 
+/// The components of a node move together, and an executor of its own moves the first node.
+const WITH_FIRST: &[&str] = &["whole", "jobs", "first"];
+
 /// How an upgrade is, by chance: its control plane, its executors, and what a person may ask for. A policy that ends an
 /// upgrade early is not among it, because where that is depends on the faults.
 fn wish(random: &mut Random) -> Vec<Step> {
-    let mut one_in = |count: u64| random.below(count) == 0;
     let mut deeds: Vec<&str> = Vec::new();
-    if one_in(4) {
-        deeds.extend(["hosts", "accept"]);
-    } else if one_in(2) {
-        deeds.extend(["whole", "jobs"]);
-        if one_in(2) {
-            deeds.push("first");
-        }
-    } else if one_in(2) {
-        deeds.push("jobs");
-    }
+    let planes: [&[&str]; 6] =
+        [&[], &["jobs"], &["hosts", "accept"], &["hosts", "accept", "jobs"], &["whole", "jobs"], WITH_FIRST];
+    deeds.extend(planes[random.below(planes.len() as u64) as usize]);
+    let mut one_in = |count: u64| random.below(count) == 0;
     let more = [
         (4, "everything"),
         (4, "target v1.38.1"),

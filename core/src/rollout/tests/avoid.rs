@@ -20,7 +20,7 @@ impl Toy {
             let mut others = after.clone();
             others.retain(|taint| !ours(taint));
             assert_eq!(before, others, "the taints of others stay as they are");
-            assert!(taints.json().is_null() != !after.is_empty(), "no taint at all is null");
+            assert_eq!(taints.json().is_null(), after.is_empty(), "no taint at all is null");
             let value = after.iter().find(|taint| ours(taint)).map(|taint| taint["value"].as_str().unwrap());
             live.outdated_for = value.map(Into::into);
             live.taints = if after.is_empty() { "".into() } else { taints.json().to_string().into() };

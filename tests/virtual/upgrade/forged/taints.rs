@@ -1,6 +1,9 @@
 //! Taints that nobody who writes as the operator may give, take away or leave behind.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::super::UP;
 use super::super::base::{TO, UPGRADES};
@@ -48,7 +51,7 @@ fn invariant_7_and_11_a_node_that_was_upgraded_is_avoided() {
     let wrong = said(async |stage| {
         let ours = stage.outdated().await;
         stage.cluster.restart_kubelet("main-1", TO);
-        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        sleep(Duration::from_mins(1)).await;
         stage.taint("main-1", json!([ours])).await;
     });
     names(11, "avoids main-1, which is at v1.37.1", &wrong);
@@ -61,7 +64,7 @@ fn invariant_13_a_node_is_avoided_after_a_person_said_stop() {
         let ours = stage.outdated().await;
         let stop = json!({"spec": {"suspend": true}});
         stage.person.merge(&format!("{UPGRADES}/{UP}"), &stop).await.unwrap();
-        tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+        sleep(Duration::from_secs(10)).await;
         stage.taint("main-1", json!([ours])).await;
     });
     only(13, &wrong);
