@@ -1,5 +1,7 @@
 //! What Evenkeel may do on a real kube-apiserver, and what the policies that it ships refuse: to itself on Nodes, to
-//! everybody in the namespace of executors, and to whoever may not approve an upgrade.
+//! everybody in the namespace of executors, to whoever may not approve an upgrade, and to upgrades that cannot be.
+
+mod refused;
 
 use std::path::Path;
 use std::time::Duration;
@@ -52,6 +54,7 @@ fn what_evenkeel_may_do() -> TestResult {
         compare(&golden, &told)?;
         on_nodes(&cluster).await?;
         in_the_namespace_of_executors(&cluster).await?;
+        refused::what_cannot_be(&cluster).await?;
         approvals(&cluster).await?;
         executors(&cluster).await
     })

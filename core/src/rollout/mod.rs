@@ -46,8 +46,8 @@ use crate::upgrade::GateObject;
 
 pub use crate::disruption::{Memory, PodMemory};
 pub use action::{Action, Drained};
-pub use claim::{Asked, Before, Blocker, Claim, ClaimState, Subject, Unreadable};
 pub use avoid::{Taints, unavoided};
+pub use claim::{Asked, Before, Blocker, Claim, ClaimState, Subject, Unreadable};
 pub use decide::decide;
 pub use ends::{abandoned, orphans};
 pub use forecast::{Forecast, forecast};
