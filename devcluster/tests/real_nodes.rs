@@ -285,10 +285,32 @@ fn a_real_cluster_is_upgraded_from_within() -> TestResult {
     upgrade(&lab, "worker", "worker-1", &job("worker", "worker-1", "node"))?;
     assert_eq!(ready(&lab)?, both(V1_37.version()));
     assert_eq!(containers(&lab)?, before, "an upgrade of the kubelet restarts no container");
+    // The Job ran on a node whose service proxy had just been exchanged.
+    services_answer(&lab)?;
+    packages_are_found_again(&lab)?;
 
     let started = Instant::now();
     lab.run("down", &[])?;
     println!("down: after {:.1} s", started.elapsed().as_secs_f64());
+    lab.nothing_is_left()
+}
+
+#[test]
+#[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
+fn three_control_planes_outlive_the_loss_of_one() -> TestResult {
+    let lab = Lab::new("e2e-three")?;
+    print!("{}", lab.run("up", &["--real", "--control-planes", "3", "--workers", "0"])?);
+    assert_eq!(ready(&lab)?.into_keys().collect::<Vec<_>>(), ["cp-1", "cp-2", "cp-3"]);
+    let members = lab.json(&["get", "pods", "-n", "kube-system", "-l", "component=etcd"])?;
+    assert_eq!(members["items"].as_array().map(Vec::len), Some(3));
+    // Without its kubelet nobody starts the apiserver again.
+    let script = "systemctl stop kubelet && pkill -9 kube-apiserver && pkill -9 etcd";
+    lab.run("shell", &["--node", "cp-1", "--", "sh", "-c", script])?;
+    for _ in 0..10 {
+        lab.json(&["get", "nodes"])?;
+    }
+    wait("the lost node to be noticed", Duration::from_mins(2), || Ok(ready(&lab)?.len() == 2))?;
+    lab.run("down", &[])?;
     lab.nothing_is_left()
 }
 
@@ -311,6 +333,32 @@ fn budget_holds(lab: &Lab) -> TestResult {
         let now = containers(lab)?;
         Ok(now.len() == 2 && !pods.iter().any(|old| now.contains_key(old)))
     })
+}
+
+/// The Service of the API, from both nodes, also after a service proxy has begun anew with the rules of the one before.
+fn services_answer(lab: &Lab) -> TestResult {
+    let answers = || {
+        ["cp-1", "worker-1"].iter().try_for_each(|node| {
+            let script = "timeout 3 bash -c '</dev/tcp/10.96.0.1/443'";
+            lab.run("shell", &["--node", node, "--", "sh", "-c", script]).map(drop)
+        })
+    };
+    answers()?;
+    lab.kubectl(&["-n", "kube-system", "delete", "pods", "-l", "k8s-app=kube-proxy"])?;
+    lab.kubectl(&["-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=60s"])?;
+    // What it is going to do with old rules it does at once.
+    std::thread::sleep(Duration::from_secs(3));
+    answers()
+}
+
+/// Jobs may run more than once on a node.
+fn packages_are_found_again(lab: &Lab) -> TestResult {
+    for _ in 0..3 {
+        let script = "apt-get update >/dev/null 2>&1; apt-cache madison kubelet";
+        let found = lab.run("shell", &["--node", "worker-1", "--", "sh", "-c", script])?;
+        assert!(found.contains(V1_37.version().trim_start_matches('v')), "{found}");
+    }
+    Ok(())
 }
 
 fn upgrade(lab: &Lab, name: &str, node: &str, job: &str) -> TestResult {

@@ -37,6 +37,12 @@ impl Archive {
         self.entry(Kind::File, path, 0o755, "", content);
     }
 
+    /// A file at `path` that everybody may read.
+    pub(crate) fn file(&mut self, path: &str, content: &[u8]) {
+        self.parents(path);
+        self.entry(Kind::File, path, 0o644, "", content);
+    }
+
     /// A symbolic link at `path`.
     pub(crate) fn link(&mut self, path: &str, target: &str) {
         self.parents(path);

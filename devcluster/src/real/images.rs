@@ -67,6 +67,9 @@ pub(crate) fn write_all(assets: &Assets, packages: &Packages, pause: &Path, dir:
         layer.program(&path, &read(&assets.path(binary)?)?);
         if component == "kube-proxy" {
             with_libraries(&mut layer, &packages.usr().join("sbin/nft"), "/usr/sbin/nft", packages)?;
+            // Without the names of protocols, nft lists rules with numbers; a service proxy that restarts would not know
+            // its own again, and take them away.
+            layer.file("/etc/protocols", &read(Path::new("/etc/protocols"))?);
         }
         write_image(&dir.join(format!("{file}.tar")), names, &path, layer)?;
     }

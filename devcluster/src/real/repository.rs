@@ -59,13 +59,22 @@ pub(crate) fn write_all(assets: &Assets, dir: &Path) -> Result<()> {
         for (name, root) in [("kubelet", &kubelet), ("kubeadm", &kubeadm)] {
             index.push_str(&package(name, release, root, &out)?);
         }
-        for (file, text) in [("Packages", index.as_str()), ("Release", "Suite: stable\n")] {
+        for (file, text) in [("Packages", index.as_str()), ("Release", &summary(&index))] {
             let path = out.join(file);
             fs::write(&path, text).map_err(Error::io("writing", &path))?;
         }
         fs::remove_dir_all(&scratch).map_err(Error::io("removing", &scratch))?;
     }
     Ok(())
+}
+
+/// What apt reads first. Without the index's hash it forgets every package when it finds nothing new the second time.
+fn summary(index: &str) -> String {
+    format!(
+        "Suite: stable\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n {} {} Packages\n",
+        sha256(index.as_bytes()),
+        index.len()
+    )
 }
 
 fn place(root: &Path, path: &str, content: &[u8], mode: u32) -> Result<()> {
