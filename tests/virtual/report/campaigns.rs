@@ -242,6 +242,8 @@ fn every_field_that_is_read_can_say_anything() {
         let object = base().find(kind, name).unwrap();
         let mut found = Vec::new();
         leaves(&object, "", &mut found);
+        // A kubelet ends a pod that need not be started again, and then it is over whatever the field says later.
+        found.retain(|pointer| pointer != "/spec/restartPolicy");
         for (at, pointer) in found.into_iter().enumerate() {
             let all = if is_long() { 0..EVIL } else { at % EVIL..at % EVIL + 1 };
             for value in all {
