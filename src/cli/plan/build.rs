@@ -13,6 +13,7 @@ use evenkeel_core::text::harmless;
 use evenkeel_core::upgrade::{Amount, Member, Mode, Upgrade, Zones};
 use evenkeel_core::version::KubeVersion;
 
+use super::delays::delays;
 use super::document::{
     API_VERSION, Accepted, Approval, Bound, Finding, Group, Hop, HopTime, KIND, Kubelets, Need, Size, Step,
     Time, UpgradePlan, Wave,
@@ -65,6 +66,7 @@ pub(super) fn document(made: &Made<'_>, subject: &Subject) -> UpgradePlan {
         findings: findings.into_iter().map(finding).collect(),
         refuted: made.refuted.iter().map(|line| harmless(line)).collect(),
         time: (!made.plan.hops.is_empty()).then(|| time(made)),
+        waits: delays(made.upgrade),
         not_seen: subject.not_seen.iter().map(|line| harmless(line)).collect(),
         not_visible: subject.not_visible.iter().map(|line| harmless(line)).collect(),
         changes: None,

@@ -32,6 +32,7 @@ pub(super) fn changes(old: &UpgradePlan, new: &UpgradePlan) -> Vec<Change> {
     all.groups(old, new);
     all.hops(old, new);
     all.findings(old, new);
+    all.waits(old, new);
     all.sight(old, new);
     for change in &mut all.0 {
         change.line = harmless(&change.line);
@@ -328,6 +329,15 @@ impl All {
                 );
                 self.say("finding", "changed", line);
             }
+        }
+    }
+
+    fn waits(&mut self, old: &UpgradePlan, new: &UpgradePlan) {
+        for line in new.waits.iter().filter(|line| !old.waits.contains(line)) {
+            self.say("wait", "added", format!("waits now: {line}"));
+        }
+        for line in old.waits.iter().filter(|line| !new.waits.contains(line)) {
+            self.say("wait", "removed", format!("waits no more: {line}"));
         }
     }
 

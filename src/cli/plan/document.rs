@@ -57,6 +57,10 @@ pub(in super::super) struct UpgradePlan {
     /// How long it takes; absent where there is nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) time: Option<Time>,
+    /// What it waits for besides, in words: windows, freezes, soaks, gates, and limits of failures. `time` is without
+    /// them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) waits: Vec<String>,
     /// What could not be read; the plan is made without it.
     pub(super) not_seen: Vec<String>,
     /// Components that this platform does not show, and why.
@@ -285,8 +289,8 @@ pub(super) struct Bound {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Change {
-    /// What it is about: `hash`, `version`, `unit`, `verdict`, `hop`, `need`, `step`, `wave`, `group`, `finding`, `time`
-    /// or `sight` (what could be read).
+    /// What it is about: `hash`, `version`, `unit`, `verdict`, `hop`, `need`, `step`, `wave`, `group`, `finding`, `time`,
+    /// `wait` or `sight` (what could be read).
     pub(super) about: String,
     /// `added`, `removed` or `changed`.
     #[schemars(extend("enum" = ["added", "removed", "changed"]))]

@@ -20,7 +20,7 @@ pub(super) fn markdown(plan: &UpgradePlan, style: Style<'_>) -> String {
     let _ = writeln!(text, "## Upgrade plan {way}: {}{hash}\n", words::verdict(plan));
     let _ = writeln!(text, "{}\n", escaped(&plan.summary));
     if let Some(time) = &plan.time {
-        let _ = writeln!(text, "- Time: {}", escaped(&words::time(time)));
+        let _ = writeln!(text, "- Time: {}", escaped(&words::time(plan, time)));
     }
     if let Some(approval) = &plan.approval {
         let _ = writeln!(text, "- Approval: {}", escaped(&words::approval(plan, approval)));
@@ -36,6 +36,7 @@ pub(super) fn markdown(plan: &UpgradePlan, style: Style<'_>) -> String {
     waves(&mut text, plan);
     section(&mut text, "Wrong in this plan", plan.refuted.iter().cloned());
     findings(&mut text, plan);
+    section(&mut text, "Waits for", plan.waits.iter().cloned());
     section(&mut text, "Not seen", plan.not_seen.iter().cloned());
     section(&mut text, "Not visible", plan.not_visible.iter().cloned());
     time(&mut text, plan);

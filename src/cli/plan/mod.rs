@@ -5,6 +5,7 @@
 
 mod args;
 mod build;
+mod delays;
 mod diff;
 mod document;
 mod executors;

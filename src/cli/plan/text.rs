@@ -42,6 +42,7 @@ pub(super) fn text(plan: &UpgradePlan, style: Style<'_>) -> String {
     }
     section(&mut text, style, "WRONG IN THIS PLAN", plan.refuted.iter().cloned());
     findings(&mut text, plan, style);
+    section(&mut text, style, "WAITS FOR", plan.waits.iter().cloned());
     time(&mut text, plan, style);
     section(&mut text, style, "NOT SEEN", plan.not_seen.iter().cloned());
     section(&mut text, style, "NOT VISIBLE", plan.not_visible.iter().cloned());
@@ -73,7 +74,7 @@ fn head(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
         _ => line("Hash", hash),
     }
     if let Some(time) = &plan.time {
-        line("Time", &words::time(time));
+        line("Time", &words::time(plan, time));
     }
     if let Some(approval) = &plan.approval {
         line("Approval", &words::approval(plan, approval));

@@ -154,10 +154,11 @@ pub(super) fn seconds(seconds: i64) -> String {
     shown(SignedDuration::from_secs(seconds))
 }
 
-/// `about 2 h 10 min (9 of 10 times within 3 h), at least 1 h 50 min`.
-pub(super) fn time(time: &Time) -> String {
+/// `about 2 h 10 min (9 of 10 times within 3 h), at least 1 h 50 min`, and whether something comes on top.
+pub(super) fn time(plan: &UpgradePlan, time: &Time) -> String {
+    let besides = if plan.waits.is_empty() { "" } else { ", and what it waits for besides" };
     format!(
-        "about {} (9 of 10 times within {}), at least {}",
+        "about {} (9 of 10 times within {}), at least {}{besides}",
         seconds(time.p50_seconds),
         seconds(time.p90_seconds),
         seconds(time.least_seconds)
