@@ -67,9 +67,9 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
             let group = upgrade.groups.get(at)?;
             let canaries = group.canary.saturating_sub(proven(at));
             let mut moving = moving.remove(&at)?;
-            // Unhealthy ones first: they are unavailable already. Then empty ones, and then the oldest.
+            // Unhealthy ones first: they are unavailable already. Then spare ones, and then the oldest.
             moving.sort_by_cached_key(|(node, runs)| {
-                (node.ready, !is_empty(cluster, node), runs.release(), Arc::clone(&node.name))
+                (node.ready, !is_spare(cluster, node), runs.release(), Arc::clone(&node.name))
             });
             Some(of_group(at, group, (size, canaries), moving))
         });
@@ -97,8 +97,13 @@ fn by_dependency(groups: &[Group]) -> Vec<usize> {
     ordered
 }
 
-/// Whether nothing has to leave `node` for it to be upgraded, as far as its pods alone tell. Such a node goes first: what
-/// leaves the others finds a place there that it does not have to leave again.
+/// Whether `node` is a worker that nothing has to leave. Such a node goes first: what leaves the others finds a place there
+/// that it does not have to leave again. Nodes of the control plane usually take no other pods.
+pub fn is_spare(cluster: &Cluster, node: &Node) -> bool {
+    !node.control_plane && is_empty(cluster, node)
+}
+
+/// Whether nothing has to leave `node` for it to be upgraded, as far as its pods alone tell.
 pub fn is_empty(cluster: &Cluster, node: &Node) -> bool {
     let stays = |pod: &Pod| {
         let of_set = pod.owner.as_ref().is_some_and(|owner| *owner.kind == *"DaemonSet");

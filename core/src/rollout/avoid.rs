@@ -16,7 +16,7 @@ use super::Action;
 use super::round::{Round, Selected, after};
 use super::wait::Wait;
 use crate::cluster::{Cluster, Node, OUTDATED_TAINT};
-use crate::plan::{Stage, is_empty};
+use crate::plan::{Stage, is_empty, is_spare};
 
 /// So many nodes at most get or lose the taint in one decision.
 const AT_ONCE: usize = 20;
@@ -70,12 +70,13 @@ fn is_outdated(of: &Selected<'_>) -> bool {
 pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDuration) -> Result<(), Wait> {
     let cluster = round.world.cluster;
     let takes = |of: &Selected<'_>| {
-        of.member.at_target == Some(true) && of.member.node.ready && !of.member.node.unschedulable
+        let node = of.member.node;
+        of.member.at_target == Some(true) && node.ready && !node.unschedulable && !node.control_plane
     };
     if is_empty(cluster, node) || round.selected.iter().any(takes) {
         return Ok(());
     }
-    let is_seed = |node: &Node| node.ready && is_empty(cluster, node);
+    let is_seed = |node: &Node| node.ready && is_spare(cluster, node);
     let on_its_way = |of: &Selected<'_>| {
         let claim = of.claim.filter(|claim| claim.state.in_flight() && is_seed(of.member.node))?;
         let until = after(claim.created?, expected);

@@ -20,7 +20,7 @@ use super::zones::place;
 use super::{Action, Blocker, Claim, ClaimState, Subject};
 use crate::cluster::Node;
 use crate::drain::{OnTimeout, look, yields};
-use crate::plan::{is_empty, zone};
+use crate::plan::{is_spare, zone};
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
@@ -104,13 +104,13 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         .filter(|of| of.member.at_target == Some(false) && free(of.claim) && held_by(round, of).is_none())
         .copied()
         .collect();
-    // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest. Then empty ones, in the
+    // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest. Then spare ones, in the
     // order of the plan's waves.
     let cluster = round.world.cluster;
     candidates.sort_by_cached_key(|Selected { member, claim }| {
         let node = member.node;
         let version = node.kubelet.known().map(KubeVersion::release);
-        (node.ready, claim.is_some(), !is_empty(cluster, node), version, &node.name)
+        (node.ready, claim.is_some(), !is_spare(cluster, node), version, &node.name)
     });
     let mut zone_now = None;
     let some = !candidates.is_empty();

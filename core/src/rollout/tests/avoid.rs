@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::cluster::Toy;
-use crate::cluster::OUTDATED_TAINT;
+use crate::cluster::{Node, OUTDATED_TAINT};
 use crate::fixture::node;
 use crate::plan::is_empty;
 
@@ -78,6 +78,18 @@ fn nodes_with_pods_wait_for_an_empty_one_and_not_for_ever() {
     assert!(line.contains("the others wait until spare, which is empty, is upgraded"), "{line}");
     toy.run_until(900, |toy| toy.kubelets_in_flight() == 2 || toy.kubelets("Upgraded") > 0);
     assert!(toy.seconds - begun > 60, "{}", toy.seconds - begun);
+}
+
+#[test]
+fn a_control_plane_node_is_no_place_for_what_leaves_workers() {
+    let mut toy = Toy::with_a_spare(3, 6);
+    toy.cluster.set_node(Node { control_plane: true, ..node("a-plane", "v1.37.1") });
+    toy.cluster.set_node(Node { control_plane: true, ..node("b-plane", "v1.36.4") });
+    toy.upgrade.groups[0].max_unavailable = crate::upgrade::Amount::Count(2);
+    toy.allow(2);
+    toy.run_to_the_end(2000);
+    let first = toy.log.iter().find(|line| line.starts_with("Claim up.kubelet")).unwrap();
+    assert_eq!((first.as_str(), toy.evictions), ("Claim up.kubelet.spare", 6), "{}", toy.log_head(200));
 }
 
 #[test]

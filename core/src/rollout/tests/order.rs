@@ -215,6 +215,8 @@ fn workers_go_on_while_the_static_pods_of_a_control_plane_node_come_back() {
     for name in ["cp-1", "cp-2"] {
         toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
     }
+    // No node is spare, so that those of the control plane are the first by name.
+    toy.deploy("web", 14, 0);
     let upgraded =
         |claim: &&Claim| claim.is_of_kubelet() && matches!(claim.state, ClaimState::Upgraded { .. });
     toy.run_until(300, |toy| toy.claims.iter().any(|c| upgraded(&c) && c.subject.node.starts_with("cp-")));

@@ -29,11 +29,11 @@ fn the_control_plane_of_a_node_moves_as_a_whole_and_nodes_go_one_after_the_other
         Record up.control-plane.cp-3 Upgrading
         StartJob up.control-plane.cp-3
         Record up.control-plane.cp-3 Upgraded
-        Claim up.kubelet.cp-1
-        Cordon cp-1
+        Claim up.kubelet.n-1
+        Cordon n-1
+        Taint cp-1
         Taint cp-2
         Taint cp-3
-        Taint n-1
     "#]]
     .assert_eq(&toy.log_head(17));
     let of = |place: &str| {
