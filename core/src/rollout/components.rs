@@ -300,7 +300,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         round.blocked.push(format!("the version of {} {} is not known", next.component, next.name));
         return;
     }
-    if let Some(until) = static_pods_settle(round).filter(|until| together && round.world.now < *until) {
+    if let Some(until) = static_pods_settle(round).filter(|_| together) {
         round.wake(until);
         let line = "gives the static pods of the last control-plane node time to come back";
         round.working.push(line.to_owned());

@@ -9,6 +9,7 @@ use super::avoid::Taints;
 use super::ends::{at_target, holds, node_of, settle};
 use super::executor::{Seen, Standing, asked, drive};
 use super::round::{Round, after, record, release};
+use super::whole::static_pods_settle;
 use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{self, GivenUp, Held, Left, NodeDrain, SETTLE, Step, first};
@@ -109,8 +110,13 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         round.blocked.push(format!("{name}: {message}"));
         return;
     }
-    // While part of the control plane is away, the pods that leave may not be replaced, so none is asked to leave.
-    let stopped = !round.control_plane_is_done();
+    // While part of the control plane is away, the pods that leave may not be replaced, so none is asked to leave. The
+    // static pods of a control-plane node go once more after its kubelet is seen at the target.
+    let back = static_pods_settle(round);
+    if let Some(back) = back {
+        round.wake(back);
+    }
+    let stopped = !round.control_plane_is_done() || back.is_some();
     let seen = drain::Seen {
         cluster: world.cluster,
         memory: world.memory,

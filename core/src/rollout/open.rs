@@ -202,9 +202,7 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
 /// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error
 /// is the line for the status.
 fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
-    if node.control_plane
-        && let Some(until) = static_pods_settle(round).filter(|until| round.world.now < *until)
-    {
+    if let Some(until) = static_pods_settle(round) {
         round.wake(until);
         round.hope = true;
         return Err(format!(

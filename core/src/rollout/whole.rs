@@ -13,7 +13,8 @@ use crate::cluster::Component;
 /// nothing else is taken away.
 const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Until when the static pods of the control-plane node whose kubelet was replaced last come back.
+/// Until when the static pods of the control-plane node whose kubelet was replaced last come back; `None` where they had
+/// their time.
 pub(super) fn static_pods_settle(round: &Round<'_>) -> Option<Timestamp> {
     let upgraded = |claim: &Claim| match claim.state {
         ClaimState::Upgraded { at } => Some(after(at, STATIC_PODS_SETTLE)),
@@ -23,7 +24,7 @@ pub(super) fn static_pods_settle(round: &Round<'_>) -> Option<Timestamp> {
     let alone = alone.filter_map(|selected| upgraded(selected.claim?));
     let moves_kubelet = |claim: &&&Claim| claim.subject.components.contains(&Component::Kubelet);
     let together = round.mine.iter().filter(moves_kubelet).filter_map(|claim| upgraded(claim));
-    alone.chain(together).max()
+    alone.chain(together).max().filter(|until| round.world.now < *until)
 }
 
 /// Whether the control-plane node `name` may be taken away. The error says why not, in words that follow its name.
