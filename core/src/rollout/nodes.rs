@@ -102,6 +102,16 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
     }
 }
 
+/// Whether part of the control plane is away, so that pods that leave may not be replaced, and none is asked to leave. The
+/// static pods of a control-plane node go once more after its kubelet is seen at the target.
+fn control_plane_is_away(round: &mut Round<'_>) -> bool {
+    let back = static_pods_settle(round);
+    if let Some(back) = back {
+        round.wake(back);
+    }
+    back.is_some() || !round.control_plane_is_done()
+}
+
 fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, stalled: Option<Timestamp>) {
     let (world, name) = (round.world, &node.name);
     if !holds(claim, node) || !node.unschedulable {
@@ -110,13 +120,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         round.blocked.push(format!("{name}: {message}"));
         return;
     }
-    // While part of the control plane is away, the pods that leave may not be replaced, so none is asked to leave. The
-    // static pods of a control-plane node go once more after its kubelet is seen at the target.
-    let back = static_pods_settle(round);
-    if let Some(back) = back {
-        round.wake(back);
-    }
-    let stopped = !round.control_plane_is_done() || back.is_some();
+    let stopped = control_plane_is_away(round);
     let seen = drain::Seen {
         cluster: world.cluster,
         memory: world.memory,
