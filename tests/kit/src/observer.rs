@@ -385,7 +385,7 @@ fn kubelet(node: &Node) -> String {
     info.map(|info| info.kubelet_version.clone()).unwrap_or_default()
 }
 
-/// At rest: every node at the target, schedulable and unmarked, but for those named.
+/// At rest: every node at the target, schedulable, unmarked and not avoided, but for those named.
 pub async fn at_rest(cluster: &Cluster, except: &[&str]) -> Result<Vec<String>, Failure> {
     let nodes: Api<Node> = Api::all(cluster.client());
     let mut wrong = Vec::new();
@@ -394,7 +394,8 @@ pub async fn at_rest(cluster: &Cluster, except: &[&str]) -> Result<Vec<String>, 
         if unschedulable(&node) || node.annotations().contains_key(MARK) {
             wrong.push(format!("{name} is left cordoned"));
         }
-        if is_avoided(&node) {
+        // One that could not be drained is to be upgraded still.
+        if is_avoided(&node) && !except.contains(&name.as_str()) {
             wrong.push(format!("{name} is left to be avoided"));
         }
         if kubelet(&node) != TO && !except.contains(&name.as_str()) {
