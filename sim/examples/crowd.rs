@@ -4,11 +4,9 @@
 //! `cargo run --release -p evenkeel-sim --example crowd -- <kubeconfig> [nodes] [replicas]`; 5,000 nodes, and a
 //! budget for every 50 pods, if nothing is said. The kubeconfig is written when everything is there. `make bench-memory` uses it.
 
-mod snapshot;
-
 use std::path::PathBuf;
 
-use evenkeel_sim::{Cluster, NodeGroup};
+use evenkeel_sim::{Cluster, NodeGroup, crowd};
 
 /// Where its three apiservers listen, on this machine.
 const NETWORK: [u8; 3] = [127, 10, 37];
@@ -30,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .start();
         cluster.add_control_plane(&NodeGroup::new("cp", 3).kubelet("v1.37.1"), "v1.37.1");
         cluster.add_nodes(&NodeGroup::new("worker", nodes).kubelet("v1.36.4").zones(["a", "b", "c"]));
-        cluster.load(snapshot::snapshot(nodes, replicas));
+        cluster.load(crowd(nodes, replicas));
         let served = cluster.serve_control_plane().await?;
         served.write_kubeconfig(&path)?;
         tokio::signal::ctrl_c().await?;

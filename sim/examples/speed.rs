@@ -4,17 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails says so")]
 
-mod snapshot;
-
 use std::time::{Duration, Instant};
 
-use evenkeel_sim::{Cluster, NodeGroup};
+use evenkeel_sim::{Cluster, NodeGroup, crowd};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::Eviction;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
-use snapshot::snapshot;
 
 /// The C library's own takes three times as long and twice the memory.
 #[global_allocator]
@@ -32,7 +29,7 @@ async fn measure(nodes: usize) {
     let client = cluster.client();
     let began = Instant::now();
     cluster.add_nodes(&NodeGroup::new("worker", nodes).zones(["a", "b", "c"]));
-    let loaded = cluster.load(snapshot(nodes, 10));
+    let loaded = cluster.load(crowd(nodes, 10));
     tokio::time::sleep(Duration::from_mins(1)).await;
     println!(
         "{nodes} nodes and {loaded} other objects: {:.1} s, {} MiB",

@@ -52,6 +52,7 @@ mod api;
 mod beat;
 mod clock;
 mod cluster;
+mod crowd;
 pub mod faults;
 mod fields;
 mod index;
@@ -70,6 +71,7 @@ mod store;
 mod written;
 
 pub use cluster::{Builder, Cluster, NodeGroup, Process};
+pub use crowd::crowd;
 pub use models::{COMPONENTS, ControlPlane, Deed, Kubelets, Times};
 pub use pace::Pace;
 pub use random::{Random, Spread};

@@ -1,4 +1,6 @@
 //! What runs on a large cluster: thirty pods on each node, in sets of one size with a budget each.
+//!
+//! Only measurements use it. The invariant: the same numbers give the same objects.
 
 use serde_json::{Value, json};
 
@@ -7,9 +9,10 @@ const PODS: usize = 30;
 /// In each namespace.
 const SETS: usize = 50;
 
-/// One `ReplicaSet` for every `replicas` pods, spread over all nodes, with a budget for each; one after the other, because all of
-/// them at once need more memory than the cluster.
-pub fn snapshot(nodes: usize, replicas: usize) -> impl Iterator<Item = Value> {
+/// Objects for [`Cluster::load`](crate::Cluster::load): one `ReplicaSet` for every `replicas` pods, spread over the nodes
+/// `worker-1` to `worker-<nodes>`, thirty on each, with a budget that lets one of them leave at a time. They come one after
+/// the other, because all of them at once need more memory than the cluster.
+pub fn crowd(nodes: usize, replicas: usize) -> impl Iterator<Item = Value> {
     let sets = nodes * PODS / replicas;
     let namespaces = (0..sets.div_ceil(SETS)).map(|at| {
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("team-{at}")},
