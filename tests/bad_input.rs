@@ -268,6 +268,17 @@ async fn told_by_the_operator(cluster: &Cluster, operator: &mut Operator) -> Tes
     let looking = SPEC.replace("Automatic", "PlanOnly");
     create(cluster, "a-look", &format!(r#""version":"v1.37.1",{looking}"#)).await?;
     says(cluster, "cup", "a-look", "Ready", "Unknown mode is PlanOnly").await?;
+    // The server refuses a downgrade; where it lets one through, the operator says so itself.
+    let down = format!(r#""version":"v1.35.9",{SPEC}"#);
+    let refused = create(cluster, "refused", &down).await.err().map(|error| format!("{error:?}"));
+    let line = "v1.35.9 would be a downgrade: a kube-apiserver runs v1.36.4";
+    assert!(refused.as_ref().is_some_and(|said| said.contains(line)), "{refused:?}");
+    kubectl(cluster, &["delete", "validatingadmissionpolicybinding", "evenkeel-upgrade-version"]).await?;
+    until("the policy is no longer in force", Duration::from_secs(20), async || {
+        Ok(create(cluster, "let-through", &down).await.is_ok())
+    })
+    .await?;
+    kubectl(cluster, &["delete", "cup", "let-through"]).await?;
     for (name, version, line) in [
         ("down", "v1.35.9", "v1.35.9 would be a downgrade: kube-apiserver cp-1 runs v1.36.4"),
         ("far", "v1.99.0", "no release of 1.38 is known, which is on the way to v1.99.0"),

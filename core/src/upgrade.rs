@@ -2,8 +2,8 @@
 //!
 //! [`Upgrade`] is a validated `ClusterUpgrade.spec`; nothing that was observed is part of it. [`Progress`] is what its
 //! status has to remember, because the cluster does not show it any more. What is done about them is
-//! [`crate::rollout`]. The invariant: the executors of an [`Upgrade`] are those that it names,
-//! those included that there are not; and every group that a group depends on is one of its groups, without a circle.
+//! [`crate::rollout`]. The invariants: the executors of an [`Upgrade`] are those that it names, also those that do not
+//! exist; and every group that a group depends on is one of its groups, without a circle.
 
 pub mod calendar;
 

@@ -48,6 +48,7 @@ impl Hands {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await
             }
             Action::Reread { node } => self.reread(node).await,
+            Action::ReadAttachments => self.read_attachments().await,
             Action::ReadGate { object } => self.read_gate(object).await,
             Action::AskApiservers => Err(Stop::Failed("asking the kube-apiservers is no write".to_owned())),
             Action::Protect => self.protect(upgrade, true).await,

@@ -1,7 +1,8 @@
 //! Writes to a Node: our cordon with its mark, our taint, and the conditions of a drain. Nothing else is ever written to
 //! a Node.
 //!
-//! The invariant: every patch names the Node's UID, and a patch of the cordon also the resourceVersion that was read.
+//! The invariant: every patch names the Node's UID, and one of the cordon or of the taint also the resourceVersion that
+//! was read.
 
 use evenkeel_core::cluster::{CORDON_ANNOTATION, NodeRef};
 use evenkeel_core::rollout::Taints;

@@ -40,6 +40,13 @@ pub enum Outcome {
         /// The resourceVersion of the list of pods.
         version: String,
     },
+    /// The attached volumes as the server has them now.
+    Attachments {
+        /// All of them.
+        all: Vec<lean::VolumeAttachment>,
+        /// The resourceVersion of the list.
+        version: String,
+    },
     /// The upgrade as the server has it now.
     Upgrade(Box<DynamicObject>),
     /// The executor's Job exists.

@@ -1,4 +1,4 @@
-//! Reads of one node and its pods, by requests of their own.
+//! Reads of one node and its pods, and of the attached volumes, by requests of their own.
 //!
 //! A watch may be behind, or may have lost an event, and a decision that rests on it may do harm. The invariant:
 //! nothing here changes an object.
@@ -19,6 +19,15 @@ impl Hands {
         let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.map(Box::new);
         let (pods, version) = self.pods_of(&name).await?;
         Ok(Outcome::Reread { name, node, pods, version })
+    }
+
+    /// Every attached volume.
+    pub(super) async fn read_attachments(&self) -> Result<Outcome, Stop> {
+        let list =
+            async |client| Api::<lean::VolumeAttachment>::all(client).list(&ListParams::default()).await;
+        let found = self.send(list).await.map_err(|error| stop("list the attached volumes", &error))?;
+        let version = found.metadata.resource_version.unwrap_or_default();
+        Ok(Outcome::Attachments { all: found.items, version })
     }
 
     /// The pods of the node of that name, and the resourceVersion of the list.

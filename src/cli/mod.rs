@@ -113,10 +113,10 @@ enum Command {
     /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.
     ///
     /// Logs JSON lines to standard error; the environment variable `EVENKEEL_LOG` filters them (default info). A
-    /// problem of the cluster does not end it: while the cluster does not answer, a permission is missing or a
-    /// CustomResourceDefinition is not installed, it waits, and says so once in its log and on /readyz. SIGTERM ends it
-    /// in order and hands the leadership over. Exit code 0: it was told to stop; 1: it could not begin, because of its
-    /// kubeconfig or its address; 64: wrong arguments.
+    /// problem of the cluster does not end it: while the cluster does not answer, a permission is missing, or a
+    /// CustomResourceDefinition is not installed or too old, it waits, and says so once in its log and on /readyz.
+    /// SIGTERM ends it in order and hands the leadership over. Exit code 0: it was told to stop; 1: it could not begin,
+    /// because of its kubeconfig or its address; 64: wrong arguments.
     Operator(OperatorArgs),
     /// Print the CustomResourceDefinitions, or write each to its own file.
     Crds {

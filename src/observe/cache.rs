@@ -55,6 +55,7 @@ impl<K: Watched> Cache<K> {
             pace,
             wait: pace.first,
             streaming: K::PAGE.is_none(),
+            anew: false,
             inner: Arc::clone(&inner),
         };
         tokio::spawn(async move { stop.run_until_cancelled(task.run()).await });

@@ -22,6 +22,12 @@ pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 's
     /// sends large objects in pages in half the time that a stream of them takes.
     const PAGE: Option<u32> = None;
 
+    /// Whether all objects are listed anew from time to time, when a watch ends after its time. An event that was lost
+    /// is made good by that where nothing else would tell, as of a budget that changes once a month. Of kinds with very many
+    /// large objects, an upgrade reads what it needs by requests of its own, before an executor begins and before a drain
+    /// is given up.
+    const LISTED_ANEW: bool = true;
+
     /// Prunes `self`, sharing texts that repeat among objects through `names`.
     fn keep(self, names: &mut Interner) -> Self::Kept;
 
@@ -217,6 +223,13 @@ impl<K: Watched> Fold<K> {
         self.round = self.round.saturating_add(1);
         self.complete = false;
         self.fault = None;
+    }
+
+    /// A list begins of a set that is complete: until it ends, the set counts as complete still.
+    pub fn list_begins_anew(&mut self) {
+        let complete = self.complete;
+        self.list_begins();
+        self.complete = complete;
     }
 
     /// The list is complete as of `version`: what it did not name is gone, unless it was written after the list.

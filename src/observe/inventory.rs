@@ -32,6 +32,8 @@ pub enum Source {
     Webhooks,
     /// `PersistentVolumes`: which pods can run on one node only.
     Volumes,
+    /// `VolumeAttachments`: which volumes a node holds.
+    Attachments,
 }
 
 impl Source {
@@ -46,11 +48,12 @@ impl Source {
             Self::Budgets,
             Self::Webhooks,
         ];
-        everywhere.into_iter().chain((scope == PodScope::All).then_some(Self::Volumes))
+        let where_nodes_are_drained = (scope == PodScope::All).then_some([Self::Volumes, Self::Attachments]);
+        everywhere.into_iter().chain(where_nodes_are_drained.into_iter().flatten())
     }
 
     /// Its name: `nodes`, `endpointslices`, `version`, `pods`, `leases`, `pdbs`, `webhooks`,
-    /// `persistentvolumes`.
+    /// `persistentvolumes`, `volumeattachments`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
@@ -61,6 +64,7 @@ impl Source {
             Self::Budgets => "pdbs",
             Self::Webhooks => "webhooks",
             Self::Volumes => "persistentvolumes",
+            Self::Attachments => "volumeattachments",
         }
     }
 }

@@ -34,7 +34,7 @@ use fold::{SyncState, Watched};
 use interner::Detail;
 use lean::{
     EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, PersistentVolume, Pod, PodDisruptionBudget,
-    ValidatingWebhooks,
+    ValidatingWebhooks, VolumeAttachment,
 };
 use model::Model;
 use optional_kind::OptionalKind;
@@ -62,6 +62,8 @@ pub struct Observer {
     pub mutating: Cache<MutatingWebhooks>,
     /// `PersistentVolumes`; only where nodes are drained ([`PodScope::All`]).
     pub volumes: Option<Cache<PersistentVolume>>,
+    /// `VolumeAttachments`, in the same case.
+    pub attachments: Option<Cache<VolumeAttachment>>,
     candidates: OptionalKind<LeaseCandidate>,
     apiservers: Arc<Apiservers>,
     model: Mutex<Model>,
@@ -100,6 +102,7 @@ impl Observer {
             PodScope::KubeSystem => Detail::Report,
             PodScope::All => Detail::Decisions,
         };
+        let drains = scope == PodScope::All;
         let observer = Self {
             nodes: watch(Api::all(client.clone()), None, detail, &changes, stop),
             pods: watch(pods, None, detail, &changes, stop),
@@ -108,8 +111,8 @@ impl Observer {
             leases: watch(leases, None, detail, &changes, stop),
             validating: watch(Api::all(client.clone()), None, detail, &changes, stop),
             mutating: watch(Api::all(client.clone()), None, detail, &changes, stop),
-            volumes: (scope == PodScope::All)
-                .then(|| watch(Api::all(client.clone()), None, detail, &changes, stop)),
+            volumes: drains.then(|| watch(Api::all(client.clone()), None, detail, &changes, stop)),
+            attachments: drains.then(|| watch(Api::all(client.clone()), None, detail, &changes, stop)),
             candidates: OptionalKind::watch(client, "kube-system", &changes, stop),
             apiservers,
             model: Mutex::new(Model::new(scope)),
@@ -162,6 +165,13 @@ impl Observer {
         self.pods.reread(pods, version, |seen| *seen.pod.node == *name);
     }
 
+    /// Folds in all attached volumes, as a separate request read them at resourceVersion `version`.
+    pub fn reread_attachments(&self, all: Vec<VolumeAttachment>, version: &str) {
+        if let Some(attachments) = &self.attachments {
+            attachments.reread(all, version, |_| true);
+        }
+    }
+
     /// The counter of changes to which the controllers subscribe.
     pub fn changes(&self) -> &Changes {
         &self.changes
@@ -210,6 +220,7 @@ impl Observer {
             of(Source::Webhooks, &self.mutating),
         ];
         all.extend(self.volumes.as_ref().map(|volumes| of(Source::Volumes, volumes)));
+        all.extend(self.attachments.as_ref().map(|attachments| of(Source::Attachments, attachments)));
         all
     }
 
@@ -258,6 +269,9 @@ impl Observer {
         });
         if let Some(volumes) = &self.volumes {
             gaps.may(Source::Volumes, &volumes.news(|volumes, news| model.volumes(volumes, &news)));
+        }
+        if let Some(attachments) = &self.attachments {
+            gaps.may(Source::Attachments, &attachments.news(|all, news| model.attachments(all, &news)));
         }
         model.find(&leases.unwrap_or_default(), &endpoints, self.candidates.list(), now);
         let (platform, leading) = (model.platform(), model.leading().to_vec());

@@ -18,6 +18,7 @@ use super::inventory::PodScope;
 use super::leaders::{self, Leading};
 use super::lean::{
     CandidateSeen, LeaseSeen, Node, NodeSeen, PersistentVolume, Pod, PodDisruptionBudget, PodSeen,
+    VolumeAttachment,
 };
 use super::platform::{self, Platform};
 
@@ -47,6 +48,7 @@ struct Has {
     budgets: bool,
     webhooks: bool,
     volumes: bool,
+    attachments: bool,
 }
 
 /// The sources of components that are few, and so are compared as a whole. A lease's time changes at every renewal,
@@ -264,11 +266,30 @@ impl Model {
         if usable && (!news.is_empty() || !self.has.volumes) {
             let tied = fold.values().flatten().filter(|seen| !seen.hosts.is_empty());
             let tied = tied.map(|seen| (seen.claim.clone(), seen.hosts.clone())).collect();
-            Arc::make_mut(&mut self.cluster).surroundings_mut().volumes = Some(tied);
+            let claims =
+                fold.values().flatten().map(|seen| (seen.volume.clone(), seen.claim.clone())).collect();
+            let surroundings = Arc::make_mut(&mut self.cluster).surroundings_mut();
+            (surroundings.volumes, surroundings.claims) = (Some(tied), Some(claims));
         } else if !usable && self.has.volumes {
-            Arc::make_mut(&mut self.cluster).surroundings_mut().volumes = None;
+            let surroundings = Arc::make_mut(&mut self.cluster).surroundings_mut();
+            (surroundings.volumes, surroundings.claims) = (None, None);
         }
         self.has.volumes = usable;
+        state
+    }
+
+    /// Updates the attached volumes of the model with `news`, and returns how far `fold` can be relied on. While it
+    /// cannot, the model says that they are not known.
+    pub(super) fn attachments(&mut self, fold: &Fold<VolumeAttachment>, news: &News) -> SyncState {
+        let state = fold.state();
+        let usable = state == SyncState::Synced;
+        if usable && (!news.is_empty() || !self.has.attachments) {
+            let attached = fold.values().cloned().collect();
+            Arc::make_mut(&mut self.cluster).surroundings_mut().attached = Some(attached);
+        } else if !usable && self.has.attachments {
+            Arc::make_mut(&mut self.cluster).surroundings_mut().attached = None;
+        }
+        self.has.attachments = usable;
         state
     }
 

@@ -7,6 +7,7 @@
 mod decoded;
 mod figures;
 pub mod metrics;
+mod needs;
 mod report;
 mod run;
 pub mod serve;

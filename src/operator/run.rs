@@ -4,24 +4,25 @@
 //! leadership started writes after the end of that term.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::lease::Timing;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Client, Config, CustomResourceExt, Resource};
+use kube::{Api, Config};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::{Build, Metrics};
+use super::needs::Needs;
 use super::report::Reporter;
 use super::upgrade::Driver;
 use super::{serve, shutdown};
 use crate::act::elect::{Candidate, Term};
 use crate::act::{Authority, Effects, Hands};
 use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade, UpgradeExecutor};
-use crate::clients::{ClientError, Clients, one_line, within};
+use crate::clients::{ClientError, Clients, one_line};
 use crate::clock::Clock;
 use crate::observe::cache::{Cache, Changes, Pace, Select};
 use crate::observe::fold::SyncState;
@@ -159,9 +160,6 @@ async fn campaign(
 /// The name of the Lease.
 const LEASE: &str = "evenkeel";
 
-/// Longest pause between two checks that the server answers and knows our kinds.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
 /// Longest time that the release of the Lease may take; by default a pod has 30 s to end.
 const HANDOVER: Duration = Duration::from_secs(8);
 
@@ -258,62 +256,6 @@ async fn lead(
         () = term.lost() => {
             tracing::warn!("the leadership was lost; nothing is written until it is had again");
         }
-    }
-}
-
-/// The line that says what the cluster lacks before the controllers can start, or `None`. `/readyz` shows it, and the
-/// log has it once.
-#[derive(Default)]
-struct Needs(Mutex<Option<String>>);
-
-impl Needs {
-    /// Waits until the server answers and knows our kinds.
-    async fn met(&self, client: &Client, upgrades: bool) {
-        let mut wait = Duration::from_secs(1);
-        while let Err(line) = installed_all(client, upgrades).await {
-            if self.set(Some(line.clone())).as_ref() != Some(&line) {
-                tracing::warn!(problem = line, "waits, and tries again");
-            }
-            sleep(wait).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
-        }
-        self.set(None);
-    }
-
-    /// Puts `line` in, and returns the line before it.
-    fn set(&self, line: Option<String>) -> Option<String> {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), line)
-    }
-
-    fn line(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-async fn installed_all(client: &Client, upgrades: bool) -> Result<(), String> {
-    installed::<ClusterSkewReport>(client).await?;
-    if upgrades {
-        installed::<ClusterUpgrade>(client).await?;
-        installed::<NodeUpgrade>(client).await?;
-    }
-    Ok(())
-}
-
-/// Asks whether the apiserver answers and knows the kind `K`; an error is one line with the reason or the remedy.
-async fn installed<K>(client: &Client) -> Result<(), String>
-where
-    K: Resource<DynamicType = ()> + CustomResourceExt,
-{
-    let resource = ApiResource::erase::<K>(&());
-    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let one = kube::api::ListParams::default().limit(1);
-    match within(Duration::from_secs(10), objects.list(&one)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Err(format!(
-            "the CustomResourceDefinition {} is not installed; install it with kubectl apply -k config/crd",
-            K::crd_name()
-        )),
-        Err(error) => Err(format!("cannot list {}: {}", resource.plural, one_line(&error))),
     }
 }
 

@@ -123,8 +123,8 @@ impl Driver<'_> {
             .cluster(now)
             .map_err(|not_ready| Unseen { line: not_ready.to_string(), refused: false })?;
         // A report can do without some sources; a drain cannot. Without pods every node would look drained, without
-        // budgets every pod free to go, without webhooks none in the way, and without volumes no pod tied to its
-        // node.
+        // budgets every pod free to go, without webhooks none in the way, without volumes no pod tied to its node,
+        // and without their attachments every volume detached.
         if let Some(missing) = inventory.missing.first() {
             let refused = missing.trouble == Trouble::Refused;
             return Err(Unseen { line: missing.reason.to_string(), refused });
@@ -207,8 +207,8 @@ impl Driver<'_> {
     }
 
     /// The valid upgrades, oldest first, and the name of the one that is under way; what is wrong with the others is
-    /// told in their status. One is under way at a time: whatever has begun goes on, and one that became invalid
-    /// meanwhile still keeps the others waiting, because its nodes are half done.
+    /// told in their status. One is under way at a time: whatever has begun goes on, and one that became invalid or
+    /// unreadable meanwhile still keeps the others waiting, because its nodes are half done.
     async fn upgrades(
         &self,
         kept: &mut Kept,
@@ -227,7 +227,8 @@ impl Driver<'_> {
             });
             Ok((object, intent.map_err(|invalid| invalid.to_string())))
         };
-        for said in kept.upgrades.of(&self.upgrades.list(), read) {
+        let stored = self.upgrades.list();
+        for (stored, said) in stored.iter().zip(kept.upgrades.of(&stored, read)) {
             match said {
                 Ok((object, intent)) => match intent {
                     Ok((intent, progress)) => {
@@ -244,7 +245,10 @@ impl Driver<'_> {
                         self.tell(kept, &object, status).await;
                     }
                 },
-                Err(line) => unreadable.push(line),
+                Err(line) => {
+                    begun.extend(begun_unread(stored).map(|since| (since, stored.name_any().into())));
+                    unreadable.push(line);
+                }
             }
         }
         for line in unreadable.iter().filter(|line| !kept.unreadable.contains(line)) {
@@ -353,6 +357,11 @@ impl Driver<'_> {
                 kept.freshness.reread.insert(name, self.clock.now());
                 kept.again = Some(Instant::now());
             }
+            Outcome::Attachments { all, version } => {
+                self.observer.reread_attachments(all, &version);
+                kept.freshness.attachments = self.clock.now();
+                kept.again = Some(Instant::now());
+            }
             Outcome::Upgrade(object) => {
                 if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
                     let uid = object.uid().unwrap_or_default();
@@ -443,6 +452,13 @@ impl Driver<'_> {
         }
         same
     }
+}
+
+/// Since when an upgrade that cannot be read is under way, if it is: a newer program may have begun it, which left its
+/// nodes half done.
+fn begun_unread(stored: &DynamicObject) -> Option<Timestamp> {
+    let status = &stored.data["status"];
+    status["completionTime"].is_null().then(|| status["startTime"].as_str()?.parse().ok()).flatten()
 }
 
 /// Forgets what was read of objects that no gate names any more.

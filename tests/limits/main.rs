@@ -15,7 +15,7 @@ use kube::api::PostParams;
 
 const REPORTER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
 /// What each identity is asked about: every resource that Evenkeel reads or writes, and what it must never have.
-const RESOURCES: [&str; 22] = [
+const RESOURCES: [&str; 23] = [
     "nodes",
     "nodes/status",
     "pods",
@@ -23,6 +23,7 @@ const RESOURCES: [&str; 22] = [
     "pods/exec",
     "poddisruptionbudgets.policy",
     "persistentvolumes",
+    "volumeattachments.storage.k8s.io",
     "secrets",
     "configmaps",
     "serviceaccounts/token",
@@ -187,11 +188,16 @@ fn job(name: &str, image: &str) -> serde_json::Value {
     })
 }
 
-async fn create(cluster: &Cluster, user: &str, object: &serde_json::Value, refused: &str) -> TestResult {
+/// Writes `object` into a file, for kubectl, and returns its path.
+fn written(cluster: &Cluster, object: &serde_json::Value) -> Result<String, Failure> {
     let file = cluster.logs().join("object.json");
     std::fs::write(&file, object.to_string())
         .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-    let path = file.display().to_string();
+    Ok(file.display().to_string())
+}
+
+async fn create(cluster: &Cluster, user: &str, object: &serde_json::Value, refused: &str) -> TestResult {
+    let path = written(cluster, object)?;
     expect(cluster, user, &["create", "-f", &path], refused).await
 }
 

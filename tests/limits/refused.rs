@@ -1,9 +1,12 @@
 //! ClusterUpgrades that cannot be: the real server refuses each, with a sentence that says why.
 
+use std::time::Duration;
+
 use evenkeel_devcluster::{Cluster, TestResult};
+use evenkeel_testkit::scenario::until;
 use serde_json::{Value, json};
 
-use super::create;
+use super::{create, expect, soon, written};
 
 /// One that the server takes, with `fields` besides in its spec.
 fn upgrade(name: &str, fields: &Value) -> Value {
@@ -43,7 +46,51 @@ async fn order(cluster: &Cluster) -> TestResult {
     create(cluster, "admin", &upgrade("diamond", &groups(fine)), "").await
 }
 
+/// A version that is older than a kube-apiserver, as the report has it.
+async fn downgrades(cluster: &Cluster) -> TestResult {
+    let to = |name: &str, version: &str| upgrade(name, &json!({"version": version}));
+    create(cluster, "admin", &to("no-report", "v1.20.0"), "").await?;
+    let report = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterSkewReport",
+        "metadata": {"name": "cluster"}, "spec": {}});
+    create(cluster, "admin", &report, "").await?;
+    let runs = async |server: &str| {
+        let status = json!({"status": {"server": server}}).to_string();
+        let patch = ["patch", "clusterskewreport", "cluster", "--subresource=status", "--type=merge", "-p"];
+        expect(cluster, "admin", &[&patch[..], &[&status]].concat(), "").await
+    };
+    runs("v1.37.1").await?;
+    let line =
+        "v1.20.0 would be a downgrade: a kube-apiserver runs v1.37.1, as kubectl get clusterskewreport says";
+    soon(cluster, "admin", &["create", "-f", &written(cluster, &to("lower", "v1.20.0"))?], line).await?;
+    for (server, version, refused) in [
+        ("v1.36.4..v1.37.1", "v1.36.9", true),
+        ("v1.36.4+k3s1..v1.37.1+k3s1", "v1.37.0+k3s2", true),
+        ("v1.38.0", "v1.37.9", true),
+        ("v1.36.4-eks-1.2..v1.37.1-eks-3.4", "v1.37.1-eks-0.1", false),
+        ("v1.9.11", "v1.10.0", false),
+        ("unknown", "v1.2.0", false),
+        ("v1.38.0", "v1.37.9", true),
+    ] {
+        runs(server).await?;
+        // The policy hears of the report a moment after it was written.
+        until(server, Duration::from_secs(10), async || {
+            let dry = written(cluster, &to("tried", version))?;
+            let line = if refused { "would be a downgrade: a kube-apiserver runs " } else { "" };
+            expect(cluster, "admin", &["create", "--dry-run=server", "-f", &dry], line).await.map(|()| true)
+        })
+        .await?;
+    }
+    // What does not change the version is let through, whatever runs by now.
+    let suspend = r#"{"spec":{"suspend":true}}"#;
+    expect(cluster, "admin", &["patch", "clusterupgrade", "no-report", "--type=merge", "-p", suspend], "")
+        .await?;
+    expect(cluster, "admin", &["delete", "clusterskewreport", "cluster"], "").await?;
+    let dry = written(cluster, &to("tried", "v1.37.1"))?;
+    soon(cluster, "admin", &["create", "--dry-run=server", "-f", &dry], "").await
+}
+
 pub async fn what_cannot_be(cluster: &Cluster) -> TestResult {
+    downgrades(cluster).await?;
     order(cluster).await?;
     let window =
         |length: i64| json!({"windows": [{"name": "n", "start": "22:00", "durationSeconds": length}]});

@@ -49,6 +49,8 @@ struct Run {
     wrong: Wrong,
     end: Value,
     calls: Vec<Call>,
+    /// How many events of each resource the first replica was told.
+    told: BTreeMap<String, u64>,
     /// Pods that were evicted.
     evicted: usize,
     /// Claims that were parked.
@@ -140,7 +142,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     let rests = come_to_rest(&kube, &watcher, begun).await;
     let took = begun.elapsed();
     settle(&kube).await;
-    let calls = cluster.faults().record();
+    let (calls, told) = (cluster.faults().record(), cluster.faults().told("evenkeel-a"));
     let end = end(&cluster, &kube).await;
     stop.cancel();
     for replica in replicas {
@@ -152,7 +154,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     wrong.extend(asked_well(&calls));
     wrong.extend(rests.err());
     let (evicted, parked, reasons) = (watcher.evictions(), watcher.parked, watcher.reasons.clone());
-    Run { wrong, end, calls, evicted, parked, reasons, took }
+    Run { wrong, end, calls, told, evicted, parked, reasons, took }
 }
 
 /// Scripts in which the first replica loses the lead while it lives.

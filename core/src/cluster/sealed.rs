@@ -65,6 +65,8 @@ pub struct Cluster {
     on_node: ByText,
     /// The same pods under each namespace, by name.
     in_namespace: ByText,
+    /// Those of them that start ([`Traits::starting_since`](super::Traits)), under the UID of their controller.
+    starting: ByText,
     /// By namespace and name.
     budgets: Vec<Arc<Budget>>,
     /// The same budgets, to be found by what they select.
@@ -115,6 +117,12 @@ impl Cluster {
         namespace: &str,
     ) -> impl ExactSizeIterator<Item = &'a Pod> + Clone + use<'a> {
         self.in_namespace.get(namespace).map_or(&[][..], |pods| pods.as_slice()).iter().map(AsRef::as_ref)
+    }
+
+    /// The pods of the controller of that UID that start ([`Traits::starting_since`](super::Traits)), by namespace and
+    /// name.
+    pub fn starting_of<'a>(&'a self, controller: &str) -> impl Iterator<Item = &'a Pod> + Clone + use<'a> {
+        self.starting.get(controller).map_or(&[][..], |pods| pods.as_slice()).iter().map(AsRef::as_ref)
     }
 
     /// The pod of that namespace and name.
@@ -226,8 +234,11 @@ impl Cluster {
         // Where each node is watched by itself, two pods of one name may be seen on two nodes. Both stay.
         pods.sort_by(|a, b| (pod_key(a), &a.node, &a.uid).cmp(&(pod_key(b), &b.node, &b.uid)));
         let mut on_node: BTreeMap<Arc<str>, Vec<Arc<Pod>>> = BTreeMap::new();
-        let mut in_namespace = on_node.clone();
+        let (mut in_namespace, mut starting) = (on_node.clone(), on_node.clone());
         for pod in pods {
+            if let Some(controller) = starts_for(&pod) {
+                starting.entry(Arc::clone(controller)).or_default().push(Arc::clone(&pod));
+            }
             on_node.entry(Arc::clone(&pod.node)).or_default().push(Arc::clone(&pod));
             in_namespace.entry(Arc::clone(&pod.namespace)).or_default().push(pod);
         }
@@ -237,28 +248,38 @@ impl Cluster {
         };
         self.on_node = on_node.into_iter().map(shared).collect();
         self.in_namespace = in_namespace.into_iter().map(shared).collect();
+        self.starting = starting.into_iter().map(shared).collect();
     }
 
     /// Adds `pod`, or replaces the pod of its namespace and name, which may have been on another node.
     pub fn set_pod(&mut self, pod: impl Into<Arc<Pod>>) {
         let pod = pod.into();
-        let held = self.pod(&pod.namespace, &pod.name);
-        if held.is_some_and(|held| held.node == pod.node) {
-            let replaced = replace(&mut self.in_namespace, &pod.namespace, &pod)
-                && replace(&mut self.on_node, &pod.node, &pod);
-            if replaced {
-                return;
+        let held = self.pod(&pod.namespace, &pod.name).filter(|held| held.node == pod.node);
+        let started = held.map(|held| starts_for(held).cloned());
+        let replaced = started.is_some()
+            && replace(&mut self.in_namespace, &pod.namespace, &pod)
+            && replace(&mut self.on_node, &pod.node, &pod);
+        if replaced {
+            if let Some(controller) = started.flatten() {
+                take(&mut self.starting, &controller, pod_key(&pod));
             }
+        } else {
+            self.remove_pod(&pod.namespace, &pod.name);
+            put(&mut self.on_node, Arc::clone(&pod.node), Arc::clone(&pod));
+            put(&mut self.in_namespace, Arc::clone(&pod.namespace), Arc::clone(&pod));
         }
-        self.remove_pod(&pod.namespace, &pod.name);
-        put(&mut self.on_node, Arc::clone(&pod.node), Arc::clone(&pod));
-        put(&mut self.in_namespace, Arc::clone(&pod.namespace), pod);
+        if let Some(controller) = starts_for(&pod).cloned() {
+            put(&mut self.starting, controller, pod);
+        }
     }
 
     /// Removes every pod of that namespace and name.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         for gone in take(&mut self.in_namespace, namespace, (namespace, name)) {
             take(&mut self.on_node, &gone.node, (namespace, name));
+            if let Some(controller) = starts_for(&gone) {
+                take(&mut self.starting, controller, (namespace, name));
+            }
         }
     }
 
@@ -309,6 +330,12 @@ impl Cluster {
 
 fn pod_key(pod: &Pod) -> (&str, &str) {
     (&pod.namespace, &pod.name)
+}
+
+/// The UID of the controller for which `pod` was made, while it starts.
+fn starts_for(pod: &Pod) -> Option<&Arc<str>> {
+    pod.traits().starting_since?;
+    Some(&pod.owner.as_ref()?.uid)
 }
 
 fn budget_key(budget: &Budget) -> (&str, &str) {

@@ -1,8 +1,8 @@
 //! What stands around pods and budgets: their controllers, volumes, webhooks, quotas.
 //!
-//! Only a drain's preflight reads most of it; the operator reads the volumes. So each list is `None` where it was not
-//! read. The invariant: a controller that is missing from a list that was read does not exist; of a list that was not
-//! read, nothing is concluded.
+//! Only a drain's preflight reads most of it; the operator reads the volumes and where they are attached. So each list is
+//! `None` where it was not read. The invariant: a controller that is missing from a list that was read does not exist; of a
+//! list that was not read, nothing is concluded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Surroundings {
     /// The claim that each `PersistentVolume` is bound to, by the volume's name.
     pub claims: Option<BTreeMap<Arc<str>, Name>>,
     /// Volumes that are attached to nodes, or about to be, or being detached.
-    pub attached: Option<Vec<Attachment>>,
+    pub attached: Option<BTreeSet<Attachment>>,
 }
 
 /// Something that controls pods, and its scale.

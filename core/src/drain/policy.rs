@@ -61,6 +61,8 @@ pub struct Options {
     pub refuse_empty_dir: bool,
     /// Pods that nothing would bring back are evicted; otherwise they stand in the way.
     pub evict_bare: bool,
+    /// A node is drained only when the volumes of the pods that left are detached from it.
+    pub await_volumes: bool,
     /// What is done with some pods; the first rule that selects a pod decides.
     pub pods: Vec<PodRule>,
 }
@@ -74,6 +76,7 @@ impl Options {
             when: When::Always,
             refuse_empty_dir: false,
             evict_bare: false,
+            await_volumes: false,
             pods: Vec::new(),
         }
     }
@@ -102,7 +105,7 @@ impl Options {
             timeout: Some(self.timeout),
             on_timeout: self.on_timeout,
             settle: SETTLE,
-            await_volumes: false,
+            await_volumes: self.await_volumes,
         }
     }
 }

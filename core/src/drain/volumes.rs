@@ -1,7 +1,7 @@
 //! Volumes that a drained node still holds.
 //!
 //! A machine that is rebooted or replaced while a volume is attached to it keeps that volume from its pod's next node;
-//! a restart of the kubelet does not. Here belongs whose volume it is; the request says whether it is waited for.
+//! a restart of the kubelet does not. Here belongs whose volume it is; the policy says whether it is waited for.
 
 use jiff::Timestamp;
 
@@ -19,8 +19,10 @@ pub(super) fn attached(cluster: &Cluster, node: &Node, rules: &Rules, now: Times
                 && may_stay(pod, rules, surroundings, now)
         })
     };
-    let here = surroundings.attached.as_ref()?.iter().filter(|attachment| attachment.node == node.name);
-    let mut volumes: Vec<String> = here
+    let first = Attachment { node: node.name.clone(), volume: "".into() };
+    let here = surroundings.attached.as_ref()?.range(first..);
+    let volumes: Vec<String> = here
+        .take_while(|attachment| attachment.node == node.name)
         .filter_map(|Attachment { volume, .. }| {
             match surroundings.claims.as_ref().and_then(|all| all.get(volume)) {
                 Some(claim) if stays(claim) => None,
@@ -30,7 +32,6 @@ pub(super) fn attached(cluster: &Cluster, node: &Node, rules: &Rules, now: Times
             }
         })
         .collect();
-    volumes.sort();
     let (first, more) = volumes.split_first()?;
     let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
     Some(format!("volume {first}{more} still attached to it"))

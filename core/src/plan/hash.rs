@@ -182,6 +182,9 @@ fn drain(options: &drain::Options) -> Value {
     if options.evict_bare {
         text["barePods"] = json!("Evict");
     }
+    if options.await_volumes {
+        text["volumes"] = json!("Detach");
+    }
     if !options.pods.is_empty() {
         let rule = |rule: &PodRule| {
             let namespaces: Vec<&str> = rule.namespaces.iter().map(|name| &**name).collect();
@@ -397,6 +400,9 @@ mod tests {
         let drain = text.split("\"drain\":").nth(1).and_then(|rest| rest.split(",\"drainTimeout").next());
         expect![[r#"{"barePods":"Evict","emptyDir":"Refuse","mode":"MinorOnly","onTimeout":"Force","podRules":[{"behavior":"WaitCompleted","namespaces":["shop"],"selector":{"matchExpressions":[],"matchLabels":{"app":"db"}}}]}"#]].assert_eq(drain.unwrap());
         expect!["950a727ac77b"].assert_eq(&hash(&upgrade, &from, &[]));
+        upgrade.drain.await_volumes = true;
+        assert!(canonical(&upgrade, &from, &[]).contains(r#","volumes":"Detach"}"#));
+        expect!["c8d8de0ba395"].assert_eq(&hash(&upgrade, &from, &[]));
     }
 
     #[test]

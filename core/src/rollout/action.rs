@@ -28,6 +28,9 @@ pub enum Action {
         /// The node's name.
         node: Arc<str>,
     },
+    /// Read the attached volumes by a request of their own: a node has waited for one of them for long, and the watch may
+    /// have lost that it was detached.
+    ReadAttachments,
     /// Read the object of a gate.
     ReadGate {
         /// The object.

@@ -2,10 +2,9 @@
 //! not have to leave the next one as well.
 //!
 //! Here belongs which nodes carry [`OUTDATED_TAINT`], what a Node's taints are with and without it, and that the first
-//! nodes of all are empty ones, where there are any. The taint only
-//! asks (`PreferNoSchedule`): a pod that fits nowhere else still runs there. The invariants: a node that was upgraded,
-//! that a person holds or that takes part no more does not keep the taint, and an upgrade that is over leaves none
-//! behind; all other taints stay as they are.
+//! nodes of all are spare ones, where there are any. The taint only asks (`PreferNoSchedule`): a pod that fits nowhere
+//! else still runs there. The invariants: a node that was upgraded, that a person holds or that takes part no more does
+//! not keep the taint, and an upgrade that is over leaves none behind; all other taints stay as they are.
 
 use std::sync::Arc;
 
@@ -65,8 +64,8 @@ fn is_outdated(of: &Selected<'_>) -> bool {
 }
 
 /// Whether `node` may be taken up as far as there is a place for what leaves it. Before any node is upgraded, whatever
-/// leaves one has to leave the next as well. So while an empty node is on its way, the others wait for it, for at most
-/// `expected`, which is how long a node takes.
+/// leaves one has to leave the next as well. So while a spare node is on its way, all others wait for it, but for those
+/// that nothing has to leave, and for at most `expected`, which is how long a node takes.
 pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDuration) -> Result<(), Wait> {
     let cluster = round.world.cluster;
     let takes = |of: &Selected<'_>| {

@@ -12,7 +12,7 @@ use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
-use super::whole::{others_are_whole, static_pods_settle};
+use super::whole::{STATIC_PODS_RETURN, others_are_whole};
 use super::{Action, Before, Claim, ClaimState, Subject};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step};
@@ -300,10 +300,9 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         round.blocked.push(format!("the version of {} {} is not known", next.component, next.name));
         return;
     }
-    if let Some(until) = static_pods_settle(round).filter(|_| together) {
+    if let Some(until) = round.static_pods_until.filter(|_| together) {
         round.wake(until);
-        let line = "gives the static pods of the last control-plane node time to come back";
-        round.working.push(line.to_owned());
+        round.working.push(STATIC_PODS_RETURN.to_owned());
         return;
     }
     let subject = subject(round, next, step.filter(|_| together));

@@ -8,6 +8,7 @@ use super::hop::Current;
 use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
+use super::whole::static_pods_settle;
 use super::{Action, Claim, ClaimState, Decision, World, avoid, components, group, nodes, open, soak};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
@@ -45,13 +46,15 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let told = told(stages, &current, whole, cluster);
     let approved = is_approved(upgrade, hash.as_deref());
     let policy = upgrade.drain.policy(world.executors);
+    let selected = selected(members, &mine);
     let mut round = Round {
         upgrade,
         hop: &current,
         progress,
         world,
         mine: &mine,
-        selected: selected(members, &mine),
+        static_pods_until: static_pods_settle(&selected, &mine, world.now),
+        selected,
         stage,
         missing: &missing,
         halted: halted(cluster, upgrade, &mine),

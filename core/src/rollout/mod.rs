@@ -112,6 +112,8 @@ pub struct Freshness {
     pub unbroken_since: Timestamp,
     /// When a node and its pods were last read by a request of their own, by the node's name.
     pub reread: BTreeMap<Arc<str>, Timestamp>,
+    /// When the attached volumes were last read by a request of their own.
+    pub attachments: Timestamp,
 }
 
 /// Everything a decision is made from.

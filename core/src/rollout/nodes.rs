@@ -3,13 +3,14 @@
 //! Which nodes are taken up is decided in `open`. The invariant: only a Node of the claim's UID is touched, and only a
 //! cordon that carries the claim's mark is taken off.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::avoid::Taints;
 use super::ends::{at_target, holds, node_of, settle};
 use super::executor::{Seen, Standing, asked, drive};
 use super::round::{Round, after, record, release};
-use super::whole::static_pods_settle;
 use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{self, GivenUp, Held, Left, NodeDrain, SETTLE, Step, first};
@@ -22,6 +23,10 @@ const PARKED_AT_MOST: SignedDuration = SignedDuration::from_hours(6);
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
 /// How many blockers a claim names.
 const SHOWN_BLOCKERS: usize = 5;
+/// A drain is given up by what was read no longer ago.
+const READ_LASTS: SignedDuration = SignedDuration::from_secs(30);
+/// A node whose volumes stay attached has them read by a request of their own, so often.
+const ATTACHMENTS_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// What a claim says of a node that is given to its executor.
 const DRAINED: &str = "drained; the executor may work";
 /// What a claim says of a node whose pods stay.
@@ -105,11 +110,10 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
 /// Whether part of the control plane is away, so that pods that leave may not be replaced, and none is asked to leave. The
 /// static pods of a control-plane node go once more after its kubelet is seen at the target.
 fn control_plane_is_away(round: &mut Round<'_>) -> bool {
-    let back = static_pods_settle(round);
-    if let Some(back) = back {
+    if let Some(back) = round.static_pods_until {
         round.wake(back);
     }
-    back.is_some() || !round.control_plane_is_done()
+    round.static_pods_until.is_some() || !round.control_plane_is_done()
 }
 
 fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, stalled: Option<Timestamp>) {
@@ -139,16 +143,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         round.wake(at);
     }
     match step {
-        Step::GivenUp { why, left } => {
-            let message = why.to_string();
-            round.blocked.push(format!("{name}: {message}"));
-            let mut blockers = blockers(&left);
-            if let GivenUp::NotDeleted { pod, why } = why {
-                // Its budget is not what it waits for, so a change of that does not help.
-                blockers = vec![Blocker { pod, budget: None, reason: why, lasting: true }];
-            }
-            park(round, claim, message, blockers);
-        }
+        Step::GivenUp { why, left } => given_up(round, claim, name, why, &left),
         Step::Leaving { drain, permits, forced, left } => {
             round.actions.extend(permits.into_iter().map(Action::Evict));
             round.actions.extend(forced.into_iter().map(Action::Delete));
@@ -158,7 +153,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             lines.push(line);
             say_blocked(round, claim, &drain, blockers, first(&left));
         }
-        Step::Detaching(volumes) => round.working.push(format!("{name}: empty; {volumes}")),
+        Step::Detaching(volumes) => detaching(round, name, since, &volumes),
         Step::Settling if !empties => {
             round.working.push(format!("{name}: makes sure that no pod still arrives"));
         }
@@ -192,6 +187,41 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
                 }),
             });
         }
+    }
+}
+
+/// Gives the drain of a node up because of what is `left` on it, by what was read a moment ago.
+fn given_up(round: &mut Round<'_>, claim: &Claim, name: &Arc<str>, why: GivenUp, left: &[Left<'_>]) {
+    let message = why.to_string();
+    if !was_read_lately(round, name) {
+        round.actions.push(Action::Reread { node: name.clone() });
+        round.working.push(format!("{name}: {message}; its pods are read once more"));
+        return;
+    }
+    round.blocked.push(format!("{name}: {message}"));
+    let mut blockers = blockers(left);
+    if let GivenUp::NotDeleted { pod, why } = why {
+        // Its budget is not what it waits for, so a change of that does not help.
+        blockers = vec![Blocker { pod, budget: None, reason: why, lasting: true }];
+    }
+    park(round, claim, message, blockers);
+}
+
+/// Whether the pods of the node were read by a request of their own a moment ago. A watch that lost the end of a pod
+/// would keep it on its node for ever.
+fn was_read_lately(round: &Round<'_>, node: &str) -> bool {
+    let read = round.world.freshness.reread.get(node);
+    read.is_some_and(|at| round.world.now < after(*at, READ_LASTS))
+}
+
+/// Waits for the volumes of a node that drains `since` then, and has them read once a minute.
+fn detaching(round: &mut Round<'_>, name: &str, since: Timestamp, volumes: &str) {
+    round.working.push(format!("{name}: empty; {volumes}"));
+    let read_at = after(round.world.freshness.attachments.max(since), ATTACHMENTS_EVERY);
+    if round.world.now < read_at {
+        round.wake(read_at);
+    } else if !round.actions.contains(&Action::ReadAttachments) {
+        round.actions.push(Action::ReadAttachments);
     }
 }
 

@@ -15,12 +15,13 @@ use super::hold::{Out, OutOf};
 use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
 use super::turn::{turn, waits_for};
-use super::whole::{others_are_whole, static_pods_settle};
+use super::wait::Wait;
+use super::whole::{STATIC_PODS_RETURN, others_are_whole};
 use super::zones::place;
 use super::{Action, Blocker, Claim, ClaimState, Subject};
 use crate::cluster::Node;
 use crate::drain::{OnTimeout, look, yields};
-use crate::plan::{is_spare, zone};
+use crate::plan::{is_empty, is_spare, zone};
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
@@ -29,6 +30,8 @@ use crate::version::KubeVersion;
 const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// So often a parked node is tried again as soon as what blocked it seems gone; after that, at its time.
 const LIFTED_ATTEMPTS: u32 = 3;
+/// So many nodes of a group at most are looked at in one decision of which each waits for something of its own.
+const WAITING_AT_MOST: usize = 50;
 /// How long a replaced controller may take to win its lease and fill its caches. An eviction that the disruption
 /// controller does not see leaves the budget of a pod that returns under its old name short for two minutes
 /// (`disruptedPods`, `pkg/controller/disruption`).
@@ -40,6 +43,12 @@ pub(super) fn open(round: &mut Round<'_>) {
         round.wake(until);
         round.hope = true;
         round.working.push("gives the replaced controllers time to take up their work".to_owned());
+        return;
+    }
+    if let Some(until) = round.static_pods_until {
+        round.wake(until);
+        round.hope = true;
+        round.working.push(STATIC_PODS_RETURN.to_owned());
         return;
     }
     let groups = members(round);
@@ -121,6 +130,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     }
     // Zones of which nothing more is opened.
     let mut shut = Vec::new();
+    let (mut wait_for_seed, mut waiting) = (false, 0);
     for Selected { member, claim } in candidates {
         let node = member.node;
         // Once a node of a zone is opened, the others wait for that zone.
@@ -136,7 +146,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             }
             break;
         }
-        if shut.contains(&place(node)) {
+        if shut.contains(&place(node)) || (wait_for_seed && !is_empty(cluster, node)) {
             continue;
         }
         let again = match may_begin(round, node, claim) {
@@ -148,15 +158,17 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             }
         };
         if let Err(wait) = may_open(round, Opening::Node(node, group)) {
-            let (of_node, of_zone) = (wait.is_of_one_node(), wait.is_of_one_zone());
+            match &wait {
+                Wait::Zone { .. } => shut.push(place(node)),
+                Wait::Seed { .. } => wait_for_seed = true,
+                Wait::Replacements { .. } if waiting < WAITING_AT_MOST => waiting += 1,
+                _ => {
+                    round.hold_back(wait);
+                    break;
+                }
+            }
             round.hold_back(wait);
-            if of_zone {
-                shut.push(place(node));
-            }
-            if of_node || of_zone {
-                continue;
-            }
-            break;
+            continue;
         }
         round.actions.push(again.unwrap_or_else(|| {
             let subject = subject(round, group, node);
@@ -202,14 +214,6 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
 /// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error
 /// is the line for the status.
 fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
-    if let Some(until) = static_pods_settle(round) {
-        round.wake(until);
-        round.hope = true;
-        return Err(format!(
-            "{} waits: the static pods of the last control-plane node have time to come back",
-            node.name
-        ));
-    }
     if node.control_plane
         && let Err(line) = others_are_whole(round, &node.name)
     {

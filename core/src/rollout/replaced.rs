@@ -18,7 +18,8 @@ const RECENT: SignedDuration = SignedDuration::from_mins(10);
 /// What serves by all of its pods together. The pods of a Job come and go by themselves.
 const SERVING: [&str; 3] = ["ReplicaSet", "StatefulSet", "ReplicationController"];
 
-fn served_by(pod: &Pod) -> Option<&Owner> {
+/// The owner of `pod`, if it serves by all of its pods.
+fn serving_owner(pod: &Pod) -> Option<&Owner> {
     pod.owner.as_deref().filter(|owner| SERVING.contains(&&*owner.kind))
 }
 
@@ -39,23 +40,17 @@ pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
         return Ok(());
     };
     let leaves = |pod: &&Pod| pod.phase != Phase::Finished && pod.deleting().is_none();
-    let mut owners: Vec<(&str, &Owner)> = cluster
-        .pods_on(&node.name)
-        .filter(leaves)
-        .filter_map(|pod| Some((&*pod.namespace, served_by(pod)?)))
-        .collect();
-    owners.sort_by_key(|(namespace, owner)| (*namespace, &owner.uid));
-    owners.dedup_by_key(|(namespace, owner)| (*namespace, &owner.uid));
+    let mut owners: Vec<&Owner> =
+        cluster.pods_on(&node.name).filter(leaves).filter_map(serving_owner).collect();
+    owners.sort_by_key(|owner| &owner.uid);
+    owners.dedup_by_key(|owner| &owner.uid);
     let starts = |pod: &Pod| {
         let until = after(pod.traits().starting_since?, START).min(over);
-        let shares = |(_, owner): &&(&str, &Owner)| served_by(pod).is_some_and(|of| of.uid == owner.uid);
-        (now < until && pod.node != node.name && owners.iter().any(|owner| shares(&owner))).then_some(until)
+        (now < until && pod.node != node.name).then_some(until)
     };
-    let mut namespaces: Vec<&str> = owners.iter().map(|(namespace, _)| *namespace).collect();
-    namespaces.dedup();
-    let mut starting = namespaces
+    let mut starting = owners
         .into_iter()
-        .flat_map(|namespace| cluster.pods_in(namespace))
+        .flat_map(|owner| cluster.starting_of(&owner.uid))
         .filter_map(|pod| Some((starts(pod)?, pod)));
     let Some((mut until, first)) = starting.next() else { return Ok(()) };
     let mut more = 0;

@@ -20,6 +20,8 @@ use crate::version::KubeVersion;
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
 /// A machine that has been silent for so long does not come back by itself, as far as anybody can say.
 const GONE: SignedDuration = SignedDuration::from_mins(15);
+/// From so many reasons on, no further node is named that waits for pods that start.
+const HELD_BACK_SHOWN: usize = 5;
 /// How soon the answers of apiservers that were asked afresh are looked at.
 const ASKED_AGAIN: SignedDuration = SignedDuration::from_millis(500);
 
@@ -66,6 +68,8 @@ pub(super) struct Round<'a> {
     pub(super) selected: Vec<Selected<'a>>,
     /// The first stage that is not done; `None` when all are.
     pub(super) stage: Option<Stage>,
+    /// Until when the static pods of the last control-plane node come back, while they do.
+    pub(super) static_pods_until: Option<Timestamp>,
     /// Control-plane components that were seen before and are not seen now.
     pub(super) missing: &'a [Place],
     /// Disruption may begin and go on: the plan is approved, every executor is there, and the upgrade is not
@@ -111,7 +115,9 @@ impl Round<'_> {
         if let Some(until) = wait.until() {
             self.wake(until);
         }
-        if !self.held_back.contains(&wait) {
+        // Thousands of nodes may wait, each for pods of its own; the first few tell what for.
+        let shown = self.held_back.len() < HELD_BACK_SHOWN || !matches!(wait, Wait::Replacements { .. });
+        if shown && !self.held_back.contains(&wait) {
             self.held_back.push(wait);
         }
     }

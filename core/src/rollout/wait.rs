@@ -112,16 +112,6 @@ impl Wait {
             Self::GateRead { .. } | Self::Failures { .. } | Self::Zone { .. } | Self::AllZones { .. } => None,
         }
     }
-
-    /// Whether it keeps only this one node from being opened.
-    pub(super) const fn is_of_one_node(&self) -> bool {
-        matches!(self, Self::Replacements { .. } | Self::Seed { .. })
-    }
-
-    /// Whether nodes of other zones may be opened nevertheless.
-    pub(super) const fn is_of_one_zone(&self) -> bool {
-        matches!(self, Self::Zone { .. })
-    }
 }
 
 impl fmt::Display for Wait {

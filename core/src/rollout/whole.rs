@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::round::{Round, after};
+use super::round::{Round, Selected, after};
 use super::{Action, Claim, ClaimState};
 use crate::cluster::Component;
 
@@ -13,18 +13,26 @@ use crate::cluster::Component;
 /// nothing else is taken away.
 const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Until when the static pods of the control-plane node whose kubelet was replaced last come back; `None` where they had
-/// their time.
-pub(super) fn static_pods_settle(round: &Round<'_>) -> Option<Timestamp> {
+/// What is said while they have this time.
+pub(super) const STATIC_PODS_RETURN: &str =
+    "gives the static pods of the last control-plane node time to come back";
+
+/// Until when the static pods of the control-plane node whose kubelet was replaced last come back, by the claims of the
+/// nodes that take part and by all claims of the upgrade; `None` where they had their time.
+pub(super) fn static_pods_settle(
+    selected: &[Selected<'_>],
+    mine: &[&Claim],
+    now: Timestamp,
+) -> Option<Timestamp> {
     let upgraded = |claim: &Claim| match claim.state {
         ClaimState::Upgraded { at } => Some(after(at, STATIC_PODS_SETTLE)),
         _ => None,
     };
-    let alone = round.selected.iter().filter(|selected| selected.member.node.control_plane);
+    let alone = selected.iter().filter(|selected| selected.member.node.control_plane);
     let alone = alone.filter_map(|selected| upgraded(selected.claim?));
     let moves_kubelet = |claim: &&&Claim| claim.subject.components.contains(&Component::Kubelet);
-    let together = round.mine.iter().filter(moves_kubelet).filter_map(|claim| upgraded(claim));
-    alone.chain(together).max().filter(|until| round.world.now < *until)
+    let together = mine.iter().filter(moves_kubelet).filter_map(|claim| upgraded(claim));
+    alone.chain(together).max().filter(|until| now < *until)
 }
 
 /// Whether the control-plane node `name` may be taken away. The error says why not, in words that follow its name.

@@ -43,6 +43,12 @@ pub struct Drain {
     /// with such a pod is not begun, and the status names the pod. `Evict`: they leave like others, and are lost.
     #[serde(default = "refuse")]
     pub bare_pods: MayLeave,
+    /// Whether a node is drained while volumes of pods that left are still attached to it. `Ignore` (the default): it
+    /// is, because a restart of the kubelet keeps no volume from a pod's next node. `Detach`: its executor begins when
+    /// they are detached, as is right where it reboots or replaces the machine. Volumes of pods that stay do not count,
+    /// and a volume that is not detached in time is as a pod that does not leave: see `onTimeout`.
+    #[serde(default)]
+    pub volumes: Volumes,
     /// What is done with some pods; the first rule that selects a pod decides, and a pod that no rule selects leaves.
     /// Pods of `DaemonSets` and static pods stay in any case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -70,6 +76,7 @@ impl Default for Drain {
             mode: DrainMode::default(),
             empty_dir: evict(),
             bare_pods: refuse(),
+            volumes: Volumes::default(),
             pod_rules: Vec::new(),
         }
     }
@@ -82,6 +89,16 @@ pub enum MayLeave {
     Evict,
     /// A node with such a pod is not begun.
     Refuse,
+}
+
+/// Whether attached volumes are waited for.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Volumes {
+    /// They are not.
+    #[default]
+    Ignore,
+    /// Until those of pods that left are detached.
+    Detach,
 }
 
 /// What is done with some pods. A pod falls under the rule when the selector matches its labels and its namespace is one
@@ -174,6 +191,7 @@ pub(super) fn options(spec: &Drain) -> Result<Options, ForEveryPod> {
         },
         refuse_empty_dir: spec.empty_dir == MayLeave::Refuse,
         evict_bare: spec.bare_pods == MayLeave::Evict,
+        await_volumes: spec.volumes == Volumes::Detach,
         pods: spec.pod_rules.iter().enumerate().map(rule).collect::<Result<_, _>>()?,
     })
 }

@@ -24,6 +24,8 @@ const WATCH_SECONDS: u32 = 290;
 const SILENCE: Duration = Duration::from_secs(130);
 /// Longest wait for the begin of an answer. The read client retries throttled requests by itself for hours.
 const ANSWER: Duration = Duration::from_secs(30);
+/// Kinds that are listed anew are so when a watch ends so long after the last list.
+const LIST_LASTS: Duration = Duration::from_mins(4);
 const PAGE: u32 = 500;
 
 type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
@@ -37,6 +39,8 @@ pub(super) struct Follow<K: Watched> {
     pub(super) wait: Duration,
     /// The server has not refused streaming lists.
     pub(super) streaming: bool,
+    /// The next list is of a set that is complete.
+    pub(super) anew: bool,
     pub(super) inner: Arc<Inner<K>>,
 }
 
@@ -48,6 +52,8 @@ enum Ended {
     Failed(kube::Error),
     /// The history after our version is gone, or the set is tainted: only a new list helps.
     ListAgain,
+    /// Nothing is known to be wrong, and the last list is old.
+    ListAnew,
 }
 
 impl From<kube::Error> for Ended {
@@ -64,11 +70,16 @@ impl<K: Watched> Follow<K> {
     pub(super) async fn run(&mut self) {
         loop {
             let listed = if self.streaming { self.stream_all().await } else { self.list_all().await };
+            self.anew = false;
             let ended = match listed {
                 Ok((version, rest)) => self.follow(version, rest).await,
                 Err(ended) => ended,
             };
             match ended {
+                Ended::ListAnew => {
+                    self.anew = true;
+                    continue;
+                }
                 Ended::Failed(error) if self.streaming && refuses_streaming(&error) => {
                     tracing::info!(
                         kind = self.inner.what.kind,
@@ -112,10 +123,7 @@ impl<K: Watched> Follow<K> {
     /// consistent one (no resourceVersion), so that a new leader never begins from an apiserver's stale cache.
     async fn stream_all(&mut self) -> Result<(String, Option<Events<K>>), Ended> {
         let mut events = self.open(true, "").await?;
-        self.inner.told(|fold| {
-            fold.list_begins();
-            false
-        });
+        self.list_begins();
         loop {
             match timeout(SILENCE, events.next()).await {
                 Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
@@ -154,10 +162,10 @@ impl<K: Watched> Follow<K> {
                 Ok(page) => page?,
                 Err(elapsed) => return Err(Ended::Failed(kube::Error::Service(Box::new(elapsed)))),
             };
+            if !begun {
+                self.list_begins();
+            }
             self.inner.told(|fold| {
-                if !begun {
-                    fold.list_begins();
-                }
                 for object in page.items {
                     fold.listed(object);
                 }
@@ -174,6 +182,14 @@ impl<K: Watched> Follow<K> {
         }
     }
 
+    fn list_begins(&self) {
+        let begins = if self.anew { Fold::list_begins_anew } else { Fold::list_begins };
+        self.inner.told(|fold| {
+            begins(fold);
+            false
+        });
+    }
+
     fn list_ends(&self, version: &str) {
         self.inner.told(|fold| {
             fold.list_ends(version);
@@ -183,6 +199,7 @@ impl<K: Watched> Follow<K> {
 
     /// Follows the changes since `version`, over as many streams as it takes, until only a new list helps.
     async fn follow(&mut self, mut version: String, mut open: Option<Events<K>>) -> Ended {
+        let listed = Instant::now();
         loop {
             let begun = Instant::now();
             let opened = match open.take() {
@@ -197,13 +214,14 @@ impl<K: Watched> Follow<K> {
                 Err(ended) => ended,
             };
             match ended {
-                Ended::ListAgain => return Ended::ListAgain,
+                Ended::ListAgain | Ended::ListAnew => return ended,
                 Ended::Failed(error) => {
                     self.inner.failing(&error);
                     self.pause().await;
                 }
                 // A watch that the server ends after its time is no failure; one that ends at once is.
                 Ended::Quietly if begun.elapsed() < self.pace.first => self.pause().await,
+                Ended::Quietly if K::LISTED_ANEW && listed.elapsed() >= LIST_LASTS => return Ended::ListAnew,
                 Ended::Quietly => {}
             }
         }

@@ -240,3 +240,24 @@ async fn a_connection_that_died_without_a_word_is_noticed_after_two_bookmarks() 
     assert!(took > Duration::from_mins(2) && took < Duration::from_secs(140), "{took:?}");
     assert!(server.asked()[1].ends_with("resourceVersion=7"), "{}", server.asked()[1]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_watch_lost_is_made_good_by_a_list_before_long() {
+    let server = Server::new([
+        Answer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], true),
+        Answer::Watch(Vec::new(), true),
+        // Nobody was told that `a` went and `b` came.
+        Answer::Watch(vec![event("ADDED", &lease("b", 8)), mark(9, true)], true),
+    ]);
+    let (cache, _stop) = server.watch();
+    until(&cache, |cache| synced(cache, &["a"])).await;
+    let begun = Instant::now();
+    while names(&cache) != ["b"] {
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(cache.state(), SyncState::Synced, "what was complete stays so");
+        assert!(begun.elapsed() < Duration::from_mins(6), "{:?}", names(&cache));
+    }
+    let asked = server.asked();
+    let anew = |at: usize| asked[at].contains("sendInitialEvents=true");
+    assert_eq!([anew(0), anew(1), anew(2)], [true, false, true], "{asked:?}");
+}

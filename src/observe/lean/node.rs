@@ -179,6 +179,7 @@ fn outdated_for(taints: &[Value]) -> Option<Arc<str>> {
 
 impl Watched for Node {
     type Kept = Arc<NodeSeen>;
+    const LISTED_ANEW: bool = false;
 
     /// A Node of a busy cluster has 10 kB and more, so pages are smaller than usual.
     const PAGE: Option<u32> = Some(250);

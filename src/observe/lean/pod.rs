@@ -88,6 +88,7 @@ fn ready_after(status: &PodStatus) -> Option<u16> {
 
 impl Watched for Pod {
     type Kept = PodSeen;
+    const LISTED_ANEW: bool = false;
 
     fn keep(self, names: &mut Interner) -> Self::Kept {
         let spec = self.spec.unwrap_or_default();

@@ -347,3 +347,35 @@ fn volumes_that_are_tied_to_hosts_are_known_while_they_can_be_relied_on() {
     fold.failing("the server is away");
     assert_eq!(look(&mut fold), None);
 }
+
+#[test]
+fn attached_volumes_are_known_with_their_claims_while_they_can_be_relied_on() {
+    let mut model = Model::new(PodScope::All);
+    let (mut volumes, mut attachments) =
+        (Fold::<PersistentVolume>::default(), Fold::<VolumeAttachment>::default());
+    let spec = json!({"claimRef": {"namespace": "shop", "name": "data"}});
+    volumes.list_begins();
+    volumes.listed(serde_json::from_value(json!({"metadata": {"name": "pv-1"}, "spec": spec})).unwrap());
+    volumes.list_ends("1");
+    let news = volumes.news();
+    model.volumes(&volumes, &news);
+    let mut look = |fold: &mut Fold<VolumeAttachment>| {
+        let news = fold.news();
+        model.attachments(fold, &news);
+        let surroundings = model.cluster().surroundings().clone();
+        assert_eq!(surroundings.claims.unwrap()["pv-1"], ("shop".into(), "data".into()));
+        surroundings.attached.map(|all| all.iter().map(|of| format!("{} {}", of.node, of.volume)).collect())
+    };
+    assert_eq!(look(&mut attachments), None::<Vec<String>>, "nothing was listed yet");
+    let attached = |name: &str, node: &str| {
+        let spec = json!({"nodeName": node, "source": {"persistentVolumeName": "pv-1"}});
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    };
+    attachments.list_begins();
+    attachments.listed(attached("csi-1", "n-2"));
+    attachments.listed(attached("csi-2", "n-1"));
+    attachments.list_ends("1");
+    assert_eq!(look(&mut attachments), Some(vec!["n-1 pv-1".to_owned(), "n-2 pv-1".to_owned()]));
+    attachments.failing("the server is away");
+    assert_eq!(look(&mut attachments), None);
+}

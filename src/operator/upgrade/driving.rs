@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::metrics::{Controller, Reason, ReconcileOutcome};
-use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, Kept};
+use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, Kept, PATIENCE, Unseen};
 use crate::act::Outcome;
 use crate::drive::{Driven, Interrupt, Look, drive};
 
@@ -44,7 +44,7 @@ impl Driven for Driving<'_> {
             Err(unseen) => {
                 kept.sees = false;
                 driver.tell_unseen(kept, &unseen).await;
-                if unseen.line != kept.complaint {
+                if unseen.line != kept.complaint && is_news(&unseen, kept.unseen) {
                     tracing::warn!(problem = unseen.line, "upgrades wait");
                     kept.complaint = unseen.line;
                 }
@@ -79,9 +79,30 @@ impl Driver<'_> {
     }
 }
 
+/// Whether a person is told of what has been `unseen` since then. A first list that is on its way, or a watch that is
+/// opened again, ends by itself in a moment.
+fn is_news(unseen: &Unseen, since: Option<Instant>) -> bool {
+    unseen.refused || since.is_some_and(|since| since.elapsed() >= PATIENCE)
+}
+
 /// How long to sleep if nothing changes: until the earlier of `look_at` and `again`, and at most [`AT_LEAST`].
 fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>, now: Timestamp) -> Duration {
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
     let again = again.map(|at| at.saturating_duration_since(Instant::now()));
     look_at.map(until).into_iter().chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_ends_by_itself_in_a_moment_is_no_news() {
+        let unseen = |refused| Unseen { line: "the first list is not complete yet".to_owned(), refused };
+        let begun = Some(Instant::now());
+        assert!(!is_news(&unseen(false), begun) && !is_news(&unseen(false), None));
+        assert!(is_news(&unseen(true), begun), "only a person changes that");
+        tokio::time::advance(PATIENCE).await;
+        assert!(is_news(&unseen(false), begun));
+    }
 }

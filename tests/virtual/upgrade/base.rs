@@ -141,6 +141,7 @@ impl Setting {
                 ["force"] => setting.drains["onTimeout"] = "Force".into(),
                 ["halt"] => setting.drains["onTimeout"] = "Halt".into(),
                 ["minor-only"] => setting.drains["mode"] = "MinorOnly".into(),
+                ["detach"] => setting.drains["volumes"] = "Detach".into(),
                 ["rule", app, behavior] => {
                     let rule = json!({"namespaces": ["shop"], "behavior": behavior,
                         "selector": {"matchLabels": {"app": app}}});
@@ -194,6 +195,7 @@ impl Setting {
             "force",
             "halt",
             "minor-only",
+            "detach",
             "rule",
             "gated",
             "without",

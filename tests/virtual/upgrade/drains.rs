@@ -31,6 +31,7 @@ fn deletions(run: &Run) -> Vec<&Call> {
 }
 
 const DONE: (&str, bool, &str) = ("Completed", false, "9/9");
+const DETACHED: &str = "at 0 detach; at 0 drain 3000; at 0 attach main-5; at 900000 detached main-5";
 const FORCED: &str = "at 0 force; at 0 drain 60; at 0 impossible";
 
 #[test]
@@ -98,4 +99,43 @@ fn a_pod_that_a_rule_lets_complete_is_waited_for() {
     assert_eq!((said(&run).0, said(&run).2), ("NodesParked", "8/9"), "it is longer than a drain may take");
     let message = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
     assert!(message.contains("main-5") && message.contains("shop/batch"), "{message}");
+}
+
+#[test]
+fn volumes_are_waited_for_where_that_is_asked_for() {
+    let run = ends(DETACHED);
+    assert_eq!((said(&run), run.parked), (DONE, 0), "{:#}", run.end);
+    assert!(run.took.as_secs() > 900, "{:?}", run.took);
+    let ignored = ends("at 0 attach main-5");
+    assert_eq!((said(&ignored), ignored.parked), (DONE, 0));
+    assert!(ignored.took.as_secs() < 900, "{:?}", ignored.took);
+    let stays = ends("at 0 detach; at 0 drain 60; at 0 attach main-5");
+    assert_eq!((said(&stays).0, said(&stays).2), ("NodesParked", "8/9"));
+    let message = stays.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(message.contains("main-5") && message.contains("volume pv-main-5 still attached"), "{message}");
+}
+
+#[test]
+fn a_volume_that_is_detached_while_nobody_hears_of_it_is_harmless() {
+    let mut scripts = Vec::new();
+    for fault in ["drop", "duplicate", "delay:4", "gone", "end", "reset", "garbage"] {
+        let resource = "volumeattachments.storage.k8s.io".to_owned();
+        let told = Step::Told { agent: "evenkeel-a".to_owned(), resource, nth: 0, fault: fault.to_owned() };
+        scripts.push((1, [steps(DETACHED), vec![told]].concat()));
+    }
+    campaign("upgrade: a volume is detached", scripts);
+}
+
+#[test]
+fn a_pod_that_goes_while_nobody_hears_of_it_is_harmless() {
+    let told = |nth: u64| {
+        let told = Step::Told {
+            agent: "evenkeel-a".to_owned(),
+            resource: "pods".to_owned(),
+            nth,
+            fault: "drop".to_owned(),
+        };
+        (1, vec![told])
+    };
+    campaign("upgrade: pods go unseen", (75..300).step_by(45).map(told).collect());
 }

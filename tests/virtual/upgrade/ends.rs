@@ -172,7 +172,12 @@ fn a_server_that_is_rolled_back_keeps_kubelets_waiting() {
 
 #[test]
 fn what_the_operator_may_not_see_is_what_the_upgrade_waits_for() {
-    for resource in ["persistentvolumes", "poddisruptionbudgets.policy", "upgradeexecutors.evenkeel.dev"] {
+    for resource in [
+        "persistentvolumes",
+        "volumeattachments.storage.k8s.io",
+        "poddisruptionbudgets.policy",
+        "upgradeexecutors.evenkeel.dev",
+    ] {
         let refused = |verb: &str| format!("like evenkeel-a {verb}~{resource} refuse:403");
         let run = ends(&format!("{}; {}", refused("list"), refused("watch")));
         assert!(run.reasons.contains("Forbidden"), "{resource}: {:?}", run.reasons);

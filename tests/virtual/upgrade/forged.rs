@@ -15,6 +15,7 @@ use super::super::campaign::{Wrong, virtually};
 use super::super::kube_api::Kube;
 use super::super::script::Step;
 use super::base::{self, CLAIMS, FROM, Setting, TO, UPGRADES};
+use super::people;
 use super::watcher::{Watcher, asked_well, at_rest};
 use super::{UP, end};
 
@@ -249,6 +250,22 @@ fn invariant_3_an_executor_works_while_a_scheduler_still_binds_pods() {
     names(3, "shop/late still arrives", &bound_after(2));
     let later = bound_after(6);
     assert!(!later.iter().any(|line| line.contains("still arrives")), "{later:#?}");
+}
+
+#[test]
+fn invariant_3_an_executor_works_while_a_volume_is_attached() {
+    let attached = |begins: &str| {
+        said_of(begins, async |stage| {
+            stage.plane_is_there().await;
+            people::attach(&stage.person, "main-1").await;
+            stage.take("main-1").await;
+            stage.state("kubelet", "main-1", "Upgrading", "").await;
+        })
+    };
+    let words = "upgrades main-1 while a volume is attached to it";
+    names(3, words, &attached("at 0 detach"));
+    let ignored = attached("");
+    assert!(!ignored.iter().any(|line| line.contains(words)), "{ignored:#?}");
 }
 
 #[test]

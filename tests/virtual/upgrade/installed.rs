@@ -1,4 +1,5 @@
-//! UpgradeExecutors that are installed late, changed or taken away while an upgrade is under way.
+//! UpgradeExecutors that are installed late, changed or taken away while an upgrade is under way; and definitions that
+//! are newer or older than the program.
 
 use std::time::Duration;
 
@@ -99,6 +100,16 @@ fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> T) -
         object["spec"]["mode"] = mode.into();
         kube.create(UPGRADES, &object).await;
         let story = Story { setting, cluster, kube };
+        if says.contains("old-definition") {
+            let old = definition_of_upgrades(|schema| {
+                schema["properties"]["status"]["properties"].as_object_mut().unwrap().remove("soaks");
+            });
+            let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
+            // A merge would leave the field in.
+            let mut object = story.kube.get(&path).await.unwrap();
+            object["spec"]["versions"] = old["spec"]["versions"].clone();
+            story.kube.send("PUT", &path, "application/json", &object).await.unwrap();
+        }
         if says.contains("no-definition") {
             story.kube.delete(&format!("{DEFINITIONS}/{DEFINITION}")).await.unwrap();
         }
@@ -211,6 +222,57 @@ fn without_the_definition_the_upgrade_says_so_and_nothing_moves() {
         story.kube.create(DEFINITIONS, &serde_json::to_value(definition).unwrap()).await;
         sleep(Duration::from_secs(5)).await;
         story.install("machines").await;
+        story.is("Completed", "").await;
+    });
+}
+
+/// The definition of ClusterUpgrades, changed by `change`.
+fn definition_of_upgrades(change: impl FnOnce(&mut Value)) -> Value {
+    let all = evenkeel::api::definitions();
+    let (_, definition) = all.iter().find(|(file, _)| file.contains("clusterupgrades")).unwrap();
+    let mut definition = serde_json::to_value(definition).unwrap();
+    change(&mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+    definition
+}
+
+/// A newer program was here, and an older one leads again.
+#[test]
+fn an_upgrade_of_a_newer_program_is_left_alone_and_keeps_others_waiting() {
+    story("", "Automatic", async |story| {
+        let at = format!("{UPGRADES}/{UP}");
+        story.until("nodes move", |_, claims| nodes_that_are(claims, "Upgraded") > 2).await;
+        let newer = definition_of_upgrades(|schema| {
+            let modes = &mut schema["properties"]["spec"]["properties"]["mode"]["enum"];
+            modes.as_array_mut().unwrap().push(json!("Rehearse"));
+        });
+        let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
+        story.kube.merge(&path, &newer).await.unwrap();
+        story.kube.merge(&at, &json!({"spec": {"mode": "Rehearse"}})).await.unwrap();
+        sleep(Duration::from_secs(5)).await;
+        let mut second = story.setting.upgrade("second", "v1.37.2");
+        second["spec"]["mode"] = "Automatic".into();
+        story.kube.create(UPGRADES, &second).await;
+        let before = story.kube.list(CLAIMS).await;
+        sleep(Duration::from_mins(10)).await;
+        let claims = story.kube.list(CLAIMS).await;
+        assert_eq!(claims, before, "nothing of it moves, forth or back");
+        let second = story.kube.get(&format!("{UPGRADES}/second")).await.unwrap();
+        let line = condition(&second, "Ready").unwrap()["message"].as_str().unwrap().to_owned();
+        assert_eq!(line, "waits until ClusterUpgrade up is complete, or is deleted");
+        story.kube.delete(&format!("{UPGRADES}/second")).await.unwrap();
+        story.kube.merge(&at, &json!({"spec": {"mode": "Automatic"}})).await.unwrap();
+        story.is("Completed", "").await;
+    });
+}
+
+#[test]
+fn a_program_that_the_definition_is_too_old_for_waits_for_a_newer_one() {
+    story("at 0 old-definition", "Automatic", async |story| {
+        sleep(Duration::from_mins(10)).await;
+        let object = story.kube.get(&format!("{UPGRADES}/{UP}")).await.unwrap();
+        assert!(object["status"].is_null() && story.kube.list(CLAIMS).await.is_empty(), "{object:#}");
+        let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
+        story.kube.merge(&path, &definition_of_upgrades(|_| ())).await.unwrap();
         story.is("Completed", "").await;
     });
 }

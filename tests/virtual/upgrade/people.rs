@@ -10,6 +10,8 @@ use super::super::kube_api::Kube;
 use super::base::{CHANGERS, CLAIMS, EXECUTORS, FROM, IMAGE, Setting, TO, UPGRADES};
 use super::executor;
 
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+
 /// Does `deed`; what is not of an upgrade is done as to any cluster.
 pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &str) {
     let words: Vec<&str> = deed.split(' ').collect();
@@ -72,6 +74,8 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["impossible"] => impossible(kube).await,
         ["batch"] => batch(kube).await,
         ["finish", app] => finish(kube, app).await,
+        ["attach", node] => attach(kube, node).await,
+        ["detached", node] => _ = kube.delete(&format!("{ATTACHMENTS}/csi-{node}")).await,
         ["spec", name, spec] => {
             let spec: Value = spec.parse().unwrap();
             _ = kube.merge(&up(name), &json!({"spec": spec})).await;
@@ -186,6 +190,13 @@ async fn batch(kube: &Kube) {
         json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "main-5"}}}}});
     kube.workload("deployments", "batch", 1, &here).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// A volume is attached to `node`, for a pod that no longer exists.
+pub async fn attach(kube: &Kube, node: &str) {
+    let volume = json!({"metadata": {"name": format!("csi-{node}")}, "spec": {
+        "attacher": "csi.example.com", "nodeName": node, "source": {"persistentVolumeName": format!("pv-{node}")}}});
+    kube.create(ATTACHMENTS, &volume).await;
 }
 
 /// The pods of `app` end well.

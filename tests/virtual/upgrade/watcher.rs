@@ -73,6 +73,8 @@ pub struct Watcher {
     pub parked: usize,
     /// Requests failed, so that an event may be missing: it decides nothing.
     pub events_may_fail: bool,
+    /// The node of each volume that is attached; no volume of these is of a pod that stays.
+    attached: BTreeMap<String, String>,
     /// Since when the gate has been closed; none while it is open.
     gate_closed: Option<Instant>,
     /// The cluster's time when the watcher began, and when that was.
@@ -102,6 +104,7 @@ impl Watcher {
             reasons: BTreeSet::new(),
             parked: 0,
             events_may_fail: false,
+            attached: BTreeMap::new(),
             gate_closed: Some(Instant::now()),
             began: (now, Instant::now()),
         };
@@ -172,6 +175,12 @@ impl Watcher {
                     None => _ = self.budgets.remove(&key),
                 }
             }
+            "volumeattachments.storage.k8s.io" if !ours => match write.after() {
+                Some(volume) => {
+                    _ = self.attached.insert(write.name().to_owned(), text(&volume["spec"]["nodeName"]));
+                }
+                None => _ = self.attached.remove(write.name()),
+            },
             "servicelevels.example.com" => {
                 let object = write.after().unwrap_or_default();
                 let is_open = object["status"]["conditions"][0]["status"] == "True";

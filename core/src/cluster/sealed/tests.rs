@@ -3,14 +3,24 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::cluster::{Owner, Traits};
 use crate::fixture::{budget, instance, node, pod};
 
 /// Few names, so that objects change, move and come back.
 fn any_pod() -> impl Strategy<Value = Pod> {
-    ((0..3usize), (0..4usize), (0..3usize), any::<bool>()).prop_map(|(namespace, number, on, ready)| {
-        let node = ["", "n-1", "n-2"][on];
-        Pod { namespace: format!("ns-{namespace}").into(), ready, ..pod("cart", number, node) }
-    })
+    ((0..3usize), (0..4usize), (0..3usize), any::<bool>(), 0..2u8).prop_map(
+        |(namespace, number, on, ready, owner)| {
+            let node = ["", "n-1", "n-2"][on];
+            let mut pod =
+                Pod { namespace: format!("ns-{namespace}").into(), ready, ..pod("cart", number, node) };
+            let starts = Traits { starting_since: Some(Timestamp::UNIX_EPOCH), ..Traits::default() };
+            pod.special = (!ready).then(|| starts.into());
+            pod.owner = pod
+                .owner
+                .map(|of| Arc::new(Owner { uid: format!("uid-{owner}").into(), ..Owner::clone(&of) }));
+            pod
+        },
+    )
 }
 
 fn any_node() -> impl Strategy<Value = Node> {
@@ -112,6 +122,9 @@ proptest! {
             prop_assert_eq!(cluster.pod(&pod.namespace, &pod.name), Some(pod));
             prop_assert!(cluster.pods_on(&pod.node).any(|there| there == pod));
             prop_assert!(cluster.pods_in(&pod.namespace).any(|there| there == pod));
+            let controller = pod.owner.as_ref().map_or("", |owner| &*owner.uid);
+            let starts = !controller.is_empty() && pod.traits().starting_since.is_some();
+            prop_assert_eq!(cluster.starting_of(controller).any(|there| there == pod), starts);
         }
         prop_assert_eq!(cluster.pods().count(), plain.pods.len());
         for budget in plain.budgets.values() {

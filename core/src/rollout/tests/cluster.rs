@@ -322,15 +322,7 @@ impl Toy {
                 self.log.push(format!("HandOver {}", node.name));
                 self.cluster.change_node(&node.name, |live| live.cordoned_by = None);
             }
-            Action::AskApiservers => {
-                self.asked += 1;
-                let now = at(self.seconds);
-                self.cluster.change_instances(|instance| instance.probed = instance.probed.map(|_| now));
-            }
-            Action::Reread { node } => {
-                self.log.push(format!("Reread {node}"));
-                self.freshness.reread.insert(node, at(self.seconds));
-            }
+            Action::AskApiservers | Action::ReadAttachments | Action::Reread { .. } => self.read(action),
             Action::Protect => self.progress.protected = true,
             Action::Unprotect => {
                 self.log.push("Unprotect".to_owned());
@@ -351,6 +343,25 @@ impl Toy {
                 }
             }
             Action::ReleaseOrphan { .. } => unreachable!("no claim of the toy vanishes"),
+        }
+    }
+
+    fn read(&mut self, action: Action) {
+        let now = at(self.seconds);
+        match action {
+            Action::AskApiservers => {
+                self.asked += 1;
+                self.cluster.change_instances(|instance| instance.probed = instance.probed.map(|_| now));
+            }
+            Action::ReadAttachments => {
+                self.log.push("ReadAttachments".to_owned());
+                self.freshness.attachments = now;
+            }
+            Action::Reread { node } => {
+                self.log.push(format!("Reread {node}"));
+                self.freshness.reread.insert(node, now);
+            }
+            _ => unreachable!("{action:?} is a write"),
         }
     }
 

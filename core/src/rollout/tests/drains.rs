@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cluster::Toy;
-use crate::cluster::{Phase as PodPhase, Pod, Selector};
+use crate::cluster::{Attachment, Phase as PodPhase, Pod, Selector};
 use crate::disruption::{Behavior, PodRule};
 use crate::drain::{OnTimeout, When};
 use crate::fixture::pod;
@@ -235,4 +235,57 @@ fn a_pod_that_does_not_complete_in_time_parks_its_node_by_its_name() {
     let told = message(&toy, "n-1");
     assert_eq!(told, "not drained within 40 s: pod shop/batch-0 is waited for until it has finished");
     assert!(toy.claims.iter().all(|claim| !matches!(claim.state, ClaimState::Draining { .. })));
+}
+
+#[test]
+fn an_executor_waits_until_the_volumes_of_what_left_are_detached() {
+    let run = |asked: bool| {
+        let mut toy = Toy::new(2, 1);
+        toy.deploy("web", 2, 0);
+        toy.upgrade.drain.await_volumes = asked;
+        let on = |node: &str, volume: &str| Attachment { node: node.into(), volume: volume.into() };
+        let attached = [on("n-1", "pv-1"), on("n-2", "pv-2")];
+        toy.cluster.surroundings_mut().attached = Some(attached.into());
+        toy.run_until(200, |toy| toy.kubelets("Upgraded") > 0 || toy.kubelets("Parked") > 0);
+        toy
+    };
+    assert_eq!(run(false).kubelets("Upgraded"), 1);
+    let mut toy = run(true);
+    assert_eq!(message(&toy, "n-1"), "not drained within 40 s: volume pv-1 still attached to it");
+    toy.run_until(200, |toy| toy.kubelets("Draining") == 1 && toy.evictions == 2);
+    for _ in 0..10 {
+        toy.tick();
+    }
+    let waits = toy.status().waits;
+    assert!(waits.iter().any(|line| line == "n-2: empty; volume pv-2 still attached to it"), "{waits:?}");
+    toy.cluster.surroundings_mut().attached = Some([].into());
+    toy.run_until(200, |toy| toy.kubelets("Upgraded") > 0);
+}
+
+#[test]
+fn a_volume_that_stays_attached_for_long_is_looked_at_afresh() {
+    let mut toy = Toy::new(2, 1);
+    toy.deploy("web", 2, 0);
+    toy.upgrade.drain.await_volumes = true;
+    toy.upgrade.drain.timeout = SignedDuration::from_secs(600);
+    toy.cluster.surroundings_mut().attached =
+        Some([Attachment { node: "n-1".into(), volume: "pv-1".into() }].into());
+    toy.run_until(200, |toy| toy.kubelets("Draining") == 1);
+    let read = |toy: &Toy| toy.log.iter().filter(|line| *line == "ReadAttachments").count();
+    let mut reads = Vec::new();
+    for _ in 0..190 {
+        toy.tick();
+        reads.push(read(&toy));
+    }
+    assert_eq!((reads[30], *reads.last().unwrap()), (0, 3), "once a minute");
+    assert!(toy.decided().again_at.is_some());
+}
+
+#[test]
+fn a_node_is_not_given_up_before_its_pods_were_read_once_more() {
+    let mut toy = slow(OnTimeout::Park);
+    toy.run_until(400, |toy| toy.kubelets("Parked") > 0);
+    let of = |text: &str| toy.log.iter().position(|line| line.starts_with(text));
+    let (read, parked) = (of("Reread n-1"), of("Record up.kubelet.n-1 Parked"));
+    assert!(read.is_some() && read < parked, "{:?}", toy.log);
 }

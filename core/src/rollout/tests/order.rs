@@ -377,3 +377,21 @@ fn kubelets_wait_for_what_the_apiservers_emulate() {
     toy.run_to_the_end(2000);
     assert_eq!(toy.phase(), Phase::Completed);
 }
+
+#[test]
+fn nodes_wait_in_one_line_for_static_pods_that_come_back() {
+    let mut toy = Toy::new(6, 3);
+    for number in 1..=6 {
+        let name = format!("n-{number}");
+        toy.cluster.set_pod(pod("web", number, &name));
+    }
+    toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
+    toy.upgrade.groups[0].max_unavailable = crate::upgrade::Amount::Count(1);
+    toy.run_until(300, |toy| toy.kubelets("Upgraded") == 1);
+    toy.tick();
+    let status = toy.status();
+    assert_eq!(status.waits, ["gives the static pods of the last control-plane node time to come back"]);
+    assert_eq!(status.phase, Phase::Working(crate::plan::Stage::Kubelets));
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+}

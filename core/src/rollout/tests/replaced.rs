@@ -55,3 +55,24 @@ fn what_starts_for_other_reasons_is_not_waited_for() {
     }
     toy.run_until(100, |toy| toy.kubelets_in_flight() == 1);
 }
+
+#[test]
+fn many_nodes_that_wait_are_not_all_listed() {
+    // `n-1` was emptied alone; then all at once may go, and each of them has a pod of the same workload.
+    let mut toy = Toy::new(41, 1);
+    toy.deploy("web", 40, 0);
+    // The last by name is empty.
+    toy.cluster.change_node("n-9", |node| node.held = true);
+    toy.run_until(300, |toy| toy.evictions == 1);
+    toy.stays_unready = true;
+    toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
+    toy.upgrade.groups[0].max_unavailable = crate::upgrade::Amount::Count(41);
+    toy.allow(41);
+    for _ in 0..5 {
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets_in_flight(), 0);
+    let waits = toy.status().waits;
+    assert!((1..=5).contains(&waits.len()), "{waits:#?}");
+    assert!(toy.decided().again_at.is_some());
+}

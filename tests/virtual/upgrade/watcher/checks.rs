@@ -356,6 +356,10 @@ impl Watcher {
             let line = format!("upgrades {} while {key} runs there", claim.node);
             self.fault(3, line);
         }
+        let detaches = self.upgrades.get(&claim.upgrade).is_some_and(|of| of.drain["volumes"] == "Detach");
+        if detaches && self.attached.values().any(|node| *node == claim.node) {
+            self.fault(3, format!("upgrades {} while a volume is attached to it", claim.node));
+        }
     }
 
     /// 3: no executor works on a node to which a scheduler that had not seen the cordon still binds pods: such a pod would
