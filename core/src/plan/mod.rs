@@ -38,7 +38,7 @@ pub use make::make;
 pub use order::{Stage, StageProgress, progress};
 pub use planned::{Planned, moved_nodes, on_the_way};
 pub use start::hidden_id;
-pub use waves::{Wave, is_empty, is_spare, waves, zone};
+pub use waves::{Wave, is_empty, is_spare, rank, waves, zone};
 pub use wish::Wish;
 
 /// What an upgrade will do from where the cluster is now.

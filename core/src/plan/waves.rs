@@ -48,13 +48,17 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
         let with_server = hop.steps.iter().filter(|step| step.components.contains(&Component::Kubelet));
         let places: Vec<&Arc<str>> = with_server.map(|step| &step.place).collect();
         let before = runs.clone();
-        let mut moving: BTreeMap<usize, Vec<(&Node, KubeVersion)>> = BTreeMap::new();
+        let mut moving: BTreeMap<usize, Vec<(usize, &Node, KubeVersion)>> = BTreeMap::new();
+        let mut counted = vec![0_usize; upgrade.groups.len()];
         for (member, runs) in members.iter().zip(&mut runs) {
+            let Some(count) = counted.get_mut(member.group) else { continue };
+            let at = *count;
+            *count += 1;
             let Some(version) = runs.as_mut() else { continue };
             if places.contains(&&member.node.name) {
                 *version = hop.version.clone();
             } else if hop.kubelets.moves(version, &hop.version) {
-                moving.entry(member.group).or_default().push((member.node, version.clone()));
+                moving.entry(member.group).or_default().push((at, member.node, version.clone()));
                 *version = hop.version.clone();
             }
         }
@@ -68,8 +72,8 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
             let canaries = group.canary.saturating_sub(proven(at));
             let mut moving = moving.remove(&at)?;
             // Unhealthy ones first: they are unavailable already. Then spare ones, and then the oldest.
-            moving.sort_by_cached_key(|(node, runs)| {
-                (node.ready, !is_spare(cluster, node), runs.release(), Arc::clone(&node.name))
+            moving.sort_by_cached_key(|(at, node, runs)| {
+                (node.ready, !is_spare(cluster, node), runs.release(), rank(cluster, *at))
             });
             Some(of_group(at, group, (size, canaries), moving))
         });
@@ -97,6 +101,17 @@ fn by_dependency(groups: &[Group]) -> Vec<usize> {
     ordered
 }
 
+/// The scheduler looks at every node of a cluster of this size; of a larger one, for each pod, at a part of the nodes, in
+/// the order of their names (`minFeasibleNodesToFind` in `pkg/scheduler/schedule_one.go`).
+const LOOKED_AT: usize = 100;
+
+/// The rank of the node that is the `at`th of its group by name, from 0, among those that are alike: the least goes first. By name in a cluster in which the scheduler looks at every node. In a larger one those that are upgraded lie
+/// spread over all names at any time, halfway between those before them, so that some are among the nodes that the
+/// scheduler looks at; else it would place a pod on a node that is to be upgraded yet, and the pod would move again.
+pub fn rank(cluster: &Cluster, at: usize) -> usize {
+    if cluster.nodes().len() <= LOOKED_AT { at } else { at.reverse_bits() }
+}
+
 /// Whether `node` is a worker that nothing has to leave. Such a node goes first: what leaves the others finds a place there
 /// that it does not have to leave again. Nodes of the control plane usually take no other pods.
 pub fn is_spare(cluster: &Cluster, node: &Node) -> bool {
@@ -117,7 +132,7 @@ fn of_group(
     at: usize,
     group: &Group,
     (size, canaries): (usize, usize),
-    moving: Vec<(&Node, KubeVersion)>,
+    moving: Vec<(usize, &Node, KubeVersion)>,
 ) -> Vec<Wave> {
     let wave = |canary: bool, zone: Option<Arc<str>>, nodes: Vec<&Node>| Wave {
         group: at,
@@ -126,7 +141,7 @@ fn of_group(
         at_once: group.max_unavailable.of(size),
         nodes: nodes.iter().map(|node| node.name.clone()).collect(),
     };
-    let mut nodes: Vec<&Node> = moving.into_iter().map(|(node, _)| node).collect();
+    let mut nodes: Vec<&Node> = moving.into_iter().map(|(_, node, _)| node).collect();
     let rest = nodes.split_off(canaries.min(nodes.len()));
     let mut waves = Vec::new();
     if !nodes.is_empty() {

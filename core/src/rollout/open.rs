@@ -21,7 +21,7 @@ use super::zones::place;
 use super::{Action, Blocker, Claim, ClaimState, Subject};
 use crate::cluster::Node;
 use crate::drain::{OnTimeout, look, yields};
-use crate::plan::{is_empty, is_spare, zone};
+use crate::plan::{is_empty, is_spare, rank, zone};
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
@@ -108,19 +108,20 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     };
     let mut unavailable = nodes.iter().filter(away).count();
     let free = |claim: Option<&Claim>| claim.is_none_or(|c| matches!(c.state, ClaimState::Parked { .. }));
-    let mut candidates: Vec<Selected<'_>> = nodes
-        .iter()
-        .filter(|of| of.member.at_target == Some(false) && free(of.claim) && held_by(round, of).is_none())
-        .copied()
-        .collect();
+    let opens = |of: &Selected<'_>| {
+        of.member.at_target == Some(false) && free(of.claim) && held_by(round, of).is_none()
+    };
+    let mut candidates: Vec<(usize, &Selected<'_>)> =
+        nodes.iter().enumerate().filter(|(_, of)| opens(of)).collect();
     // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest. Then spare ones, in the
     // order of the plan's waves.
     let cluster = round.world.cluster;
-    candidates.sort_by_cached_key(|Selected { member, claim }| {
+    candidates.sort_by_cached_key(|(at, Selected { member, claim })| {
         let node = member.node;
         let version = node.kubelet.known().map(KubeVersion::release);
-        (node.ready, claim.is_some(), !is_spare(cluster, node), version, &node.name)
+        (node.ready, claim.is_some(), !is_spare(cluster, node), version, rank(cluster, *at))
     });
+    let candidates: Vec<Selected<'_>> = candidates.into_iter().map(|(_, of)| *of).collect();
     let mut zone_now = None;
     let some = !candidates.is_empty();
     let candidates = turn(members, &round.upgrade.version, candidates);

@@ -132,3 +132,30 @@ fn what_is_carried_out_is_what_the_waves_say() {
     let went = together(&mut toy);
     assert_eq!(went, ["n-1", "n-2", "n-3", "n-4", "n-5 n-6"], "one canary at a time, then wave by wave");
 }
+
+/// The scheduler looks at half of so many nodes, one after the other as their names go, from anywhere.
+#[test]
+fn of_many_nodes_those_that_are_upgraded_lie_spread_over_all_names() {
+    let nodes = 150;
+    let mut toy = Toy::new(nodes, 1);
+    let members = toy.upgrade.members(&toy.cluster);
+    let waves = crate::plan::waves(toy.planned().plan(), &toy.upgrade, &toy.cluster, &members);
+    let place = |name: &Arc<str>| toy.cluster.nodes().iter().position(|node| node.name == *name).unwrap();
+    let order: Vec<usize> = waves.concat().iter().flat_map(|wave| &wave.nodes).map(place).collect();
+    assert_eq!(order.len(), nodes);
+    for upgraded in 4..nodes {
+        let mut places = order[..upgraded].to_vec();
+        places.sort_unstable();
+        let again = places[0] + toy.cluster.nodes().len();
+        let gaps = places.iter().zip(places[1..].iter().chain([&again])).map(|(from, to)| to - from);
+        let widest = gaps.max().unwrap();
+        assert!(
+            widest <= 2 * nodes.div_ceil(upgraded) + 2,
+            "{upgraded} upgraded, {widest} names without one"
+        );
+    }
+    let told: Vec<Arc<str>> = waves.concat().iter().flat_map(|wave| wave.nodes.clone()).collect();
+    toy.run_to_the_end(20_000);
+    let cordoned = toy.log.iter().filter_map(|line| line.strip_prefix("Cordon "));
+    assert!(cordoned.eq(told.iter().map(|name| &**name)), "the operator keeps to the plan");
+}
