@@ -94,7 +94,7 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
     .await?;
     golden::check("control-plane-mixed", &kubectl(cluster, &["get", "clusterskewreport"]).await?)?;
 
-    reaches(cluster, "NodesParked", Duration::from_mins(4)).await?;
+    reaches(cluster, "NodesParked", Duration::from_mins(6)).await?;
     println!("parked with everything else done after {:.0} s", started.elapsed().as_secs_f64());
     settled(cluster).await?;
     golden::check("parked", &kubectl(cluster, &["get", "clusterskewreport,cup,nup"]).await?)?;
@@ -212,7 +212,7 @@ async fn killed(cluster: &Cluster, observer: &Observer, operator: &mut Operator)
         operator.kill().await?;
         operator.start()?;
     }
-    reaches(cluster, "NodesParked", Duration::from_mins(4)).await?;
+    reaches(cluster, "NodesParked", Duration::from_mins(6)).await?;
     settled(cluster).await?;
     assert_eq!(observer::at_rest(cluster, &["general-5"]).await?, Vec::<String>::new());
     kubectl(cluster, &["-n", "shop", "delete", "pdb", "ledger"]).await?;
