@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel::clients::Clients;
 use evenkeel::clock::Clock;
+use evenkeel::demo::executor::{self, Takes};
 use evenkeel::operator::{Options, operate};
 use evenkeel_core::lease::Timing;
 use evenkeel_core::skew::lifecycle::Catalogue;
@@ -20,7 +21,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +69,7 @@ async fn upgrade(nodes: usize, replicas: usize, spare: usize) {
         pods / replicas,
         began.elapsed().as_secs_f64()
     );
-    executor(&cluster);
+    executor::work(&cluster, Takes { work: WORK, silent: SILENT, away: AWAY });
     let stop = CancellationToken::new();
     let operator = tokio::spawn(operate(clients(&cluster), options(), clock(&cluster), stop.clone()));
     let limit = (nodes / 50).max(1);
@@ -175,44 +175,6 @@ async fn create(client: &Client, kind: &str, object: &Value) {
     (object["apiVersion"], object["kind"]) = ("evenkeel.dev/v1alpha1".into(), kind.into());
     let object = serde_json::from_value(object).unwrap();
     objects(client, kind).create(&PostParams::default(), &object).await.unwrap();
-}
-
-/// Moves what a NodeUpgrade at state `Upgrading` is about.
-fn executor(cluster: &Cluster) {
-    let (orders, mut work) = unbounded_channel();
-    cluster.on_write(move |write| {
-        let claim = write.after().filter(|_| write.resource() == "nodeupgrades.evenkeel.dev");
-        let Some(claim) = claim.filter(|claim| claim["status"]["state"] == "Upgrading") else { return };
-        let text = |name: &str| claim["spec"][name].as_str().unwrap_or_default().to_owned();
-        let _ = orders.send((write.uid().to_owned(), text("component"), text("nodeName")));
-    });
-    let cluster = cluster.clone();
-    tokio::spawn(async move {
-        let mut begun = std::collections::BTreeSet::new();
-        while let Some((uid, component, node)) = work.recv().await {
-            if begun.insert(uid) {
-                let cluster = cluster.clone();
-                tokio::spawn(async move { replace(&cluster, &component, &node).await });
-            }
-        }
-    });
-}
-
-async fn replace(cluster: &Cluster, component: &str, node: &str) {
-    if component == "kubelet" {
-        sleep(WORK).await;
-        cluster.kubelets().stop(node);
-        sleep(SILENT).await;
-        cluster.start_kubelet(node, TO);
-        return;
-    }
-    // A kube-apiserver is named by its address.
-    let plane = cluster.control_plane();
-    let at = plane.addresses().iter().position(|address| address.replace(':', "-") == node.replace(':', "-"));
-    let node = at.and_then(|at| plane.nodes().into_iter().nth(at)).unwrap_or_else(|| node.to_owned());
-    cluster.take_component(&node, component);
-    sleep(AWAY).await;
-    cluster.replace_component(&node, component, TO);
 }
 
 fn clients(cluster: &Cluster) -> Clients {

@@ -105,9 +105,10 @@ enum Command {
     Explain(ExplainArgs),
     /// Show what Evenkeel does, on a cluster that is made up inside this program.
     ///
-    /// The cluster has three kube-apiservers and 40 nodes, and the operator runs on it. In a terminal, keys make things
-    /// happen, and the report follows. In a pipe, the output is a short story that is the same each time. Exit code 0:
-    /// it was shown; 1: it could not be shown; 64: wrong arguments.
+    /// The cluster has three kube-apiservers and some nodes, and the operator runs on it. In a terminal, keys make things
+    /// happen: write an upgrade and approve it, kill a kube-apiserver, break a budget; report and upgrade follow. In a
+    /// pipe, the output is a whole upgrade as a story that is the same each time. Exit code 0: it was shown; 1: it could
+    /// not be shown; 64: wrong arguments.
     #[command(after_help = demonstration::EXAMPLES)]
     Demo(DemoArgs),
     /// Run the operator: keep the ClusterSkewReport true and, with --upgrades, drive ClusterUpgrades.

@@ -4,14 +4,16 @@
 //! observer are the real ones and know nothing of this. The invariant: a person's deeds go through the cluster's own
 //! API or happen to its machines, never through the operator.
 
+pub mod executor;
 mod scenario;
+mod wish;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_core::cluster::Cluster as Seen;
+use evenkeel_core::cluster::{CORDON_ANNOTATION, Cluster as Seen};
 use evenkeel_core::lease::Timing;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::version::{KubeVersion, Minor};
@@ -25,6 +27,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use executor::Takes;
 pub use scenario::Scenario;
 
 use crate::clients::{Clients, one_line};
@@ -35,10 +38,13 @@ use crate::operator::{self, Options};
 
 /// How old the cluster is when a person first sees it: older than the time after which the report names a
 /// PodDisruptionBudget that allows no eviction.
-const AGE: Duration = Duration::from_mins(13);
+const AGE: Duration = Duration::from_secs(13 * 60 + 10);
 /// A kubelet version that the version skew policy forbids beside the kube-apiservers of every scenario.
 const TOO_OLD: &str = "v1.32.13";
 const APISERVER: &str = "kube-apiserver";
+/// How long whoever changes versions takes.
+const TAKES: Takes =
+    Takes { work: Duration::from_secs(40), silent: Duration::from_secs(8), away: Duration::from_secs(6) };
 
 /// The settings of a demonstration.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +95,7 @@ impl Demo {
         let age = jiff::SignedDuration::try_from(AGE).unwrap_or_default();
         let builder = Cluster::builder().seed(setting.seed).version(scenario::NEWEST).network(network);
         let cluster = builder.starting_at(began - age).start();
+        let seen_first = tokio::time::Instant::now() + AGE;
         let client = cluster.client_of("kubectl");
         scenario::furnish(&cluster, &client, setting.scenario).await?;
 
@@ -99,6 +106,7 @@ impl Demo {
                 told.lock().unwrap_or_else(PoisonError::into_inner).push(said);
             }
         });
+        executor::work(&cluster, TAKES);
         let stop = CancellationToken::new();
         let now = {
             let cluster = cluster.clone();
@@ -112,7 +120,7 @@ impl Demo {
             Observer::start(&eyes.read, eyes.connect, PodScope::KubeSystem, Changes::default(), &stop);
         let demo =
             Self { cluster, client, observer, happened, joined: Mutex::default(), _stop: stop.drop_guard() };
-        tokio::time::sleep(AGE).await;
+        tokio::time::sleep_until(seen_first).await;
         if operating.is_finished() {
             let why = match operating.await {
                 Ok(Err(ended)) => ended.to_string(),
@@ -246,11 +254,36 @@ impl Demo {
         Ok(())
     }
 
+    /// Changes every PodDisruptionBudget that can never allow an eviction so that it allows one unavailable pod. If
+    /// there is none, lets one allow no eviction any more.
+    ///
+    /// # Errors
+    /// One line, if the budgets cannot be listed or changed.
+    pub async fn mend_or_break_budgets(&self) -> Result<(), String> {
+        if self.mended_budgets().await? {
+            return Ok(());
+        }
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), "shop");
+        let patch = json!({"spec": {"minAvailable": null, "maxUnavailable": 0}});
+        let patched = budgets.patch("web", &PatchParams::default(), &Patch::Merge(&patch)).await;
+        patched.map_err(|error| format!("shop/web: {}", one_line(&error)))?;
+        self.did("PodDisruptionBudget shop/web now allows no unavailable pod".to_owned());
+        Ok(())
+    }
+
     /// Changes every PodDisruptionBudget that can never allow an eviction so that it allows one unavailable pod.
     ///
     /// # Errors
     /// One line, if the budgets cannot be listed or changed.
     pub async fn mend_budgets(&self) -> Result<(), String> {
+        if !self.mended_budgets().await? {
+            self.did("no budget is impossible".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether there was a budget to mend.
+    async fn mended_budgets(&self) -> Result<bool, String> {
         let budgets: Api<PodDisruptionBudget> = Api::all(self.client.clone());
         let all = budgets.list(&ListParams::default()).await.map_err(|error| one_line(&error))?;
         let mut mended = Vec::new();
@@ -267,10 +300,35 @@ impl Demo {
             mended.push(format!("{namespace}/{name}"));
         }
         if mended.is_empty() {
-            self.did("no budget is impossible".to_owned());
-            return Ok(());
+            return Ok(false);
         }
         self.did(format!("PodDisruptionBudget {} now allows one unavailable pod", mended.join(", ")));
+        Ok(true)
+    }
+
+    /// Uncordons the worker that a person cordoned; if there is none, cordons the last one by name that runs pods.
+    ///
+    /// # Errors
+    /// One line, if the nodes cannot be listed or changed.
+    pub async fn cordon_or_uncordon(&self) -> Result<(), String> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let all = nodes.list(&ListParams::default()).await.map_err(|error| one_line(&error))?.items;
+        let worker = |node: &&Node| !node.labels().contains_key("node-role.kubernetes.io/control-plane");
+        let cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
+        let by_person = |node: &&Node| cordoned(node) && !node.annotations().contains_key(CORDON_ANNOTATION);
+        let workers = || all.iter().filter(worker);
+        let (node, cordon) = match workers().find(by_person) {
+            Some(node) => (Some(node), false),
+            None => (workers().rfind(|node| !cordoned(node)), true),
+        };
+        let Some(name) = node.map(Node::name_any) else {
+            self.did("there is no node to cordon".to_owned());
+            return Ok(());
+        };
+        let patch = json!({"spec": {"unschedulable": if cordon { Value::Bool(true) } else { Value::Null }}});
+        let patched = nodes.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        patched.map_err(|error| format!("node {name}: {}", one_line(&error)))?;
+        self.did(format!("kubectl {}cordon {name}", if cordon { "" } else { "un" }));
         Ok(())
     }
 
@@ -321,7 +379,7 @@ fn clients(process: &Process) -> Clients {
 fn options(releases: Catalogue) -> Options {
     let seconds = Duration::from_secs;
     Options {
-        upgrades: false,
+        upgrades: true,
         namespace: "kube-system".to_owned(),
         identity: "evenkeel-0".to_owned(),
         executors_namespace: "evenkeel-executors".to_owned(),

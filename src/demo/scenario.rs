@@ -2,6 +2,8 @@
 //!
 //! Here belongs how the cluster begins; what happens to it later belongs to the parent module.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use evenkeel_sim::{Cluster, NodeGroup};
 use http::Request;
@@ -19,10 +21,15 @@ pub(super) const NEWEST: &str = "v1.37.1";
 const BEFORE: &str = "v1.36.4";
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const WORKLOADS: &str = include_str!("workloads.yaml");
+/// A ClusterUpgrade, as a person writes it.
+pub(super) const WISH: &str = include_str!("upgrade.yaml");
 
 /// In which state the cluster begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
+    /// Every component runs one version, and the next minor is out: a ClusterUpgrade goes there, and meets a budget that
+    /// can never let a pod go.
+    Upgrade,
     /// In the middle of an upgrade: one kube-apiserver behind, four minors of kubelets, some of them too old.
     Lagging,
     /// Every component runs one version, and nothing is wrong.
@@ -42,6 +49,44 @@ pub(super) async fn furnish(cluster: &Cluster, client: &Client, scenario: Scenar
     let old = if even { NEWEST } else { BEFORE };
     let control_plane = NodeGroup::new("cp", 3).kubelet(old).zones(ZONES).capacity("4", "16Gi", 110);
     cluster.add_control_plane(&control_plane, old);
+    if scenario == Scenario::Upgrade {
+        let workers = NodeGroup::new("general", 12).kubelet(old).zones(ZONES).label("disk", "ssd");
+        cluster.add_nodes(&pool(workers, "general"));
+    } else {
+        of_all_ages(cluster, even);
+    }
+    for (_, definition) in definitions() {
+        let definition = serde_json::to_value(definition).map_err(|error| error.to_string())?;
+        create(client, &definition).await?;
+    }
+    // The server serves a kind a moment after it was defined.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for document in WORKLOADS.split("\n---\n") {
+        let mut object: Value = serde_saphyr::from_str(document).map_err(|error| error.to_string())?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let impossible = matches!(name, "ledger" | "search");
+        if even && object["kind"] == "PodDisruptionBudget" && impossible {
+            continue;
+        }
+        // Nothing but the budget that can never let a pod go is in the upgrade's way.
+        if scenario == Scenario::Upgrade && matches!(name, "search" | "pod-policy") {
+            continue;
+        }
+        if even && object["kind"] == "DaemonSet" {
+            object["spec"]["template"]["spec"]["containers"][0]["image"] =
+                format!("registry.k8s.io/kube-proxy:{NEWEST}").into();
+        }
+        create(client, &object).await?;
+    }
+    if scenario == Scenario::Broken {
+        cluster.run_component("cp-2", "kube-apiserver", false);
+    }
+    Ok(())
+}
+
+/// Adds nodes of many versions, and upgrades two of three kube-apiservers; of one version, where all are to be `even`.
+fn of_all_ages(cluster: &Cluster, even: bool) {
+    let old = if even { NEWEST } else { BEFORE };
     if !even {
         for node in ["cp-1", "cp-2"] {
             cluster.replace_component(node, "kube-apiserver", NEWEST);
@@ -65,30 +110,10 @@ pub(super) async fn furnish(cluster: &Cluster, client: &Client, scenario: Scenar
             NodeGroup::new(format!("nvme-{zone}"), 1).kubelet(old).zones([zone]).label("disk", "nvme");
         cluster.add_nodes(&pool(group, "nvme"));
     }
-    for (_, definition) in definitions() {
-        let definition = serde_json::to_value(definition).map_err(|error| error.to_string())?;
-        create(client, &definition).await?;
-    }
-    for document in WORKLOADS.split("\n---\n") {
-        let mut object: Value = serde_saphyr::from_str(document).map_err(|error| error.to_string())?;
-        let impossible = matches!(object["metadata"]["name"].as_str(), Some("ledger" | "search"));
-        if even && object["kind"] == "PodDisruptionBudget" && impossible {
-            continue;
-        }
-        if even && object["kind"] == "DaemonSet" {
-            object["spec"]["template"]["spec"]["containers"][0]["image"] =
-                format!("registry.k8s.io/kube-proxy:{NEWEST}").into();
-        }
-        create(client, &object).await?;
-    }
-    if scenario == Scenario::Broken {
-        cluster.run_component("cp-2", "kube-apiserver", false);
-    }
-    Ok(())
 }
 
 /// Creates an object as `kubectl create` does.
-async fn create(client: &Client, object: &Value) -> Result<(), String> {
+pub(super) async fn create(client: &Client, object: &Value) -> Result<(), String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let (name, namespace) = (text(&object["metadata"]["name"]), text(&object["metadata"]["namespace"]));

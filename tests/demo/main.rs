@@ -31,7 +31,7 @@ fn told(output: &Output) -> String {
 
 #[test]
 fn each_scenario_is_a_story_that_is_the_same_each_time() {
-    for scenario in ["lagging", "even", "broken"] {
+    for scenario in ["upgrade", "lagging", "even", "broken"] {
         let story = told(&demo(&["--scenario", scenario]).output().unwrap());
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/demo/stories/{scenario}.txt"));
         expect_test::expect_file![path].assert_eq(&story);
@@ -51,7 +51,7 @@ fn the_program_of_the_image_says_where_the_demonstration_is() {
 #[test]
 fn what_the_readme_shows_is_what_happens() {
     let text = |name| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
-    let (readme, story) = (text("README.md"), text("tests/demo/stories/lagging.txt"));
+    let (readme, story) = (text("README.md"), text("tests/demo/stories/upgrade.txt"));
     let (_, shown) = readme.split_once("What `make demo | cat` shows").unwrap();
     let shown = shown.split("```").nth(1).unwrap();
     let lines: Vec<&str> = shown.lines().filter(|line| line.trim() != "⋮").collect();
@@ -83,10 +83,10 @@ struct Served {
 }
 
 impl Served {
-    fn begin() -> Self {
+    /// Minutes in seconds, so that nobody has to wait for probes and restarts.
+    fn begin(scenario: &str, speed: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Minutes in seconds, so that nobody has to wait for probes and restarts.
-        let mut command = demo(&["--serve", "--speed", "5"]);
+        let mut command = demo(&["--serve", "--scenario", scenario, "--speed", speed]);
         let mut demo = command.env("TMPDIR", folder.path()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
         let path = lines.find_map(|line| Some(line.trim().strip_prefix("export KUBECONFIG=")?.to_owned()));
@@ -126,7 +126,7 @@ impl Drop for Served {
 
 #[test]
 fn kubectl_and_evenkeel_are_let_in() {
-    let served = Served::begin();
+    let served = Served::begin("lagging", "5");
     assert_eq!(served.kubectl("get nodes --no-headers").lines().count(), 40);
     let skew = served.kubectl("get skew");
     assert!(skew.contains("v1.36.4..v1.37.1") && skew.contains("False"), "{skew}");
@@ -155,5 +155,28 @@ fn kubectl_and_evenkeel_are_let_in() {
     served.kubectl("wait clusterskewreport/cluster --for=jsonpath={.status.nodes}=37 --timeout=60s");
     served.kubectl("wait clusterskewreport/cluster --for=condition=SkewSupported --timeout=60s");
 
+    assert_eq!(served.end(), (Some(0), false), "its kubeconfig goes with it");
+}
+
+/// As a person would: written and approved with kubectl, held up by a budget, and done when that is mended.
+#[test]
+fn kubectl_upgrades_the_cluster() {
+    let served = Served::begin("upgrade", "40");
+    let wish = concat!(env!("CARGO_MANIFEST_DIR"), "/src/demo/upgrade.yaml");
+    served.kubectl(&format!("apply -f {wish}"));
+    served.kubectl("wait clusterupgrade/to-137 --for=condition=AwaitingApproval --timeout=30s");
+    let (code, plan) = served.run(binary(), &format!("plan --upgrade {wish}"));
+    assert_eq!(code, Some(2), "a budget is in its way: {plan}");
+    let hash = served.kubectl("get clusterupgrade to-137 -o jsonpath={.status.plan.hash}");
+    assert!(plan.contains(&hash), "{hash} is not in\n{plan}");
+    let approval = format!(r#"{{"spec":{{"approval":{{"planHash":"{hash}"}}}}}}"#);
+    served.kubectl(&format!("patch clusterupgrade to-137 --type=merge -p {approval}"));
+    served.kubectl("wait clusterupgrade/to-137 --for=condition=Stalled --timeout=90s");
+    let waits = served.kubectl("get clusterupgrade to-137 -o jsonpath={.status.waitingFor}");
+    assert!(waits.contains("PDB data/ledger can never allow an eviction"), "{waits}");
+    served.kubectl(r#"patch pdb ledger -n data --type=merge -p {"spec":{"minAvailable":0}}"#);
+    served.kubectl("wait clusterupgrade/to-137 --for=condition=Ready --timeout=60s");
+    let nodes = served.kubectl("get nodes --no-headers");
+    assert!(nodes.lines().count() == 15 && nodes.lines().all(|line| line.contains("v1.37.1")), "{nodes}");
     assert_eq!(served.end(), (Some(0), false), "its kubeconfig goes with it");
 }

@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 use super::super::output::Style;
 use super::super::output::paint::Ink;
 use super::super::output::table::fitting;
-use super::Stage;
+use super::{REPORTS, Stage, UPGRADES};
+use crate::demo::Scenario;
 use crate::operator::shutdown::on_signal;
 
 /// Longest time between two redraws while nobody presses a key.
@@ -28,6 +29,9 @@ const TICK: Duration = Duration::from_millis(250);
 const FASTEST: u32 = 640;
 /// How many lines of the section HAPPENED are shown: the newest.
 const LINES: usize = 7;
+
+/// How many lines of what the upgrade waits for are shown.
+const WAITS: usize = 3;
 
 /// What a person wants.
 enum Input {
@@ -103,8 +107,12 @@ struct View {
 impl View {
     async fn key(&mut self, stage: &Stage, pace: &Pace, key: KeyCode) {
         let demo = &stage.demo;
+        let by_operator = stage.scenario == Scenario::Upgrade;
         let done = match key {
-            KeyCode::Char('u') => {
+            KeyCode::Char('a') => demo.propose_or_approve().await,
+            KeyCode::Char('s') => demo.suspend_or_resume().await,
+            KeyCode::Char('c') => demo.cordon_or_uncordon().await,
+            KeyCode::Char('u') if !by_operator => {
                 demo.upgrade_control_plane();
                 Ok(())
             }
@@ -116,8 +124,8 @@ impl View {
                 demo.add_old_node();
                 Ok(())
             }
-            KeyCode::Char('h') => demo.upgrade_oldest_kubelets().await,
-            KeyCode::Char('b') => demo.mend_budgets().await,
+            KeyCode::Char('h') if !by_operator => demo.upgrade_oldest_kubelets().await,
+            KeyCode::Char('b') => demo.mend_or_break_budgets().await,
             KeyCode::Char('+') => {
                 pace.set((pace.speed().max(1) * 2).min(FASTEST));
                 return;
@@ -176,8 +184,20 @@ impl View {
         let mut top = vec![paint.on(Ink::Bold, &title)];
         top.extend(kubeconfig.map(|path| format!("kubectl: export KUBECONFIG={}", path.display())));
         top.push(String::new());
-        top.extend(fitting(&stage.kubectl().await?, width).lines().map(str::to_owned));
-        top.push(String::new());
+        for resource in [REPORTS, UPGRADES] {
+            let table = stage.kubectl(resource).await?;
+            // Only a header, where there is no object.
+            if table.lines().count() > 1 {
+                top.extend(fitting(&table, width).lines().map(str::to_owned));
+                top.push(String::new());
+            }
+        }
+        let waits = fitting(&stage.waits().await?, width);
+        if !waits.is_empty() {
+            top.push(paint.on(Ink::Bold, "IT WAITS FOR"));
+            top.extend(waits.lines().take(WAITS).map(str::to_owned));
+            top.push(String::new());
+        }
         let (happened, _) = stage.happened(0);
         let happened = fitting(&happened, width);
         let happened: Vec<&str> = happened.lines().collect();
@@ -187,7 +207,7 @@ impl View {
         );
         bottom.extend(self.problem.as_ref().map(|problem| paint.on(Ink::Bad, problem)));
         bottom.push(String::new());
-        bottom.extend(keys(width).lines().map(str::to_owned));
+        bottom.extend(keys(stage.scenario, width).lines().map(str::to_owned));
         let report = match stage.report_now(Style { width: Some(width), ..stage.style }) {
             Ok(report) => report,
             Err(not_ready) => not_ready,
@@ -211,19 +231,26 @@ impl View {
     }
 }
 
-fn keys(width: usize) -> String {
-    let mut text = String::new();
-    for (key, what) in [
-        ("u", "upgrade the next part of the control plane"),
+fn keys(scenario: Scenario, width: usize) -> String {
+    const BY_HAND: [(&str, &str); 2] = [
+        ("u", "upgrade the next part of the control plane by hand"),
+        ("h", "upgrade the oldest kubelets by hand"),
+    ];
+    let by_hand = if scenario == Scenario::Upgrade { &[][..] } else { &BY_HAND };
+    let always = [
+        ("a", "write a ClusterUpgrade, then approve it"),
+        ("s", "suspend it, or resume it"),
+        ("b", "mend the budgets, or break one"),
+        ("c", "cordon a node, or uncordon it"),
         ("k", "kill a kube-apiserver, or start it"),
         ("n", "add a node that is too old"),
-        ("h", "upgrade the oldest kubelets"),
-        ("b", "mend the budgets"),
         ("↑↓", "scroll"),
         ("space", "stop the time"),
         ("+ -", "its speed"),
         ("q", "quit"),
-    ] {
+    ];
+    let mut text = String::new();
+    for (key, what) in by_hand.iter().chain(&always) {
         // Writing to a String cannot fail.
         let _ = write!(
             text,
@@ -242,7 +269,7 @@ mod tests {
 
     use super::super::super::output::{Color, Level, paint};
     use super::*;
-    use crate::demo::{Demo, Scenario, Setting};
+    use crate::demo::{Demo, Setting};
 
     #[tokio::test(start_paused = true)]
     async fn the_picture_fits_whatever_the_terminal() {
@@ -251,7 +278,8 @@ mod tests {
         let demo = Demo::begin(setting, releases.clone()).await.unwrap();
         let style =
             Style { check: false, fail_on: Level::Violation, paint: paint(Color::Never), width: None };
-        let stage = Stage { demo, style, releases, title: "lagging, seed 1".to_owned() };
+        let scenario = setting.scenario;
+        let stage = Stage { demo, style, releases, scenario, title: "upgrade, seed 1".to_owned() };
         let pace = Pace::begin(10);
         let mut view = View { scroll: 0, resume: 10, problem: None };
         view.key(&stage, &pace, KeyCode::Char('k')).await;
@@ -268,7 +296,17 @@ mod tests {
         }
         view.scroll = usize::MAX;
         let end = view.picture(&stage, &pace, None, (160, 50)).await.unwrap().join("\n");
-        assert!(end.contains("MAINTENANCE") && !end.contains("more lines"), "{end}");
+        assert!(end.contains("BUDGETS THAT LET NO POD GO") && !end.contains("more lines"), "{end}");
+        view.key(&stage, &pace, KeyCode::Char('k')).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        for (key, told) in
+            [('a', "approval"), ('s', "to-137 is suspended"), ('c', "kubectl cordon general-9")]
+        {
+            view.key(&stage, &pace, KeyCode::Char(key)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let now = view.picture(&stage, &pace, None, (160, 60)).await.unwrap().join("\n");
+            assert!(now.contains("IT WAITS FOR") && now.contains(told), "{key}: {now}");
+        }
         view.key(&stage, &pace, KeyCode::Char(' ')).await;
         assert_eq!(pace.speed(), 0);
         view.key(&stage, &pace, KeyCode::Char(' ')).await;

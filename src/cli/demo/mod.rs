@@ -5,10 +5,12 @@
 
 mod live;
 mod plain;
+mod upgrade;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -22,16 +24,22 @@ use super::exit::EXIT_OK;
 use super::judge::judged;
 use super::output::table::{Cell, table};
 use super::output::{self, Color, Level, Output, Paint, Style};
-use super::releases;
+use super::{plan, releases};
 use crate::clients::one_line;
 use crate::demo::{Demo, Scenario, Setting};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  evenkeel demo                        in a terminal: watch it, break it, heal it
-  evenkeel demo | cat                  the same as a story, in a second or two
-  evenkeel demo --serve                let kubectl read and change the cluster, too";
+  evenkeel demo                        in a terminal: upgrade it, break it, mend it
+  evenkeel demo | cat                  a whole upgrade as a story, in a few seconds
+  evenkeel demo --scenario lagging     a cluster of many versions, some of them too old
+  evenkeel demo --serve                let kubectl read, upgrade and change the cluster, too";
 
+/// Resources of our group.
+const REPORTS: &str = "clusterskewreports";
+const UPGRADES: &str = "clusterupgrades";
+/// How long the story waits after a scene: the operator asks a dead apiserver again after 30 s.
+const SETTLE: Duration = Duration::from_secs(45);
 /// How many seconds of the cluster pass in one real second, in a terminal.
 const SPEED: u32 = 10;
 /// The speed with `--serve`, where kubectl compares the cluster's times with this machine's clock.
@@ -40,7 +48,7 @@ const SPEED_SERVED: u32 = 1;
 #[derive(Args)]
 pub(super) struct DemoArgs {
     /// In which state the cluster begins.
-    #[arg(long, value_enum, default_value_t = Scenario::Lagging, value_name = "NAME")]
+    #[arg(long, value_enum, default_value_t = Scenario::Upgrade, value_name = "NAME")]
     scenario: Scenario,
     /// The seed of all chance in the cluster: in a pipe, the same seed gives the same story.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
@@ -64,7 +72,8 @@ struct Stage {
     demo: Demo,
     style: Style,
     releases: Catalogue,
-    /// `lagging, seed 1`.
+    scenario: Scenario,
+    /// `upgrade, seed 1`.
     title: String,
 }
 
@@ -80,9 +89,10 @@ async fn show(args: &DemoArgs) -> Result<u8, String> {
     let demo = Demo::begin(setting, releases.clone()).await?;
     let paint = output::paint(args.color);
     let style = Style { check: false, fail_on: Level::Violation, paint, width: output::width() };
-    let scenario = clap::ValueEnum::to_possible_value(&args.scenario);
-    let scenario = scenario.as_ref().map_or("", |value| value.get_name());
-    let stage = Stage { demo, style, releases, title: format!("{scenario}, seed {}", args.seed) };
+    let scenario = args.scenario;
+    let name = clap::ValueEnum::to_possible_value(&scenario);
+    let title = format!("{}, seed {}", name.as_ref().map_or("", |value| value.get_name()), args.seed);
+    let stage = Stage { demo, style, releases, scenario, title };
     let file = args.serve.as_ref().map(|path| Kubeconfig::at(path.as_deref()));
     // The clock is paused until `Pace::begin`: whatever waits for something outside of this process has to come after
     // it.
@@ -102,7 +112,7 @@ async fn show(args: &DemoArgs) -> Result<u8, String> {
     match (pace, &file) {
         (Some(pace), _) if live => live::show(&stage, &pace, file.as_ref().map(Kubeconfig::path)).await?,
         (_, Some(file)) => plain::serve(&stage, file.path()).await?,
-        (_pace, None) => plain::tell(&stage, args.scenario).await?,
+        (_pace, None) => plain::tell(&stage).await?,
     }
     Ok(EXIT_OK)
 }
@@ -156,19 +166,43 @@ impl Stage {
         output::render(&report, Output::Table, style)
     }
 
-    /// What `kubectl get clusterskewreport` prints, made from the table that the server sends.
-    async fn kubectl(&self) -> Result<String, String> {
-        let table = self.table().await.map_err(|error| one_line(&error))?;
+    /// What `evenkeel plan --upgrade` says of the upgrade that a person keeps in git.
+    async fn plan(&self) -> Result<String, String> {
+        let (cluster, inventory) = self.demo.look().map_err(|not_ready| not_ready.to_string())?;
+        let live = plan::Live {
+            client: self.demo.client(),
+            seen: Arc::unwrap_or_clone(cluster),
+            inventory: &inventory,
+            about: vec![("Cluster", format!("made up, {}", self.title))],
+            now: self.demo.now(),
+        };
+        plan::of_object(live, Demo::wished()?, &self.releases, self.style).await
+    }
+
+    /// What `kubectl get` prints of `resource` of our group, made from the table that the server sends.
+    async fn kubectl(&self, resource: &str) -> Result<String, String> {
+        let table = self.table(resource).await.map_err(|error| one_line(&error))?;
         Ok(printed(&table, self.style.paint))
     }
 
-    async fn table(&self) -> kube::Result<Value> {
-        let request = Request::get("/apis/evenkeel.dev/v1alpha1/clusterskewreports")
+    async fn table(&self, resource: &str) -> kube::Result<Value> {
+        let request = Request::get(format!("/apis/evenkeel.dev/v1alpha1/{resource}"))
             .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
             .body(Vec::new())
             .map_err(kube::Error::HttpError)?;
         let client: &Client = self.demo.client();
         client.request(request).await
+    }
+
+    /// What the upgrade waits for, one line each; else what it says of itself, unless it is done.
+    async fn waits(&self) -> Result<String, String> {
+        let status = self.demo.upgrade().await?.and_then(|upgrade| upgrade.status).unwrap_or_default();
+        let mut lines = status.waiting_for;
+        if lines.is_empty() {
+            let ready = status.conditions.into_iter().find(|condition| condition.type_ == "Ready");
+            lines.extend(ready.filter(|ready| ready.status != "True").map(|ready| ready.message));
+        }
+        Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
     }
 
     /// What happened since the `from`th line, and how many lines there are now.
@@ -202,4 +236,8 @@ fn printed(found: &Value, paint: Paint) -> String {
     let rows: Vec<Vec<Cell>> =
         rows.iter().map(|row| shown.iter().map(|at| text(&row["cells"][*at]).into()).collect()).collect();
     table(&header, &rows, paint, None)
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("   {line}\n") }).collect()
 }

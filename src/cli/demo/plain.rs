@@ -5,12 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::super::exit::print;
-use super::Stage;
+use super::{REPORTS, SETTLE, Stage, indented, upgrade};
 use crate::demo::Scenario;
 use crate::operator::shutdown::on_signal;
 
-/// How long the story waits after a scene: the operator asks a dead apiserver again after 30 s.
-const SETTLE: Duration = Duration::from_secs(45);
 /// A kubelet that is restarted is silent for up to 20 s.
 const RESTART: Duration = Duration::from_secs(25);
 
@@ -40,6 +38,8 @@ fn story(scenario: Scenario) -> Vec<Scene> {
     let last = ("The last kube-apiserver is upgraded", [Deed::Upgrade].as_slice());
     let healed = ("The kubelets that are too old are upgraded", [Deed::UpgradeKubelets; 2].as_slice());
     match scenario {
+        // Its story is another: the operator upgrades, and not a person.
+        Scenario::Upgrade => Vec::new(),
         Scenario::Lagging => vec![last, CONTROLLERS, KILLED, STARTED, FORGOTTEN, healed, BUDGETS],
         Scenario::Even => vec![
             FORGOTTEN,
@@ -63,10 +63,13 @@ fn story(scenario: Scenario) -> Vec<Scene> {
 }
 
 /// Tells the whole story.
-pub(super) async fn tell(stage: &Stage, scenario: Scenario) -> Result<(), String> {
+pub(super) async fn tell(stage: &Stage) -> Result<(), String> {
     let mut told = begin(stage).await?;
+    if stage.scenario == Scenario::Upgrade {
+        return upgrade::tell(stage, told).await;
+    }
     let mut before = stage.report().await?;
-    for (headline, deeds) in story(scenario) {
+    for (headline, deeds) in story(stage.scenario) {
         print(&format!("\n── {headline}\n"))?;
         for deed in deeds {
             perform(stage, *deed).await?;
@@ -77,7 +80,7 @@ pub(super) async fn tell(stage: &Stage, scenario: Scenario) -> Result<(), String
         let report = stage.report().await?;
         print(&indented(&happened))?;
         print(&indented(&differences(&before, &report)))?;
-        print(&indented(&stage.kubectl().await?))?;
+        print(&indented(&stage.kubectl(REPORTS).await?))?;
         before = report;
     }
     print("\n── evenkeel report, in the end\n")?;
@@ -108,7 +111,7 @@ async fn begin(stage: &Stage) -> Result<usize, String> {
     let now = stage.demo.now().strftime("%Y-%m-%d %H:%M:%S");
     print(&format!("── A cluster that exists only in this program ({}); it is {now} there\n", stage.title))?;
     print("\n── kubectl get clusterskewreport: what the operator wrote\n")?;
-    print(&indented(&stage.kubectl().await?))?;
+    print(&indented(&stage.kubectl(REPORTS).await?))?;
     print("\n── evenkeel report: the same for a person\n")?;
     print(&indented(&stage.report().await?))?;
     Ok(stage.happened(0).1)
@@ -121,7 +124,10 @@ pub(super) async fn serve(stage: &Stage, kubeconfig: &Path) -> Result<(), String
     print(&format!(
         "\n── Served until you press Ctrl-C. In another terminal:\n   export KUBECONFIG={path}\n"
     ))?;
-    print("   kubectl get nodes\n   kubectl get clusterskewreport\n   evenkeel report\n\n")?;
+    print("   kubectl get clusterskewreport,clusterupgrade,nodeupgrade\n   evenkeel report\n")?;
+    print(
+        "   kubectl apply -f src/demo/upgrade.yaml     an upgrade, which waits until its plan is approved\n\n",
+    )?;
     let stop = on_signal().map_err(|error| error.to_string())?;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
         let (happened, now) = stage.happened(told);
@@ -158,8 +164,4 @@ async fn perform(stage: &Stage, deed: Deed) -> Result<(), String> {
     };
     tokio::time::sleep(time).await;
     Ok(())
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("   {line}\n") }).collect()
 }

@@ -19,16 +19,26 @@ mod wish;
 mod words;
 
 use evenkeel_core::plan::{self, Plan, Refutation, Wish};
+use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
+#[cfg(feature = "sim")]
+use kube::ResourceExt as _;
 
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::{output, releases};
+#[cfg(feature = "sim")]
+use crate::api::ClusterUpgrade;
 use crate::observe::files::shown;
 pub(super) use args::{EXAMPLES, PlanArgs};
 use args::{FailOn, Form};
 use build::Made;
 use document::UpgradePlan;
+#[cfg(feature = "sim")]
+pub(super) use subject::Live;
+use subject::Subject;
 use text::Style;
+use times::TimesArgs;
+use wish::Wished;
 
 /// The namespace of executors, whose pods no drain touches: the operator's default.
 const EXECUTORS: &str = "evenkeel-executors";
@@ -38,7 +48,56 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let wished = wish::wished(&args)?;
     let older = args.diff.as_deref().map(diff::older).transpose()?;
     let name = wished.object.as_ref().map(|_| wished.upgrade.name.clone());
-    let mut subject = subject::look(&args.look, name.as_deref()).await?;
+    let subject = subject::look(&args.look, name.as_deref()).await?;
+    let mut planned = planned(wished, subject, &catalogue, &args.times, args.fail_on)?;
+    planned.document.changes = older.map(|older| diff::changes(&older, &planned.document));
+    let older = args.diff.as_deref().map(shown);
+    let style = Style {
+        wide: args.output == Form::Wide,
+        paint: output::paint(args.color),
+        width: output::width(),
+        about: &planned.about,
+        older: older.as_deref(),
+    };
+    print(&render(&planned.document, args.output, style)?)?;
+    Ok(if planned.failed { EXIT_FINDINGS } else { EXIT_OK })
+}
+
+/// What `evenkeel plan --upgrade` prints for `object`, of the cluster that `live` looks at.
+///
+/// # Errors
+/// What is wrong with the object, in one line.
+#[cfg(feature = "sim")]
+pub(super) async fn of_object(
+    live: Live<'_>,
+    object: ClusterUpgrade,
+    catalogue: &Catalogue,
+    style: super::output::Style,
+) -> Result<String, String> {
+    let subject = live.subject(Some(&object.name_any())).await;
+    let wished = Wished::of_object(object, Vec::new()).map_err(|invalid| invalid.to_string())?;
+    let planned = planned(wished, subject, catalogue, &TimesArgs::default(), FailOn::Stops)?;
+    let about = &planned.about;
+    let style = Style { wide: false, paint: style.paint, width: style.width, about, older: None };
+    render(&planned.document, Form::Table, style)
+}
+
+/// A plan, and how it is introduced.
+struct Planned {
+    document: UpgradePlan,
+    /// What it was made for: titles and lines.
+    about: Vec<(&'static str, String)>,
+    /// It does not hold, or has a finding as grave as the caller said.
+    failed: bool,
+}
+
+fn planned(
+    wished: Wished,
+    mut subject: Subject,
+    catalogue: &Catalogue,
+    times: &TimesArgs,
+    fail_on: FailOn,
+) -> Result<Planned, String> {
     subject.about.splice(0..0, wished.source.iter().map(|source| ("Upgrade", source.clone())));
     let executors = std::mem::take(&mut subject.executors);
     let (upgrade, unseen) = match &wished.object {
@@ -56,7 +115,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
         upgrade,
         members: &members,
         policy: Policy::default(),
-        catalogue: &catalogue,
+        catalogue,
         recorded: &recorded.via,
         hidden: &subject.hidden,
         now: subject.now,
@@ -69,7 +128,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let refuted = refuted(&plan, &waves, &wish);
     let (cluster, now, rules) = (&subject.cluster, subject.now, upgrade.drain.rules(EXECUTORS));
     plan.findings = plan::foresee(&plan, &waves, upgrade, cluster, &rules, now);
-    let (durations, basis) = times::durations(&args.times, std::mem::take(&mut subject.earlier));
+    let (durations, basis) = times::durations(times, std::mem::take(&mut subject.earlier));
     let made = Made {
         upgrade,
         members: &members,
@@ -83,19 +142,9 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
         basis,
         of_object: wished.source.is_some(),
     };
-    let failed = fails(&made, args.fail_on);
-    let mut document = build::document(&made, &subject);
-    document.changes = older.map(|older| diff::changes(&older, &document));
-    let older = args.diff.as_deref().map(shown);
-    let style = Style {
-        wide: args.output == Form::Wide,
-        paint: output::paint(args.color),
-        width: output::width(),
-        about: &subject.about,
-        older: older.as_deref(),
-    };
-    print(&render(&document, args.output, style)?)?;
-    Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
+    let failed = fails(&made, fail_on);
+    let document = build::document(&made, &subject);
+    Ok(Planned { document, about: subject.about, failed })
 }
 
 /// What the check finds wrong with a plan that could begin.

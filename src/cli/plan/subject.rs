@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_core::cluster::{Cluster, Component, ControlPlane};
 use evenkeel_core::text::harmless;
 use jiff::Timestamp;
+use kube::Client;
 
 use super::super::args::LookArgs;
 use super::super::{connect, judge};
@@ -18,6 +19,7 @@ use super::recorded;
 use super::times::Earlier;
 use crate::api::ClusterUpgrade;
 use crate::clients::{one_line, read_client};
+use crate::observe::Inventory;
 use crate::observe::files::{Snapshot, shown};
 use crate::observe::platform::with_same_process;
 use crate::observe::stated;
@@ -57,46 +59,74 @@ async fn live(args: &LookArgs, upgrade: Option<&str>) -> Result<Subject, String>
     if let Some(nothing) = judge::nothing(&seen, &inventory) {
         return Err(nothing);
     }
-    let seen = with_same_process(seen);
     let client = read_client(&config).map_err(|error| one_line(&error))?;
-    let mut not_seen: Vec<String> =
-        inventory.missing.iter().map(|missing| missing.reason.to_string()).collect();
-    let cluster = match Survey::of_cluster(&client).await {
-        Ok(survey) => {
-            add_new(&mut not_seen, survey.missing());
-            joined(survey.cluster(), &seen)
-        }
-        Err(why) => {
-            not_seen.push(without_drains(&why));
-            seen
-        }
-    };
-    let earlier = Earlier::of_cluster(&client).await.unwrap_or_else(|why| {
-        not_seen.push(why);
-        Earlier::default()
-    });
-    let object = match upgrade {
-        Some(name) => recorded::of_cluster(&client, name).await.unwrap_or_else(|why| {
+    let about = vec![("Cluster", config.cluster_url.to_string())];
+    let live = Live { client: &client, seen, inventory: &inventory, about, now: Timestamp::now() };
+    let mut subject = live.subject(upgrade).await;
+    subject.cluster = stated::add(subject.cluster, &args.given())?;
+    subject.not_visible = inventory.hidden(&subject.cluster);
+    Ok(subject)
+}
+
+/// A cluster that is looked at while it lives.
+pub(in super::super) struct Live<'a> {
+    /// Reads what only a plan needs.
+    pub(in super::super) client: &'a Client,
+    /// The versions, as the report sees them.
+    pub(in super::super) seen: Cluster,
+    /// How far they can be relied on.
+    pub(in super::super) inventory: &'a Inventory,
+    /// What it is: titles and lines.
+    pub(in super::super) about: Vec<(&'static str, String)>,
+    pub(in super::super) now: Timestamp,
+}
+
+impl Live<'_> {
+    /// What there is to plan with, and the ClusterUpgrade called `upgrade`.
+    pub(super) async fn subject(self, upgrade: Option<&str>) -> Subject {
+        let Self { client, seen, inventory, mut about, now } = self;
+        let seen = with_same_process(seen);
+        let mut not_seen: Vec<String> =
+            inventory.missing.iter().map(|missing| missing.reason.to_string()).collect();
+        let cluster = match Survey::of_cluster(client).await {
+            Ok(survey) => {
+                add_new(&mut not_seen, survey.missing());
+                joined(survey.cluster(), &seen)
+            }
+            Err(why) => {
+                not_seen.push(without_drains(&why));
+                seen
+            }
+        };
+        let earlier = Earlier::of_cluster(client).await.unwrap_or_else(|why| {
             not_seen.push(why);
-            None
-        }),
-        None => None,
-    };
-    let executors = if upgrade.is_some() { Found::of_cluster(&client).await } else { Found::default() };
-    let mut about = vec![("Cluster", config.cluster_url.to_string())];
-    about.extend(inventory.platform.map(|platform| ("Platform", platform.name().to_owned())));
-    let cluster = stated::add(cluster, &args.given())?;
-    Ok(Subject {
-        not_visible: inventory.hidden(&cluster),
-        hidden: inventory.leading.iter().map(|leading| (leading.component, leading.to_string())).collect(),
-        cluster,
-        about,
-        not_seen,
-        earlier,
-        object,
-        executors,
-        now: Timestamp::now(),
-    })
+            Earlier::default()
+        });
+        let object = match upgrade {
+            Some(name) => recorded::of_cluster(client, name).await.unwrap_or_else(|why| {
+                not_seen.push(why);
+                None
+            }),
+            None => None,
+        };
+        let executors = if upgrade.is_some() { Found::of_cluster(client).await } else { Found::default() };
+        about.extend(inventory.platform.map(|platform| ("Platform", platform.name().to_owned())));
+        Subject {
+            not_visible: inventory.hidden(&cluster),
+            hidden: inventory
+                .leading
+                .iter()
+                .map(|leading| (leading.component, leading.to_string()))
+                .collect(),
+            cluster,
+            about,
+            not_seen,
+            earlier,
+            object,
+            executors,
+            now,
+        }
+    }
 }
 
 fn files(args: &LookArgs) -> Result<Subject, String> {

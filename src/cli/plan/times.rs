@@ -23,7 +23,7 @@ use crate::observe::files::{Piece, Use, pieces};
 /// Longest wait for the list of earlier moves.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
-#[derive(Args)]
+#[derive(Args, Default)]
 #[allow(clippy::struct_field_names, reason = "each is the name of a flag")]
 pub(super) struct TimesArgs {
     /// How long a kube-apiserver takes to be replaced: a duration, or two, P50..P90, such as 2m..5m [default: as each

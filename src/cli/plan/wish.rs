@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::args::PlanArgs;
 use super::executors::{self, Found};
 use super::object;
+use crate::api::upgrade::Invalid;
 use crate::api::{ClusterUpgrade, GROUP, UpgradeExecutor};
 use crate::observe::files::shown;
 
@@ -28,6 +29,15 @@ pub(super) struct Wished {
     pub(super) executors: Vec<DynamicObject>,
 }
 
+impl Wished {
+    /// The upgrade of `object`, with the `executors` beside it.
+    pub(super) fn of_object(object: ClusterUpgrade, executors: Vec<DynamicObject>) -> Result<Self, Invalid> {
+        let (upgrade, _) = Found::default().upgrade(&object, &executors)?;
+        let source = Some(format!("ClusterUpgrade {}", upgrade.name));
+        Ok(Self { upgrade, source, object: Some(object), executors })
+    }
+}
+
 pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
     if let Some(path) = &args.target.upgrade {
         let stdin = |path: &Path| path.as_os_str() == "-";
@@ -37,12 +47,11 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
             );
         }
         let (object, executors) = of_file(path)?;
-        let upgrade = Found::default()
-            .upgrade(&object, &executors)
-            .map_err(|invalid| told(path, "ClusterUpgrade", &object.name_any(), &invalid))?;
-        let (upgrade, _) = upgrade;
-        let source = Some(format!("ClusterUpgrade {} in {}", upgrade.name, shown(path)));
-        return Ok(Wished { upgrade, source, object: Some(object), executors });
+        let name = object.name_any();
+        let wished = Wished::of_object(object, executors)
+            .map_err(|invalid| told(path, "ClusterUpgrade", &name, &invalid))?;
+        let source = Some(format!("ClusterUpgrade {name} in {}", shown(path)));
+        return Ok(Wished { source, ..wished });
     }
     let to = args.target.to.clone().ok_or("say --to VERSION or --upgrade FILE")?;
     let mut upgrade = Upgrade::to(to);

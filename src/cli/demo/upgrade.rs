@@ -1,0 +1,73 @@
+//! The story of a whole upgrade: seen, planned, approved, carried out node by node, held up by one budget, and even.
+//!
+//! Here belongs which scenes there are; what happens in them is done by the operator and by [`crate::demo`].
+
+use super::super::exit::print;
+use super::{REPORTS, SETTLE, Stage, UPGRADES, indented};
+use crate::demo::Demo;
+
+/// What a person does, and where the upgrade is then.
+struct Scene {
+    headline: &'static str,
+    /// The reasons of the condition Ready at which the scene ends.
+    until: &'static [&'static str],
+}
+
+/// How far it goes by itself once it is approved.
+const SCENES: [Scene; 3] = [
+    Scene { headline: "Every kube-apiserver, one after the other", until: &["UpgradingControllers"] },
+    Scene { headline: "Then the controllers", until: &["UpgradingNodes"] },
+    Scene {
+        headline: "Then the nodes, each drained through the Eviction API",
+        until: &["NodesParked", "Completed"],
+    },
+];
+
+/// Tells the story, from after the first report on. `told` lines of what happened were told before.
+pub(super) async fn tell(stage: &Stage, mut told: usize) -> Result<(), String> {
+    let demo = &stage.demo;
+    headline("A person keeps this in git")?;
+    print(&indented(Demo::wish()))?;
+    headline("evenkeel plan --upgrade: what it would do")?;
+    print(&indented(&stage.plan().await?))?;
+
+    headline("kubectl apply: it waits for an approval")?;
+    demo.propose_or_approve().await?;
+    demo.until(&["AwaitingApproval"]).await?;
+    told = stage.tell_since(told, &[UPGRADES]).await?;
+
+    demo.propose_or_approve().await?;
+    for scene in SCENES {
+        headline(scene.headline)?;
+        demo.until(scene.until).await?;
+        told = stage.tell_since(told, &[UPGRADES]).await?;
+    }
+    headline("One node is left, and why")?;
+    print(&indented(&stage.waits().await?))?;
+    print(&indented(&stage.kubectl(REPORTS).await?))?;
+
+    headline("A person mends the budget; the node is taken up by itself")?;
+    demo.mend_budgets().await?;
+    demo.until(&["Completed"]).await?;
+    tokio::time::sleep(SETTLE).await;
+    stage.tell_since(told, &[UPGRADES, REPORTS]).await?;
+    headline("evenkeel report, in the end")?;
+    print(&indented(&stage.report().await?))
+}
+
+fn headline(text: &str) -> Result<(), String> {
+    print(&format!("\n── {text}\n"))
+}
+
+impl Stage {
+    /// Prints what happened since the `from`th line, and then these resources as kubectl does. Returns how many lines
+    /// there are now.
+    async fn tell_since(&self, from: usize, resources: &[&str]) -> Result<usize, String> {
+        let (happened, now) = self.happened(from);
+        print(&indented(&happened))?;
+        for resource in resources {
+            print(&indented(&self.kubectl(resource).await?))?;
+        }
+        Ok(now)
+    }
+}
