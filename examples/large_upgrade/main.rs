@@ -1,10 +1,12 @@
 //! A whole upgrade of a large virtual cluster, in its own time: how long it takes there and here, what it asks of the
-//! kube-apiserver, how often pods move, and how much memory it needs.
+//! kube-apiserver, how often pods move, and how much memory it needs; and the same nodes moved by hand.
 //!
 //! `cargo run --release --example large_upgrade -- [nodes] [replicas]`: 5,000 nodes, and a budget for every 50 pods, if
 //! nothing is said. `make bench-upgrade` runs it, with and without a spare node in each zone.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails says so")]
+
+mod by_hand;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,18 +44,46 @@ const PATIENCE: Duration = Duration::from_hours(24 * 14);
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const TAKES: Takes = Takes { work: WORK, silent: SILENT, away: AWAY };
+
 fn main() {
     let number = |at: usize, or: usize| std::env::args().nth(at).map_or(or, |text| text.parse().unwrap());
-    let (nodes, replicas) = (number(1, 5000), number(2, 50));
-    for spare in [0, 3] {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(upgrade(nodes, replicas, spare));
+    let size = Size { nodes: number(1, 5000), replicas: number(2, 50), spare: 0 };
+    virtually(upgrade(size));
+    virtually(upgrade(Size { spare: 3, ..size }));
+    virtually(by_hand(size));
+}
+
+fn virtually(measured: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(measured);
+}
+
+/// Of the cluster.
+#[derive(Clone, Copy)]
+struct Size {
+    nodes: usize,
+    /// Pods of each `ReplicaSet`, which one budget covers.
+    replicas: usize,
+    spare: usize,
+}
+
+impl Size {
+    const fn pods(self) -> usize {
+        self.nodes * PODS_PER_NODE
+    }
+
+    /// Nodes that move.
+    const fn moved(self) -> usize {
+        self.nodes + self.spare + 3
     }
 }
 
-async fn upgrade(nodes: usize, replicas: usize, spare: usize) {
-    let (began, pods) = (Instant::now(), nodes * PODS_PER_NODE);
+/// The cluster, and a client of it.
+async fn made(size: Size) -> (Cluster, Client) {
+    let began = Instant::now();
+    let Size { nodes, replicas, spare } = size;
     let cluster = Cluster::builder().seed(1).version(TO).start();
     let client = cluster.client_of("kubectl");
     prepare(&client).await;
@@ -65,27 +95,66 @@ async fn upgrade(nodes: usize, replicas: usize, spare: usize) {
     cluster.load(crowd(nodes, replicas));
     sleep(Duration::from_mins(1)).await;
     println!(
-        "\n{nodes} workers, {spare} spare ones, 3 control-plane nodes, {pods} pods, {} budgets; made in {:.0} s",
-        pods / replicas,
+        "\n{nodes} workers, {spare} spare ones, 3 control-plane nodes, {} pods, {} budgets; made in {:.0} s",
+        size.pods(),
+        size.pods() / replicas,
         began.elapsed().as_secs_f64()
     );
-    executor::work(&cluster, Takes { work: WORK, silent: SILENT, away: AWAY });
+    (cluster, client)
+}
+
+/// What a program asked for: how often, by verb and resource.
+#[derive(Default)]
+struct Asked(BTreeMap<String, usize>);
+
+impl Asked {
+    /// Adds what `agent` asked since the last time.
+    fn add(&mut self, cluster: &Cluster, agent: &str) {
+        for call in cluster.faults().record().into_iter().filter(|call| call.agent == agent) {
+            let what =
+                call.subresource.map_or(call.resource.clone(), |sub| format!("{}/{sub}", call.resource));
+            *self.0.entry(format!("{} {what}", call.verb)).or_default() += 1;
+        }
+    }
+
+    /// Prints what `size` nodes cost, and what was asked most often.
+    fn tell(mut self, size: Size) {
+        let evictions = self.0.remove("create pods/eviction").unwrap_or_default();
+        let probes = self.0.remove("get ").unwrap_or_default();
+        let rest = self.0.values().sum::<usize>();
+        println!(
+            "  evictions   {evictions} asked, {:.2} for each pod",
+            float(evictions) / float(size.pods())
+        );
+        let probes =
+            if probes > 0 { format!(", and {probes} probes of kube-apiservers") } else { String::new() };
+        println!(
+            "  requests    {:.1} a node besides its evictions{probes}",
+            float(rest) / float(size.moved())
+        );
+        let mut most: Vec<_> = self.0.iter().collect();
+        most.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        for (what, count) in most.into_iter().take(7) {
+            println!("              {count:>8} {what}");
+        }
+        println!("  memory      {} MiB at most so far, the cluster included", memory());
+    }
+}
+
+async fn upgrade(size: Size) {
+    let (cluster, client) = made(size).await;
+    executor::work(&cluster, TAKES);
     let stop = CancellationToken::new();
     let operator = tokio::spawn(operate(clients(&cluster), options(), clock(&cluster), stop.clone()));
-    let limit = (nodes / 50).max(1);
+    let limit = (size.nodes / 50).max(1);
     create(&client, "ClusterUpgrade", &wish(limit)).await;
 
     let (real, begun) = (Instant::now(), tokio::time::Instant::now());
     let upgrades = objects(&client, "ClusterUpgrade");
-    let mut asked: BTreeMap<String, usize> = BTreeMap::new();
-    let mut told = String::new();
+    let (mut asked, mut told) = (Asked::default(), String::new());
     let status = loop {
         sleep(Duration::from_mins(1)).await;
-        for call in cluster.faults().record().into_iter().filter(|call| call.agent == AGENT) {
-            let what =
-                call.subresource.map_or(call.resource.clone(), |sub| format!("{}/{sub}", call.resource));
-            *asked.entry(format!("{} {what}", call.verb)).or_default() += 1;
-        }
+        asked.add(&cluster, AGENT);
         let status = upgrades.get("large").await.unwrap().data["status"].clone();
         let summary = status["progress"]["summary"].as_str().unwrap_or_default().to_owned();
         if begun.elapsed().as_secs() % 3600 < 60 && summary != told {
@@ -104,33 +173,41 @@ async fn upgrade(nodes: usize, replicas: usize, spare: usize) {
     let took = begun.elapsed();
     stop.cancel();
     operator.await.unwrap().unwrap();
-    let moved = nodes + spare + 3;
-    let least = (WORK + SILENT + SETTLE).as_secs_f64() * float(moved) / float(limit);
-    let evictions = asked.get("create pods/eviction").copied().unwrap_or_default();
-    let probes = asked.get("get ").copied().unwrap_or_default();
-    let rest = asked.values().sum::<usize>() - evictions - probes;
     println!(
         "  {} nodes, {limit} at once: {}",
         status["progress"]["summary"], status["conditions"][0]["reason"]
     );
+    took_for(size, limit, took, real);
+    asked.tell(size);
+}
+
+/// The same nodes, one after the other, as a person moves them.
+async fn by_hand(size: Size) {
+    let (cluster, _client) = made(size).await;
+    let (real, begun) = (Instant::now(), tokio::time::Instant::now());
+    let mut asked = Asked::default();
+    let moving = {
+        let cluster = cluster.clone();
+        tokio::spawn(async move { by_hand::upgrade(&cluster, TAKES, TO).await })
+    };
+    while !moving.is_finished() {
+        sleep(Duration::from_mins(1)).await;
+        asked.add(&cluster, by_hand::AGENT);
+    }
+    let refused = moving.await.unwrap();
+    println!("  by hand, one node after the other, as kubectl drain asks: {refused} evictions were refused");
+    took_for(size, 1, begun.elapsed(), real);
+    asked.tell(size);
+}
+
+fn took_for(size: Size, at_once: usize, took: Duration, real: Instant) {
+    let least = (WORK + SILENT + SETTLE).as_secs_f64() * float(size.moved()) / float(at_once);
     println!(
         "  time        {:.1} h of the cluster, {:.2} times what its nodes take at least; {:.0} s here",
         took.as_secs_f64() / 3600.0,
         took.as_secs_f64() / least,
         real.elapsed().as_secs_f64()
     );
-    println!("  evictions   {evictions} asked, {:.2} for each pod", float(evictions) / float(pods));
-    println!(
-        "  requests    {:.1} a node besides its evictions, and {probes} probes of kube-apiservers",
-        float(rest) / float(moved)
-    );
-    asked.remove("get ");
-    let mut most: Vec<_> = asked.iter().collect();
-    most.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    for (what, count) in most.into_iter().take(8) {
-        println!("              {count:>8} {what}");
-    }
-    println!("  memory      {} MiB, the cluster included", memory());
 }
 
 fn wish(limit: usize) -> Value {
