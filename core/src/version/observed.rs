@@ -60,9 +60,7 @@ impl Observed {
     /// What `/version` says: its `gitVersion`, else `major` and `minor`, which vendors write like `1` and `33+`.
     pub fn from_info(git_version: &str, major: &str, minor: &str) -> Self {
         match (Self::from_report(git_version), Minor::from_fields(major, minor)) {
-            (Self::Unknown(_), Some(minor)) => {
-                Self::Known(KubeVersion { minor, patch: None, suffix: Box::default() })
-            }
+            (Self::Unknown(_), Some(minor)) => Self::Known(KubeVersion { minor, patch: None, suffix: None }),
             (observed, _) => observed,
         }
     }

@@ -68,7 +68,7 @@ impl KubeVersion {
     /// Who numbers its builds, and which this is.
     fn numbered_build(&self) -> Option<(&'static str, u64)> {
         let (vendor, rest) =
-            NUMBERED.iter().find_map(|vendor| Some((*vendor, self.suffix.split_once(vendor)?.1)))?;
+            NUMBERED.iter().find_map(|vendor| Some((*vendor, self.suffix().split_once(vendor)?.1)))?;
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         Some((vendor, rest.get(..end)?.parse().ok()?))
     }
@@ -104,7 +104,7 @@ impl KubeVersion {
         if order.is_ne() {
             return order.into();
         }
-        match (grammar::extra(&self.suffix), grammar::extra(&other.suffix)) {
+        match (grammar::extra(self.suffix()), grammar::extra(other.suffix())) {
             (Some((pre, build)), Some((other_pre, other_build))) => {
                 match grammar::pre_releases(pre, other_pre) {
                     Ordering::Equal => builds(build, other_build),

@@ -68,18 +68,18 @@ impl KubeVersion {
             Some("alpha" | "beta" | "rc") => (patch - 1, String::new()),
             _ => (patch, String::new()),
         };
-        Some(Self { minor: self.minor, patch: Some(patch), suffix: suffix.into() })
+        Some(Self { minor: self.minor, patch: Some(patch), suffix: super::held(suffix) })
     }
 
     /// What semantic versioning takes for a pre-release, without the `-`. It may be a vendor's suffix, such as
     /// `eks-99d6cc0`.
     pub fn pre_release(&self) -> &str {
-        super::grammar::extra(&self.suffix).map_or("", |(pre_release, _)| pre_release)
+        super::grammar::extra(self.suffix()).map_or("", |(pre_release, _)| pre_release)
     }
 
     /// Whether it is a build on the way to a release: `-alpha`, `-beta` or `-rc`, and not a vendor's suffix.
     pub fn is_pre_release(&self) -> bool {
-        let word = self.suffix.strip_prefix('-').unwrap_or_default().split(['.', '+']).next();
+        let word = self.suffix().strip_prefix('-').unwrap_or_default().split(['.', '+']).next();
         // `rc1`: k3s and RKE2 write the number without a dot.
         let word = word.map(|word| word.trim_end_matches(|c: char| c.is_ascii_digit()));
         matches!(word, Some("alpha" | "beta" | "rc"))
@@ -89,13 +89,13 @@ impl KubeVersion {
     /// those that are rebuilt from every patch (k3s, RKE2, k0s). EKS, GKE and OpenShift have their own, and AKS numbers
     /// its long-term patches from 100, after upstream has ended.
     pub fn is_of_upstream_patch_line(&self) -> bool {
-        let rebuilt = ["+k3s", "+rke2", "+k0s"].iter().any(|vendor| self.suffix.starts_with(vendor));
+        let rebuilt = ["+k3s", "+rke2", "+k0s"].iter().any(|vendor| self.suffix().starts_with(vendor));
         self.patch.is_some_and(|patch| patch < 100)
-            && (self.suffix.is_empty() || self.is_pre_release() || rebuilt)
+            && (self.suffix().is_empty() || self.is_pre_release() || rebuilt)
     }
 
     /// Whether it is a virtual kubelet's (`v1.25.0-vk-azure-aci-1.6.2`): no machine, so nothing to drain and replace.
     pub fn is_virtual_kubelet(&self) -> bool {
-        self.suffix.starts_with("-vk-")
+        self.suffix().starts_with("-vk-")
     }
 }
