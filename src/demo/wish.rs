@@ -24,7 +24,7 @@ impl Demo {
     /// The same, as an object.
     ///
     /// # Errors
-    /// None that a test would not have found: the text is part of the program.
+    /// One line, if the text, which is part of the program, is no ClusterUpgrade.
     pub fn wished() -> Result<ClusterUpgrade, String> {
         serde_saphyr::from_str(scenario::WISH).map_err(|error| error.to_string())
     }
@@ -96,7 +96,7 @@ impl Demo {
         sent.map(drop).map_err(|error| format!("ClusterUpgrade {name}: {}", one_line(&error)))
     }
 
-    /// Waits until the condition Ready of the upgrade has one of `reasons`, or until its stage is one of them.
+    /// Waits until the condition Ready of the upgrade has one of `reasons`, which its column STAGE shows.
     ///
     /// # Errors
     /// One line, if that takes half a day in the cluster.

@@ -126,7 +126,7 @@ pub(super) async fn serve(stage: &Stage, kubeconfig: &Path) -> Result<(), String
     ))?;
     print("   kubectl get clusterskewreport,clusterupgrade,nodeupgrade\n   evenkeel report\n")?;
     print(
-        "   kubectl apply -f src/demo/upgrade.yaml     an upgrade, which waits until its plan is approved\n\n",
+        "   kubectl apply -f src/demo/upgrade.yaml     in a checkout: an upgrade that waits for its approval\n\n",
     )?;
     let stop = on_signal().map_err(|error| error.to_string())?;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {

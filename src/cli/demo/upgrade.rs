@@ -6,14 +6,14 @@ use super::super::exit::print;
 use super::{REPORTS, SETTLE, Stage, UPGRADES, indented};
 use crate::demo::Demo;
 
-/// What a person does, and where the upgrade is then.
+/// A part of the way that needs nobody.
 struct Scene {
     headline: &'static str,
     /// The reasons of the condition Ready at which the scene ends.
     until: &'static [&'static str],
 }
 
-/// How far it goes by itself once it is approved.
+/// How it goes on by itself once it is approved, in order.
 const SCENES: [Scene; 3] = [
     Scene { headline: "Every kube-apiserver, one after the other", until: &["UpgradingControllers"] },
     Scene { headline: "Then the controllers", until: &["UpgradingNodes"] },
