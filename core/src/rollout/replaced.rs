@@ -2,7 +2,8 @@
 //!
 //! Here belongs whether a node may be taken up while they start: a workload without a budget would otherwise lose its
 //! pods on the next node before those of the last one are back. What a budget allows is not asked here. The invariant:
-//! nothing is waited for without an end; a pod that does not become ready in time holds nobody up.
+//! nothing is waited for without an end: a pod that does not become ready in time holds nobody up, and a node on which
+//! no pod of the workload is ready does not wait for it.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -39,7 +40,8 @@ pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
     let Some(over) = last_emptied(round).map(|at| after(at, RECENT)).filter(|over| now < *over) else {
         return Ok(());
     };
-    let leaves = |pod: &&Pod| pod.phase != Phase::Finished && pod.deleting().is_none();
+    // One that is not ready serves nobody now: a workload that is broken would hold up each node that it is on.
+    let leaves = |pod: &&Pod| pod.ready && pod.phase != Phase::Finished && pod.deleting().is_none();
     let mut owners: Vec<&Owner> =
         cluster.pods_on(&node.name).filter(leaves).filter_map(serving_owner).collect();
     owners.sort_by_key(|owner| &owner.uid);

@@ -40,6 +40,16 @@ fn a_pod_that_never_becomes_ready_holds_nobody_up() {
 }
 
 #[test]
+fn a_pod_that_does_not_serve_is_nothing_to_lose() {
+    let mut toy = starting();
+    let on_next = toy.pods_of("web").into_iter().find(|pod| &*pod.node == "n-2").map(|pod| pod.uid.clone());
+    toy.cluster.change_pod(&on_next.unwrap(), |pod| pod.ready = false);
+    let begun = toy.seconds;
+    toy.run_until(200, |toy| toy.kubelets_in_flight() == 1);
+    assert!(toy.seconds - begun <= 10, "{}", toy.seconds - begun);
+}
+
+#[test]
 fn what_starts_for_other_reasons_is_not_waited_for() {
     // Nothing of ours was emptied yet.
     let mut toy = Toy::new(2, 1);
