@@ -114,7 +114,7 @@ impl Binary {
     pub fn of_real_nodes() -> Vec<Self> {
         let mut all: Vec<_> = Plugin::ALL.map(Self::Cni).into();
         all.extend([Self::Runc, Self::Containerd, Self::ContainerdShim, Self::Ctr]);
-        for release in Release::ALL {
+        for release in Release::REAL {
             all.extend([Self::Kubelet(release), Self::Kubeadm(release), Self::KubeProxy(release)]);
         }
         all.push(Self::Coredns);
@@ -183,6 +183,8 @@ impl Binary {
             Self::Kubectl => Release::NEWEST.module(),
             // Modules of their own, so that what they need changes nothing about the control plane's binaries.
             Self::Kubelet(r) | Self::Kubeadm(r) | Self::KubeProxy(r) => match r {
+                // It is not one of [`Release::REAL`], so nobody asks for these.
+                Release::V1_35 => r.module(),
                 Release::V1_36 => module!("nodes-1.36", "tools.go"),
                 Release::V1_37 => module!("nodes-1.37", "tools.go"),
             },
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_real_node_runs_the_same_patch_as_the_control_plane() {
-        for release in Release::ALL {
+        for release in Release::REAL {
             assert_eq!(Binary::Kubelet(release).version(), Binary::Apiserver(release).version());
         }
     }

@@ -21,7 +21,7 @@ use crate::wait::tail;
 pub fn build() -> Result<()> {
     let assets = Assets::from_env()?;
     let _lock = lock(&assets, "build.lock")?;
-    compile(&assets, &Binary::all(), "about ten minutes, and 3 GB of memory")
+    compile(&assets, &Binary::all(), "about a quarter of an hour, and 3 GB of memory")
 }
 
 /// Builds besides what real nodes are made of: programs, unpacked packages, images and package repositories.

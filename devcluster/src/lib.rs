@@ -67,5 +67,5 @@ pub use drive::Handle;
 pub use error::{Error, Failure, Result, TestResult};
 pub use namespace::{enter, in_namespace};
 pub use nodes::NodeGroup;
-pub use release::{Release, V1_36, V1_37};
+pub use release::{Release, V1_35, V1_36, V1_37};
 pub use role::Role;

@@ -121,7 +121,7 @@ struct RealNodes {
     #[arg(long, value_name = "N", default_value_t = 2, requires = "asked")]
     workers: usize,
     /// Minor that the real nodes begin with [default: the oldest, so that there is something to upgrade to]
-    #[arg(long, value_name = "MINOR", value_parser = release, requires = "asked")]
+    #[arg(long, value_name = "MINOR", value_parser = real_release, requires = "asked")]
     release: Option<Release>,
     /// A further image for every node, made of one program and the libraries that it needs
     #[arg(long = "image", value_name = "NAME=PROGRAM", value_parser = image, requires = "asked")]
@@ -134,7 +134,7 @@ impl Plan {
             name: self.name.name.clone(),
             control_planes: self.real.control_planes,
             workers: self.real.workers,
-            release: self.real.release.unwrap_or(Release::ALL[0]),
+            release: self.real.release.unwrap_or(Release::REAL[0]),
             images: self.real.images.clone(),
         })
     }
@@ -173,8 +173,17 @@ struct Kubelet {
 }
 
 fn release(text: &str) -> std::result::Result<Release, String> {
-    let known: Vec<_> = Release::ALL.iter().map(|r| r.minor()).collect();
-    Release::parse(text).ok_or_else(|| format!("use one of {}", known.join(", ")))
+    one_of(&Release::ALL, text)
+}
+
+fn real_release(text: &str) -> std::result::Result<Release, String> {
+    one_of(&Release::REAL, text)
+}
+
+fn one_of(known: &[Release], text: &str) -> std::result::Result<Release, String> {
+    let minors: Vec<_> = known.iter().map(|release| release.minor()).collect();
+    let found = Release::parse(text).filter(|release| known.contains(release));
+    found.ok_or_else(|| format!("use one of {}", minors.join(", ")))
 }
 
 fn image(text: &str) -> std::result::Result<(String, PathBuf), String> {

@@ -8,17 +8,22 @@ use std::fmt;
 /// One Kubernetes minor that can be built and run; its patch version is the one its Go module requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Release {
-    /// The older minor: what clusters are upgraded from.
+    /// The oldest minor: what clusters are upgraded from over two minors.
+    V1_35,
+    /// The minor before the newest: what clusters are upgraded from.
     V1_36,
     /// The newest minor: what clusters are upgraded to.
     V1_37,
 }
 
-pub use Release::{V1_36, V1_37};
+pub use Release::{V1_35, V1_36, V1_37};
 
 impl Release {
     /// Every release, oldest first.
-    pub const ALL: [Self; 2] = [V1_36, V1_37];
+    pub const ALL: [Self; 3] = [V1_35, V1_36, V1_37];
+
+    /// Those that real nodes are made of, oldest first. The others have a control plane only.
+    pub const REAL: [Self; 2] = [V1_36, V1_37];
 
     /// The newest release; `kubectl` comes from it.
     pub const NEWEST: Self = V1_37;
@@ -31,6 +36,7 @@ impl Release {
     /// The minor, for instance `1.36`.
     pub fn minor(self) -> &'static str {
         match self {
+            V1_35 => "1.35",
             V1_36 => "1.36",
             V1_37 => "1.37",
         }
@@ -44,6 +50,11 @@ impl Release {
 
     pub(crate) fn module(self) -> Module {
         match self {
+            V1_35 => Module {
+                go_mod: include_str!("../modules/kubernetes-1.35/go.mod"),
+                go_sum: include_str!("../modules/kubernetes-1.35/go.sum"),
+                source: ("tools.go", include_str!("../modules/kubernetes-1.35/tools.go")),
+            },
             V1_36 => Module {
                 go_mod: include_str!("../modules/kubernetes-1.36/go.mod"),
                 go_sum: include_str!("../modules/kubernetes-1.36/go.sum"),
@@ -97,7 +108,7 @@ mod tests {
         for text in ["1.36", "v1.36", V1_36.version()] {
             assert_eq!(Release::parse(text), Some(V1_36), "{text}");
         }
-        assert_eq!(Release::parse("1.35"), None);
+        assert_eq!(Release::parse("1.34"), None);
         assert_eq!(Release::parse("v1.36.99"), None);
     }
 

@@ -271,7 +271,7 @@ impl Makers {
         let node = Node::start(wanted, self.dir.join(&place.name), &self.kit, &self.cgroups).await?;
         let up = since(started);
         // The images of later releases too: an upgrade finds them as if it had pulled them.
-        let releases = Release::ALL.into_iter().filter(|r| *r >= self.release);
+        let releases = Release::REAL.into_iter().filter(|r| *r >= self.release);
         let mut images: BTreeSet<_> =
             releases.flat_map(|r| self.kit.images_for(r, place.control_plane)).collect();
         images.extend(self.images.iter().cloned());

@@ -88,7 +88,7 @@ type Names = BTreeMap<(String, Option<String>), Vec<String>>;
 /// What kubeadm of each release says that it needs.
 fn names(assets: &Assets) -> Result<Names> {
     let mut all = Names::new();
-    for release in Release::ALL {
+    for release in Release::REAL {
         let kubeadm = assets.path(Binary::Kubeadm(release))?;
         let output = Command::new(&kubeadm)
             .args(["config", "images", "list", "--kubernetes-version", release.version()])

@@ -34,8 +34,9 @@ pub(crate) struct Kit {
 impl Kit {
     /// The kit of this checkout in the cache, made or not.
     pub(crate) fn of(assets: &Assets) -> Self {
-        let mut parts: Vec<_> =
-            Binary::all().into_iter().chain(Binary::of_real_nodes()).map(Binary::key).collect();
+        let real = |binary: &Binary| binary.release().is_none_or(|release| Release::REAL.contains(&release));
+        let all = Binary::all().into_iter().chain(Binary::of_real_nodes());
+        let mut parts: Vec<_> = all.filter(real).map(Binary::key).collect();
         parts.extend([FORM, PAUSE, images::TOOLS].map(str::to_owned));
         parts.extend(repository::DATA.map(str::to_owned));
         let parts: Vec<_> = parts.iter().map(String::as_str).collect();
