@@ -208,8 +208,11 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
         nodes.len(),
         named.join(", "),
     ));
-    // Nodes that failed under us stay as they are; others may recover by themselves.
-    round.hope |= nodes.iter().filter(|of| failed(of)).count() < *limit;
+    // Nodes that failed under us stay as they are, and machines that have long been silent too; others may recover by
+    // themselves.
+    let lost = |of: &&Selected<'_>| failed(of) || round.is_gone(of.member.node);
+    let hope = nodes.iter().filter(lost).count() < *limit;
+    round.hope |= hope;
 }
 
 /// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error

@@ -100,8 +100,17 @@ fn no_node_of_a_zone_is_begun_while_most_of_it_is_silent() {
     let run = ends("at 0 hosts; at 0 accept; at 5000 zone c silent; at 900000 zone c again");
     is_done(&run);
     assert!(run.reasons.contains("ZoneDisrupted"), "{:?}", run.reasons);
-    let run = ends("at 0 hosts; at 0 accept; at 5000 zone c silent");
+    // All of it is known to be silent before the first node may be begun.
+    let run = ends("at 0 hosts; at 0 accept; at 0 soak controlPlane 300; at 0 zone c silent");
     assert_eq!(said(&run).0, "ZoneGone", "{:#}", run.end["upgrades"]);
+}
+
+#[test]
+fn silent_machines_that_fill_what_may_be_unavailable_stall_the_rest() {
+    // They were taken up while the first of them fell silent, so that they do not count against their zone.
+    let run = ends("at 0 hosts; at 0 accept; at 5000 zone c silent");
+    let (reason, message, _) = said(&run);
+    assert_eq!(reason, "NodesParked", "{message}: {:#}", run.end["upgrades"]);
 }
 
 #[test]
