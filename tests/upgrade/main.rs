@@ -1,12 +1,12 @@
 //! A whole upgrade on a real control plane: seen before, brought even, and never a budget violated on the way.
 
 mod golden;
+mod sixty;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, V1_37, in_namespace};
-use kube::ResourceExt as _;
 use kube::api::ListParams;
 
 use evenkeel_testkit::observer::{self, Observer};
@@ -174,60 +174,6 @@ async fn settled(cluster: &Cluster) -> TestResult {
 }
 
 #[test]
-fn ten_kills_change_nothing() -> TestResult {
-    in_namespace("ten_kills_change_nothing", async || {
-        let cluster = scenario::prepared().await?;
-        let observer = Observer::default();
-        let mut operator = Operator::new(&cluster, binary(), &["--lease-duration", "3"]).await?;
-        operator.start()?;
-        let done =
-            beside(&cluster, &observer, async || killed(&cluster, &observer, &mut operator).await).await;
-        if done.is_err() {
-            eprintln!("{}", operator.log());
-        }
-        done
-    })
-}
-
-async fn killed(cluster: &Cluster, observer: &Observer, operator: &mut Operator) -> TestResult {
-    cluster.apply(root("tests/upgrade/upgrade.yaml")).await?;
-    let claims = standin::node_upgrades(cluster.client());
-    // Each kill waits until the upgrade has moved since the last one, so that they are spread over the whole of it.
-    let mut before = String::new();
-    for kill in 0..10_u64 {
-        until(&format!("the upgrade moves on after kill {kill}"), Duration::from_mins(1), async || {
-            let states: Vec<String> = claims
-                .list(&ListParams::default())
-                .await?
-                .items
-                .iter()
-                .map(|claim| format!("{} {}", claim.name_any(), claim.data["status"]["state"]))
-                .collect();
-            let now = states.join("\n");
-            Ok(!now.is_empty() && std::mem::replace(&mut before, now.clone()) != now)
-        })
-        .await?;
-        // Not at the same moment after each step: 0 to 2.7 s later.
-        tokio::time::sleep(Duration::from_millis(300 * kill)).await;
-        operator.kill().await?;
-        operator.start()?;
-    }
-    reaches(cluster, "NodesParked", Duration::from_mins(6)).await?;
-    settled(cluster).await?;
-    assert_eq!(observer::at_rest(cluster, &["general-5"]).await?, Vec::<String>::new());
-    kubectl(cluster, &["-n", "shop", "delete", "pdb", "ledger"]).await?;
-    reaches(cluster, "Completed", Duration::from_mins(4)).await?;
-    settled(cluster).await?;
-    assert_eq!(observer::at_rest(cluster, &[]).await?, Vec::<String>::new());
-    assert_eq!(operator.starts, 11);
-    let requests = observer.audit(cluster)?;
-    println!("{requests:#?}");
-    assert!(requests.evictions <= MOVABLE * 2, "{} evictions of {MOVABLE} pods", requests.evictions);
-    no_violations(observer);
-    Ok(())
-}
-
-#[test]
 fn people_are_respected() -> TestResult {
     in_namespace("people_are_respected", async || {
         let workers = NodeGroup::workers(5).zones(["a", "b", "c"]).kubelet(scenario::FROM).pool("general");
@@ -360,7 +306,7 @@ fn the_observer_sees_what_is_wrong() -> TestResult {
             expect("kubelet on general-1 is v1.37.1 while").await?;
             kubectl(&cluster, &["cordon", "general-1", "general-2", "general-3", "general-4", "general-7"])
                 .await?;
-            expect("5 workers are unavailable").await?;
+            expect("5 workers of pool general are unavailable").await?;
             kubectl(&cluster, &["cordon", "cp-1", "cp-2"]).await?;
             expect("2 control-plane nodes are unavailable").await?;
             // It will not lead: a scheduler that is newer than its apiservers waits for APIs that they do not have.

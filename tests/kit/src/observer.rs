@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel_devcluster::{AuditEntry, Cluster, Failure, Role};
+use evenkeel_devcluster::{AuditEntry, Cluster, Failure, Release, Role};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -36,8 +36,19 @@ pub struct Seen {
     pub evicted: BTreeSet<String>,
 }
 
-#[derive(Clone, Default)]
-pub struct Observer(Arc<Mutex<Seen>>);
+#[derive(Clone)]
+pub struct Observer {
+    seen: Arc<Mutex<Seen>>,
+    /// How many nodes of a pool may be unavailable at once.
+    limits: Arc<[(&'static str, usize)]>,
+}
+
+/// Of the cluster of [`crate::scenario`].
+impl Default for Observer {
+    fn default() -> Self {
+        Self::with_limits(&[("general", MAX_UNAVAILABLE)])
+    }
+}
 
 #[allow(clippy::large_enum_variant, reason = "one at a time")]
 enum Seeing {
@@ -48,12 +59,17 @@ enum Seeing {
 }
 
 impl Observer {
+    /// `limits` say how many nodes of a pool may be unavailable at once.
+    pub fn with_limits(limits: &[(&'static str, usize)]) -> Self {
+        Self { seen: Arc::default(), limits: limits.into() }
+    }
+
     pub fn seen(&self) -> Seen {
-        self.0.lock().map(|seen| seen.clone()).unwrap_or_default()
+        self.seen.lock().map(|seen| seen.clone()).unwrap_or_default()
     }
 
     fn note(&self, line: String) {
-        if let Ok(mut seen) = self.0.lock() {
+        if let Ok(mut seen) = self.seen.lock() {
             seen.violations.push(line);
         }
     }
@@ -91,23 +107,10 @@ impl Observer {
         let (Event::Apply(node) | Event::InitApply(node)) = event else { return };
         let name = node.name_any();
         let before = {
-            let Ok(mut seen) = self.0.lock() else { return };
+            let Ok(mut seen) = self.seen.lock() else { return };
             seen.events += 1;
             let before = seen.nodes.insert(name.clone(), node.clone());
-            let out = |worker: bool| {
-                let control_plane = "node-role.kubernetes.io/control-plane";
-                let group = seen.nodes.values().filter(|n| n.labels().contains_key(control_plane) != worker);
-                group.filter(|n| unschedulable(n) || !node_ready(n)).count()
-            };
-            let (workers, control_plane) = (out(true), out(false));
-            seen.most_unavailable = seen.most_unavailable.max(workers);
-            if workers > MAX_UNAVAILABLE {
-                seen.violations.push(format!("{workers} workers are unavailable; {MAX_UNAVAILABLE} may be"));
-            }
-            if control_plane > 1 {
-                seen.violations
-                    .push(format!("{control_plane} control-plane nodes are unavailable; 1 may be"));
-            }
+            seen.check_unavailable(&self.limits);
             before
         };
         let version = kubelet(&node);
@@ -123,9 +126,10 @@ impl Observer {
 
     /// No kubelet is newer than any apiserver or controller, and none moves before all of them did.
     async fn kubelet_may_be(&self, cluster: &Cluster, node: &str, version: &str) {
+        let runs = Release::parse(version);
         for handle in cluster.components() {
             match handle.release().await {
-                Ok(release) if release.version() == version || version != TO => {}
+                Ok(release) if runs.is_some_and(|runs| runs <= release) => {}
                 Ok(release) => {
                     self.note(format!(
                         "kubelet on {node} is {version} while {} is {}",
@@ -145,12 +149,14 @@ impl Observer {
         let component = pod.labels().get("component").map(String::as_str).unwrap_or_default();
         let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
         let image = container.and_then(|container| container.image.as_deref()).unwrap_or_default();
-        if !["kube-controller-manager", "kube-scheduler"].contains(&component) || !image.ends_with(TO) {
+        let tag = image.rsplit(':').next().and_then(Release::parse);
+        let Some(runs) = tag.filter(|_| ["kube-controller-manager", "kube-scheduler"].contains(&component))
+        else {
             return;
-        }
+        };
         for handle in cluster.components().filter(|handle| handle.role() == Role::Apiserver) {
-            if handle.release().await.is_ok_and(|release| release.version() != TO) {
-                self.note(format!("{component} is {TO} while {} is not", handle.name()));
+            if handle.release().await.is_ok_and(|release| release < runs) {
+                self.note(format!("{component} is {runs} while {} is not", handle.name()));
             }
         }
     }
@@ -169,7 +175,7 @@ impl Observer {
     }
 
     fn pod(&self, event: Event<Pod>) {
-        let Ok(mut seen) = self.0.lock() else { return };
+        let Ok(mut seen) = self.seen.lock() else { return };
         seen.events += 1;
         match event {
             // A list in the making is not the cluster: it counts when it is complete.
@@ -198,7 +204,7 @@ impl Observer {
     }
 
     fn budget(&self, event: Event<PodDisruptionBudget>) {
-        let Ok(mut seen) = self.0.lock() else { return };
+        let Ok(mut seen) = self.seen.lock() else { return };
         seen.events += 1;
         match event {
             Event::InitApply(budget) | Event::Apply(budget) => {
@@ -219,7 +225,7 @@ impl Observer {
     /// "Upgraded" is said only of a node that reports the target, is Ready and schedulable again.
     async fn claim(&self, cluster: &Cluster, event: Event<DynamicObject>) {
         let (Event::Apply(claim) | Event::InitApply(claim)) = event else { return };
-        if let Ok(mut seen) = self.0.lock() {
+        if let Ok(mut seen) = self.seen.lock() {
             seen.events += 1;
         }
         let spec = &claim.data["spec"];
@@ -321,6 +327,31 @@ impl Seen {
     /// Does a budget, `namespace/name`, need healthy pods, and has all of them?
     pub fn is_whole(&self, budget: &str) -> bool {
         self.whole.contains(budget) && self.budgets.get(budget).is_some_and(|budget| desired(budget) > 0)
+    }
+
+    /// No pool has more unavailable nodes than it may have, and the control plane one.
+    fn check_unavailable(&mut self, limits: &[(&str, usize)]) {
+        let out = |group: &dyn Fn(&Node) -> bool| {
+            let nodes = self.nodes.values().filter(|node| group(node));
+            nodes.filter(|node| unschedulable(node) || !node_ready(node)).count()
+        };
+        let control_plane = |node: &Node| node.labels().contains_key("node-role.kubernetes.io/control-plane");
+        let mut wrong = Vec::new();
+        let mut all = 0;
+        for (pool, limit) in limits {
+            let of_pool = |node: &Node| node.labels().get("pool").is_some_and(|of| of == pool);
+            let workers = out(&of_pool);
+            all += workers;
+            if workers > *limit {
+                wrong.push(format!("{workers} workers of pool {pool} are unavailable; {limit} may be"));
+            }
+        }
+        let servers = out(&control_plane);
+        if servers > 1 {
+            wrong.push(format!("{servers} control-plane nodes are unavailable; 1 may be"));
+        }
+        self.most_unavailable = self.most_unavailable.max(all);
+        self.violations.extend(wrong);
     }
 
     /// No budget that was whole has fewer healthy pods than it needs.

@@ -14,6 +14,9 @@ pub struct Operator {
     binary: PathBuf,
     kubeconfig: PathBuf,
     log: PathBuf,
+    /// Its name in the leader election.
+    pub identity: &'static str,
+    port: u16,
     extra: Vec<String>,
     child: Option<Child>,
     pub starts: usize,
@@ -26,10 +29,21 @@ impl Operator {
             binary: binary.as_ref().to_owned(),
             kubeconfig: cluster.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT).await?,
             log: cluster.logs().join("evenkeel.log"),
+            identity: "operator",
+            port: 8080,
             extra: extra.iter().map(|arg| (*arg).to_owned()).collect(),
             child: None,
             starts: 0,
         })
+    }
+
+    /// A second replica, beside the one that is not called so.
+    #[must_use]
+    pub fn beside(mut self, identity: &'static str) -> Self {
+        self.log.set_file_name(format!("evenkeel-{identity}.log"));
+        self.identity = identity;
+        self.port += 1;
+        self
     }
 
     pub fn start(&mut self) -> TestResult {
@@ -40,7 +54,9 @@ impl Operator {
         let mut command = Command::new(&self.binary);
         command
             .arg("operator")
-            .args(["--upgrades", "--listen", "127.0.0.1:8080", "--identity", "operator", "--kubeconfig"])
+            .args(["--upgrades", "--identity", self.identity, "--listen"])
+            .arg(format!("127.0.0.1:{}", self.port))
+            .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .args(&self.extra)
             .env_remove("KUBECONFIG")
@@ -50,6 +66,11 @@ impl Operator {
             .kill_on_drop(true);
         self.child = Some(command.spawn().map_err(failed)?);
         Ok(())
+    }
+
+    /// It was started, and not killed or stopped since.
+    pub fn runs(&self) -> bool {
+        self.child.is_some()
     }
 
     /// Does `work`, which fails when the operator ends by itself: also while the only kube-apiserver is replaced it stays
@@ -74,16 +95,32 @@ impl Operator {
 
     /// SIGTERM, and how it ended.
     pub async fn stop(&mut self) -> Result<std::process::ExitStatus, Failure> {
+        self.signal("-TERM").await?;
         let Some(mut child) = self.child.take() else {
             return Err(Failure::new("the operator does not run"));
         };
-        let id = child.id().unwrap_or_default().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().await;
-        told.map_err(|error| Failure::new(format!("kill -TERM: {error}")))?;
         match tokio::time::timeout(Duration::from_secs(20), child.wait()).await {
             Ok(ended) => ended.map_err(|error| Failure::new(format!("waiting for the operator: {error}"))),
             Err(_) => Err(Failure::new("the operator did not end within 20 s of SIGTERM")),
         }
+    }
+
+    /// SIGSTOP: it hangs, and does not know that it does.
+    pub async fn pause(&self) -> TestResult {
+        self.signal("-STOP").await
+    }
+
+    /// SIGCONT: it goes on where it was.
+    pub async fn resume(&self) -> TestResult {
+        self.signal("-CONT").await
+    }
+
+    async fn signal(&self, signal: &str) -> TestResult {
+        let id = self.child.as_ref().and_then(Child::id);
+        let id = id.ok_or_else(|| Failure::new("the operator does not run"))?.to_string();
+        let told = Command::new("kill").args([signal, &id]).status().await;
+        let told = told.map_err(|error| Failure::new(format!("kill {signal}: {error}")))?;
+        if told.success() { Ok(()) } else { Err(Failure::new(format!("kill {signal} {id}: {told}"))) }
     }
 
     /// Everything it has logged, over all starts.

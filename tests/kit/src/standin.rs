@@ -6,14 +6,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use evenkeel_devcluster::{Cluster, Failure, Role, TestResult, V1_37};
+use evenkeel_devcluster::{Cluster, Failure, Release, Role, TestResult};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client, ResourceExt as _};
-
-use crate::scenario::TO;
 
 pub fn node_upgrades(client: Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("evenkeel.dev", "v1alpha1", "NodeUpgrade");
@@ -58,12 +56,24 @@ fn executed(claim: &DynamicObject, jobs: &[Job]) -> bool {
     jobs.iter().filter(of_claim).any(complete)
 }
 
+/// Tries until it is done, as an installer does while kube-apiservers come and go.
 async fn upgrade(cluster: &Cluster, claim: DynamicObject) -> TestResult {
+    for _ in 0..20 {
+        if upgraded(cluster, &claim).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    upgraded(cluster, &claim).await
+}
+
+async fn upgraded(cluster: &Cluster, claim: &DynamicObject) -> TestResult {
     let spec = &claim.data["spec"];
-    let (component, node) =
-        (spec["component"].as_str().unwrap_or_default(), spec["nodeName"].as_str().unwrap_or_default());
+    let text = |field: &str| spec[field].as_str().unwrap_or_default();
+    let (component, node, to) = (text("component"), text("nodeName"), text("toVersion"));
+    let release = Release::parse(to).ok_or_else(|| Failure::new(format!("there is no binary of {to}")))?;
     let role = match component {
-        "kubelet" => return Ok(cluster.restart_kubelet(node, TO).await?),
+        "kubelet" => return Ok(cluster.restart_kubelet(node, to).await?),
         "kube-apiserver" => Role::Apiserver,
         "kube-controller-manager" => Role::ControllerManager,
         "kube-scheduler" => Role::Scheduler,
@@ -71,7 +81,7 @@ async fn upgrade(cluster: &Cluster, claim: DynamicObject) -> TestResult {
     };
     let found = cluster.components().find(|handle| handle.role() == role && handle.node() == node);
     match found {
-        Some(handle) => Ok(handle.swap(V1_37).await?),
+        Some(handle) => Ok(handle.swap(release).await?),
         None => Err(Failure::new(format!("there is no {component} on {node}"))),
     }
 }
