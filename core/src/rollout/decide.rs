@@ -27,7 +27,8 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let way = from.as_ref().map(|from| plan::on_the_way(upgrade, from, &progress.via, Some(planned.plan())));
     let way = way.unwrap_or_default();
     let hash = from.as_ref().map(|from| plan::hash(upgrade, from, &way));
-    let current = Current::of(planned.plan(), progress, &mine, &missing);
+    let hidden = hidden(upgrade, planned.plan(), world);
+    let current = Current::of(planned.plan(), progress, &mine, &missing, &hidden);
     let whole = upgrade;
     // What is wanted of this hop: the same, to its version.
     let of_hop = (!current.last).then(|| Upgrade { version: current.version.clone(), ..upgrade.clone() });
@@ -38,9 +39,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         member.at_target = member.node.kubelet.known().map(|version| current.is_past(version));
     }
     let stages = plan::progress(cluster, &members, |version| current.reached(version));
-    let mut hidden = hidden(upgrade, planned.plan(), world);
-    hidden.extend(emulated(upgrade, cluster));
-    let stage = current_stage(&stages, &mine, &missing, &hidden);
+    let mut unsure: Vec<String> = hidden.iter().map(|why| unanswered(why, upgrade)).collect();
+    unsure.extend(emulated(upgrade, cluster));
+    let stage = current_stage(&stages, &mine, &missing, &unsure);
     // Only the last hop ends the upgrade.
     let stage = stage.or_else(|| (!current.last).then_some(Stage::Kubelets));
     let told = told(stages, &current, whole, cluster);
@@ -76,7 +77,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     };
     let mut outlook = Outlook { from, way, nodes_of_hops, approved, seen, ..Outlook::default() };
     outlook.preflight = planned.refused().to_vec();
-    take_steps(&mut round, &outlook.preflight, &hidden);
+    take_steps(&mut round, &outlook.preflight, &unsure);
     (outlook.held, outlook.halted) = (group::held(&round), round.halted.take());
     let Round {
         mut actions,
@@ -129,7 +130,7 @@ fn told(
     plan::progress(cluster, &upgrade.members(cluster), |version| current.reached(version))
 }
 
-/// The controllers that keep kubelets from moving because nothing shows their version, one line each.
+/// The controllers whose version nothing shows and that nobody answers for, one line each.
 fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>) -> Vec<String> {
     if upgrade.control_plane.hidden == Hidden::Accept {
         return Vec::new();
@@ -138,11 +139,14 @@ fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>) -> Vec<String> {
         let id = hidden_id(*component);
         plan.findings.iter().any(|finding| finding.id == id && finding.accepted.is_some())
     };
-    let line = |why: &String| {
-        let target = &upgrade.version;
-        format!("{why}; set spec.controlPlane.hidden to Accept when you know that it runs {target}")
-    };
-    world.hidden.iter().filter(|(component, _)| !accepted(component)).map(|(_, why)| line(why)).collect()
+    let open = world.hidden.iter().filter(|(component, _)| !accepted(component));
+    open.map(|(_, why)| why.clone()).collect()
+}
+
+/// What a person is asked because of a hidden controller. `upgrade` is what is wanted of this hop.
+fn unanswered(why: &str, upgrade: &Upgrade) -> String {
+    let target = &upgrade.version;
+    format!("{why}; set spec.controlPlane.hidden to Accept when you know that it runs {target}")
 }
 
 /// Why kubelets must not go to the version of `upgrade` yet, although every kube-apiserver runs it: one of them behaves as
@@ -166,7 +170,7 @@ fn current_stage(
     stages: &[StageProgress],
     mine: &[&Claim],
     missing: &[Place],
-    hidden: &[String],
+    unsure: &[String],
 ) -> Option<Stage> {
     let open = |of: Stage| {
         let moves = |claim: &&&Claim| claim.subject.stage() == of && claim.state.unfinished();
@@ -175,24 +179,24 @@ fn current_stage(
     };
     let done = |progress: &StageProgress| match progress.stage {
         Stage::Apiservers => progress.done() && progress.total > 0 && !open(Stage::Apiservers),
-        Stage::Controllers => progress.done() && !open(Stage::Controllers) && hidden.is_empty(),
+        Stage::Controllers => progress.done() && !open(Stage::Controllers) && unsure.is_empty(),
         Stage::Kubelets => progress.done(),
     };
     stages.iter().find(|progress| !done(progress)).map(|progress| progress.stage)
 }
 
 /// Whatever is to be done now about what is under way, what is next, and what is left behind.
-fn take_steps(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
+fn take_steps(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     if round.progress.ending {
         ends(round);
     } else if round.progress.completed.is_none() {
-        goes_on(round, preflight, hidden);
+        goes_on(round, preflight, unsure);
     }
     avoid::follow(round);
 }
 
 /// Takes every claim a step further, those that are nearest to their end first, and opens what may be opened.
-fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
+fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     let mut by_age = round.mine.to_vec();
     by_age.sort_by_key(|claim| match claim.state {
         ClaimState::Draining { since, .. } => (since, claim.name.clone()),
@@ -220,7 +224,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], hidden: &[String]) {
                 components::open(round, stage);
                 let idle = !round.mine.iter().any(|claim| claim.state.unfinished());
                 if stage == Stage::Controllers && idle {
-                    round.needs_a_person.extend(hidden.iter().cloned());
+                    round.needs_a_person.extend(unsure.iter().cloned());
                 }
             }
             _ => {}

@@ -1,8 +1,10 @@
 //! Which hop of the plan is carried out now.
 //!
 //! The plan is made anew at every look, from where the cluster is, so that its first hop is what is to be done next. A hop
-//! stays the current one while something of it is under way, or something that was seen before is not seen. The
-//! invariant: what is absent for a moment never takes the upgrade to the next hop.
+//! stays the current one while something of it is under way, something that was seen before is not seen, or a controller
+//! leads that nothing shows and nobody answers for: it may be a minor behind (policy, "kube-controller-manager,
+//! kube-scheduler, and cloud-controller-manager"). The invariant: what is not seen never takes the upgrade to the next
+//! hop.
 
 use super::{Claim, World};
 use crate::cluster::Component;
@@ -40,14 +42,25 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// The hop to carry out now. `missing` is what was seen before and is not seen now.
-    pub(super) fn of(plan: &Plan, progress: &Progress, mine: &[&Claim], missing: &[Place]) -> Self {
+    /// The hop to carry out now. `missing` is what was seen before and is not seen now, `hidden` the controllers that
+    /// nobody answers for.
+    pub(super) fn of(
+        plan: &Plan,
+        progress: &Progress,
+        mine: &[&Claim],
+        missing: &[Place],
+        hidden: &[String],
+    ) -> Self {
+        let next = plan.hops.first();
         let busy = |version: &&KubeVersion| {
             let of_it = |claim: &&&Claim| claim.state.unfinished() && claim.subject.to == **version;
-            !missing.is_empty() || mine.iter().any(|claim| of_it(&claim))
+            let leaves_behind = next.is_some_and(|next| next.version.minor() > version.minor());
+            !missing.is_empty()
+                || !hidden.is_empty() && leaves_behind
+                || mine.iter().any(|claim| of_it(&claim))
         };
         let Some(stays) = progress.hop.as_ref().filter(busy) else {
-            return plan.hops.first().map_or_else(|| Self::nothing_left(plan, &plan.to), Self::begins);
+            return next.map_or_else(|| Self::nothing_left(plan, &plan.to), Self::begins);
         };
         let left = plan.hops.iter().find(|hop| hop.version == *stays);
         left.map_or_else(|| Self::nothing_left(plan, stays), Self::begins)

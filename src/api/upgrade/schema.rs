@@ -157,7 +157,8 @@ pub struct ControlPlane {
     #[schemars(length(min = 1, max = 63))]
     pub first_executor: Option<String>,
     /// What is done when a controller leads and nothing shows its version, as on a managed control plane. `Refuse`: no
-    /// kubelet is upgraded. `Accept`: kubelets are upgraded, because you know that the controller runs the target.
+    /// kubelet is upgraded, and no kube-apiserver by a second minor. `Accept`: they are, because you know that the
+    /// controller goes to each minor together with the kube-apiservers.
     #[serde(default)]
     pub hidden: Hidden,
     /// How long kubelets wait, in seconds, once every component of the control plane runs a hop's version. It counts from

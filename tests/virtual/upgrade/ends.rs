@@ -132,6 +132,15 @@ fn hidden_controllers_keep_kubelets_waiting() {
 }
 
 #[test]
+fn hidden_controllers_keep_the_second_minor_waiting() {
+    let run = ends("at 0 hosts; at 0 target v1.38.1");
+    assert_eq!(said(&run), ("ControlPlaneHeld", true, "0/9"), "{:#}", run.end["upgrades"]);
+    let why = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(why.contains("when you know that it runs v1.37"), "{why}");
+    assert_eq!(said(&ends("at 0 hosts; at 0 accept; at 0 target v1.38.1")), DONE);
+}
+
+#[test]
 fn a_pod_that_returns_and_a_budget_that_allows_nothing_park_their_node_alone() {
     let run = ends("at 0 drain 60; at 0 returning");
     assert_eq!((said(&run).0, claim(&run, "kubelet", "main-5")), ("NodesParked", "Parked"));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
-use super::base::{FIRST, FROM, Setting, Stop, Way};
+use super::base::{FIRST, FROM, HOSTS, Setting, Stop, Way};
 use super::watcher::host;
 
 /// What an executor is told to move where the components of a control-plane node move together.
@@ -63,7 +63,7 @@ impl Executor {
         } else {
             claims(cluster, setting.clone(), orders);
         }
-        Self(tokio::spawn(carry_out(cluster.clone(), work)).abort_handle())
+        Self(tokio::spawn(carry_out(cluster.clone(), work, setting.accept)).abort_handle())
     }
 }
 
@@ -151,12 +151,18 @@ fn jobs(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
     });
 }
 
-async fn carry_out(cluster: Cluster, mut work: UnboundedReceiver<Order>) {
+async fn carry_out(cluster: Cluster, mut work: UnboundedReceiver<Order>, accepted: bool) {
     let mut under_way = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
             Some(order) = work.recv() => {
-                under_way.spawn(perform(cluster.clone(), order));
+                let (cluster, to) = (cluster.clone(), order.to.clone());
+                under_way.spawn(async move {
+                    perform(cluster.clone(), order).await;
+                    if accepted {
+                        follow(&cluster, &to);
+                    }
+                });
             }
             Some(_) = under_way.join_next() => {}
             else => return,
@@ -229,6 +235,23 @@ async fn perform(cluster: Cluster, order: Order) {
         cluster.take_component(&node, &component);
         sleep(STATIC).await;
         cluster.replace_component(&node, &component, &to);
+    }
+}
+
+/// Controllers that run as processes of hosts, which no claim ever names, go to `to` together with the last
+/// kube-apiserver: what a person says who accepts that they are hidden.
+fn follow(cluster: &Cluster, to: &str) {
+    let plane = cluster.control_plane();
+    let arrived = |host: &&str| plane.component(host, "kube-apiserver") == Some((to.to_owned(), true));
+    if !HOSTS.iter().all(arrived) {
+        return;
+    }
+    for host in HOSTS {
+        for component in COMPONENTS.into_iter().filter(|component| *component != "kube-apiserver") {
+            if plane.component(host, component).is_some() {
+                cluster.replace_component(host, component, to);
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::cluster::Toy;
 use crate::cluster::{Component, Instance};
 use crate::fixture::{cluster, node};
 use crate::rollout::Phase;
+use crate::upgrade::Hidden;
 use crate::version::Minor;
 
 /// Three workers at `kubelets`, two kube-apiservers and one controller of each kind at `control_plane`, on the way to
@@ -114,6 +115,25 @@ fn what_is_gone_for_a_moment_does_not_take_the_upgrade_to_the_next_hop() {
     back.extend(all.into_iter().filter(old));
     toy.cluster.set_instances(back);
     toy.run_to_the_end(3000);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn controllers_that_nothing_shows_are_not_left_two_minors_behind() {
+    let mut toy = toy("v1.35.2", &["v1.35.2"]);
+    let servers = |toy: &Toy| toy.cluster.of(Component::KubeApiserver).cloned().collect::<Vec<_>>();
+    toy.cluster.set_instances(servers(&toy));
+    toy.hidden.push((Component::KubeScheduler, "kube-scheduler is led by x".to_owned()));
+    let all = claimed(&mut toy);
+    assert_eq!(all, ["kube-apiserver.cp-1 to v1.36.9", "kube-apiserver.cp-2 to v1.36.9"]);
+    assert_eq!(toy.phase(), Phase::ControlPlaneHeld);
+    // Another patch of the same minor leaves nobody further behind.
+    toy.upgrade.version = "v1.36.10".parse().unwrap();
+    let all = claimed(&mut toy);
+    assert_eq!(all, ["kube-apiserver.cp-1 to v1.36.10", "kube-apiserver.cp-2 to v1.36.10"]);
+    toy.upgrade.version = "v1.37.1".parse().unwrap();
+    toy.upgrade.control_plane.hidden = Hidden::Accept;
+    assert!(claimed(&mut toy).contains(&"kubelet.n-1 to v1.37.1".to_owned()));
     assert_eq!(toy.phase(), Phase::Completed);
 }
 

@@ -97,12 +97,9 @@ impl Watcher {
     /// 2: no kubelet work before the whole control plane is there, at the hop's minor.
     fn plane_is_ready(&mut self, claim: &Claim, does: &str) {
         let Some((target, _)) = version(&claim.to) else { return };
-        let accepts = self.upgrades.get(&claim.upgrade).is_some_and(|upgrade| upgrade.accepts_hidden);
         let mut bad = Vec::new();
         for ((node, component), instance) in &self.instances {
-            // A host that is no node shows no controller.
-            let hidden = !self.nodes.contains_key(node) && component != "kube-apiserver";
-            if hidden && accepts {
+            if self.is_answered_for(claim, node, component) {
                 continue;
             }
             let behind = version(&instance.version).is_none_or(|(minor, _)| minor < target);
@@ -125,10 +122,17 @@ impl Watcher {
         }
     }
 
+    /// A host that is no node shows no controller, and a person may answer for that.
+    fn is_answered_for(&self, claim: &Claim, node: &str, component: &str) -> bool {
+        let hidden = !self.nodes.contains_key(node) && component != "kube-apiserver";
+        hidden && self.upgrades.get(&claim.upgrade).is_some_and(|upgrade| upgrade.accepts_hidden)
+    }
+
     /// 2: nobody asks pods to leave before the controllers that were replaced last have taken up their work.
     fn controllers_work(&mut self, claim: &Claim) {
-        let lately = self.instances.iter().find(|((_, component), instance)| {
+        let lately = self.instances.iter().find(|((node, component), instance)| {
             component != "kube-apiserver"
+                && !self.is_answered_for(claim, node, component)
                 && instance.version_since.is_some_and(|since| since.elapsed() < CONTROLLERS_BEGIN)
         });
         if let Some(((node, component), _)) = lately.filter(|_| !self.clocks_jump) {
