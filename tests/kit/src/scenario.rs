@@ -117,6 +117,8 @@ pub async fn until(
             let seconds = limit.as_secs();
             return Err(Failure::new(format!("after {seconds} s, still not: {what}{last}")));
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // Each probe may be a kubectl, which takes its share of the processor: who waits long need not know at once.
+        let pause = (started.elapsed() / 20).clamp(Duration::from_millis(100), Duration::from_secs(1));
+        tokio::time::sleep(pause).await;
     }
 }

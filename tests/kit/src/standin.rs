@@ -4,7 +4,7 @@
 //! restart with another version. It shares no code with the operator.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::{Cluster, Failure, Release, Role, TestResult};
 use futures::StreamExt as _;
@@ -12,6 +12,9 @@ use futures::stream::FuturesUnordered;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client, ResourceExt as _};
+
+/// The shortest deadline that a test's executor has.
+const LIMIT: Duration = Duration::from_mins(4);
 
 pub fn node_upgrades(client: Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("evenkeel.dev", "v1alpha1", "NodeUpgrade");
@@ -56,15 +59,15 @@ fn executed(claim: &DynamicObject, jobs: &[Job]) -> bool {
     jobs.iter().filter(of_claim).any(complete)
 }
 
-/// Tries until it is done, as an installer does while kube-apiservers come and go.
+/// Tries until it is done, as an installer does while kube-apiservers come and go, and not longer than executors may take.
 async fn upgrade(cluster: &Cluster, claim: DynamicObject) -> TestResult {
-    for _ in 0..20 {
-        if upgraded(cluster, &claim).await.is_ok() {
-            return Ok(());
+    let began = Instant::now();
+    loop {
+        match upgraded(cluster, &claim).await {
+            Err(_) if began.elapsed() < LIMIT => tokio::time::sleep(Duration::from_secs(1)).await,
+            done => return done,
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    upgraded(cluster, &claim).await
 }
 
 async fn upgraded(cluster: &Cluster, claim: &DynamicObject) -> TestResult {
