@@ -3,10 +3,14 @@
 //! A script says at its beginning how its upgrade is (`at 0 …`), and then which faults it meets. It ends like the same
 //! upgrade without faults.
 
-use evenkeel_sim::Random;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use super::super::campaign::{all, chance, is_long};
-use super::super::script::Step;
+use evenkeel_sim::Random;
+use serde_json::Value;
+
+use super::super::campaign::{Wrong, all, chance, is_long};
+use super::super::script::{Step, line};
 use super::campaigns::{WATCHED, at};
 use super::run;
 
@@ -42,28 +46,54 @@ fn wish(random: &mut Random) -> Vec<Step> {
     deeds.into_iter().map(|deed| at(0, deed)).collect()
 }
 
+/// Each upgrade meets so many scripts of faults, so that its run without faults is made once for all of them.
+const SCRIPTS: u64 = 4;
+/// Upgrades whose scripts lie between each other, so that no thread waits for a run that another one makes.
+const BLOCK: u64 = 25;
+
 #[test]
 fn random_upgrades_with_random_faults() {
-    let count = if is_long() { 10_000 } else { 24 };
-    let script = |seed: u64| {
-        let mut random = Random::new(seed ^ 0x0b5e);
+    let upgrades = if is_long() { 2500 } else { 75 };
+    let script = |upgrade: u64, nth: u64| {
+        let mut random = Random::new(upgrade ^ 0x0b5e);
         let mut script = wish(&mut random);
+        let seed = upgrade * SCRIPTS + nth;
         script.extend(chance(seed, &["evenkeel-a", "evenkeel-b"], &WATCHED, 350));
-        (seed % 3, script)
+        (upgrade % 3, script)
     };
-    all("upgrade: random upgrades", (0..count).map(script).collect(), |seed, script| {
-        let begins: Vec<Step> =
-            script.iter().filter(|step| matches!(step, Step::At { millis: 0, .. })).cloned().collect();
-        let whole = run(seed, &begins);
-        if !whole.wrong.is_empty() {
-            return whole.wrong;
-        }
+    let blocks = (0..upgrades / BLOCK).flat_map(|block| (0..SCRIPTS).map(move |nth| (block * BLOCK, nth)));
+    let scripts =
+        blocks.flat_map(|(first, nth)| (first..first + BLOCK).map(move |upgrade| script(upgrade, nth)));
+    let faultless = Faultless::default();
+    all("upgrade: random upgrades", scripts.collect(), |seed, script| {
+        let whole = match faultless.end(seed, script) {
+            Ok(end) => end,
+            Err(wrong) => return wrong,
+        };
         let done = run(seed, script);
         let mut wrong = done.wrong;
-        if whole.end != done.end {
-            let difference = super::super::report::difference(&whole.end, &done.end, "end");
+        if *whole != done.end {
+            let difference = super::super::report::difference(&whole, &done.end, "end");
             wrong.push(format!("invariant 14: ends otherwise: {difference}"));
         }
         wrong
     });
+}
+
+/// How upgrades end that meet no fault.
+#[derive(Default)]
+struct Faultless(Mutex<BTreeMap<(u64, String), Arc<OnceLock<Result<Arc<Value>, Wrong>>>>>);
+
+impl Faultless {
+    /// How the upgrade of `script` ends without its faults, or what was wrong with it even so.
+    fn end(&self, seed: u64, script: &[Step]) -> Result<Arc<Value>, Wrong> {
+        let begins: Vec<Step> =
+            script.iter().filter(|step| matches!(step, Step::At { millis: 0, .. })).cloned().collect();
+        let known = Arc::clone(self.0.lock().unwrap().entry((seed, line(&begins))).or_default());
+        let end = known.get_or_init(|| {
+            let done = run(seed, &begins);
+            if done.wrong.is_empty() { Ok(Arc::new(done.end)) } else { Err(done.wrong) }
+        });
+        end.clone()
+    }
 }
