@@ -39,7 +39,7 @@ pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
     }
 }
 
-/// Deletes what is finished and of no use any more: the oldest upgraded claims, and those of an upgrade that is over.
+/// Deletes what is finished and of no use any more: the oldest upgraded claims that are not on their way out already.
 pub(super) fn forget(round: &mut Round<'_>) {
     let cluster = round.world.cluster;
     // A claim whose node went back to an older version is needed to say so.
@@ -55,7 +55,13 @@ pub(super) fn forget(round: &mut Round<'_>) {
         .collect();
     finished.sort_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));
     let surplus = finished.len().saturating_sub(KEPT_UPGRADED);
-    round.actions.extend(finished.into_iter().take(surplus).map(|(_, claim)| release(claim)));
+    let goes = |claim: &&Claim| {
+        let of_it = |action: &Action| matches!(action, Action::Release { uid, .. } if *uid == claim.uid);
+        round.actions.iter().any(of_it)
+    };
+    let oldest = finished.into_iter().take(surplus).map(|(_, claim)| claim);
+    let released: Vec<_> = oldest.filter(|claim| !goes(claim)).map(release).collect();
+    round.actions.extend(released);
 }
 
 /// What to do about `claims` whose upgrade does not exist: it was deleted before it had our finalizer, or by force. The

@@ -343,3 +343,23 @@ fn a_deadline_that_passes_while_nothing_is_seen_is_judged_a_minute_later() {
     toy.run_until(90, |toy| toy.kubelets("Failed") == 1);
     assert!(toy.seconds >= seen + 60, "{} s later", toy.seconds - seen);
 }
+
+#[test]
+fn a_finished_claim_that_is_on_its_way_out_is_released_once() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
+    let done = toy.claims.iter().find(|claim| claim.is_of_kubelet() && claim.state.name() == "Upgraded");
+    let done = done.cloned().unwrap();
+    for number in 0..100 {
+        let mut other = done.clone();
+        (other.name, other.uid) =
+            (format!("up.kubelet.gone-{number}").into(), format!("gone-{number}").into());
+        other.subject.node = format!("gone-{number}").into();
+        (other.subject.node_uid, other.state) = (other.uid.clone(), ClaimState::Upgraded { at: at(0) });
+        other.ending = number == 0;
+        toy.claims.push(other);
+    }
+    let actions = toy.decided().actions;
+    let of_it = |action: &&Action| matches!(action, Action::Release { uid, .. } if **uid == *"gone-0");
+    assert_eq!(actions.iter().filter(of_it).count(), 1, "{actions:?}");
+}
