@@ -80,13 +80,19 @@ fn random_upgrades_with_random_faults() {
     });
 }
 
+/// How an upgrade ends that meets no fault, or what was wrong with it even so.
+type End = Result<Arc<Value>, Wrong>;
+
+/// An upgrade by its seed and what is otherwise than usual.
+type Key = (u64, String);
+
 /// How upgrades end that meet no fault.
 #[derive(Default)]
-struct Faultless(Mutex<BTreeMap<(u64, String), Arc<OnceLock<Result<Arc<Value>, Wrong>>>>>);
+struct Faultless(Mutex<BTreeMap<Key, Arc<OnceLock<End>>>>);
 
 impl Faultless {
-    /// How the upgrade of `script` ends without its faults, or what was wrong with it even so.
-    fn end(&self, seed: u64, script: &[Step]) -> Result<Arc<Value>, Wrong> {
+    /// How the upgrade of `script` ends without its faults.
+    fn end(&self, seed: u64, script: &[Step]) -> End {
         let begins: Vec<Step> =
             script.iter().filter(|step| matches!(step, Step::At { millis: 0, .. })).cloned().collect();
         let known = Arc::clone(self.0.lock().unwrap().entry((seed, line(&begins))).or_default());
