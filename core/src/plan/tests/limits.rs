@@ -1,0 +1,178 @@
+//! What cannot be, what stays, and what a person takes upon them.
+
+use super::*;
+
+#[test]
+fn what_cannot_be() {
+    let some = cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &["v1.36.4"]);
+    plans(
+        &some,
+        &to("v1.35.9"),
+        &expect![[r#"
+            blocks D1: v1.35.9 would be a downgrade: kube-apiserver cp-1 runs v1.36.4: choose a target that is not older
+            refuted: v1.35.9 would be a downgrade: kube-apiserver cp-1 runs v1.36.4: choose a target that is not older
+        "#]],
+    );
+    plans(
+        &cluster(&[], "v1.36.4", &["v1.36.4"]),
+        &to("v1.37.1"),
+        &expect![[r#"
+            blocks V1: no kube-apiserver's version is known: let Evenkeel reach the kube-apiservers; evenkeel report says why it does not
+            refuted: no kube-apiserver's version is known: let Evenkeel reach the kube-apiservers; evenkeel report says why it does not
+        "#]],
+    );
+    plans(
+        &cluster(&["v1.36.4", "stable"], "v1.36.4", &[]),
+        &to("v1.37.1"),
+        &expect![[r#"
+            hop v1.37.1 (Target)
+              kube-apiserver on cp-1 from v1.36.4
+              kube-controller-manager on cp-1 from v1.36.4
+              kube-scheduler on cp-1 from v1.36.4
+              kubelets: all
+            blocks V1/kube-apiserver/cp-2: the version of kube-apiserver cp-2 is not known: evenkeel report says why it is not seen; on the command line it can be said
+            refuted: the version of kube-apiserver cp-2 is not known: evenkeel report says why it is not seen; on the command line it can be said
+        "#]],
+    );
+    plans(
+        &cluster(&["v1.36.4"], "latest", &[]),
+        &to("v1.37.1"),
+        &expect![[r#"
+            hop v1.37.1 (Target)
+              kube-apiserver on cp-1 from v1.36.4
+              kubelets: all
+            blocks V1/kube-controller-manager/cp-1: the version of kube-controller-manager cp-1 is not known: evenkeel report says why it is not seen; on the command line it can be said
+            blocks V1/kube-scheduler/cp-1: the version of kube-scheduler cp-1 is not known: evenkeel report says why it is not seen; on the command line it can be said
+            warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
+            refuted: the version of kube-controller-manager cp-1 is not known: evenkeel report says why it is not seen; on the command line it can be said
+            refuted: the version of kube-scheduler cp-1 is not known: evenkeel report says why it is not seen; on the command line it can be said
+        "#]],
+    );
+    plans(
+        &cluster(&["v1.44.1"], "v1.44.1", &[]),
+        &to("v1.47.1"),
+        &expect![[r#"
+            blocks V2: no release of 1.46 is known, which is on the way to v1.47.1: name it in spec.via (--via), such as v1.46.1
+            warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
+            refuted: no release of 1.46 is known, which is on the way to v1.47.1: name it in spec.via (--via), such as v1.46.1
+        "#]],
+    );
+    // A person names the way.
+    let mut named = to("v1.47.1");
+    named.via = vec!["v1.45.2".parse().unwrap(), "v1.46.0".parse().unwrap()];
+    plans(
+        &cluster(&["v1.44.1"], "v1.44.1", &[]),
+        &named,
+        &expect![[r#"
+        hop v1.45.2 (Person)
+          kube-apiserver on cp-1 from v1.44.1
+          kube-controller-manager on cp-1 from v1.44.1
+          kube-scheduler on cp-1 from v1.44.1
+          kubelets: those before 1.43
+        hop v1.46.0 (Person)
+          kube-apiserver on cp-1 from v1.45.2
+          kube-controller-manager on cp-1 from v1.45.2
+          kube-scheduler on cp-1 from v1.45.2
+          kubelets: those before 1.44
+        hop v1.47.1 (Target)
+          kube-apiserver on cp-1 from v1.46.0
+          kube-controller-manager on cp-1 from v1.46.0
+          kube-scheduler on cp-1 from v1.46.0
+          kubelets: all
+        warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
+        checked
+    "#]],
+    );
+}
+
+#[test]
+fn nodes_that_stay() {
+    let mut all = cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &["v1.36.4"]);
+    all.set_node(Node { held: true, ..node("held", "v1.36.4") });
+    all.set_node(Node { unschedulable: true, ..node("cordoned", "v1.36.4") });
+    all.set_node(Node { ready: false, heartbeat: Some(at(-7200)), ..node("silent", "v1.36.4") });
+    all.set_node(node("newer", "v1.38.0"));
+    all.set_node(node("unknown", "dev"));
+    let labels = std::sync::Arc::new([("karpenter.sh/nodepool".to_owned(), "spot".to_owned())].into());
+    all.set_node(Node { labels, ..node("made", "v1.36.4") });
+    plans(
+        &all,
+        &to("v1.37.1"),
+        &expect![[r#"
+            hop v1.37.1 (Target)
+              kube-apiserver on cp-1 from v1.36.4
+              kube-apiserver on cp-2 from v1.36.4
+              kube-controller-manager on cp-1 from v1.36.4
+              kube-scheduler on cp-1 from v1.36.4
+              kubelets: all
+            stops N3: nodes that a person holds are left alone (held): remove the annotation evenkeel.dev/hold when they may move
+            stops N4: nodes that somebody cordoned are left alone (cordoned): uncordon them when they may move
+            stops N5: nodes whose kubelet has been silent for long cannot be upgraded (silent): look at the machines, or delete their Nodes
+            warns N1: nodes whose kubelet does not say a version that can be read are left alone (unknown): restart the kubelet, or delete the Node if its machine is gone
+            warns N6: nodes that run a newer minor than the target are left alone, because nothing is ever taken back (newer): choose a target of their minor
+            checked
+        "#]],
+    );
+    let mut none = to("v1.37.1");
+    none.groups.clear();
+    plans(
+        &cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &["v1.36.4"]),
+        &none,
+        &expect![[r#"
+        hop v1.37.1 (Target)
+          kube-apiserver on cp-1 from v1.36.4
+          kube-apiserver on cp-2 from v1.36.4
+          kube-controller-manager on cp-1 from v1.36.4
+          kube-scheduler on cp-1 from v1.36.4
+          kubelets: all
+        warns N2: nodes that no group selects stay at their version (n-1): add a group that selects them if they are to move
+        checked
+    "#]],
+    );
+}
+
+#[test]
+fn risks_that_a_person_takes() {
+    let mut hooked = cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &["v1.33.0"]);
+    hooked.set_node(Node { held: true, ..node("n-1", "v1.33.0") });
+    hooked.set_webhooks(vec![Webhook {
+        configuration: "old".into(),
+        name: "a.example.com".into(),
+        exact: true,
+        lists_versions: true,
+        fails_closed: true,
+    }]);
+    let mut upgrade = to("v1.37.1");
+    let risk = |finding: &str, until: i64| AcceptedRisk {
+        finding: finding.into(),
+        until: at(until),
+        reason: "tried on staging".into(),
+    };
+    upgrade.accepted = vec![risk("O5/old/a.example.com", 60), risk("R2", 60)];
+    plans(
+        &hooked,
+        &upgrade,
+        &expect![[r#"
+            hop v1.37.1 (Target)
+              needs kubelet at 1.34 or newer
+              kube-apiserver on cp-1 from v1.36.4
+              kube-apiserver on cp-2 from v1.36.4
+              kube-controller-manager on cp-1 from v1.36.4
+              kube-scheduler on cp-1 from v1.36.4
+              kubelets: all
+            blocks R2: nodes that this plan does not move would be too old for kube-apiservers of 1.37: they must be 1.34 or newer (n-1): let the upgrade move them, or move them yourself before that hop
+            stops N3: nodes that a person holds are left alone (n-1): remove the annotation evenkeel.dev/hold when they may move
+            warns A1/R2: finding R2 is accepted and cannot be: take it out of acceptedRisks; nothing may break the version skew policy
+            warns O5/old/a.example.com: webhook a.example.com of old fails closed and matches only the API versions that it lists: set its matchPolicy to Equivalent
+            refuted: nodes that this plan does not move would be too old for kube-apiservers of 1.37: they must be 1.34 or newer (n-1): let the upgrade move them, or move them yourself before that hop
+        "#]],
+    );
+    // A patch brings no API versions.
+    let patch = Upgrade { version: "v1.36.9".parse().unwrap(), ..upgrade.clone() };
+    assert!(made(&hooked, &patch).findings.iter().all(|of| !of.id.starts_with("O5")));
+    // Over several hops it is told once.
+    let far = Upgrade { version: "v1.38.1".parse().unwrap(), ..upgrade.clone() };
+    assert_eq!(made(&hooked, &far).findings.iter().filter(|of| of.id.starts_with("O5")).count(), 1);
+    let late = made_at(&hooked, &upgrade, at(60));
+    assert_eq!(late.blockers().count(), 2, "{:#?}", late.findings);
+}
