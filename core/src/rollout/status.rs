@@ -254,9 +254,15 @@ pub(super) fn status(
     // It began when it was first going to touch something; trying a Job touches nothing.
     let begins = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     let started = progress.started.or((begins || !mine.is_empty()).then_some(world.now));
+    let message = message(upgrade, progress, phase, &stages, &outlook, &parked);
+    // Who waits for a word waits for something, also where nothing else is in the way.
+    let mut waits = outlook.waits;
+    if waits.is_empty() && !matches!(phase, Phase::Completed | Phase::Working(_)) {
+        waits.push(message.clone());
+    }
     Status {
         phase,
-        message: message(upgrade, progress, phase, &stages, &outlook, &parked),
+        message,
         from: outlook.from,
         hash: outlook.hash,
         way: outlook.way,
@@ -268,7 +274,7 @@ pub(super) fn status(
         nodes_in_flight,
         parked,
         soaks: outlook.soaks,
-        waits: outlook.waits,
+        waits,
         preflight: outlook.preflight,
         started,
         completed: progress.completed.or((phase == Phase::Completed).then_some(world.now)),
