@@ -122,6 +122,11 @@ impl Asked {
         let evictions = self.0.remove("create pods/eviction").unwrap_or_default();
         let probes = self.0.remove("get ").unwrap_or_default();
         let rest = self.0.values().sum::<usize>();
+        let is_of_node = |what: &&String| {
+            let (verb, of) = what.split_once(' ').unwrap_or_default();
+            verb != "get" && verb != "list" && verb != "watch" && of.starts_with("node")
+        };
+        let writes: usize = self.0.iter().filter(|(what, _)| is_of_node(what)).map(|(_, count)| count).sum();
         println!(
             "  evictions   {evictions} asked, {:.2} for each pod",
             float(evictions) / float(size.pods())
@@ -132,6 +137,13 @@ impl Asked {
             "  requests    {:.1} a node besides its evictions{probes}",
             float(rest) / float(size.moved())
         );
+        // Nobody who works by hand has any.
+        if self.0.contains_key("create nodeupgrades.evenkeel.dev") {
+            println!(
+                "  writes      {:.1} to each node and its NodeUpgrade, where 6 are the goal",
+                float(writes) / float(size.moved())
+            );
+        }
         let mut most: Vec<_> = self.0.iter().collect();
         most.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         for (what, count) in most.into_iter().take(7) {
