@@ -39,7 +39,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         member.at_target = member.node.kubelet.known().map(|version| current.is_past(version));
     }
     let stages = plan::progress(cluster, &members, |version| current.reached(version));
-    let mut unsure: Vec<String> = hidden.iter().map(|why| unanswered(why, upgrade)).collect();
+    let mut unsure: Vec<String> = hidden.iter().map(|why| unanswered(why, &current)).collect();
     unsure.extend(emulated(upgrade, cluster));
     let stage = current_stage(&stages, &mine, &missing, &unsure);
     // Only the last hop ends the upgrade.
@@ -143,10 +143,12 @@ fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>) -> Vec<String> {
     open.map(|(_, why)| why.clone()).collect()
 }
 
-/// What a person is asked because of a hidden controller. `upgrade` is what is wanted of this hop.
-fn unanswered(why: &str, upgrade: &Upgrade) -> String {
-    let target = &upgrade.version;
-    format!("{why}; set spec.controlPlane.hidden to Accept when you know that it runs {target}")
+/// What a person is asked because of a hidden controller before `current` is done. The answer holds for every hop.
+fn unanswered(why: &str, current: &Current) -> String {
+    let rest =
+        if current.last { "" } else { ", and will go to every further minor with the kube-apiservers" };
+    let version = &current.version;
+    format!("{why}; set spec.controlPlane.hidden to Accept when you know that it runs {version}{rest}")
 }
 
 /// Why kubelets must not go to the version of `upgrade` yet, although every kube-apiserver runs it: one of them behaves as

@@ -13,7 +13,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client, ResourceExt as _};
 
-/// The shortest deadline that a test's executor has.
+/// Less than the five minutes that the tests' executors have.
 const LIMIT: Duration = Duration::from_mins(4);
 
 pub fn node_upgrades(client: Client) -> Api<DynamicObject> {

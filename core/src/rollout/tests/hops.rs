@@ -127,6 +127,9 @@ fn controllers_that_nothing_shows_are_not_left_two_minors_behind() {
     let all = claimed(&mut toy);
     assert_eq!(all, ["kube-apiserver.cp-1 to v1.36.9", "kube-apiserver.cp-2 to v1.36.9"]);
     assert_eq!(toy.phase(), Phase::ControlPlaneHeld);
+    let asked =
+        "when you know that it runs v1.36.9, and will go to every further minor with the kube-apiservers";
+    assert!(toy.status().message.ends_with(asked), "{}", toy.status().message);
     // Another patch of the same minor leaves nobody further behind.
     toy.upgrade.version = "v1.36.10".parse().unwrap();
     let all = claimed(&mut toy);
