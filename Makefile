@@ -34,8 +34,8 @@ test: binaries ## Run every test, those on a real control plane included, with t
 
 .PHONY: campaign
 campaign: ## Plans of 100,000 clusters, and every campaign on the virtual cluster in full: every fault at every request, for hours
-	EVENKEEL_CAMPAIGN=long $(CARGO) test --release -p evenkeel-core --lib plan::
-	EVENKEEL_CAMPAIGN=long $(CARGO) test --release --test virtual -- --include-ignored --nocapture --test-threads=1 $(ARGS)
+	EVENKEEL_CAMPAIGN=long $(CARGO) test --profile dist -p evenkeel-core --lib plan::
+	EVENKEEL_CAMPAIGN=long $(CARGO) test --profile dist --test virtual -- --include-ignored --nocapture --test-threads=1 $(ARGS)
 
 .PHONY: lint
 lint: cargo-deny check-rules ## Check format, clippy, documentation, licenses, dependencies and the Prometheus alerts

@@ -41,6 +41,9 @@ use watcher::{Watcher, asked_well, at_rest};
 const UP: &str = "up";
 /// However much goes wrong, then the cluster is at rest.
 const FOREVER: Duration = Duration::from_hours(3);
+/// What was said last may be of an operator that has died since: looked at every five seconds, it stays so for longer
+/// than another needs to take over.
+const QUIET: u32 = 6;
 /// What lasts goes wrong for so long.
 const LASTS: Duration = Duration::from_mins(2);
 
@@ -179,7 +182,7 @@ async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>, begun: Instant) -> 
             current && (says("Ready") || says("Stalled") || says("Paused") || queued)
         });
         quiet = if rests && !watcher.lock().unwrap().is_busy() { quiet + 1 } else { 0 };
-        if quiet >= 3 {
+        if quiet >= QUIET {
             return Ok(());
         }
     }

@@ -275,7 +275,8 @@ pub(super) fn status(
         parked,
         soaks: outlook.soaks,
         waits,
-        preflight: outlook.preflight,
+        // What is done is refused nothing, whatever cannot be seen now.
+        preflight: if phase == Phase::Completed { Vec::new() } else { outlook.preflight },
         started,
         completed: progress.completed.or((phase == Phase::Completed).then_some(world.now)),
     }

@@ -9,6 +9,8 @@ use super::{Field, Listed, Scalar, Shape, Struct, Zero, builtin};
 
 /// The field of a schema that holds its rules in CEL.
 const RULES: &str = "x-kubernetes-validations";
+/// What a rule can read of an object's metadata.
+const READ_OF_METADATA: [&str; 2] = ["name", "generateName"];
 
 /// One version of a custom resource.
 #[derive(Debug)]
@@ -123,9 +125,18 @@ impl Custom {
     }
 }
 
-/// These fields of `object`.
+/// These fields of `object`; of `metadata`, only what the server lets a rule read.
 fn only(object: &Value, fields: &BTreeSet<&String>) -> Value {
-    let present = |field: &&String| Some(((*field).clone(), object.get(*field)?.clone()));
+    let present = |name: &&String| {
+        let value = object.get(*name)?;
+        let value = match name.as_str() {
+            "metadata" => {
+                READ_OF_METADATA.iter().filter_map(|&of| Some((of, value.get(of)?.clone()))).collect()
+            }
+            _ => value.clone(),
+        };
+        Some(((*name).clone(), value))
+    };
     Value::Object(fields.iter().filter_map(present).collect())
 }
 

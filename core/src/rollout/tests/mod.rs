@@ -21,7 +21,9 @@ use expect_test::expect;
 use self::cluster::Toy;
 use super::*;
 use crate::cluster::{Component, Pod, Traits};
+use crate::fixture::at;
 use crate::upgrade::{Amount, Mode};
+use crate::version::Observed;
 
 #[test]
 fn an_upgrade_runs_in_order_and_ends_even() {
@@ -136,6 +138,11 @@ fn a_persons_cordon_is_respected() {
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::Completed);
     assert!(toy.status().waits.is_empty(), "{:?}", toy.status().waits);
+    // A kube-apiserver that does not answer refuses nothing to an upgrade that is over.
+    toy.progress.completed = Some(at(toy.seconds));
+    toy.cluster.change_instances(|instance| instance.version = Observed::from_report("unknown"));
+    assert!(!toy.planned().refused().is_empty());
+    assert_eq!((toy.phase(), toy.status().preflight), (Phase::Completed, Vec::new()));
 }
 
 /// Goes on until a node drains; its name.
