@@ -12,14 +12,18 @@ use serde::Deserialize;
 /// The user that the harness itself acts as: what a real cluster's kubelets would do.
 pub const HARNESS: &str = "devcluster:kubelets";
 
-/// Everything is recorded, without bodies: who, what, when, and the answer. Only the harness' own health checks,
-/// several each second, are not.
+/// Everything is recorded, without bodies: who, what, when, and the answer. Only the health checks of the harness and, on
+/// real nodes, of the balancer and the kubelets, several each second, are not.
 pub(crate) const POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1",
   "kind": "Policy",
   "omitStages": ["RequestReceived"],
   "rules": [
-    { "level": "None", "users": ["devcluster:kubelets"], "nonResourceURLs": ["/readyz"] },
+    {
+      "level": "None",
+      "users": ["devcluster:kubelets", "kubernetes-admin", "system:anonymous"],
+      "nonResourceURLs": ["/readyz", "/livez"]
+    },
     { "level": "Metadata" }
   ]
 }

@@ -15,6 +15,7 @@ use tokio::net::UnixListener;
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
+use crate::real::RealCluster;
 use crate::release::Release;
 
 /// What a running cluster can be told to do.
@@ -35,6 +36,19 @@ pub enum Order {
         /// What its kubelet reports from then on.
         version: String,
     },
+    /// Kill a real node and start it again, as [`RealCluster::power_cycle`] does.
+    PowerCycle {
+        /// The node.
+        node: String,
+        /// For so many seconds it is away.
+        away: u64,
+    },
+}
+
+/// A cluster that carries out orders.
+pub trait Obeys {
+    /// Returns when what the order did can be seen; an error is told to whoever gave it.
+    fn carry_out(&self, order: &Order) -> impl Future<Output = Result<()>>;
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,7 +79,7 @@ pub fn listen(socket: &Path) -> Result<UnixListener> {
 }
 
 /// Carries out orders, one after the other, for as long as the cluster lives.
-pub async fn serve(cluster: &Cluster, orders: &UnixListener) -> Result<()> {
+pub async fn serve(cluster: &impl Obeys, orders: &UnixListener) -> Result<()> {
     loop {
         let (stream, _) = orders.accept().await.map_err(Error::io("listening for", "orders"))?;
         let (reader, mut writer) = stream.into_split();
@@ -74,7 +88,7 @@ pub async fn serve(cluster: &Cluster, orders: &UnixListener) -> Result<()> {
             continue;
         }
         let done = match serde_json::from_str(&line) {
-            Ok(order) => carry_out(cluster, &order).await.map_err(|e| e.to_string()),
+            Ok(order) => cluster.carry_out(&order).await.map_err(|e| e.to_string()),
             Err(error) => Err(format!("this is not an order: {error}")),
         };
         let answer = serde_json::to_string(&Answer { error: done.err() }).unwrap_or_default();
@@ -83,17 +97,34 @@ pub async fn serve(cluster: &Cluster, orders: &UnixListener) -> Result<()> {
     }
 }
 
-async fn carry_out(cluster: &Cluster, order: &Order) -> Result<()> {
-    match order {
-        Order::Swap { component, release } => {
-            let parsed = Release::parse(release).ok_or_else(|| unknown_release(release))?;
-            let handle = cluster.components().find(|c| c.name() == *component).ok_or_else(|| {
-                let names: Vec<_> = cluster.components().map(|c| c.name()).collect();
-                Error::Usage(format!("there is no {component}; there are {}", names.join(", ")))
-            })?;
-            handle.swap(parsed).await
+impl Obeys for Cluster {
+    async fn carry_out(&self, order: &Order) -> Result<()> {
+        match order {
+            Order::Swap { component, release } => {
+                let parsed = Release::parse(release).ok_or_else(|| unknown_release(release))?;
+                let handle = self.components().find(|c| c.name() == *component).ok_or_else(|| {
+                    let names: Vec<_> = self.components().map(|c| c.name()).collect();
+                    Error::Usage(format!("there is no {component}; there are {}", names.join(", ")))
+                })?;
+                handle.swap(parsed).await
+            }
+            Order::Kubelet { node, version } => self.restart_kubelet(node, version).await,
+            Order::PowerCycle { .. } => Err(Error::Usage(
+                "this cluster has no real nodes; start one with `devcluster up --real`".to_owned(),
+            )),
         }
-        Order::Kubelet { node, version } => cluster.restart_kubelet(node, version).await,
+    }
+}
+
+impl Obeys for RealCluster {
+    async fn carry_out(&self, order: &Order) -> Result<()> {
+        match order {
+            Order::PowerCycle { node, away } => self.power_cycle(node, Duration::from_secs(*away)).await,
+            Order::Swap { .. } | Order::Kubelet { .. } => Err(Error::Usage(
+                "this cluster has real nodes; what is done to one is done on it, with `devcluster shell --node`"
+                    .to_owned(),
+            )),
+        }
     }
 }
 

@@ -26,7 +26,7 @@
 //!
 //! Ground floor first: `error`, `wait`, `digest`, `release`, `net`, `proc` · `binary` · `assets`, `debian`, `build`, `namespace`, `process`, `pki`,
 //! `clients`, `audit`, `balancer` · `role`, `static_pods`, `nodes`, `kubelets`, `backstage` · `component` · `cluster`,
-//! `drive` · `session`, `control` · `real`.
+//! `drive` · `session`, `control` · `real` · `lab`.
 
 #![allow(clippy::missing_errors_doc, reason = "an `Error` says itself what happened and what to do next")]
 
@@ -45,6 +45,7 @@ mod digest;
 mod drive;
 mod error;
 mod kubelets;
+pub mod lab;
 mod namespace;
 mod net;
 mod nodes;

@@ -39,6 +39,8 @@ enum Command {
     Swap(Swap),
     /// Restart the kubelet of a node with another version
     Kubelet(Kubelet),
+    /// Kill a real node, as when its power fails, and start it again
+    PowerCycle(PowerCycle),
     /// List the clusters that are up
     Status,
     /// End a cluster; nothing is left but the cache of binaries
@@ -172,6 +174,17 @@ struct Kubelet {
     version: String,
 }
 
+#[derive(Args)]
+struct PowerCycle {
+    #[command(flatten)]
+    name: Name,
+    /// The node
+    node: String,
+    /// How long it is away, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    away: u64,
+}
+
 fn release(text: &str) -> std::result::Result<Release, String> {
     one_of(&Release::ALL, text)
 }
@@ -223,6 +236,10 @@ fn run(command: Command) -> Result<ExitCode> {
             let what = format!("the kubelet of {node} reports {version}");
             order(&name, &Order::Kubelet { node, version }, &what)?;
         }
+        Command::PowerCycle(PowerCycle { name, node, away }) => {
+            let what = format!("{node} has started again");
+            order(&name, &Order::PowerCycle { node, away }, &what)?;
+        }
         Command::Status => status()?,
         Command::Down(Name { name }) => {
             let was_up = Session::named(&name)?.down()?;
@@ -272,13 +289,15 @@ async fn serve_real_until_killed(plan: RealPlan) -> Result<()> {
     let started = Instant::now();
     let cluster = RealCluster::start(&plan).await?;
     let kubectl = cluster.kubectl_path()?;
-    Session::named(&plan.name)?.announce(&Ready {
+    let session = Session::named(&plan.name)?;
+    let orders = control::listen(&session.socket())?;
+    session.announce(&Ready {
         kubeconfig: cluster.kubeconfig().to_owned(),
         kubectl_dir: kubectl.parent().map(PathBuf::from).unwrap_or_default(),
         summary: plan.summary(),
         seconds: started.elapsed().as_secs_f64(),
     })?;
-    cluster.supervise().await
+    tokio::try_join!(cluster.supervise(), control::serve(&cluster, &orders)).map(drop)
 }
 
 async fn serve_until_killed(plan: Plan) -> Result<()> {
@@ -325,12 +344,6 @@ fn order(name: &Name, order: &Order, what: &str) -> Result<()> {
     if session.status().is_none() {
         return Err(Error::Usage(format!(
             "no cluster {0} is up; start it with `devcluster up --name {0}`",
-            name.name
-        )));
-    }
-    if !session.socket().exists() {
-        return Err(Error::Usage(format!(
-            "cluster {} has real nodes; what is done to one is done on it, with `devcluster shell --node`",
             name.name
         )));
     }

@@ -7,40 +7,33 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use evenkeel_devcluster::lab::{self, said};
 use evenkeel_devcluster::{Failure, TestResult, V1_36, V1_37};
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A cluster of one test, driven through the program as a person drives it.
+/// A cluster of one test, and what the machine was like before it.
 struct Lab {
-    name: String,
-    /// Where the program keeps its records.
-    records: TempDir,
+    lab: lab::Lab,
     before: Machine,
+}
+
+/// Its commands.
+impl Deref for Lab {
+    type Target = lab::Lab;
+
+    fn deref(&self) -> &lab::Lab {
+        &self.lab
+    }
 }
 
 impl Lab {
     fn new(name: &str) -> Result<Self, Failure> {
-        let name = format!("{name}-{}", std::process::id());
-        Ok(Self { name, records: tempfile::tempdir()?, before: Machine::look()? })
-    }
-
-    fn command(&self, subcommand: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_devcluster"));
-        command.args([subcommand, "--name", &self.name]).args(args).stdin(Stdio::null());
-        command.env("XDG_RUNTIME_DIR", self.records.path());
-        command
-    }
-
-    fn run(&self, subcommand: &str, args: &[&str]) -> Result<String, Failure> {
-        said(
-            &self.command(subcommand, args).output()?,
-            &format!("devcluster {subcommand} {}", args.join(" ")),
-        )
+        Ok(Self { lab: lab::Lab::new(env!("CARGO_BIN_EXE_devcluster"), name)?, before: Machine::look()? })
     }
 
     fn kubectl(&self, args: &[&str]) -> Result<String, Failure> {
@@ -52,14 +45,14 @@ impl Lab {
     }
 
     fn apply(&self, name: &str, text: &str) -> TestResult {
-        let path = self.records.path().join(name);
+        let path = self.records().join(name);
         fs::write(&path, text)?;
         self.kubectl(&["apply", "-f", &path.display().to_string()]).map(drop)
     }
 
     /// Asks for the eviction of a pod; the API's answer, whatever it is.
     fn evict(&self, pod: &str) -> Result<Output, Failure> {
-        let path = self.records.path().join("eviction.json");
+        let path = self.records().join("eviction.json");
         let body = format!(
             r#"{{"apiVersion":"policy/v1","kind":"Eviction","metadata":{{"name":"{pod}","namespace":"default"}}}}"#
         );
@@ -82,7 +75,7 @@ impl Lab {
 
     /// The numbers on record: the process that keeps the cluster, and process 1 of its namespaces.
     fn processes(&self) -> Result<(u64, u64), Failure> {
-        let path = self.records.path().join("evenkeel-devcluster").join(&self.name).join("processes.json");
+        let path = self.records().join("evenkeel-devcluster").join(self.name()).join("processes.json");
         let record: Value = serde_json::from_slice(&fs::read(path)?)?;
         let pid = |key: &str| record[key]["pid"].as_u64().ok_or_else(|| Failure::new("no process on record"));
         Ok((pid("outer")?, pid("inner")?))
@@ -92,7 +85,7 @@ impl Lab {
         let mut found = Vec::new();
         folders_called(
             Path::new("/sys/fs/cgroup"),
-            &format!("evenkeel-devcluster-{}", self.name),
+            &format!("evenkeel-devcluster-{}", self.name()),
             &mut found,
         );
         found
@@ -110,8 +103,8 @@ impl Lab {
     /// Fails if anything of this cluster is still there.
     fn nothing_is_left(&self) -> TestResult {
         let mut left: Vec<String> = self.cgroups().iter().map(|p| p.display().to_string()).collect();
-        left.extend(processes_with(&self.name));
-        let records = self.records.path().join("evenkeel-devcluster");
+        left.extend(processes_with(self.name()));
+        let records = self.records().join("evenkeel-devcluster");
         left.extend(records.exists().then(|| records.display().to_string()));
         let scratch = fs::read_dir("/dev/shm")?.flatten().map(|e| e.path().display().to_string());
         left.extend(scratch.filter(|path| path.contains("devcluster-")));
@@ -128,13 +121,6 @@ impl Lab {
             )));
         }
         Ok(())
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        // A test that failed must not leave a cluster behind; one that passed has none.
-        let _down = self.run("down", &[]);
     }
 }
 
@@ -189,15 +175,6 @@ fn processes_with(word: &str) -> Vec<String> {
         .filter(|(_, line)| line.contains(word))
         .map(|(path, line)| format!("{}: {}", path.display(), line.replace('\0', " ")))
         .collect()
-}
-
-fn said(output: &Output, what: &str) -> Result<String, Failure> {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(text);
-    }
-    let error = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("`{what}` failed ({}): {} {text}", output.status, error.trim())))
 }
 
 fn wait(what: &str, limit: Duration, mut done: impl FnMut() -> Result<bool, Failure>) -> TestResult {
@@ -408,8 +385,8 @@ fn a_machine_that_cannot_is_told_why_in_one_line() -> TestResult {
     let output = if fs::read_to_string("/proc/self/status")?.contains("\nUid:\t0\t") {
         let program = env!("CARGO_BIN_EXE_devcluster");
         let drop =
-            ["--bounding-set", "-net_admin,-sys_admin", "--", program, "up", "--real", "--name", &lab.name];
-        Command::new("setpriv").args(drop).env("XDG_RUNTIME_DIR", lab.records.path()).output()?
+            ["--bounding-set", "-net_admin,-sys_admin", "--", program, "up", "--real", "--name", lab.name()];
+        Command::new("setpriv").args(drop).env("XDG_RUNTIME_DIR", lab.records()).output()?
     } else {
         lab.command("up", &["--real"]).output()?
     };

@@ -177,6 +177,15 @@ impl RealCluster {
         Binary::Kubectl.path()
     }
 
+    /// Kills a node as when its power fails, and starts it again after `away`.
+    pub async fn power_cycle(&self, node: &str, away: Duration) -> Result<()> {
+        let found = self.nodes.iter().find(|known| known.name == node).ok_or_else(|| {
+            let names: Vec<_> = self.nodes.iter().map(|known| known.name.as_str()).collect();
+            Error::Usage(format!("there is no real node {node}; there are {}", names.join(", ")))
+        })?;
+        found.power_cycle(away).await
+    }
+
     /// Keeps the balancer's knowledge of control planes true, for as long as the cluster lives.
     pub async fn supervise(&self) -> Result<()> {
         let mut probes = Vec::new();

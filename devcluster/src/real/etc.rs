@@ -8,6 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use crate::audit;
 use crate::debian::run;
 use crate::digest::digest;
 use crate::error::{Error, Result};
@@ -17,6 +18,10 @@ use crate::release::Release;
 const CONTAINERD_UNIT: &str = include_str!("../../real/containerd.service");
 const CONTAINERD_CONFIG: &str = include_str!("../../real/containerd.toml");
 const NETWORK: &str = include_str!("../../real/cni.conflist");
+/// Where a kube-apiserver finds what it is to record, and the folder in which it does.
+pub(crate) const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.json";
+pub(crate) const AUDIT_FOLDER: &str = "/var/log/kubernetes";
+pub(crate) const AUDIT_LOG: &str = "audit.log";
 /// Units that make no sense in a namespace, or would reach for what is the machine's.
 const MASKED: &str = include_str!("../../real/masked-units.txt");
 
@@ -77,6 +82,7 @@ pub(crate) fn write(etc: &Path, var: &Path, node: &Identity<'_>, kit: &Kit) -> R
     put(etc, "containerd/config.toml", &CONTAINERD_CONFIG.replace("@PAUSE@", &kit.pause_image()?))?;
     put(etc, "cni/net.d/10-devcluster.conflist", &NETWORK.replace("@PODS@", node.pods))?;
     folder(etc, "kubernetes/manifests")?;
+    put(etc, AUDIT_POLICY.trim_start_matches("/etc/"), audit::POLICY)?;
     packages(etc, var, node.release)
 }
 

@@ -10,6 +10,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::error::{Error, Result};
 use crate::net;
+use crate::real::etc;
 use crate::real::node::Node;
 use crate::release::Release;
 
@@ -49,6 +50,9 @@ impl Settings {
             .replace("@CERTIFICATE_KEY@", &self.certificate_key)
             .replace("@SERVICES@", net::SERVICE_RANGE)
             .replace("@PODS@", POD_RANGE)
+            .replace("@AUDIT_POLICY@", etc::AUDIT_POLICY)
+            .replace("@AUDIT_LOG@", &format!("{}/{}", etc::AUDIT_FOLDER, etc::AUDIT_LOG))
+            .replace("@AUDIT_FOLDER@", etc::AUDIT_FOLDER)
     }
 
     /// Makes `node` the first control plane; returns the administrator's kubeconfig.

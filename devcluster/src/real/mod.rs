@@ -5,13 +5,14 @@
 //! processes, mounts, links and files die with the outer namespace, cgroups with the process that keeps it.
 //!
 //! Ground floor first: `machine`, `cgroups`, `archive` · `images`, `repository` · `kit` · `etc`, `inside` · `node` ·
-//! `kubeadm` · `cluster` · `keep`.
+//! `kubeadm` · `cluster` · `inner` · `keep`.
 
 pub(crate) mod archive;
 pub(crate) mod cgroups;
 mod cluster;
 mod etc;
 mod images;
+mod inner;
 mod inside;
 mod keep;
 pub(crate) mod kit;
@@ -21,5 +22,6 @@ mod node;
 mod repository;
 
 pub use cluster::{RealCluster, RealPlan, in_namespace};
+pub use inner::Inner;
 pub use inside::{enter, init};
 pub use keep::{check, keep};

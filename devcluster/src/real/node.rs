@@ -10,9 +10,12 @@ use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
+use tokio::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::proc;
@@ -36,9 +39,11 @@ pub(crate) struct Node {
     pub(crate) address: Ipv4Addr,
     pub(crate) control_plane: bool,
     dir: PathBuf,
+    /// What `ip` does in it to connect it.
+    wires: String,
     /// Its first process, by its number outside.
-    pid: u32,
-    _process: Child,
+    pid: AtomicU32,
+    process: Mutex<Child>,
 }
 
 /// What a node is to be.
@@ -87,47 +92,56 @@ impl Node {
             .map_err(Error::io("writing", &path))?;
         let (process, pid) = begin(&path, &dir.join("log")).await?;
         let node = Self {
-            name: wanted.name.clone(),
+            wires: wires(&wanted),
+            name: wanted.name,
             address: wanted.address,
             control_plane: wanted.control_plane,
             dir,
-            pid,
-            _process: process,
+            pid: pid.into(),
+            process: process.into(),
         };
-        node.connect(&wanted).await?;
+        node.await_containerd().await?;
+        Ok(node)
+    }
+
+    /// Kills every process of it at once, as when its power fails, and starts it again after `away`; waits until its
+    /// container runtime answers.
+    pub(crate) async fn power_cycle(&self, away: Duration) -> Result<()> {
+        let mut process = self.process.lock().await;
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| Error::Usage(format!("{} has no process", self.name)))?;
+        kill_process(pid, Signal::KILL).map_err(|e| Error::io("killing", &self.name)(e.into()))?;
+        process.wait().await.map_err(Error::io("waiting for the end of", &self.name))?;
+        tokio::time::sleep(away).await;
+        let (again, pid) = begin(&self.dir.join("spec.json"), &self.dir.join("log")).await?;
+        *process = again;
+        self.pid.store(pid, Ordering::Relaxed);
+        self.await_containerd().await
+    }
+
+    fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Relaxed)
+    }
+
+    /// Connects a node whose first process waits for its network, and waits for its container runtime.
+    async fn await_containerd(&self) -> Result<()> {
+        let (pid, outside) = (self.pid(), format!("to-{}", self.name));
+        let link = format!(
+            "link add {outside} type veth peer name eth0 netns {pid}\nlink set {outside} master {BRIDGE} up\n"
+        );
+        ip(None, &link).await?;
+        ip(Some(pid), &self.wires).await?;
         // For whoever wants to look into it from outside.
-        let path = node.dir.join("pid");
+        let path = self.dir.join("pid");
         fs::write(&path, pid.to_string()).map_err(Error::io("writing", &path))?;
-        let what = format!("containerd on {} to answer", node.name);
-        wait_for(&what, Duration::from_mins(1), async || match node.output(["ctr", "version"]).await {
+        let what = format!("containerd on {} to answer", self.name);
+        wait_for(&what, Duration::from_mins(1), async || match self.output(["ctr", "version"]).await {
             Ok(output) if output.status.success() => Ok(()),
             Ok(output) => Err(last_line(&output)),
             Err(error) => Err(error.to_string()),
         })
         .await
-        .map_err(|error| node.failed(&error.to_string()))?;
-        Ok(node)
-    }
-
-    /// Its network device, with the way to everybody's pods.
-    async fn connect(&self, wanted: &Wanted<'_>) -> Result<()> {
-        let outside = format!("to-{}", self.name);
-        let link = format!(
-            "link add {outside} type veth peer name eth0 netns {}\nlink set {outside} master {BRIDGE} up\n",
-            self.pid
-        );
-        ip(None, &link).await?;
-        let others = wanted.routes.iter().filter(|(address, _)| *address != self.address);
-        let routes: Vec<_> =
-            others.map(|(address, pods)| format!("route add {pods} via {address}")).collect();
-        // The default route comes last: the node waits for it.
-        let inside = format!(
-            "link set lo up\naddr add {}/24 dev eth0\nlink set eth0 up\n{}\nroute add default via {}\n",
-            self.address,
-            routes.join("\n"),
-            wanted.gateway
-        );
-        ip(Some(self.pid), &inside).await
+        .map_err(|error| self.failed(&error.to_string()))
     }
 
     /// Imports images, each from a file.
@@ -227,7 +241,7 @@ impl Node {
 
     fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(enter_args(&self.pid.to_string())).args(args).stdin(Stdio::null()).kill_on_drop(true);
+        command.args(enter_args(&self.pid().to_string())).args(args).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 
@@ -238,6 +252,19 @@ impl Node {
             tail: tail(&self.dir.join("log"), 12),
         }
     }
+}
+
+/// What `ip` does in a node: its address, and the way to everybody's pods.
+fn wires(wanted: &Wanted<'_>) -> String {
+    let others = wanted.routes.iter().filter(|(address, _)| *address != wanted.address);
+    let routes: Vec<_> = others.map(|(address, pods)| format!("route add {pods} via {address}")).collect();
+    // The default route comes last: the node waits for it.
+    format!(
+        "link set lo up\naddr add {}/24 dev eth0\nlink set eth0 up\n{}\nroute add default via {}\n",
+        wanted.address,
+        routes.join("\n"),
+        wanted.gateway
+    )
 }
 
 /// The arguments of `nsenter` before a command that runs on the node whose first process is `pid`.

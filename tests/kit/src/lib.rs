@@ -13,5 +13,6 @@ pub mod operator;
 pub mod scenario;
 pub mod standin;
 pub mod transcript;
+pub mod watched;
 
 pub use binary::binary;

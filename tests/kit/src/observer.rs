@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel_devcluster::{AuditEntry, Cluster, Failure, Release, Role};
+use evenkeel_devcluster::{AuditEntry, Failure, Release, Role};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -17,6 +17,7 @@ use kube::{Api, ResourceExt as _};
 
 use crate::scenario::{MAX_UNAVAILABLE, OPERATOR_USER, TO, is_ready};
 use crate::standin::node_upgrades;
+use crate::watched::Watched;
 
 const MARK: &str = "evenkeel.dev/cordoned-by";
 
@@ -75,7 +76,7 @@ impl Observer {
     }
 
     /// Watches until the future is dropped.
-    pub async fn watch(&self, cluster: &Cluster) -> Result<(), Failure> {
+    pub async fn watch(&self, cluster: &impl Watched) -> Result<(), Failure> {
         let client = cluster.client();
         let config = watcher::Config::default();
         let nodes = watcher(Api::<Node>::all(client.clone()), config.clone()).map(|e| e.map(Seeing::Node));
@@ -103,7 +104,7 @@ impl Observer {
         Err(Failure::new("the observer's watches ended"))
     }
 
-    async fn node(&self, cluster: &Cluster, event: Event<Node>) {
+    async fn node(&self, cluster: &impl Watched, event: Event<Node>) {
         let (Event::Apply(node) | Event::InitApply(node)) = event else { return };
         let name = node.name_any();
         let before = {
@@ -125,27 +126,22 @@ impl Observer {
     }
 
     /// No kubelet is newer than any apiserver or controller, and none moves before all of them did.
-    async fn kubelet_may_be(&self, cluster: &Cluster, node: &str, version: &str) {
+    async fn kubelet_may_be(&self, cluster: &impl Watched, node: &str, version: &str) {
         let runs = Release::parse(version);
-        for handle in cluster.components() {
-            match handle.release().await {
+        for component in cluster.components().await {
+            let name = component.name;
+            match component.release {
                 Ok(release) if runs.is_some_and(|runs| runs <= release) => {}
                 Ok(release) => {
-                    self.note(format!(
-                        "kubelet on {node} is {version} while {} is {}",
-                        handle.name(),
-                        release.version()
-                    ));
+                    self.note(format!("kubelet on {node} is {version} while {name} is {}", release.version()));
                 }
-                Err(error) => {
-                    self.note(format!("kubelet on {node} moved while {} was gone: {error}", handle.name()));
-                }
+                Err(error) => self.note(format!("kubelet on {node} moved while {name} was gone: {error}")),
             }
         }
     }
 
-    /// No controller is newer than any apiserver.
-    async fn controller_may_be(&self, cluster: &Cluster, pod: &Pod) {
+    /// No controller is newer than an apiserver that it may ask.
+    async fn controller_may_be(&self, cluster: &impl Watched, pod: &Pod) {
         let component = pod.labels().get("component").map(String::as_str).unwrap_or_default();
         let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
         let image = container.and_then(|container| container.image.as_deref()).unwrap_or_default();
@@ -154,15 +150,16 @@ impl Observer {
         else {
             return;
         };
-        for handle in cluster.components().filter(|handle| handle.role() == Role::Apiserver) {
-            if handle.release().await.is_ok_and(|release| release < runs) {
-                self.note(format!("{component} is {runs} while {} is not", handle.name()));
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+        for server in cluster.asked_by_controllers_of(node).await {
+            if server.role == Role::Apiserver && server.release.is_ok_and(|release| release < runs) {
+                self.note(format!("{component} is {runs} while {} is not", server.name));
             }
         }
     }
 
     /// The claim was recorded before the cordon.
-    async fn claim_exists(&self, cluster: &Cluster, node: &str, mark: &str) {
+    async fn claim_exists(&self, cluster: &impl Watched, node: &str, mark: &str) {
         let (name, uid) = mark.split_once('/').unwrap_or((mark, ""));
         for _ in 0..20 {
             match node_upgrades(cluster.client()).get_opt(name).await {
@@ -223,7 +220,7 @@ impl Observer {
     }
 
     /// "Upgraded" is said only of a node that reports the target, is Ready and schedulable again.
-    async fn claim(&self, cluster: &Cluster, event: Event<DynamicObject>) {
+    async fn claim(&self, cluster: &impl Watched, event: Event<DynamicObject>) {
         let (Event::Apply(claim) | Event::InitApply(claim)) = event else { return };
         if let Ok(mut seen) = self.seen.lock() {
             seen.events += 1;
@@ -241,7 +238,10 @@ impl Observer {
                         && node_ready(&node)
                         && !node.annotations().contains_key(MARK) =>
                 {
-                    return;
+                    return match cluster.lacks(name).await {
+                        None => (),
+                        Some(what) => self.note(format!("{name} is called upgraded: {what}")),
+                    };
                 }
                 Ok(node) => {
                     let ready = node_ready(&node);
@@ -255,8 +255,8 @@ impl Observer {
     }
 
     /// What the audit log tells afterwards: evictions and nothing else took pods away, and a budget was not hammered.
-    pub fn audit(&self, cluster: &Cluster) -> Result<Requests, Failure> {
-        let log = cluster.audit_log()?;
+    pub fn audit(&self, cluster: &impl Watched) -> Result<Requests, Failure> {
+        let log: Vec<AuditEntry> = cluster.audit_log()?;
         let mut requests = Requests::default();
         for entry in log.iter().filter(|entry| entry.user == OPERATOR_USER) {
             let what = if entry.subresource.is_empty() {
@@ -417,7 +417,7 @@ fn kubelet(node: &Node) -> String {
 }
 
 /// At rest: every node at the target, schedulable, unmarked and not avoided, but for those named.
-pub async fn at_rest(cluster: &Cluster, except: &[&str]) -> Result<Vec<String>, Failure> {
+pub async fn at_rest(cluster: &impl Watched, except: &[&str]) -> Result<Vec<String>, Failure> {
     let nodes: Api<Node> = Api::all(cluster.client());
     let mut wrong = Vec::new();
     for node in nodes.list(&ListParams::default()).await?.items {

@@ -1,0 +1,203 @@
+//! The cluster of real nodes as the test sees it from within: kubectl, Evenkeel's own Deployment, and what the observer
+//! has to know of static pods.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use evenkeel_devcluster::real::Inner;
+use evenkeel_devcluster::{AuditEntry, Failure, Release, Role, TestResult};
+use evenkeel_testkit::scenario::{TO, is_ready, root, until};
+use evenkeel_testkit::watched::{Component, Watched};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+
+/// How long a static pod may be away while its node's kubelet is replaced.
+const AWAY: Duration = Duration::from_mins(2);
+
+pub struct Real {
+    inner: Inner,
+    /// The image for executors, by its digest.
+    tools: String,
+}
+
+impl Real {
+    pub async fn from_env(tools: String) -> Result<Self, Failure> {
+        Ok(Self { inner: Inner::from_env().await?, tools })
+    }
+
+    /// kubectl as the administrator; its standard output.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String, Failure> {
+        let mut command = tokio::process::Command::new("kubectl");
+        let output = command.args(args).stdin(std::process::Stdio::null()).kill_on_drop(true).output().await?;
+        evenkeel_devcluster::lab::said(&output, &format!("kubectl {}", args.join(" ")))
+    }
+
+    /// Applies a file or a kustomization of the project.
+    pub async fn apply(&self, path: &str) -> TestResult {
+        let path = root(path);
+        let flag = if path.is_dir() { "-k" } else { "-f" };
+        self.kubectl(&["apply", "--server-side", flag, &path.display().to_string()]).await.map(drop)
+    }
+
+    /// Applies what a person wrote, from a file beside the kubeconfig.
+    pub async fn apply_text(&self, name: &str, text: &str) -> TestResult {
+        let path = std::env::temp_dir().join(format!("evenkeel-{}-{name}", std::process::id()));
+        std::fs::write(&path, text)?;
+        let applied = self.kubectl(&["apply", "--server-side", "-f", &path.display().to_string()]).await;
+        std::fs::remove_file(&path)?;
+        applied.map(drop)
+    }
+
+    /// Evenkeel as its README says, with the executors for kubeadm; only the image has another name than Debian's.
+    pub async fn install(&self) -> TestResult {
+        self.apply("config/upgrade").await?;
+        for crd in ["clusterskewreports", "clusterupgrades", "nodeupgrades", "upgradeexecutors"] {
+            let crd = format!("crd/{crd}.evenkeel.dev");
+            self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &crd]).await?;
+        }
+        let executors = root("config/executors/kubeadm").display().to_string();
+        let executors = self.kubectl(&["kustomize", &executors]).await?;
+        let debian = "docker.io/library/debian:13-slim@sha256:DIGEST";
+        assert_eq!(executors.matches(debian).count(), 3, "three executors, each with one image:\n{executors}");
+        self.apply_text("executors.yaml", &executors.replace(debian, &self.tools)).await?;
+        let allow = format!(r#"{{"data":{{"executors":"{}"}}}}"#, self.tools);
+        let map = ["-n", "evenkeel-executors", "patch", "configmap", "executor-images", "--type=merge", "-p"];
+        self.kubectl(&[&map[..], &[&allow]].concat()).await?;
+        let rollout = ["-n", "evenkeel-system", "rollout", "status", "deployment/evenkeel", "--timeout=120s"];
+        self.kubectl(&rollout).await.map(drop)
+    }
+
+    /// Starts the workloads and waits until every pod is ready and every budget whole.
+    pub async fn workloads(&self) -> TestResult {
+        for worker in ["worker-1", "worker-2"] {
+            self.kubectl(&["label", "node", worker, "pool=general"]).await?;
+        }
+        self.apply("tests/real/workloads.yaml").await?;
+        let pods: Api<Pod> = Api::namespaced(self.client(), "shop");
+        until("every pod of the workloads is ready", Duration::from_mins(2), async || {
+            let pods = pods.list(&ListParams::default()).await?.items;
+            Ok(pods.len() == 8 && pods.iter().all(is_ready))
+        })
+        .await?;
+        let healthy = ["-n", "shop", "get", "pdb", "-o", "jsonpath={.items[*].status.disruptionsAllowed}"];
+        until("every budget allows an eviction", Duration::from_secs(30), async || {
+            Ok(self.kubectl(&healthy).await? == "1 1 1")
+        })
+        .await
+    }
+
+    /// The addresses of all nodes.
+    pub async fn addresses(&self) -> Result<Vec<Ipv4Addr>, Failure> {
+        let nodes = Api::<Node>::all(self.client()).list(&ListParams::default()).await?;
+        let addresses = nodes.iter().filter_map(|node| node.status.as_ref()?.addresses.as_ref()).flatten();
+        let internal = addresses.filter(|address| address.type_ == "InternalIP");
+        Ok(internal.filter_map(|address| address.address.parse().ok()).collect())
+    }
+
+    /// The program, in the cluster's network.
+    pub async fn evenkeel(&self, binary: &PathBuf, args: &[&str]) -> Result<String, Failure> {
+        let output = tokio::process::Command::new(binary).args(args).kill_on_drop(true).output().await?;
+        // Its exit status says what it found.
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.stdout.is_empty() {
+            return Err(Failure::new(format!("evenkeel {}: {error}", args.join(" "))));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What the kube-apiserver of a control-plane node says that it runs; its own restart is waited for.
+    async fn server(&self, index: usize) -> Component {
+        let ask = async || {
+            let version = self.inner.apiserver_version(index).await?;
+            Release::parse(&version).ok_or_else(|| format!("{version} is none of the releases"))
+        };
+        let name = format!("kube-apiserver of {}", self.inner.control_planes()[index]);
+        Component { name, role: Role::Apiserver, release: patiently(ask).await }
+    }
+
+    /// What the mirror pod of a controller says that it runs.
+    async fn controller(&self, index: usize, role: Role) -> Component {
+        let name = format!("{}-{}", role.name(), self.inner.control_planes()[index]);
+        let pods: Api<Pod> = Api::namespaced(self.client(), "kube-system");
+        let ask = async || {
+            let pod = pods.get(&name).await.map_err(|e| e.to_string())?;
+            running(&pod).ok_or_else(|| format!("{name} does not run"))
+        };
+        let release = patiently(ask).await;
+        Component { name: name.clone(), role, release }
+    }
+}
+
+/// Asks until there is an answer, for as long as a static pod may be away.
+async fn patiently(ask: impl AsyncFn() -> Result<Release, String>) -> Result<Release, String> {
+    let began = tokio::time::Instant::now();
+    loop {
+        match ask().await {
+            Err(_) if began.elapsed() < AWAY => tokio::time::sleep(Duration::from_millis(500)).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// The release that the first container of a pod runs; nothing where it does not run.
+fn running(pod: &Pod) -> Option<Release> {
+    let container = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+    container.state.as_ref()?.running.as_ref()?;
+    Release::parse(container.image.rsplit(':').next()?)
+}
+
+impl Watched for Real {
+    fn client(&self) -> Client {
+        self.inner.client()
+    }
+
+    async fn components(&self) -> Vec<Component> {
+        let mut asked = Vec::new();
+        for index in 0..self.inner.control_planes().len() {
+            let (server, manager, scheduler) = tokio::join!(
+                self.server(index),
+                self.controller(index, Role::ControllerManager),
+                self.controller(index, Role::Scheduler),
+            );
+            asked.extend([server, manager, scheduler]);
+        }
+        asked
+    }
+
+    /// kubeadm's controllers talk to the kube-apiserver of their own node.
+    async fn asked_by_controllers_of(&self, node: &str) -> Vec<Component> {
+        let index = self.inner.control_planes().iter().position(|name| name == node);
+        match index {
+            Some(index) => vec![self.server(index).await],
+            None => Vec::new(),
+        }
+    }
+
+    /// A control-plane node is whole when its four static pods are ready, three of them at the target.
+    async fn lacks(&self, node: &str) -> Option<String> {
+        if !self.inner.control_planes().iter().any(|name| name == node) {
+            return None;
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client(), "kube-system");
+        for component in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+            let name = format!("{component}-{node}");
+            let pod = match pods.get(&name).await {
+                Ok(pod) => pod,
+                Err(error) => return Some(format!("{name}: {error}")),
+            };
+            if !is_ready(&pod) {
+                return Some(format!("{} is not ready", pod.name_any()));
+            }
+            if component != "etcd" && running(&pod).is_none_or(|release| release.version() != TO) {
+                return Some(format!("{name} does not run {TO}"));
+            }
+        }
+        None
+    }
+
+    fn audit_log(&self) -> Result<Vec<AuditEntry>, Failure> {
+        Ok(self.inner.audit_log()?)
+    }
+}

@@ -1,0 +1,261 @@
+//! Whole upgrades of real nodes: kubelets, containerd and kubeadm, with Evenkeel as its own Deployment from its own image,
+//! under its shipped roles and admission policies, with its shipped executors.
+//!
+//! These tests take minutes each and need root, so they are a group of their own: `make e2e-real`. On a machine that
+//! cannot run real nodes they fail with the line that says what is missing.
+
+mod cluster;
+mod probe;
+mod story;
+mod troubles;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cluster::Real;
+use evenkeel_devcluster::lab::Lab;
+use evenkeel_devcluster::{Failure, TestResult};
+use evenkeel_testkit::observer::{self, Observer, Requests};
+use evenkeel_testkit::scenario::{root, until};
+use evenkeel_testkit::watched::Watched as _;
+use probe::Probe;
+use story::Story;
+
+/// Set within the cluster: the image for executors.
+const TOOLS: &str = "EVENKEEL_TEST_TOOLS";
+/// And the cluster's name.
+const CLUSTER: &str = "EVENKEEL_TEST_CLUSTER";
+
+fn binary() -> PathBuf {
+    evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
+}
+
+/// Runs `body` in the network of a cluster of real nodes of its own: this process starts the cluster, and the same test
+/// once more within it.
+fn on_real_nodes(
+    test: &str,
+    nodes: [&str; 4],
+    body: impl AsyncFnOnce(&Real) -> TestResult,
+) -> TestResult {
+    if let Ok(tools) = std::env::var(TOOLS) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        return runtime.block_on(async { body(&Real::from_env(tools).await?).await });
+    }
+    let program = std::env::current_exe()?;
+    let devcluster = program.ancestors().nth(2).map(|dir| dir.join("devcluster")).filter(|path| path.is_file());
+    let devcluster = devcluster.ok_or_else(|| {
+        Failure::new("there is no program `devcluster`; build it with `cargo build -p evenkeel-devcluster`")
+    })?;
+    let lab = Lab::new(devcluster, "e2e")?;
+    let image = format!("evenkeel:0.1.0={}", binary().display());
+    let said = lab.run("up", &[&["--real", "--image", &image], &nodes[..]].concat())?;
+    print!("{said}");
+    let tools = said.lines().find_map(|line| line.split_once(", also as ")).map(|(_, name)| name.trim());
+    let tools = tools.ok_or_else(|| Failure::new("`devcluster up` does not say which image executors can use"))?;
+    let again = ["--exact", test, "--include-ignored", "--nocapture"];
+    let program = program.display().to_string();
+    let mut inner = lab.command("shell", &[&["--", &program], &again[..]].concat());
+    let status = inner.env(TOOLS, tools).env(CLUSTER, lab.name()).status()?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("{test} failed within its cluster ({status})"))) }
+}
+
+/// What is beside an upgrade all the time: who asks the Service, who reads, and who checks every event.
+struct Beside {
+    observer: Observer,
+    probe: Probe,
+    story: Story,
+    began: Instant,
+}
+
+impl Beside {
+    fn new() -> Self {
+        let began = Instant::now();
+        // Two workers, of which one at a time may be away.
+        let observer = Observer::with_limits(&[("general", 1)]);
+        Self { observer, probe: Probe::new(began), story: Story::new(began), began }
+    }
+
+    async fn during(&self, real: &Real, body: impl AsyncFnOnce() -> TestResult) -> TestResult {
+        let addresses = real.addresses().await?;
+        let client = real.client();
+        tokio::select! {
+            done = body() => done,
+            failed = self.observer.watch(real) => failed,
+            never = self.probe.ask(&addresses, 30080) => match never {},
+            never = self.story.follow(&client) => match never {},
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+}
+
+/// The upgrade of config/samples, which begins by itself.
+fn sample() -> Result<String, Failure> {
+    let text = std::fs::read_to_string(root("config/samples/clusterupgrade.yaml"))?;
+    let automatic = text.replace("  version: v1.37.1\n", "  version: v1.37.1\n  mode: Automatic\n");
+    assert_ne!(automatic, text, "the sample names its version");
+    Ok(automatic)
+}
+
+/// Waits until the upgrade's Ready condition has this reason.
+async fn reaches(real: &Real, reason: &str, limit: Duration) -> TestResult {
+    let path = "jsonpath={.status.conditions[?(@.type=='Ready')].reason}";
+    let reached = until(&format!("the upgrade is {reason}"), limit, async || {
+        Ok(real.kubectl(&["get", "clusterupgrade", "prod-137", "-o", path]).await? == reason)
+    })
+    .await;
+    if reached.is_err() {
+        for args in [
+            &["get", "cup,nup,nodes", "-o", "wide"][..],
+            &["get", "cup", "-o", "yaml"],
+            &["get", "pods", "-A", "-o", "wide"],
+            &["-n", "evenkeel-system", "logs", "-l", "app.kubernetes.io/name=evenkeel", "--tail=40"],
+        ] {
+            eprintln!("{}", real.kubectl(args).await.unwrap_or_else(|error| format!("{error:?}")));
+        }
+    }
+    reached
+}
+
+/// The report as kubectl and as the program print it.
+async fn report(real: &Real, when: &str) -> Result<String, Failure> {
+    let columns = real.kubectl(&["get", "clusterskewreport", "-o", "wide"]).await?;
+    let text = real.evenkeel(&binary(), &["report"]).await?;
+    println!("--- {when}\n{columns}{text}---");
+    Ok(columns + &text)
+}
+
+fn figures(requests: &Requests, beside: &Beside) {
+    println!("{requests:#?}");
+    let asked = beside.probe.asked();
+    println!("the Service: {}", asked.summary());
+    for (at, node, why) in asked.lost.iter().take(20) {
+        println!("{:>5.1} s  by {node}: {why}", at.as_secs_f64());
+    }
+}
+
+#[test]
+#[ignore = "real nodes: a quarter of an hour, and root; run it with `make e2e-real`"]
+fn three_control_planes_and_two_workers_are_brought_even() -> TestResult {
+    let nodes = ["--control-planes", "3", "--workers", "2"];
+    on_real_nodes("three_control_planes_and_two_workers_are_brought_even", nodes, brought_even)
+}
+
+#[test]
+#[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
+fn a_single_control_plane_is_brought_even() -> TestResult {
+    let nodes = ["--control-planes", "1", "--workers", "2"];
+    on_real_nodes("a_single_control_plane_is_brought_even", nodes, brought_even)
+}
+
+/// Workloads, Evenkeel, and its first report.
+async fn prepared(real: &Real) -> TestResult {
+    real.workloads().await?;
+    real.install().await?;
+    let supported = ["wait", "--for=condition=SkewSupported", "clusterskewreport/cluster", "--timeout=5s"];
+    until("the report is there", Duration::from_mins(1), async || Ok(real.kubectl(&supported).await.is_ok())).await
+}
+
+async fn brought_even(real: &Real) -> TestResult {
+    prepared(real).await?;
+    let before = report(real, "before").await?;
+    for words in ["kubeadm", "v1.36.4"] {
+        assert!(before.contains(words), "no {words:?} in the report");
+    }
+
+    let beside = Beside::new();
+    beside
+        .during(real, async || {
+            real.apply_text("upgrade.yaml", &sample()?).await?;
+            until("a kube-apiserver is upgraded", Duration::from_mins(6), async || {
+                let server = ["get", "skew", "cluster", "-o", "jsonpath={.status.server}"];
+                Ok(real.kubectl(&server).await?.contains("v1.37.1"))
+            })
+            .await?;
+            report(real, "in the middle").await?;
+            reaches(real, "Completed", Duration::from_mins(15)).await
+        })
+        .await?;
+    println!("complete after {:.0} s", beside.seconds());
+    real.kubectl(&["wait", "--for=condition=Ready", "clusterupgrade/prod-137", "--timeout=5s"]).await?;
+    let after = report(real, "after").await?;
+    assert!(after.contains("v1.37.1") && !after.contains("v1.36.4"), "something is left behind");
+    println!("{}", real.kubectl(&["get", "cup,nup,nodes", "-o", "wide"]).await?);
+
+    let requests = beside.observer.audit(real)?;
+    figures(&requests, &beside);
+    judged(real, &beside, &requests).await
+}
+
+/// What has to be true of an upgrade that nobody disturbed.
+async fn judged(real: &Real, beside: &Beside, requests: &Requests) -> TestResult {
+    assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
+    let seen = beside.observer.seen();
+    assert!(seen.events > 300, "the observer saw only {} events", seen.events);
+    assert!(!seen.evicted.is_empty(), "the observer saw no eviction");
+    assert_eq!(seen.violations, Vec::<String>::new());
+
+    let wrong = beside.story.of("report");
+    let wrong: Vec<_> = wrong.iter().filter(|said| said.starts_with("False")).collect();
+    assert!(wrong.is_empty(), "the report calls an upgrade a violation: {wrong:?}");
+    let lines = beside.story.lines();
+    let half_true: Vec<_> = lines.iter().filter(|(.., said)| said.contains("can never")).collect();
+    assert!(half_true.is_empty(), "no budget is impossible: {half_true:?}");
+    let stalled: Vec<_> = beside.story.of("stalled").into_iter().filter(|said| said.starts_with("True")).collect();
+    assert!(stalled.is_empty(), "nobody was needed: {stalled:?}");
+    assert!(requests.refused <= requests.evictions / 10, "{} evictions were refused", requests.refused);
+    let asked = beside.probe.asked();
+    assert!(asked.lost.is_empty(), "{}", asked.summary());
+    Ok(())
+}
+
+#[test]
+#[ignore = "real nodes: a quarter of an hour, and root; run it with `make e2e-real`"]
+fn troubles_change_nothing_in_the_end() -> TestResult {
+    let nodes = ["--control-planes", "1", "--workers", "2"];
+    on_real_nodes("troubles_change_nothing_in_the_end", nodes, troubled)
+}
+
+/// A version that no package has, then the right one, while operators die and machines fail.
+async fn troubled(real: &Real) -> TestResult {
+    prepared(real).await?;
+    let cluster = std::env::var(CLUSTER)?;
+    let beside = Beside::new();
+    let runs = troubles::what_runs(real).await?;
+    beside
+        .during(real, async || {
+            real.apply_text("upgrade.yaml", &sample()?.replace("v1.37.1", "v1.37.9")).await?;
+            let claim = ["get", "nup", "-o", "jsonpath={range .items[*]}{.status.state} {.status.message}{end}"];
+            until("the missing package is named", Duration::from_mins(4), async || {
+                let said = real.kubectl(&claim).await?;
+                Ok(said.starts_with("Failed") && said.contains("kubeadm") && said.contains("1.37.9"))
+            })
+            .await?;
+            println!("{}", real.kubectl(&["get", "cup,nup", "-o", "wide"]).await?);
+            assert_eq!(troubles::what_runs(real).await?, runs, "nothing was changed");
+
+            let right = r#"{"spec":{"version":"v1.37.1"}}"#;
+            real.kubectl(&["patch", "clusterupgrade", "prod-137", "--type=merge", "-p", right]).await?;
+            let all = async {
+                let failed = troubles::machines_fail(real, &cluster);
+                let complete = reaches(real, "Completed", Duration::from_mins(25));
+                tokio::try_join!(failed, complete).map(drop)
+            };
+            tokio::select! {
+                done = all => done,
+                never = troubles::operators_die(real) => match never {},
+            }
+        })
+        .await?;
+    println!("complete after {:.0} s", beside.seconds());
+    println!("{}", real.kubectl(&["get", "cup,nup,nodes,pods", "-A", "-o", "wide"]).await?);
+    let requests = beside.observer.audit(real)?;
+    figures(&requests, &beside);
+    assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
+    // A machine without power takes its pods along, whatever their budgets say.
+    let violations = beside.observer.seen().violations.into_iter().filter(|line| !line.starts_with("PDB "));
+    assert_eq!(violations.collect::<Vec<_>>(), Vec::<String>::new());
+    Ok(())
+}

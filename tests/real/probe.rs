@@ -1,0 +1,73 @@
+//! Somebody outside of the cluster who asks a Service all the time, and counts what got no answer.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Between two requests. They do not wait for each other.
+const PACE: Duration = Duration::from_millis(50);
+/// After this a request is lost.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What became of the requests so far.
+#[derive(Clone, Default)]
+pub struct Asked {
+    pub sent: usize,
+    /// When each was sent that got no answer, which node it was sent to, and what came instead.
+    pub lost: Vec<(Duration, Ipv4Addr, String)>,
+}
+
+impl Asked {
+    /// For people: how many of how many.
+    pub fn summary(&self) -> String {
+        format!("{} of {} requests lost", self.lost.len(), self.sent)
+    }
+}
+
+#[derive(Clone)]
+pub struct Probe {
+    asked: Arc<Mutex<Asked>>,
+    began: Instant,
+}
+
+impl Probe {
+    pub fn new(began: Instant) -> Self {
+        Self { asked: Arc::default(), began }
+    }
+
+    pub fn asked(&self) -> Asked {
+        self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
+    }
+
+    /// Asks the port on one node after the other, until the future is dropped.
+    pub async fn ask(&self, nodes: &[Ipv4Addr], port: u16) -> std::convert::Infallible {
+        let mut pace = tokio::time::interval(PACE);
+        for node in nodes.iter().cycle() {
+            pace.tick().await;
+            let (asked, at, node) = (Arc::clone(&self.asked), self.began.elapsed(), *node);
+            tokio::spawn(async move {
+                let answer = tokio::time::timeout(PATIENCE, get((node, port).into())).await;
+                let answer = answer.unwrap_or_else(|_| Err(format!("no answer for {} s", PATIENCE.as_secs())));
+                let Ok(mut asked) = asked.lock() else { return };
+                asked.sent += 1;
+                if let Err(why) = answer {
+                    asked.lost.push((at, node, why));
+                }
+            });
+        }
+        std::future::pending().await
+    }
+}
+
+/// One request on a connection of its own, as the least patient clients make them.
+async fn get(address: SocketAddr) -> Result<(), String> {
+    let mut stream = TcpStream::connect(address).await.map_err(|e| format!("connecting: {e}"))?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.map_err(|e| format!("asking: {e}"))?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.map_err(|e| format!("reading: {e}"))?;
+    let first = answer.lines().next().unwrap_or_default();
+    if first.ends_with("200 OK") { Ok(()) } else { Err(format!("answered {first:?}")) }
+}
