@@ -136,6 +136,10 @@ pub struct NodeUpgradeStatus {
     /// Until when the new version has to be observed, by the deadline that the UpgradeExecutor had when it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_time: Option<Time>,
+    /// Since when the kubelet of a control-plane node is observed at the target. It restarts the node's static pods some
+    /// time after; the node is upgraded when they are back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_time: Option<Time>,
     /// Since when no pod can leave the draining node without a person's help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled_time: Option<Time>,
@@ -207,7 +211,8 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
                     .as_ref()
                     .map(|until| Asked { job: status.executor_kind == JOB, until: until.0 }),
             };
-            ClaimState::Upgrading { since: timed()?, before }
+            let observed = status.observed_time.as_ref().map(|time| time.0);
+            ClaimState::Upgrading { since: timed()?, before, observed }
         }
         "Upgraded" => ClaimState::Upgraded { at: timed()? },
         "Parked" => {
@@ -292,8 +297,9 @@ pub fn status_of(
         ClaimState::Upgraded { at } | ClaimState::Failed { since: at } => {
             NodeUpgradeStatus { since: since(*at), ..told }
         }
-        ClaimState::Upgrading { since: at, before } => NodeUpgradeStatus {
+        ClaimState::Upgrading { since: at, before, observed } => NodeUpgradeStatus {
             since: since(*at),
+            observed_time: observed.map(Time),
             incarnation_before: before.incarnation.to_string(),
             components_before: before
                 .parts
@@ -355,7 +361,8 @@ mod tests {
             let asked = Asked { job: components.is_empty(), until: Timestamp::UNIX_EPOCH };
             let not_ready = vec!["a/b".into()];
             let before = Before { parts, not_ready, asked: Some(asked), ..Before::default() };
-            let state = ClaimState::Upgrading { since: Timestamp::UNIX_EPOCH, before };
+            let since = Timestamp::UNIX_EPOCH;
+            let state = ClaimState::Upgrading { since, before, observed: Some(since) };
             let mut object = NodeUpgrade::new("up.x.cp-1", spec_of("up", "uid", &subject));
             object.status = Some(status_of(&state, 1, "", &[], Timestamp::UNIX_EPOCH));
             let text = serde_json::to_value(&object).unwrap();

@@ -65,6 +65,9 @@ pub enum ClaimState {
         since: Timestamp,
         /// What it was like before.
         before: Before,
+        /// Since when the kubelet of a control-plane node is observed at the target: it restarts the node's static pods
+        /// some time after.
+        observed: Option<Timestamp>,
     },
     /// Observed at the target, and given back.
     Upgraded {

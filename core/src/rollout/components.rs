@@ -12,7 +12,7 @@ use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
-use super::whole::{STATIC_PODS_RETURN, others_are_whole};
+use super::whole::{others_are_whole, statics_return};
 use super::{Action, Before, Claim, ClaimState, Subject};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step};
@@ -147,10 +147,11 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                 round.working.push(format!("{place}: asks every kube-apiserver afresh"));
             } else {
                 let before = Before { asked: Some(asked(round, claim)), ..before(round, claim) };
-                round.record(claim, ClaimState::Upgrading { since: now, before }, "the executor may work");
+                let state = ClaimState::Upgrading { since: now, before, observed: None };
+                round.record(claim, state, "the executor may work");
             }
         }
-        ClaimState::Upgrading { since, before } => upgrading(round, claim, *since, before),
+        ClaimState::Upgrading { since, before, .. } => upgrading(round, claim, *since, before),
         ClaimState::Failed { .. } => failed(round, claim),
         ClaimState::Upgraded { .. } if claim.ending || claim.subject.to != round.upgrade.version => {
             round.actions.push(release(claim));
@@ -166,6 +167,10 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
     let together = claim.subject.is_of_plane();
     // kubeadm goes on after its versions can be seen: it writes its configuration last.
     if left.is_none() && (!together || has_ended(round, claim)) {
+        let kubelet = claim.subject.moves().contains(&Component::Kubelet);
+        if kubelet && node_of(round.world.cluster, claim).is_some_and(|node| statics_return(round, claim, node)) {
+            return;
+        }
         let message = format!("observed at {}", claim.subject.to);
         round.record(claim, ClaimState::Upgraded { at: now }, message);
         return;
@@ -302,7 +307,6 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     }
     if let Some(until) = round.static_pods_until.filter(|_| together) {
         round.wake(until);
-        round.working.push(STATIC_PODS_RETURN.to_owned());
         return;
     }
     let subject = subject(round, next, step.filter(|_| together));

@@ -8,7 +8,7 @@ use super::hop::Current;
 use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
-use super::whole::static_pods_settle;
+use super::whole::{shown, static_pods_settle};
 use super::{Action, Claim, ClaimState, Decision, World, avoid, components, group, nodes, open, soak};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
@@ -54,7 +54,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         progress,
         world,
         mine: &mine,
-        static_pods_until: static_pods_settle(&selected, &mine, world.now),
+        static_pods_until: static_pods_settle(&mine, world.now),
         selected,
         stage,
         missing: &missing,
@@ -99,6 +99,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     (outlook.hope, outlook.out, outlook.soaks, outlook.held_back) = (hope, out, soaks, held_back);
     outlook.waits = blocked.into_iter().chain(working).collect();
     (outlook.hop, outlook.hash) = (Some(current.version.clone()), hash);
+    let stage = stage.map(|stage| shown(stage, &mine, world.now));
     let status = status(whole, progress, world, &mine, (told, stage), outlook, &actions);
     Decision { actions, status, again_at }
 }
@@ -222,7 +223,8 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {
         match round.stage {
             Some(Stage::Kubelets) if !round.went_back => open::open(round),
-            Some(stage) if stage < Stage::Kubelets => {
+            // What is away then comes back by itself.
+            Some(stage) if stage < Stage::Kubelets && round.static_pods_until.is_none() => {
                 components::open(round, stage);
                 let idle = !round.mine.iter().any(|claim| claim.state.unfinished());
                 if stage == Stage::Controllers && idle {

@@ -11,6 +11,7 @@ use super::avoid::Taints;
 use super::ends::{at_target, holds, node_of, settle};
 use super::executor::{Seen, Standing, asked, drive};
 use super::round::{Round, after, record, release};
+use super::whole::statics_return;
 use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{self, GivenUp, Held, Left, NodeDrain, SETTLE, Step, first};
@@ -79,7 +80,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }
         ClaimState::Draining { since, stalled } => draining(round, claim, node, *since, *stalled),
-        ClaimState::Upgrading { since, before } => upgrading(round, claim, node, *since, before),
+        ClaimState::Upgrading { since, before, .. } => upgrading(round, claim, node, *since, before),
         ClaimState::Upgraded { .. } => {
             if !give_back(round, node, claim) && (claim.ending || stale) {
                 round.actions.push(release(claim));
@@ -176,7 +177,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             round.actions.push(Action::Record {
                 claim: claim.name.clone(),
                 resource_version: claim.resource_version.clone(),
-                state: ClaimState::Upgrading { since: world.now, before },
+                state: ClaimState::Upgrading { since: world.now, before, observed: None },
                 attempt: claim.attempt,
                 message: if empties { DRAINED } else { ONLY_CORDONED }.to_owned(),
                 blockers: Vec::new(),
@@ -295,6 +296,9 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
     let now = round.world.now;
     let observed = at_target(node, claim) && node.ready && heartbeat(node) != before.incarnation;
     let waits = observed.then(|| waits_for(round.world.cluster, node, before)).flatten();
+    if observed && statics_return(round, claim, node) {
+        return;
+    }
     if observed && waits.is_none() {
         if !give_back(round, node, claim) {
             let message = format!("observed at {}", node.kubelet);

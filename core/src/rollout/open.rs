@@ -16,7 +16,7 @@ use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
 use super::turn::{turn, waits_for};
 use super::wait::Wait;
-use super::whole::{STATIC_PODS_RETURN, others_are_whole};
+use super::whole::others_are_whole;
 use super::zones::place;
 use super::{Action, Blocker, Claim, ClaimState, Subject};
 use crate::cluster::Node;
@@ -48,7 +48,6 @@ pub(super) fn open(round: &mut Round<'_>) {
     if let Some(until) = round.static_pods_until {
         round.wake(until);
         round.hope = true;
-        round.working.push(STATIC_PODS_RETURN.to_owned());
         return;
     }
     let groups = members(round);

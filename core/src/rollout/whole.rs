@@ -5,34 +5,54 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::round::{Round, Selected, after};
+use super::round::{Round, after};
 use super::{Action, Claim, ClaimState};
-use crate::cluster::Component;
+use crate::cluster::{Component, Node};
+use crate::plan::Stage;
 
-/// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back,
-/// nothing else is taken away.
+/// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back, the
+/// node is not upgraded, and nothing else is taken away.
 const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
 
-/// What is said while they have this time.
-pub(super) const STATIC_PODS_RETURN: &str =
-    "gives the static pods of the last control-plane node time to come back";
-
-/// Until when the static pods of the control-plane node whose kubelet was replaced last come back, by the claims of the
-/// nodes that take part and by all claims of the upgrade; `None` where they had their time.
-pub(super) fn static_pods_settle(
-    selected: &[Selected<'_>],
-    mine: &[&Claim],
-    now: Timestamp,
-) -> Option<Timestamp> {
-    let upgraded = |claim: &Claim| match claim.state {
-        ClaimState::Upgraded { at } => Some(after(at, STATIC_PODS_SETTLE)),
+/// Until when the static pods of `claim`'s node have time to come back, as far as its kubelet is observed.
+fn settles(claim: &Claim) -> Option<Timestamp> {
+    match claim.state {
+        ClaimState::Upgrading { observed: Some(at), .. } => Some(after(at, STATIC_PODS_SETTLE)),
         _ => None,
-    };
-    let alone = selected.iter().filter(|selected| selected.member.node.control_plane);
-    let alone = alone.filter_map(|selected| upgraded(selected.claim?));
-    let moves_kubelet = |claim: &&&Claim| claim.subject.components.contains(&Component::Kubelet);
-    let together = mine.iter().filter(moves_kubelet).filter_map(|claim| upgraded(claim));
-    alone.chain(together).max().filter(|until| now < *until)
+    }
+}
+
+/// Until when the static pods of a control-plane node have time to come back whose kubelet was replaced; `None` where
+/// they had it.
+pub(super) fn static_pods_settle(mine: &[&Claim], now: Timestamp) -> Option<Timestamp> {
+    mine.iter().filter_map(|claim| settles(claim)).max().filter(|until| now < *until)
+}
+
+/// The stage that people are told: none goes back because static pods return that a later one restarted.
+pub(super) fn shown(stage: Stage, mine: &[&Claim], now: Timestamp) -> Stage {
+    let returning = mine.iter().filter(|claim| settles(claim).is_some_and(|until| now < until));
+    returning.map(|claim| claim.subject.stage()).max().map_or(stage, |of| of.max(stage))
+}
+
+/// Whether the static pods of `node` still have time to come back: `claim` moved its kubelet, which is observed at the
+/// target. The first time, this records since when.
+pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) -> bool {
+    let ClaimState::Upgrading { since, before, observed } = &claim.state else { return false };
+    if !node.control_plane {
+        return false;
+    }
+    let line = format!("observed at {}; gives its static pods time to come back", node.kubelet);
+    if observed.is_none() {
+        let state = ClaimState::Upgrading { since: *since, before: before.clone(), observed: Some(round.world.now) };
+        round.record(claim, state, line.clone());
+    }
+    let until = settles(claim).unwrap_or_else(|| after(round.world.now, STATIC_PODS_SETTLE));
+    let returns = round.world.now < until;
+    if returns {
+        round.wake(until);
+        round.working.push(format!("{}: {line}", node.name));
+    }
+    returns
 }
 
 /// Whether the control-plane node `name` may be taken away. The error says why not, in words that follow its name.

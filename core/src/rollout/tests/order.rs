@@ -50,7 +50,7 @@ fn no_kubelet_moves_while_a_claim_of_the_control_plane_is_not_finished() {
     toy.broken = Some("cp-2".to_owned());
     let since = toy.world().now;
     let before = crate::rollout::Before { incarnation: "cp-2-1".into(), ..Default::default() };
-    toy.claims.push(claim(Component::KubeApiserver, "cp-2", ClaimState::Upgrading { since, before }));
+    toy.claims.push(claim(Component::KubeApiserver, "cp-2", ClaimState::Upgrading { since, before, observed: None }));
     for _ in 0..20 {
         toy.tick();
         assert_eq!(toy.kubelets("Claimed"), 0, "cp-2 is still being restarted: {:?}", toy.log);
@@ -226,9 +226,10 @@ fn nothing_is_taken_away_while_the_static_pods_of_a_control_plane_node_come_back
     }
     toy.lingers = 5;
     toy.upgrade.drain.timeout = SignedDuration::from_secs(200);
-    let upgraded =
-        |claim: &&Claim| claim.is_of_kubelet() && matches!(claim.state, ClaimState::Upgraded { .. });
-    toy.run_until(300, |toy| toy.claims.iter().any(|c| upgraded(&c) && c.subject.node.starts_with("cp-")));
+    let observed = |claim: &&Claim| {
+        claim.is_of_kubelet() && matches!(claim.state, ClaimState::Upgrading { observed: Some(_), .. })
+    };
+    toy.run_until(300, |toy| toy.claims.iter().any(|c| observed(&c) && c.subject.node.starts_with("cp-")));
     let claims = |toy: &Toy| toy.log.iter().filter(|line| line.starts_with("Claim")).count();
     let (begun, evicted) = (claims(&toy), toy.evictions);
     assert_eq!(toy.kubelets("Draining"), 1, "{:?}", toy.log);
@@ -387,11 +388,22 @@ fn nodes_wait_in_one_line_for_static_pods_that_come_back() {
     }
     toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
     toy.upgrade.groups[0].max_unavailable = crate::upgrade::Amount::Count(1);
-    toy.run_until(300, |toy| toy.kubelets("Upgraded") == 1);
-    toy.tick();
+    let line = "cp-1: observed at v1.37.1; gives its static pods time to come back";
+    toy.run_until(300, |toy| toy.status().waits.first().is_some_and(|wait| wait == line));
+    let since = toy.world().now;
+    // They go when the node is Ready at the target already.
+    let away = |toy: &mut Toy, away: bool| {
+        toy.cluster.change_instances(|i| i.ready = !(away && i.component == Component::KubeScheduler));
+    };
+    away(&mut toy, true);
+    (0..5).for_each(|_| toy.tick());
     let status = toy.status();
-    assert_eq!(status.waits, ["gives the static pods of the last control-plane node time to come back"]);
-    assert_eq!(status.phase, Phase::Working(crate::plan::Stage::Kubelets));
+    assert_eq!(status.waits, [line]);
+    assert_eq!(status.phase, Phase::Working(crate::plan::Stage::Kubelets), "it does not go back");
+    assert_eq!((toy.kubelets("Upgrading"), toy.kubelets("Upgraded")), (1, 0));
+    away(&mut toy, false);
+    toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
+    assert!(toy.world().now.duration_since(since).as_secs() >= 30);
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::Completed);
 }

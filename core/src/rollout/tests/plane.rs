@@ -326,12 +326,12 @@ fn a_server_of_one_process_waits_for_its_kubelet_and_what_every_node_runs() {
     toy.cluster.set_pod(Pod { mirror: true, ready: false, owner: None, ..pod("etcd", 1, "cp-1") });
     waits(&mut toy, "cp-1: kubelet is observed, but static pod shop/etcd-1 is not ready");
     toy.stays_unready = false;
-    toy.run_until(10, |toy| toy.state_of("cp-1") == "Upgraded");
-    // Its static pods have time to come back.
+    waits(&mut toy, "cp-1: observed at v1.37.1+k3s1; gives its static pods time to come back");
     let since = toy.world().now;
+    toy.run_until(60, |toy| toy.state_of("cp-1") == "Upgraded");
+    assert!(toy.world().now.duration_since(since).as_secs() >= 29);
     toy.broken = None;
-    toy.run_until(60, |toy| toy.state_of("cp-2") != "none");
-    assert!(toy.world().now.duration_since(since).as_secs() >= 30);
+    toy.run_until(10, |toy| toy.state_of("cp-2") != "none");
 }
 
 #[test]
