@@ -91,8 +91,9 @@ check-rules: ## Check the Prometheus alerts with promtool, and run their tests (
 	scripts/check-rules
 
 .PHONY: e2e-real
-e2e-real: real-binaries ## Test real nodes: kubelets, kubeadm, an upgrade by a Job with apt-get; needs root (10 minutes)
+e2e-real: real-binaries ## Test real nodes: kubelets, kubeadm, whole upgrades of them by Evenkeel; needs root (45 minutes)
 	$(CARGO) test -p evenkeel-devcluster --test real_nodes -- --include-ignored --nocapture --test-threads=1 $(ARGS)
+	$(CARGO) test --test real -- --include-ignored --nocapture --test-threads=1 $(ARGS)
 
 .PHONY: cluster-up
 cluster-up: binaries ## Start a development cluster in the background (ARGS='--apiserver 1.36 --nodes 6', or '--real')

@@ -2,7 +2,7 @@
 //!
 //! Belongs here: a small TCP load balancer. Never here: TLS or HTTP, which pass through untouched. Invariants:
 //! a new connection goes to a backend that was seen healthy, if there is one; a connection ends when its
-//! backend's does. A backend that hangs keeps its connections, as it would behind any balancer of this kind.
+//! backend's does.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,11 +22,24 @@ pub(crate) struct Backend {
     pub(crate) healthy: Arc<AtomicBool>,
 }
 
+/// What becomes of the connections to a backend that is no longer healthy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unhealthy {
+    /// They stay, as behind most balancers: a backend that hangs keeps whoever talks to it.
+    Keeps,
+    /// They end, as with `on-marked-down shutdown-sessions` of `HAProxy`.
+    Ends,
+}
+
 /// Listens until it is dropped.
 pub(crate) struct Balancer(JoinHandle<()>);
 
 impl Balancer {
-    pub(crate) async fn start(address: SocketAddr, backends: Vec<Backend>) -> Result<Self> {
+    pub(crate) async fn start(
+        address: SocketAddr,
+        backends: Vec<Backend>,
+        unhealthy: Unhealthy,
+    ) -> Result<Self> {
         let listener =
             TcpListener::bind(address).await.map_err(Error::io("listening on", address.to_string()))?;
         let backends: Arc<[Backend]> = backends.into();
@@ -39,7 +52,7 @@ impl Balancer {
                     continue;
                 };
                 let turn = next.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(forward(client, Arc::clone(&backends), turn));
+                tokio::spawn(forward(client, Arc::clone(&backends), turn, unhealthy));
             }
         })))
     }
@@ -51,21 +64,34 @@ impl Drop for Balancer {
     }
 }
 
-async fn forward(mut client: TcpStream, backends: Arc<[Backend]>, turn: usize) {
-    for address in order(&backends, turn) {
-        let connecting = TcpStream::connect(address);
+async fn forward(mut client: TcpStream, backends: Arc<[Backend]>, turn: usize, unhealthy: Unhealthy) {
+    for backend in order(&backends, turn) {
+        let connecting = TcpStream::connect(backend.address);
         if let Ok(Ok(mut server)) = tokio::time::timeout(Duration::from_secs(1), connecting).await {
             // Small requests and answers: waiting to fill packets would only add latency.
             let _delays = (client.set_nodelay(true), server.set_nodelay(true));
             // Either side may end it at any time; there is nobody to tell.
-            let _ended = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            let copying = tokio::io::copy_bidirectional(&mut client, &mut server);
+            // One that was unhealthy from the start was the last resort.
+            if unhealthy == Unhealthy::Ends && backend.healthy.load(Ordering::Relaxed) {
+                tokio::select! { _ended = copying => {}, () = marked_down(backend) => {} }
+            } else {
+                let _ended = copying.await;
+            }
             return;
         }
     }
 }
 
+/// Returns when the backend is no longer healthy.
+async fn marked_down(backend: &Backend) {
+    while backend.healthy.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
 /// The backends to try for the connection number `turn`: the healthy ones in turn, then the others.
-fn order(backends: &[Backend], turn: usize) -> Vec<SocketAddr> {
+fn order(backends: &[Backend], turn: usize) -> Vec<&Backend> {
     let mut order: Vec<_> = backends.iter().collect();
     if !order.is_empty() {
         let by = turn % order.len();
@@ -73,7 +99,7 @@ fn order(backends: &[Backend], turn: usize) -> Vec<SocketAddr> {
     }
     // Stable: the turn decides among the healthy ones.
     order.sort_by_key(|b| !b.healthy.load(Ordering::Relaxed));
-    order.into_iter().map(|b| b.address).collect()
+    order
 }
 
 #[cfg(test)]
@@ -91,10 +117,11 @@ mod tests {
     fn healthy_backends_take_turns_and_the_others_come_last() {
         let address = |n: u8| SocketAddr::from(([192, 0, 2, n], 1));
         let backends = [backend(address(1), true), backend(address(2), false), backend(address(3), true)];
-        assert_eq!(order(&backends, 0), [address(1), address(3), address(2)]);
-        assert_eq!(order(&backends, 1), [address(3), address(1), address(2)]);
-        assert_eq!(order(&backends, 3), order(&backends, 0));
-        assert_eq!(order(&[], 7), []);
+        let addresses = |turn| order(&backends, turn).iter().map(|b| b.address).collect::<Vec<_>>();
+        assert_eq!(addresses(0), [address(1), address(3), address(2)]);
+        assert_eq!(addresses(1), [address(3), address(1), address(2)]);
+        assert_eq!(addresses(3), addresses(0));
+        assert!(order(&[], 7).is_empty());
     }
 
     #[tokio::test]
@@ -108,11 +135,31 @@ mod tests {
             }
         });
         let front = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let _balancer = Balancer::start(front, backends).await.unwrap();
+        let _balancer = Balancer::start(front, backends, Unhealthy::Keeps).await.unwrap();
         for _ in 0..4 {
             let mut text = String::new();
             TcpStream::connect(front).await.unwrap().read_to_string(&mut text).await.unwrap();
             assert_eq!(text, "hello");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_backend_that_is_marked_down_loses_its_connections_where_it_shall() {
+        for unhealthy in [Unhealthy::Keeps, Unhealthy::Ends] {
+            let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let marked = backend(silent.local_addr().unwrap(), true);
+            let front = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+            let _balancer = Balancer::start(front, vec![marked.clone()], unhealthy).await.unwrap();
+            let mut client = TcpStream::connect(front).await.unwrap();
+            let (mut held, _) = silent.accept().await.unwrap();
+            // Now it is forwarded, and not only connected.
+            client.write_all(b"x").await.unwrap();
+            held.read_exact(&mut [0]).await.unwrap();
+            marked.healthy.store(false, Ordering::Relaxed);
+            let mut nothing = String::new();
+            let read =
+                tokio::time::timeout(Duration::from_secs(2), client.read_to_string(&mut nothing)).await;
+            assert_eq!(read.is_ok(), unhealthy == Unhealthy::Ends);
         }
     }
 }

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use crate::assets::Assets;
-use crate::balancer::{Backend, Balancer};
+use crate::balancer::{Backend, Balancer, Unhealthy};
 use crate::binary::Binary;
 use crate::component::{Component, Shared};
 use crate::error::{Error, Result};
@@ -178,7 +178,7 @@ impl Builder {
             supervisors: Vec::new(),
             components,
             kwok: None,
-            _balancer: Balancer::start(net::balancer(), backends).await?,
+            _balancer: Balancer::start(net::balancer(), backends, Unhealthy::Keeps).await?,
             etcd: Some(etcd),
             shared,
             admin,

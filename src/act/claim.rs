@@ -49,7 +49,7 @@ impl Hands {
         claim: &Arc<str>,
         resource_version: &str,
         next: Next,
-        drained: Option<Drained>,
+        drained: Option<Box<Drained>>,
     ) -> Result<Outcome, Stop> {
         if let Some(drained) = drained {
             self.confirm(&drained).await?;

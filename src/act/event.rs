@@ -35,7 +35,8 @@ impl Events {
     pub(super) fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &Next) {
         let (message, blocked) = (&next.message, !next.blockers.is_empty());
         let (type_, reason, action) = match &next.state {
-            ClaimState::Claimed => return,
+            // What the executor did is observed, and its end is told when all of it is.
+            ClaimState::Claimed | ClaimState::Upgrading { observed: Some(_), .. } => return,
             ClaimState::Draining { .. } if blocked => (EventType::Warning, "DrainBlocked", "Drain"),
             ClaimState::Draining { .. } => (EventType::Normal, "NodeDraining", "Drain"),
             ClaimState::Upgrading { .. } => (EventType::Normal, "ExecutorStarted", "Upgrade"),

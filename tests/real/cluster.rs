@@ -30,7 +30,8 @@ impl Real {
     /// kubectl as the administrator; its standard output.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String, Failure> {
         let mut command = tokio::process::Command::new("kubectl");
-        let output = command.args(args).stdin(std::process::Stdio::null()).kill_on_drop(true).output().await?;
+        let output =
+            command.args(args).stdin(std::process::Stdio::null()).kill_on_drop(true).output().await?;
         evenkeel_devcluster::lab::said(&output, &format!("kubectl {}", args.join(" ")))
     }
 
@@ -60,7 +61,11 @@ impl Real {
         let executors = root("config/executors/kubeadm").display().to_string();
         let executors = self.kubectl(&["kustomize", &executors]).await?;
         let debian = "docker.io/library/debian:13-slim@sha256:DIGEST";
-        assert_eq!(executors.matches(debian).count(), 3, "three executors, each with one image:\n{executors}");
+        assert_eq!(
+            executors.matches(debian).count(),
+            3,
+            "three executors, each with one image:\n{executors}"
+        );
         self.apply_text("executors.yaml", &executors.replace(debian, &self.tools)).await?;
         let allow = format!(r#"{{"data":{{"executors":"{}"}}}}"#, self.tools);
         let map = ["-n", "evenkeel-executors", "patch", "configmap", "executor-images", "--type=merge", "-p"];

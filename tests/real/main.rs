@@ -7,7 +7,6 @@
 mod cluster;
 mod probe;
 mod story;
-mod troubles;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,8 +22,6 @@ use story::Story;
 
 /// Set within the cluster: the image for executors.
 const TOOLS: &str = "EVENKEEL_TEST_TOOLS";
-/// And the cluster's name.
-const CLUSTER: &str = "EVENKEEL_TEST_CLUSTER";
 
 fn binary() -> PathBuf {
     evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
@@ -32,17 +29,14 @@ fn binary() -> PathBuf {
 
 /// Runs `body` in the network of a cluster of real nodes of its own: this process starts the cluster, and the same test
 /// once more within it.
-fn on_real_nodes(
-    test: &str,
-    nodes: [&str; 4],
-    body: impl AsyncFnOnce(&Real) -> TestResult,
-) -> TestResult {
+fn on_real_nodes(test: &str, nodes: [&str; 4], body: impl AsyncFnOnce(&Real) -> TestResult) -> TestResult {
     if let Ok(tools) = std::env::var(TOOLS) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         return runtime.block_on(async { body(&Real::from_env(tools).await?).await });
     }
     let program = std::env::current_exe()?;
-    let devcluster = program.ancestors().nth(2).map(|dir| dir.join("devcluster")).filter(|path| path.is_file());
+    let devcluster =
+        program.ancestors().nth(2).map(|dir| dir.join("devcluster")).filter(|path| path.is_file());
     let devcluster = devcluster.ok_or_else(|| {
         Failure::new("there is no program `devcluster`; build it with `cargo build -p evenkeel-devcluster`")
     })?;
@@ -51,12 +45,17 @@ fn on_real_nodes(
     let said = lab.run("up", &[&["--real", "--image", &image], &nodes[..]].concat())?;
     print!("{said}");
     let tools = said.lines().find_map(|line| line.split_once(", also as ")).map(|(_, name)| name.trim());
-    let tools = tools.ok_or_else(|| Failure::new("`devcluster up` does not say which image executors can use"))?;
+    let tools =
+        tools.ok_or_else(|| Failure::new("`devcluster up` does not say which image executors can use"))?;
     let again = ["--exact", test, "--include-ignored", "--nocapture"];
     let program = program.display().to_string();
     let mut inner = lab.command("shell", &[&["--", &program], &again[..]].concat());
-    let status = inner.env(TOOLS, tools).env(CLUSTER, lab.name()).status()?;
-    if status.success() { Ok(()) } else { Err(Failure::new(format!("{test} failed within its cluster ({status})"))) }
+    let status = inner.env(TOOLS, tools).status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("{test} failed within its cluster ({status})")))
+    }
 }
 
 /// What is beside an upgrade all the time: who asks the Service, who reads, and who checks every event.
@@ -155,7 +154,8 @@ async fn prepared(real: &Real) -> TestResult {
     real.workloads().await?;
     real.install().await?;
     let supported = ["wait", "--for=condition=SkewSupported", "clusterskewreport/cluster", "--timeout=5s"];
-    until("the report is there", Duration::from_mins(1), async || Ok(real.kubectl(&supported).await.is_ok())).await
+    until("the report is there", Duration::from_mins(1), async || Ok(real.kubectl(&supported).await.is_ok()))
+        .await
 }
 
 async fn brought_even(real: &Real) -> TestResult {
@@ -206,59 +206,11 @@ async fn judged(real: &Real, beside: &Beside, requests: &Requests) -> TestResult
     let lines = beside.story.lines();
     let half_true: Vec<_> = lines.iter().filter(|(.., said)| said.contains("can never")).collect();
     assert!(half_true.is_empty(), "no budget is impossible: {half_true:?}");
-    let stalled: Vec<_> = beside.story.of("stalled").into_iter().filter(|said| said.starts_with("True")).collect();
+    let stalled: Vec<_> =
+        beside.story.of("stalled").into_iter().filter(|said| said.starts_with("True")).collect();
     assert!(stalled.is_empty(), "nobody was needed: {stalled:?}");
     assert!(requests.refused <= requests.evictions / 10, "{} evictions were refused", requests.refused);
     let asked = beside.probe.asked();
     assert!(asked.lost.is_empty(), "{}", asked.summary());
-    Ok(())
-}
-
-#[test]
-#[ignore = "real nodes: a quarter of an hour, and root; run it with `make e2e-real`"]
-fn troubles_change_nothing_in_the_end() -> TestResult {
-    let nodes = ["--control-planes", "1", "--workers", "2"];
-    on_real_nodes("troubles_change_nothing_in_the_end", nodes, troubled)
-}
-
-/// A version that no package has, then the right one, while operators die and machines fail.
-async fn troubled(real: &Real) -> TestResult {
-    prepared(real).await?;
-    let cluster = std::env::var(CLUSTER)?;
-    let beside = Beside::new();
-    let runs = troubles::what_runs(real).await?;
-    beside
-        .during(real, async || {
-            real.apply_text("upgrade.yaml", &sample()?.replace("v1.37.1", "v1.37.9")).await?;
-            let claim = ["get", "nup", "-o", "jsonpath={range .items[*]}{.status.state} {.status.message}{end}"];
-            until("the missing package is named", Duration::from_mins(4), async || {
-                let said = real.kubectl(&claim).await?;
-                Ok(said.starts_with("Failed") && said.contains("kubeadm") && said.contains("1.37.9"))
-            })
-            .await?;
-            println!("{}", real.kubectl(&["get", "cup,nup", "-o", "wide"]).await?);
-            assert_eq!(troubles::what_runs(real).await?, runs, "nothing was changed");
-
-            let right = r#"{"spec":{"version":"v1.37.1"}}"#;
-            real.kubectl(&["patch", "clusterupgrade", "prod-137", "--type=merge", "-p", right]).await?;
-            let all = async {
-                let failed = troubles::machines_fail(real, &cluster);
-                let complete = reaches(real, "Completed", Duration::from_mins(25));
-                tokio::try_join!(failed, complete).map(drop)
-            };
-            tokio::select! {
-                done = all => done,
-                never = troubles::operators_die(real) => match never {},
-            }
-        })
-        .await?;
-    println!("complete after {:.0} s", beside.seconds());
-    println!("{}", real.kubectl(&["get", "cup,nup,nodes,pods", "-A", "-o", "wide"]).await?);
-    let requests = beside.observer.audit(real)?;
-    figures(&requests, &beside);
-    assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
-    // A machine without power takes its pods along, whatever their budgets say.
-    let violations = beside.observer.seen().violations.into_iter().filter(|line| !line.starts_with("PDB "));
-    assert_eq!(violations.collect::<Vec<_>>(), Vec::<String>::new());
     Ok(())
 }

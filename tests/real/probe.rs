@@ -50,7 +50,8 @@ impl Probe {
             let (asked, at, node) = (Arc::clone(&self.asked), self.began.elapsed(), *node);
             tokio::spawn(async move {
                 let answer = tokio::time::timeout(PATIENCE, get((node, port).into())).await;
-                let answer = answer.unwrap_or_else(|_| Err(format!("no answer for {} s", PATIENCE.as_secs())));
+                let answer =
+                    answer.unwrap_or_else(|_| Err(format!("no answer for {} s", PATIENCE.as_secs())));
                 let Ok(mut asked) = asked.lock() else { return };
                 asked.sent += 1;
                 if let Err(why) = answer {

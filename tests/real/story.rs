@@ -87,9 +87,9 @@ async fn look(client: &Client) -> Result<Vec<(String, String)>, Failure> {
 /// Status, reason and message of a condition.
 fn condition(status: &Value, kind: &str) -> String {
     let conditions = status["conditions"].as_array().into_iter().flatten();
-    let found = conditions.filter(|c| c["type"] == kind).map(|c| {
+    let mut found = conditions.filter(|c| c["type"] == kind).map(|c| {
         let text = |field: &str| c[field].as_str().unwrap_or_default();
         format!("{} {}: {}", text("status"), text("reason"), text("message"))
     });
-    found.last().unwrap_or_default()
+    found.next_back().unwrap_or_default()
 }

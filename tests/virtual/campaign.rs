@@ -90,6 +90,8 @@ pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]
                     if wrong.is_empty() {
                         continue;
                     }
+                    // Said at once: a whole campaign takes hours.
+                    eprintln!("{name}: EVENKEEL_SCRIPT='{seed}|{}' fails", line(&script));
                     let nth = number.fetch_add(1, Ordering::SeqCst);
                     let (script, wrong) = if nth < SHOWN {
                         let script = shortest(&script, |script| !run(seed, script).is_empty());

@@ -78,7 +78,7 @@ pub enum Action {
         /// What blocks it.
         blockers: Vec<Blocker>,
         /// What a fresh read must find before this is recorded.
-        drained: Option<Drained>,
+        drained: Option<Box<Drained>>,
     },
     /// Start the executor's Job for a claim. Does nothing when it exists.
     StartJob {

@@ -168,7 +168,9 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
     // kubeadm goes on after its versions can be seen: it writes its configuration last.
     if left.is_none() && (!together || has_ended(round, claim)) {
         let kubelet = claim.subject.moves().contains(&Component::Kubelet);
-        if kubelet && node_of(round.world.cluster, claim).is_some_and(|node| statics_return(round, claim, node)) {
+        if kubelet
+            && node_of(round.world.cluster, claim).is_some_and(|node| statics_return(round, claim, node))
+        {
             return;
         }
         let message = format!("observed at {}", claim.subject.to);

@@ -181,11 +181,11 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
                 attempt: claim.attempt,
                 message: if empties { DRAINED } else { ONLY_CORDONED }.to_owned(),
                 blockers: Vec::new(),
-                drained: Some(Drained {
+                drained: Some(Box::new(Drained {
                     node: node.reference(),
                     mark: claim.mark(),
                     rules: empties.then(|| round.policy.rules.clone()),
-                }),
+                })),
             });
         }
     }

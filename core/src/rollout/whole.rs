@@ -43,7 +43,8 @@ pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) 
     }
     let line = format!("observed at {}; gives its static pods time to come back", node.kubelet);
     if observed.is_none() {
-        let state = ClaimState::Upgrading { since: *since, before: before.clone(), observed: Some(round.world.now) };
+        let state =
+            ClaimState::Upgrading { since: *since, before: before.clone(), observed: Some(round.world.now) };
         round.record(claim, state, line.clone());
     }
     let until = settles(claim).unwrap_or_else(|| after(round.world.now, STATIC_PODS_SETTLE));

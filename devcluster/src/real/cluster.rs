@@ -21,7 +21,7 @@ use kube::api::{Api, ListParams};
 use tempfile::TempDir;
 
 use crate::assets::Assets;
-use crate::balancer::{Backend, Balancer};
+use crate::balancer::{Backend, Balancer, Unhealthy};
 use crate::binary::Binary;
 use crate::error::{Error, Result};
 use crate::real::cgroups::Cgroups;
@@ -35,6 +35,9 @@ use crate::{clients, namespace, net};
 
 /// Nodes get addresses of one byte; so many workers are more than any machine carries.
 const MAX_WORKERS: usize = 20;
+
+/// After so many failed probes a kube-apiserver is no longer healthy; `HAProxy`'s default.
+const FALL: u32 = 3;
 
 /// What a cluster of real nodes is to be made of.
 #[derive(Debug, Clone)]
@@ -150,7 +153,7 @@ impl RealCluster {
                 healthy: Arc::new(AtomicBool::new(index == 0)),
             })
             .collect();
-        let balancer = Balancer::start(net::balancer(), backends.clone()).await?;
+        let balancer = Balancer::start(net::balancer(), backends.clone(), Unhealthy::Ends).await?;
         let settings = Settings::new(plan.release)?;
         let images = own_images(plan, &kit, dir.path())?;
         let nodes = dir.path().join("nodes");
@@ -192,11 +195,14 @@ impl RealCluster {
         for backend in &self.backends {
             probes.push(clients::probe(&self.kubeconfig, &format!("https://{}", backend.address)).await?);
         }
+        let mut fallen = vec![0; probes.len()];
         loop {
-            let rounds = self.backends.iter().zip(&probes).map(async |(backend, probe)| {
-                let answer = clients::get(probe, "/readyz").await;
-                backend.healthy.store(answer.is_ok(), Ordering::Relaxed);
-            });
+            let rounds =
+                self.backends.iter().zip(&probes).zip(&mut fallen).map(async |((backend, probe), fallen)| {
+                    let answers = clients::get(probe, "/readyz").await.is_ok();
+                    *fallen = if answers { 0 } else { *fallen + 1 };
+                    backend.healthy.store(*fallen < FALL, Ordering::Relaxed);
+                });
             futures::future::join_all(rounds).await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }

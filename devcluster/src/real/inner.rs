@@ -25,9 +25,13 @@ impl Inner {
     /// The one that the environment names, as `shell` has set it.
     pub async fn from_env() -> Result<Self> {
         let kubeconfig = std::env::var_os("KUBECONFIG").map(PathBuf::from);
-        let kubeconfig = kubeconfig.filter(|path| path.with_file_name("nodes").is_dir()).ok_or_else(|| {
-            Error::Usage("this program is not in a cluster of real nodes; start it with `devcluster shell`".to_owned())
-        })?;
+        let kubeconfig =
+            kubeconfig.filter(|path| path.with_file_name("nodes").is_dir()).ok_or_else(|| {
+                Error::Usage(
+                    "this program is not in a cluster of real nodes; start it with `devcluster shell`"
+                        .to_owned(),
+                )
+            })?;
         let admin = clients::from_kubeconfig(&kubeconfig).await?;
         let label = ListParams::default().labels("node-role.kubernetes.io/control-plane");
         let nodes = Api::<Node>::all(admin.clone()).list(&label).await;

@@ -133,7 +133,10 @@ impl Observer {
             match component.release {
                 Ok(release) if runs.is_some_and(|runs| runs <= release) => {}
                 Ok(release) => {
-                    self.note(format!("kubelet on {node} is {version} while {name} is {}", release.version()));
+                    self.note(format!(
+                        "kubelet on {node} is {version} while {name} is {}",
+                        release.version()
+                    ));
                 }
                 Err(error) => self.note(format!("kubelet on {node} moved while {name} was gone: {error}")),
             }

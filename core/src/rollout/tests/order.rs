@@ -50,7 +50,11 @@ fn no_kubelet_moves_while_a_claim_of_the_control_plane_is_not_finished() {
     toy.broken = Some("cp-2".to_owned());
     let since = toy.world().now;
     let before = crate::rollout::Before { incarnation: "cp-2-1".into(), ..Default::default() };
-    toy.claims.push(claim(Component::KubeApiserver, "cp-2", ClaimState::Upgrading { since, before, observed: None }));
+    toy.claims.push(claim(
+        Component::KubeApiserver,
+        "cp-2",
+        ClaimState::Upgrading { since, before, observed: None },
+    ));
     for _ in 0..20 {
         toy.tick();
         assert_eq!(toy.kubelets("Claimed"), 0, "cp-2 is still being restarted: {:?}", toy.log);
