@@ -220,6 +220,8 @@ impl Observer {
             }
             Event::Init | Event::InitDone => {}
         }
+        // The pods may have been listed first, and none of them may ever change again.
+        seen.check_budgets();
     }
 
     /// "Upgraded" is said only of a node that reports the target, is Ready and schedulable again.
@@ -437,4 +439,35 @@ pub async fn at_rest(cluster: &impl Watched, except: &[&str]) -> Result<Vec<Stri
         }
     }
     Ok(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_budget_that_is_listed_after_its_pods_is_seen_to_be_whole() -> Result<(), serde_json::Error> {
+        let observer = Observer::default();
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "ledger-0", "labels": {"app": "ledger"}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }))?;
+        let budget: PodDisruptionBudget = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "ledger"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "ledger"}}},
+            "status": {"desiredHealthy": 1, "currentHealthy": 1, "disruptionsAllowed": 0, "expectedPods": 1},
+        }))?;
+        for event in [Event::Init, Event::InitApply(pod), Event::InitDone] {
+            observer.pod(event);
+        }
+        for event in [Event::Init, Event::InitApply(budget), Event::InitDone] {
+            observer.budget(event);
+        }
+        assert!(observer.seen().is_whole("shop/ledger"));
+        assert_eq!(observer.seen().violations, Vec::<String>::new());
+        Ok(())
+    }
 }
