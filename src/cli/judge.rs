@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Cluster, Component};
+use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::preflight::closed;
 use evenkeel_core::skew::assess;
 use evenkeel_core::skew::lifecycle::{self, Catalogue};
@@ -25,7 +25,7 @@ use crate::api::report::{with_gaps, with_lifecycle};
 use crate::clients::{Connect, effects_client, one_line, probe_client, read_client, within};
 use crate::observe::cache::Changes;
 use crate::observe::files::{Places, Snapshot, shown};
-use crate::observe::platform::{advise, with_same_process};
+use crate::observe::platform::advise;
 use crate::observe::stated::Given;
 use crate::observe::version_answer::VersionAnswer;
 use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, stated};
@@ -47,7 +47,7 @@ pub(super) async fn look(args: &LookArgs, command: &str) -> Result<Report, Strin
     if let Some(nothing) = nothing(&cluster, &inventory) {
         return Err(nothing);
     }
-    let cluster = stated::add(with_same_process(cluster), &args.given())?;
+    let cluster = stated::add(cluster, &args.given())?;
     let subject = vec![("Cluster", config.cluster_url.to_string())];
     Ok(judged(subject, &cluster, &inventory, &releases, Timestamp::now()))
 }
@@ -211,10 +211,10 @@ fn refused(not_ready: &NotReady) -> bool {
         .any(|missing| missing.reason.contains("forbidden") || missing.reason.contains("HTTP 40"))
 }
 
-/// `cluster`, with `answer` as its only kube-apiserver if no kube-apiserver's version is known: from outside, their own
+/// `cluster`, with `answer` as its only kube-apiserver if no kube-apiserver told its version itself: from outside, their own
 /// addresses are often not reachable. The instance has the host name of the configured address, the front door.
 fn by_the_front_door(mut cluster: Cluster, config: &Config, answer: &VersionAnswer) -> Cluster {
-    if cluster.of(Component::KubeApiserver).all(|instance| instance.version.known().is_none()) {
+    if !stated::is_server_known(&cluster) {
         let name = config.cluster_url.host().unwrap_or("apiserver");
         stated::front_door(&mut cluster, name, answer);
     }

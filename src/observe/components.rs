@@ -2,7 +2,9 @@
 //!
 //! Pure. Here belongs how each platform shows its components (policy reference section 6); what their versions mean
 //! belongs to the core. The invariants: an apiserver that is restarting stays an instance, not ready and of unknown
-//! version; nothing is counted twice; and no version is inferred from another component's.
+//! version; nothing is counted twice; and no version is inferred from another component's, unless both are one process.
+
+pub(super) mod same_process;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -133,6 +135,8 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
             probed: None,
         },
     ));
+    let in_one_process = same_process::unseen(&found, seen.nodes);
+    found.extend(in_one_process);
     found
 }
 

@@ -12,7 +12,7 @@ use evenkeel_core::version::{Effective, Observed};
 use jiff::Timestamp;
 
 use super::apiservers::Endpoint;
-use super::components::{self, Sources};
+use super::components::{self, Sources, same_process};
 use super::fold::{Fold, Key, News, SyncState};
 use super::inventory::PodScope;
 use super::leaders::{self, Leading};
@@ -146,7 +146,9 @@ impl Model {
 
     fn node(&mut self, name: &Arc<str>, seen: Option<&Arc<NodeSeen>>) {
         let told = |seen: &NodeSeen| {
-            (seen.internal_ips.clone(), seen.platform, seen.hostname.clone(), seen.node.control_plane)
+            let node = &seen.node;
+            let whole = same_process::is_server(node).then(|| (node.kubelet.clone(), node.ready));
+            (seen.internal_ips.clone(), seen.platform, seen.hostname.clone(), node.control_plane, whole)
         };
         let cluster = Arc::make_mut(&mut self.cluster);
         let before = if let Some(seen) = seen {

@@ -2,14 +2,12 @@
 //!
 //! Pure. Here belongs what is known of whole platforms (policy reference: where running versions can be found from
 //! inside); how a single pod or endpoint is read does not. The invariant: a platform explains why components are
-//! seen or not seen; it adds a component only where the component is part of a process whose version is seen; and it
-//! never changes a version.
+//! seen or not seen; it adds none, and it never changes a version.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, Component, Evidence, Instance, Node, Reach, RunMark, incarnation};
+use evenkeel_core::cluster::{Cluster, Component};
 use evenkeel_core::skew::{Assessment, Finding, lifecycle};
 use evenkeel_core::version::escape;
 
@@ -211,73 +209,16 @@ pub fn hidden(
     unseen.filter_map(why).collect()
 }
 
-/// Instances on the servers of k3s, with the versions of their kubelets: the control plane and the kubelet of a
-/// server are one process, and its controllers talk to its own kube-apiserver. A component that is seen by itself
-/// anywhere in the cluster is left out.
-pub fn same_process(cluster: &Cluster) -> Vec<Instance> {
-    const IN_IT: [Component; 3] =
-        [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler];
-    let mut unseen = IN_IT.into_iter().filter(|of| cluster.of(*of).next().is_none()).peekable();
-    // Return early: the nodes may be thousands.
-    if unseen.peek().is_none() {
-        return Vec::new();
-    }
-    let servers: Vec<&Node> = cluster
-        .nodes()
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|node| {
-            node.control_plane
-                && node.kubelet.known().is_some_and(|version| version.to_string().contains("+k3s"))
-        })
-        .collect();
-    // The marks of the node's kube-apiserver are those of the process. Where none is seen, the kubelet's build
-    // stands in.
-    let run_of = |node: &Node| {
-        let mut servers = cluster.of(Component::KubeApiserver);
-        let own = servers.find(|server| server.node.as_ref() == Some(&node.name));
-        let own = own.map(|server| Arc::clone(&server.incarnation)).filter(|marks| !marks.is_empty());
-        own.unwrap_or_else(|| incarnation([(RunMark::Build, node.kubelet.to_string().as_str())]))
-    };
-    let mut found = Vec::new();
-    for component in unseen {
-        found.extend(servers.iter().map(|node| Instance {
-            component,
-            name: Arc::clone(&node.name),
-            node: Some(Arc::clone(&node.name)),
-            version: node.kubelet.clone(),
-            evidence: Evidence::SameProcess,
-            effective: None,
-            reach: Reach::Local,
-            incarnation: run_of(node),
-            ready: node.ready,
-            probed: None,
-        }));
-    }
-    found
-}
-
-/// `cluster` with the instances of [`same_process`] added.
-#[must_use]
-pub fn with_same_process(mut cluster: Cluster) -> Cluster {
-    let more = same_process(&cluster);
-    if more.is_empty() {
-        return cluster;
-    }
-    let all = [cluster.instances(), &more].concat();
-    cluster.set_instances(all);
-    cluster
-}
-
 #[cfg(test)]
 mod tests {
-    use evenkeel_core::cluster::Parts;
-    use evenkeel_core::version::Observed;
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::super::fold::Watched as _;
     use super::super::interner::Interner;
     use super::super::lean;
+    use super::super::stated::{self, Given};
     use super::*;
 
     #[allow(clippy::needless_pass_by_value, reason = "so that tables read well")]
@@ -340,56 +281,17 @@ mod tests {
         assert_eq!(recognise(&[], &[]), None);
     }
 
-    fn cluster(nodes: &[(&str, &str, bool)]) -> Cluster {
-        let nodes = nodes.iter().map(|(name, version, server)| {
-            let labels =
-                if *server { json!({"node-role.kubernetes.io/control-plane": "true"}) } else { json!({}) };
-            node(name, json!({ "labels": labels }), json!({"kubeletVersion": version})).node.clone()
-        });
-        Parts { nodes: nodes.collect(), ..Parts::default() }.seal()
-    }
-
-    #[test]
-    fn a_k3s_server_tells_of_its_whole_control_plane() {
-        let shown = |cluster: Cluster| -> Vec<String> {
-            let all = with_same_process(cluster);
-            all.instances()
-                .iter()
-                .map(|i| format!("{} {} {} {}", i.component, i.name, i.version, i.evidence.name()))
-                .collect()
-        };
-        let nodes = [("s1", "v1.36.4+k3s1", true), ("agent", "v1.35.1+k3s1", false)];
-        assert_eq!(
-            shown(cluster(&nodes)),
-            [
-                "kube-apiserver s1 v1.36.4+k3s1 nodeInfo (same process)",
-                "kube-controller-manager s1 v1.36.4+k3s1 nodeInfo (same process)",
-                "kube-scheduler s1 v1.36.4+k3s1 nodeInfo (same process)",
-            ]
-        );
-        // What was seen by itself is believed.
-        let mut seen = cluster(&nodes);
-        let asked = with_same_process(cluster(&nodes)).of(Component::KubeApiserver).next().cloned().unwrap();
-        assert_eq!(asked.incarnation.as_ref(), "build=v1.36.4+k3s1", "an upgraded server names another");
-        let version = Observed::from_report("v1.36.9+k3s1");
-        seen.set_instances(vec![Instance { version, evidence: Evidence::Endpoint, ..asked }]);
-        assert!(shown(seen).contains(&"kube-apiserver s1 v1.36.9+k3s1 /version".to_owned()));
-        // Elsewhere each component is upgraded by itself, and a kubelet tells nothing of it.
-        assert_eq!(shown(cluster(&[("cp", "v1.36.4", true), ("rke", "v1.36.4+rke2r1", true)])), [""; 0]);
-    }
-
     #[test]
     fn what_to_do_about_a_kube_proxy_is_said_as_it_is_on_the_platform() {
         use evenkeel_core::skew::{assess, policy::Policy};
 
-        let server = with_same_process(cluster(&[("s", "v1.36.4+k3s1", true)]));
-        let server = server.of(Component::KubeApiserver).next().cloned().unwrap();
-        let proxy = Instance {
-            component: Component::KubeProxy,
-            version: Observed::from_report("v1.32.1"),
-            ..server.clone()
+        let said = |component, version: &str| Given {
+            component,
+            name: Some("s".into()),
+            version: version.parse().unwrap(),
         };
-        let cluster = Parts { instances: vec![server, proxy], ..Parts::default() }.seal();
+        let said = [said(Component::KubeApiserver, "v1.36.4"), said(Component::KubeProxy, "v1.32.1")];
+        let cluster = stated::add(Cluster::default(), &said).unwrap();
         let remedy = |platform| {
             let judged = advise(assess(&cluster, &Policy::default()), platform);
             let finding = judged.findings.iter().find(|f| f.component == Component::KubeProxy);

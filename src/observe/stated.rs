@@ -65,9 +65,18 @@ fn named(cluster: &mut Cluster, component: Component, name: &Arc<str>, version: 
     cluster.set_instances(instances);
 }
 
+/// Whether a kube-apiserver of `cluster` told its version itself. What a kubelet tells of its process is less.
+pub fn is_server_known(cluster: &Cluster) -> bool {
+    cluster.of(Component::KubeApiserver).any(told_itself)
+}
+
+fn told_itself(instance: &Instance) -> bool {
+    instance.version.known().is_some() && instance.evidence != Evidence::SameProcess
+}
+
 /// Adds to `cluster` an answer to `/version` that stands for all of its apiservers, such as one from behind a load
-/// balancer, under `name`. Where no apiserver's version is known it replaces them; where some are known it adds only
-/// a minor that none of them has.
+/// balancer, under `name`. Where no apiserver told its version itself it replaces them; where some did it adds only a
+/// minor that none of them has.
 pub fn front_door(cluster: &mut Cluster, name: &str, answer: &VersionAnswer) {
     let VersionAnswer { version, effective, .. } = answer.clone();
     let door = Instance {
@@ -75,11 +84,10 @@ pub fn front_door(cluster: &mut Cluster, name: &str, answer: &VersionAnswer) {
         effective,
         ..instance(Component::KubeApiserver, &name.into(), version)
     };
-    if cluster.of(Component::KubeApiserver).any(|instance| instance.version.known().is_some()) {
-        add_minor(cluster, door);
-    } else {
-        unnamed(cluster, door);
+    if !is_server_known(cluster) {
+        cluster.set_instances(without(cluster, |instance| instance.component != Component::KubeApiserver));
     }
+    add_minor(cluster, door);
 }
 
 /// Adds to `cluster` the version that a `ClusterOperator` of OpenShift says of its component. It replaces the
@@ -94,10 +102,14 @@ pub fn rolled_out(cluster: &mut Cluster, component: Component, version: &Observe
 
 /// Puts `one` in the place of every instance of its component whose version is not known.
 fn unnamed(cluster: &mut Cluster, one: Instance) {
-    let mut instances = cluster.instances().to_vec();
-    instances.retain(|instance| instance.component != one.component || instance.version.known().is_some());
-    cluster.set_instances(instances);
+    let keep =
+        |instance: &Instance| instance.component != one.component || instance.version.known().is_some();
+    cluster.set_instances(without(cluster, keep));
     add_minor(cluster, one);
+}
+
+fn without(cluster: &Cluster, keep: impl Fn(&Instance) -> bool) -> Vec<Instance> {
+    cluster.instances().iter().filter(|instance| keep(instance)).cloned().collect()
 }
 
 fn add_minor(cluster: &mut Cluster, one: Instance) {
@@ -173,9 +185,11 @@ mod tests {
 
     #[test]
     fn the_front_door_is_one_of_those_that_are_seen() {
+        let by_kubelet = Instance { evidence: Evidence::SameProcess, ..seen("s", "v1.36.3+k3s1") };
         for (there, version, expected) in [
             (vec![], "v1.36.4", vec!["door v1.36.4"]),
             (vec![seen("a", "")], "v1.36.4", vec!["door v1.36.4"]),
+            (vec![by_kubelet], "v1.36.4", vec!["door v1.36.4"]),
             (vec![seen("a", "v1.36.4"), seen("b", "")], "v1.36.9", vec!["a v1.36.4", "b unknown"]),
             (vec![seen("a", "v1.36.4")], "v1.37.0", vec!["a v1.36.4", "door v1.37.0"]),
         ] {

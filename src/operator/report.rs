@@ -30,7 +30,7 @@ use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::SyncState;
-use crate::observe::platform::{Platform, advise, same_process};
+use crate::observe::platform::{Platform, advise};
 use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 
 /// Field manager of the report's status.
@@ -219,14 +219,11 @@ impl Reporter<'_> {
         now: Timestamp,
     ) -> (ClusterSkewReportStatus, Assessment) {
         let keys = &object.spec.pool_label_keys;
-        let more = same_process(cluster);
         let other;
-        let cluster: &Cluster = if keys.is_empty() && more.is_empty() {
+        let cluster: &Cluster = if keys.is_empty() {
             cluster
         } else {
-            let mut all = cluster.as_ref().clone();
-            all.set_instances([cluster.instances(), &more].concat());
-            other = with_pools(all, keys);
+            other = with_pools(cluster.as_ref().clone(), keys);
             &other
         };
         let policy = object.spec.policy.policy();

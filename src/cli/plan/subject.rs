@@ -21,7 +21,6 @@ use crate::api::ClusterUpgrade;
 use crate::clients::{one_line, read_client};
 use crate::observe::Inventory;
 use crate::observe::files::{Snapshot, shown};
-use crate::observe::platform::with_same_process;
 use crate::observe::stated;
 use crate::observe::survey::Survey;
 
@@ -85,7 +84,6 @@ impl Live<'_> {
     /// What there is to plan with, and the ClusterUpgrade called `upgrade`.
     pub(super) async fn subject(self, upgrade: Option<&str>) -> Subject {
         let Self { client, seen, inventory, mut about, now } = self;
-        let seen = with_same_process(seen);
         let mut not_seen: Vec<String> =
             inventory.missing.iter().map(|missing| missing.reason.to_string()).collect();
         let cluster = match Survey::of_cluster(client).await {

@@ -130,6 +130,26 @@ fn k3s_shows_leases_only() {
     );
 }
 
+#[test]
+fn a_k3s_server_tells_of_its_whole_control_plane() {
+    let of = |name: &str, version: &str, server: bool| {
+        let role = if server { json!({"node-role.kubernetes.io/control-plane": "true"}) } else { json!({}) };
+        keep::<Node>(json!({"metadata": {"name": name, "labels": role}, "status": {
+            "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+            "nodeInfo": {"kubeletVersion": version}}}))
+    };
+    let nodes = [of("s1", "v1.36.4+k3s1", true), of("agent", "v1.35.1+k3s1", false)];
+    let all = "s1@s1 v1.36.4+k3s1 build=v1.36.4+k3s1!";
+    check(&nodes, &[], &[], &[], &[all, all, all]);
+    // What is seen by itself is believed, and its marks are those of the process.
+    let asked = endpoint("192.0.2.1:6443", Some("v1.36.9+k3s1"));
+    let (server, more) =
+        ("192.0.2.1:6443@s1 v1.36.9+k3s1 build=v1.36.9+k3s1", "s1@s1 v1.36.4+k3s1 build=v1.36.9+k3s1!");
+    check(&nodes[..1], &[], &[], &[asked], &[server, more, more]);
+    // Elsewhere each component is upgraded by itself, and a kubelet tells nothing of it.
+    check(&[of("cp", "v1.36.4", true), of("rke", "v1.36.4+rke2r1", true)], &[], &[], &[], &[]);
+}
+
 /// Its lease stays for an hour: while its host is there, so does it.
 #[test]
 fn a_dead_apiserver_is_not_dropped() {

@@ -22,7 +22,7 @@ use super::components::{self, Sources};
 use super::fold::{Fold, Watched as _};
 use super::interner::Interner;
 use super::lean::{Node, Pod, PodDisruptionBudget};
-use super::platform::{self, Platform, with_same_process};
+use super::platform::{self, Platform};
 use super::stated;
 use super::version_answer::VersionAnswer;
 use input::{Input, Source};
@@ -285,7 +285,7 @@ impl Snapshot {
         for (component, version) in &self.operators {
             stated::rolled_out(&mut cluster, *component, version);
         }
-        with_same_process(cluster)
+        cluster
     }
 
     /// The platform of the cluster in the files; `None` if it is not recognised.

@@ -85,14 +85,19 @@ fn of<K: Watched>(object: Value) -> K {
     serde_json::from_value(object).unwrap()
 }
 
+/// The first one is a server of k3s.
 fn node(number: u8, ip: u8, ready: bool, version: u64) -> Value {
+    let (labels, kubelet) = match number {
+        0 => (json!({"node-role.kubernetes.io/control-plane": "true"}), format!("v1.36.{ip}+k3s1")),
+        _ => (json!({}), "v1.36.4".to_owned()),
+    };
     json!({
-        "metadata": {"name": format!("n-{number}"), "uid": format!("n-{number}"),
+        "metadata": {"name": format!("n-{number}"), "uid": format!("n-{number}"), "labels": labels,
             "resourceVersion": version.to_string()},
         "status": {
             "addresses": [{"type": "InternalIP", "address": format!("192.0.2.{ip}")}],
             "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
-            "nodeInfo": {"kubeletVersion": "v1.36.4"}},
+            "nodeInfo": {"kubeletVersion": kubelet}},
     })
 }
 
@@ -320,6 +325,48 @@ fn components_are_found_again_only_when_something_tells_of_them() {
     world.happens(&Event::Node { number: 1, ip: 9, ready: false, gone: false });
     world.look(&mut model);
     assert_ne!(instances(&model), before, "its address tells which apiserver runs there");
+}
+
+/// Its controllers are seen, so they do not lead out of sight; and they follow the kubelet of their process.
+#[test]
+fn an_upgrade_and_a_report_see_the_same_k3s_cluster() {
+    let seen = |scope| {
+        let (mut world, mut model) = (World::new(), Model::new(scope));
+        (0..3).for_each(|namespace| {
+            (0..3).for_each(|number| {
+                world.happens(&Event::Pod { namespace, number, node: 1, ready: true, gone: true });
+            });
+        });
+        world.happens(&Event::Endpoint { number: 0, version: 4 });
+        world.happens(&Event::Lease { number: 3, holder: 0 });
+        let mut shown = Vec::new();
+        for (ip, ready) in [(0, true), (7, true), (7, false)] {
+            world.happens(&Event::Node { number: 0, ip, ready, gone: false });
+            world.look(&mut model);
+            assert_eq!(model.leading(), []);
+            shown.extend(model.cluster().instances().iter().map(|instance| {
+                let (node, ready) = (instance.node.as_deref().unwrap_or("?"), instance.ready);
+                format!("{} {node} {} {ready}", instance.component, instance.version)
+            }));
+        }
+        shown
+    };
+    let upgrade = seen(PodScope::All);
+    assert_eq!(
+        upgrade,
+        [
+            "kube-apiserver n-0 v1.36.4 true",
+            "kube-controller-manager n-0 v1.36.0+k3s1 true",
+            "kube-scheduler n-0 v1.36.0+k3s1 true",
+            "kube-apiserver ? v1.36.4 true",
+            "kube-controller-manager n-0 v1.36.7+k3s1 true",
+            "kube-scheduler n-0 v1.36.7+k3s1 true",
+            "kube-apiserver ? v1.36.4 true",
+            "kube-controller-manager n-0 v1.36.7+k3s1 false",
+            "kube-scheduler n-0 v1.36.7+k3s1 false",
+        ]
+    );
+    assert_eq!(seen(PodScope::KubeSystem), upgrade);
 }
 
 #[test]
