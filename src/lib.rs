@@ -7,6 +7,7 @@
 //! * [`clock`]: what time it is, where a decision depends on it.
 //! * [`clients`]: the Kubernetes clients, and how their errors are told.
 //! * [`observe`]: one watch per kind folded into lean types, apiserver probing, component discovery, the model.
+//! * `judgement`: the one judgement of a cluster, for the operator's report and the command line.
 //! * [`act`]: the core's actions as API writes with preconditions, and the leadership that they need.
 //! * `drive`: the loop that the operator's upgrades and a drain share.
 //! * [`operator`]: the controllers, health and metrics endpoints, logs, shutdown.
@@ -23,5 +24,6 @@ pub mod clock;
 #[cfg(feature = "sim")]
 pub mod demo;
 mod drive;
+mod judgement;
 pub mod observe;
 pub mod operator;

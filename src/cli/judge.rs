@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::preflight::closed;
-use evenkeel_core::skew::assess;
-use evenkeel_core::skew::lifecycle::{self, Catalogue};
+use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::civil::Date;
@@ -21,11 +20,10 @@ use super::args::LookArgs;
 use super::connect;
 use super::output::Report;
 use super::releases;
-use crate::api::report::{with_gaps, with_lifecycle};
 use crate::clients::{Connect, effects_client, one_line, probe_client, read_client, within};
+use crate::judgement::{Basis, judge};
 use crate::observe::cache::Changes;
 use crate::observe::files::{Places, Snapshot, shown};
-use crate::observe::platform::advise;
 use crate::observe::stated::Given;
 use crate::observe::version_answer::VersionAnswer;
 use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, stated};
@@ -62,7 +60,14 @@ pub(super) fn judged(
 ) -> Report {
     // Unread EndpointSlices are no gap: the answer of the cluster's own address then stands for the kube-apiservers.
     let unseen = inventory.reason(Source::Nodes).or(inventory.reason(Source::Pods));
-    let judged = with_lifecycle(assess(cluster, &Policy::default()), releases, now);
+    let basis = Basis {
+        policy: &Policy::default(),
+        platform: inventory.platform,
+        releases,
+        today: Some(now.to_zoned(TimeZone::UTC).date()),
+        unseen,
+        webhooks: inventory.reason(Source::Webhooks),
+    };
     Report {
         subject,
         places: Places::default(),
@@ -72,7 +77,7 @@ pub(super) fn judged(
         platform: inventory.platform,
         hidden: inventory.hidden(cluster),
         budgets: inventory.reason(Source::Budgets).is_none().then(|| closed(cluster, now)),
-        judged: with_gaps(advise(judged, inventory.platform), unseen, inventory.reason(Source::Webhooks)),
+        judged: judge(cluster, &basis),
     }
 }
 
@@ -94,13 +99,11 @@ pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) ->
     let (told, today) = as_of(&snapshot, releases);
     subject.push(("As of", told));
     let platform = snapshot.platform();
-    let mut judged = advise(assess(&cluster, &Policy::default()), platform);
-    if let Some(today) = today {
-        judged = judged.clone().with(lifecycle::findings(&judged, releases, today));
-    }
     let missing = snapshot.missing(&cluster);
     // A source that is not in the files may hold something that blocks the next minor.
-    let judged = with_gaps(judged, None, missing.first().map(String::as_str));
+    let webhooks = missing.first().map(String::as_str);
+    let basis = Basis { policy: &Policy::default(), platform, releases, today, unseen: None, webhooks };
+    let judged = judge(&cluster, &basis);
     Ok(Report {
         subject,
         places: snapshot.places().clone(),

@@ -12,9 +12,10 @@ use std::time::Duration;
 use evenkeel_core::cluster::{Cluster, Node};
 use evenkeel_core::disruption::preflight::closed;
 use evenkeel_core::skew::lifecycle::Catalogue;
-use evenkeel_core::skew::{Assessment, Verdict, assess};
+use evenkeel_core::skew::{Assessment, Verdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::tz::TimeZone;
 use kube::core::DynamicObject;
 use kube::runtime::events::EventType;
 use kube::{CustomResourceExt as _, Resource as _, ResourceExt as _};
@@ -28,9 +29,10 @@ use crate::act::{Authority, Effects, Events};
 use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
 use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::clock::Clock;
+use crate::judgement::{Basis, judge};
 use crate::observe::cache::Cache;
 use crate::observe::fold::SyncState;
-use crate::observe::platform::{Platform, advise};
+use crate::observe::platform::Platform;
 use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 
 /// Field manager of the report's status.
@@ -227,14 +229,16 @@ impl Reporter<'_> {
             &other
         };
         let policy = object.spec.policy.policy();
-        let judged = advise(assess(cluster, &policy), inventory.platform);
-        let judged = report::with_lifecycle(judged, self.releases, now);
         let unseen = inventory.unseen();
-        let judged = report::with_gaps(
-            judged,
-            unseen.map(|missing| missing.reason.as_ref()),
-            inventory.reason(Source::Webhooks),
-        );
+        let basis = Basis {
+            policy: &policy,
+            platform: inventory.platform,
+            releases: self.releases,
+            today: Some(now.to_zoned(TimeZone::UTC).date()),
+            unseen: unseen.map(|missing| missing.reason.as_ref()),
+            webhooks: inventory.reason(Source::Webhooks),
+        };
+        let judged = judge(cluster, &basis);
         let missing: Vec<String> = inventory.missing.iter().map(|m| m.reason.to_string()).collect();
         let leading: Vec<String> = inventory.leading.iter().map(ToString::to_string).collect();
         let unready = unseen.map(|missing| {

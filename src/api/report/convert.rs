@@ -11,12 +11,10 @@ use evenkeel_core::cluster::Component;
 #[cfg(doc)]
 use evenkeel_core::disruption::preflight;
 use evenkeel_core::disruption::preflight::{Cause, Outlook};
-use evenkeel_core::skew::lifecycle::{self, Catalogue};
 use evenkeel_core::skew::{Assessment, Standing, Verdict, names};
 use evenkeel_core::version::{Minor, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
-use k8s_openapi::jiff::tz::TimeZone;
 
 use super::super::conditions;
 use super::schema::{
@@ -85,30 +83,6 @@ pub struct Server {
     pub reachable: bool,
     /// Why it does not answer, or is not ready; `None` when it is.
     pub error: Option<Arc<str>>,
-}
-
-/// `judged`, with every verdict that holds only if all was seen turned into `Unknown`, and with a blocker of the
-/// next minor that says why. `unseen` is why components may be missing; `webhooks` is why the webhooks, which can
-/// stand in the way of the next minor, are not known.
-pub fn with_gaps(mut judged: Assessment, unseen: Option<&str>, webhooks: Option<&str>) -> Assessment {
-    if unseen.is_some() && judged.supported == Verdict::True {
-        judged.supported = Verdict::Unknown;
-    }
-    if let Some(why) = unseen.or(webhooks) {
-        if judged.next_minor.allowed == Verdict::True {
-            judged.next_minor.allowed = Verdict::Unknown;
-        }
-        judged.next_minor.blockers.push(format!("not everything could be read: {why}"));
-    }
-    judged
-}
-
-/// `judged` with findings about versions that are past their end of life, near it, or behind the latest patch.
-/// `releases` tells the dates; today is the day of `now` in UTC.
-pub fn with_lifecycle(judged: Assessment, releases: &Catalogue, now: Timestamp) -> Assessment {
-    let today = now.to_zoned(TimeZone::UTC).date();
-    let more = lifecycle::findings(&judged, releases, today);
-    judged.with(more)
 }
 
 /// The status that says `judged`.

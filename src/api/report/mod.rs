@@ -5,9 +5,7 @@
 mod convert;
 mod schema;
 
-pub use convert::{
-    Context, Live, Server, UNKNOWN_VERSIONS, count, source, status, with_gaps, with_lifecycle, word,
-};
+pub use convert::{Context, Live, Server, UNKNOWN_VERSIONS, count, source, status, word};
 pub use schema::{
     Apiserver, BlockingBudget, ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus, Finding,
     NAME, NextMinor, Omitted, PolicyName, REFRESH_SECONDS, Row,
