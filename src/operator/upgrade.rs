@@ -101,8 +101,18 @@ struct Kept {
     gates: Gates,
     /// Whether the last look saw everything.
     sees: bool,
+    /// Whether a write of this look failed or lost a race, or a status was not written.
+    failed: bool,
     /// When to look again even if nothing changes, because a write failed or waits for its turn.
     again: Option<Instant>,
+}
+
+/// How a look ended that saw everything.
+struct Looked {
+    /// When to look again even if nothing changes.
+    again_at: Option<Timestamp>,
+    /// Whether a write failed or lost a race, or a status was not written.
+    failed: bool,
 }
 
 /// Why nothing is decided: something cannot be seen.
@@ -114,8 +124,9 @@ struct Unseen {
 }
 
 impl Driver<'_> {
-    /// One look at everything; says when to look again.
-    async fn once(&self, kept: &mut Kept) -> Result<Option<Timestamp>, Unseen> {
+    /// One look at everything; says when to look again, and whether a write failed.
+    async fn once(&self, kept: &mut Kept) -> Result<Looked, Unseen> {
+        kept.failed = false;
         self.synced()?;
         let now = self.clock.now();
         let (cluster, inventory) = self
@@ -181,7 +192,14 @@ impl Driver<'_> {
             counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })
         });
         self.metrics.upgrade_nodes(&rows.collect::<Vec<_>>());
-        Ok([look_at, kept.sent.next()].into_iter().flatten().min())
+        let again_at = [look_at, kept.sent.next()].into_iter().flatten().min();
+        Ok(Looked { again_at, failed: kept.failed })
+    }
+
+    /// Counts a failure of this look.
+    fn fails(&self, kept: &mut Kept, reason: Reason) {
+        kept.failed = true;
+        self.metrics.reconcile_failed(Controller::Upgrade, reason);
     }
 
     /// Writes into the status of each upgrade that is neither complete nor suspended why nothing is decided, once that
@@ -373,7 +391,7 @@ impl Driver<'_> {
             Outcome::Job(job) => self.jobs.apply_own(*job),
             Outcome::JobRefused { claim, why } => {
                 tracing::warn!(why, "the server refuses an executor's Job");
-                self.metrics.reconcile_failed(Controller::Upgrade, Reason::Api);
+                self.fails(kept, Reason::Api);
                 kept.jobs.refused.insert(claim, why);
                 kept.again = Some(Instant::now() + AFTER_REFUSAL);
             }
@@ -402,16 +420,14 @@ impl Driver<'_> {
             }
             Outcome::Lost(line) => {
                 tracing::info!(line, "the world had moved on");
-                self.metrics.reconcile_failed(Controller::Upgrade, Reason::Conflict);
+                self.fails(kept, Reason::Conflict);
             }
             Outcome::Failed(line) => {
                 tracing::warn!(line, "a write failed");
-                self.metrics.reconcile_failed(Controller::Upgrade, Reason::Api);
+                self.fails(kept, Reason::Api);
                 kept.again = Some(Instant::now() + AFTER_FAILURE);
             }
-            Outcome::NotLeading => {
-                self.metrics.reconcile_failed(Controller::Upgrade, Reason::LeadershipLost);
-            }
+            Outcome::NotLeading => self.fails(kept, Reason::LeadershipLost),
         }
     }
 
@@ -443,10 +459,14 @@ impl Driver<'_> {
                 self.upgrades.apply_own(written);
                 return true;
             }
-            Err(NotWritten::NotLeading) => {}
-            Err(NotWritten::Lost(line)) => tracing::info!(line, "the world had moved on"),
+            Err(NotWritten::NotLeading) => self.fails(kept, Reason::LeadershipLost),
+            Err(NotWritten::Lost(line)) => {
+                tracing::info!(line, "the world had moved on");
+                self.fails(kept, Reason::Conflict);
+            }
             Err(NotWritten::Failed(line)) => {
                 tracing::warn!(line, "a status was not written");
+                self.fails(kept, Reason::Api);
                 kept.again = Some(Instant::now() + AFTER_FAILURE);
             }
         }

@@ -36,10 +36,11 @@ impl Driven for Driving<'_> {
         let began = Instant::now();
         kept.again = None;
         let (look_at, outcome) = match driver.once(kept).await {
-            Ok(at) => {
+            Ok(looked) => {
                 kept.complaint.clear();
                 kept.unseen = None;
-                (at, ReconcileOutcome::Ok)
+                let outcome = if looked.failed { ReconcileOutcome::Error } else { ReconcileOutcome::Ok };
+                (looked.again_at, outcome)
             }
             Err(unseen) => {
                 kept.sees = false;

@@ -1,4 +1,4 @@
-//! What the operator's metrics say of a look that saw too little.
+//! What the operator's metrics say of a look that saw too little, and of one whose write failed.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,13 +25,12 @@ async fn page(address: SocketAddr) -> String {
     tokio::task::spawn_blocking(ask).await.unwrap()
 }
 
-#[test]
-fn a_look_that_saw_too_little_is_counted_as_an_error() {
+/// The page of metrics of an operator that ran for two minutes, with every request like one of `refused` answered by 403.
+fn after_two_minutes(refused: &[&str]) -> String {
     let (page, wrong) = virtually(async || {
         let (cluster, _) = base::start(&Setting::of(&[]), 1).await;
-        for verb in ["list", "watch"] {
-            let refused = format!("like evenkeel-a {verb}~persistentvolumes refuse:403");
-            script::arm(&cluster, &[refused.parse().unwrap()]);
+        for line in refused {
+            script::arm(&cluster, &[format!("like evenkeel-a {line} refuse:403").parse().unwrap()]);
         }
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (process, stop) = (cluster.process("evenkeel-a"), CancellationToken::new());
@@ -44,12 +43,37 @@ fn a_look_that_saw_too_little_is_counted_as_an_error() {
         page
     });
     assert_eq!(wrong, Wrong::new());
-    let looks = |result: &str| {
-        let name = format!(
-            "evenkeel_reconcile_duration_seconds_count{{controller=\"upgrade\",result=\"{result}\"}} "
-        );
-        let found = page.lines().find_map(|line| line.strip_prefix(&name));
-        found.and_then(|count| count.parse::<u64>().ok()).unwrap_or_else(|| panic!("no {name} in\n{page}"))
-    };
-    assert!(looks("error") > 0 && looks("ok") == 0, "{page}");
+    page
+}
+
+/// The number that `page` has for `series`.
+fn number(page: &str, series: &str) -> u64 {
+    let found = page.lines().find_map(|line| line.strip_prefix(series));
+    let found = found.and_then(|count| count.trim().parse::<u64>().ok());
+    found.unwrap_or_else(|| panic!("no {series} in\n{page}"))
+}
+
+/// How many looks of the upgrades' controller ended with `result`.
+fn looks(page: &str, result: &str) -> u64 {
+    let labels = format!("{{controller=\"upgrade\",result=\"{result}\"}}");
+    number(page, &format!("evenkeel_reconcile_duration_seconds_count{labels}"))
+}
+
+#[test]
+fn a_look_that_saw_too_little_is_counted_as_an_error() {
+    let page = after_two_minutes(&["list~persistentvolumes", "watch~persistentvolumes"]);
+    assert!(looks(&page, "error") > 0 && looks(&page, "ok") == 0, "{page}");
+}
+
+#[test]
+fn a_look_whose_write_or_status_failed_is_counted_as_an_error() {
+    for refused in ["create~nodeupgrades.evenkeel.dev", "update~clusterupgrades.evenkeel.dev/status"] {
+        let page = after_two_minutes(&[refused]);
+        let errors = |reason: &str| {
+            let labels = format!("{{controller=\"upgrade\",reason=\"{reason}\"}}");
+            number(&page, &format!("evenkeel_reconcile_errors_total{labels}"))
+        };
+        assert!(errors("api") > 0, "{refused}: {page}");
+        assert!(looks(&page, "error") > errors("not_ready"), "{refused}: {page}");
+    }
 }
