@@ -26,12 +26,11 @@ use crate::observe::cache::Changes;
 use crate::observe::files::{Places, Snapshot, shown};
 use crate::observe::stated::Given;
 use crate::observe::version_answer::VersionAnswer;
-use crate::observe::{Inventory, NotReady, Observer, PodScope, Source, stated};
+use crate::observe::{Inventory, Observer, PodScope, Source, stated};
 
 /// How long the first answer of the cluster may take, and then all sources together.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long after its start the look waits for sources that it can do without and, if a needed one is refused, for the
-/// others.
+/// How long after its start the look waits for sources that it can do without.
 const LATECOMERS: Duration = Duration::from_secs(2);
 
 /// Looks at the cluster or the files that `args` name, and judges what was seen; `command` goes into the user agent.
@@ -198,20 +197,10 @@ pub(super) async fn observe(config: &Config) -> Result<(Cluster, Inventory), Str
                 return Ok((by_the_front_door(cluster, config, &answer), inventory));
             }
             Err(not_ready) if late => return Err(not_ready.to_string()),
-            Err(not_ready) if begun.elapsed() > LATECOMERS && refused(&not_ready) => {
-                return Err(not_ready.to_string());
-            }
             _ => {}
         }
         let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
     }
-}
-
-fn refused(not_ready: &NotReady) -> bool {
-    not_ready
-        .0
-        .iter()
-        .any(|missing| missing.reason.contains("forbidden") || missing.reason.contains("HTTP 40"))
 }
 
 /// `cluster`, with `answer` as its only kube-apiserver if no kube-apiserver told its version itself: from outside, their own

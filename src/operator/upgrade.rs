@@ -32,6 +32,7 @@ use tokio::time::Instant;
 
 use self::figures::{counts, label};
 use self::foretell::Forecasts;
+use self::stored::complain;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
@@ -92,7 +93,10 @@ struct Kept {
     complaint: String,
     /// Since when something has been out of sight.
     unseen: Option<Instant>,
-    unreadable: Vec<String>,
+    /// The lines about ClusterUpgrades that cannot be read, which the log has already.
+    unread_upgrades: Vec<String>,
+    /// The same of NodeUpgrades.
+    unread_claims: Vec<String>,
     /// What the server says to executors' Jobs, and when it said no.
     jobs: Jobs,
     refused_at: Option<Instant>,
@@ -269,11 +273,10 @@ impl Driver<'_> {
                 }
             }
         }
-        for line in unreadable.iter().filter(|line| !kept.unreadable.contains(line)) {
+        for line in unreadable.iter().filter(|line| !kept.unread_upgrades.contains(line)) {
             tracing::warn!(problem = line, "a ClusterUpgrade cannot be read and is left alone");
         }
-        kept.unreadable.retain(|line| !line.starts_with("ClusterUpgrade"));
-        kept.unreadable.extend(unreadable);
+        kept.unread_upgrades = unreadable;
         let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
         upgrades.sort_by_key(|(object, ..)| (created(object), object.name_any()));
         (upgrades, begun.into_iter().min().map(|(_, name)| name))
@@ -488,13 +491,4 @@ fn forget_gates(kept: &mut Kept, upgrades: &[(ClusterUpgrade, Upgrade, Progress)
         all.any(|gate| gate.object == *object)
     };
     kept.gates.retain(|object, _| named(object));
-}
-
-/// Logs each claim that cannot be read: once, not at every look.
-fn complain(kept: &mut Kept, unreadable: &[Unreadable]) {
-    for bad in unreadable.iter().filter(|bad| !kept.unreadable.contains(&bad.why)) {
-        tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
-    }
-    kept.unreadable.retain(|line| !line.starts_with("NodeUpgrade"));
-    kept.unreadable.extend(unreadable.iter().map(|bad| bad.why.clone()));
 }

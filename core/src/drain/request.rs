@@ -5,6 +5,7 @@
 //! uncordons meanwhile is theirs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -58,9 +59,38 @@ pub enum NodeState {
     },
     /// Given up.
     Failed {
-        /// Why, in one line.
-        why: String,
+        /// Why.
+        why: NotDrained,
     },
+}
+
+/// Why a node is not drained. As text it is one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDrained {
+    /// Its drain had begun and was given up.
+    GivenUp(GivenUp),
+    /// Its drain did not begin or was ended, for the reason in this line.
+    Because(String),
+}
+
+impl NotDrained {
+    /// The reason as a line that says that the node is not drained.
+    pub fn told(&self) -> String {
+        match self {
+            // Its reason says so itself.
+            Self::GivenUp(GivenUp::Late { .. }) => self.to_string(),
+            _ => format!("not drained: {self}"),
+        }
+    }
+}
+
+impl fmt::Display for NotDrained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GivenUp(why) => fmt::Display::fmt(why, f),
+            Self::Because(why) => f.write_str(why),
+        }
+    }
 }
 
 impl NodeState {
@@ -195,7 +225,7 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
 
     fn step(&mut self, name: &Arc<str>, state: NodeState) -> NodeState {
         let now = self.world.now;
-        let failed = |why: &str| NodeState::Failed { why: why.to_owned() };
+        let failed = |why: &str| NodeState::Failed { why: NotDrained::Because(why.to_owned()) };
         if state.is_final() {
             return state;
         }
@@ -250,7 +280,7 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
             match self.batch.admit(&node.name) {
                 Ok(()) => None,
                 Err(refused) if refused.lasting && self.batch.is_empty() => {
-                    return NodeState::Failed { why: refused.reason };
+                    return NodeState::Failed { why: NotDrained::Because(refused.reason) };
                 }
                 Err(refused) => Some(refused.reason),
             }
@@ -269,7 +299,7 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
             let nobody = self.batch.is_empty() && !self.request.stopped;
             if let Some(until) = until.filter(|_| nobody) {
                 if now >= until {
-                    return NodeState::Failed { why: waits };
+                    return NodeState::Failed { why: NotDrained::Because(waits) };
                 }
                 self.wake(until);
             }
@@ -308,7 +338,7 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
                 if !matches!(why, GivenUp::Late { .. }) {
                     self.decision.left.insert(name(), left);
                 }
-                return NodeState::Failed { why: why.to_string() };
+                return NodeState::Failed { why: NotDrained::GivenUp(why) };
             }
             Step::Leaving { drain, permits, forced, left } => {
                 let actions = &mut self.decision.actions;
@@ -330,8 +360,8 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
     fn halt(&mut self) {
         self.decision.actions.retain(|action| matches!(action, Action::Uncordon(_)));
         for state in self.decision.states.values_mut().filter(|state| !state.is_final()) {
-            *state =
-                NodeState::Failed { why: "halted, because another node could not be drained".to_owned() };
+            let why = "halted, because another node could not be drained".to_owned();
+            *state = NodeState::Failed { why: NotDrained::Because(why) };
         }
     }
 

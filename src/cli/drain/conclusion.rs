@@ -32,7 +32,7 @@ impl Draining {
                     _ => None,
                 },
                 reason: match state {
-                    NodeState::Failed { why } => Some(why),
+                    NodeState::Failed { why } => Some(why.to_string()),
                     NodeState::Drained { .. } => None,
                     _ if self.kept.interrupted.is_some() => Some("interrupted".to_owned()),
                     _ => None,

@@ -102,6 +102,14 @@ pub(super) struct Kept {
     pub(super) interrupted: Option<Instant>,
 }
 
+/// Why something that is watched cannot be relied on.
+struct Unseen {
+    /// What it is and why, in one line.
+    line: String,
+    /// Whether the server forbids us to read it, so that waiting does not help.
+    refused: bool,
+}
+
 impl Driven for Draining {
     type Done = Reply;
     type Failure = String;
@@ -112,8 +120,8 @@ impl Driven for Draining {
 
     async fn look(&mut self) -> Result<Look, String> {
         // While a watch is broken, the drain decides nothing; the watches open again by themselves.
-        if let Err(why) = self.standing() {
-            self.wait_for(&why)?;
+        if let Err(unseen) = self.seen() {
+            self.wait_for(&unseen.line)?;
             return Ok(Look::Again(TICK));
         }
         let (done, again) = self.once()?;
@@ -236,13 +244,9 @@ impl Draining {
         let mut changed = self.changes.subscribe();
         let begun = Instant::now();
         loop {
-            match self.standing() {
+            match self.seen() {
                 Ok(()) => return Ok(()),
-                Err(why)
-                    if begun.elapsed() > PATIENCE || why.contains("HTTP 403") || why.contains("HTTP 401") =>
-                {
-                    return Err(why);
-                }
+                Err(unseen) if begun.elapsed() > PATIENCE || unseen.refused => return Err(unseen.line),
                 Err(_) => {}
             }
             let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
@@ -250,17 +254,21 @@ impl Draining {
     }
 
     /// Whether everything that is watched can be relied on.
-    fn standing(&self) -> Result<(), String> {
+    fn seen(&self) -> Result<(), Unseen> {
         let nodes = self.nodes.values().map(Cache::state);
         let pods = self.pods.values().map(Cache::state);
         let attachments = self.attachments.iter().map(Cache::state);
         for state in nodes.chain(pods).chain([self.budgets.state()]).chain(attachments) {
             match state {
                 SyncState::Synced => {}
-                SyncState::Syncing => return Err("the cluster did not answer in time".to_owned()),
-                SyncState::Tainted(why) | SyncState::Failing(why) | SyncState::Refused(why) => {
-                    return Err(why.to_string());
+                SyncState::Syncing => {
+                    let line = "the cluster did not answer in time".to_owned();
+                    return Err(Unseen { line, refused: false });
                 }
+                SyncState::Tainted(why) | SyncState::Failing(why) => {
+                    return Err(Unseen { line: why.to_string(), refused: false });
+                }
+                SyncState::Refused(why) => return Err(Unseen { line: why.to_string(), refused: true }),
             }
         }
         Ok(())

@@ -85,10 +85,7 @@ impl Draining {
                 NodeState::Drained { took, .. } => {
                     Event::of_node(name, "drained", format!("drained in {} s", took.as_secs()))
                 }
-                NodeState::Failed { why } if why.starts_with("not drained") => {
-                    Event::of_node(name, "failed", why)
-                }
-                NodeState::Failed { why } => Event::of_node(name, "failed", format!("not drained: {why}")),
+                NodeState::Failed { why } => Event::of_node(name, "failed", why.told()),
                 NodeState::Cordoned { .. } | NodeState::Draining(_)
                     if matches!(before, None | Some(NodeState::Waiting)) && !ours(cluster, name) =>
                 {
@@ -164,8 +161,7 @@ impl Draining {
                     }
                 }
                 Some(NodeState::Drained { took, .. }) => format!("drained in {} s", took.as_secs()),
-                Some(NodeState::Failed { why }) if why.starts_with("not drained") => why.clone(),
-                Some(NodeState::Failed { why }) => format!("not drained: {why}"),
+                Some(NodeState::Failed { why }) => why.told(),
             };
             view.nodes.push((Arc::clone(name), what));
         }

@@ -206,8 +206,7 @@ fn details(text: &mut String, plan: &UpgradePlan) {
         }
         text.push_str("\n</details>\n");
     }
-    let long =
-        |hop: &&Hop| hop.kubelets.waves.iter().any(|wave| words::few(&wave.nodes, false).contains(" more"));
+    let long = |hop: &&Hop| hop.kubelets.waves.iter().any(|wave| words::leaves_out(&wave.nodes));
     if plan.hops.iter().any(|hop| long(&hop)) {
         let _ = writeln!(text, "\n<details><summary>Every node of each wave</summary>\n");
         for (at, hop) in plan.hops.iter().enumerate() {

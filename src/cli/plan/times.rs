@@ -11,6 +11,7 @@ use clap::Args;
 use evenkeel_core::cluster::Component;
 use evenkeel_core::disruption::preflight::shown;
 use evenkeel_core::plan::{Durations, Took};
+use evenkeel_core::rollout::ClaimState;
 use jiff::SignedDuration;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -64,9 +65,12 @@ pub(super) struct Earlier {
 
 impl Earlier {
     fn add(&mut self, object: &NodeUpgrade) {
-        let Some(status) = object.status.as_ref().filter(|status| status.state == "Upgraded") else { return };
+        let Some(status) = &object.status else { return };
         let created = object.metadata.creation_timestamp.as_ref();
         let Some((begun, ended)) = created.zip(status.since.as_ref()) else { return };
+        if status.state != (ClaimState::Upgraded { at: ended.0 }).name() {
+            return;
+        }
         let took = ended.0.duration_since(begun.0);
         if took.is_negative() {
             return;

@@ -20,6 +20,11 @@ pub(super) fn few(names: &[String], wide: bool) -> String {
     }
 }
 
+/// Whether [`few`] leaves some of `names` out, unless it is wide.
+pub(super) fn leaves_out(names: &[String]) -> bool {
+    names.len() > NAMED
+}
+
 /// The names of a finding, and how many it does not name.
 pub(super) fn which(finding: &Finding) -> String {
     let listed = finding.names.join(", ");

@@ -63,3 +63,11 @@ impl Driver<'_> {
         }
     }
 }
+
+/// Logs each claim that cannot be read: once, not at every look.
+pub(super) fn complain(kept: &mut Kept, unreadable: &[Unreadable]) {
+    for bad in unreadable.iter().filter(|bad| !kept.unread_claims.contains(&bad.why)) {
+        tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
+    }
+    kept.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
+}

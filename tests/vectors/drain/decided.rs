@@ -105,10 +105,9 @@ pub(super) fn timed(case: &Case) -> Outcome {
         "wait-3-timeout" => {
             let leaving = parts(vec![Pod { special: Some(leaving(ago(0))), ..left() }]).seal();
             let decision = drained(&leaving, Some(4), |request| request.policy.timeout = Some(in_time));
-            decision
-                .states
-                .values()
-                .all(|state| matches!(state, NodeState::Failed { why } if why.contains("within 3 s")))
+            decision.states.values().all(
+                |state| matches!(state, NodeState::Failed { why } if why.to_string().contains("within 3 s")),
+            )
         }
         "karp-tgp" => {
             let decision = drained(&blocked, Some(4), |request| {

@@ -123,7 +123,7 @@ impl Toy {
         for (name, state) in &self.states {
             let end = match state {
                 NodeState::Drained { .. } => "drained".to_owned(),
-                NodeState::Failed { why } => why.clone(),
+                NodeState::Failed { why } => why.to_string(),
                 other => format!("{other:?}"),
             };
             self.log.push(format!("{name}: {end}"));
@@ -364,8 +364,9 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     let mut late = Toy { seconds: 60, ..toy };
     late.request.policy.timeout = Some(SignedDuration::from_secs(50));
     late.tick();
-    let why = "not drained within 50 s: volume pv-1 (shop/data) still attached to it".to_owned();
-    assert_eq!(late.states["n-1"], NodeState::Failed { why });
+    let NodeState::Failed { why } = &late.states["n-1"] else { panic!("{:?}", late.states) };
+    assert_eq!(why.to_string(), "not drained within 50 s: volume pv-1 (shop/data) still attached to it");
+    assert_eq!(why.told(), why.to_string(), "it says once that the node is not drained");
     let mut toy = Toy::new(1, vec![on("db", "data")], vec![]);
     toy.cluster.surroundings_mut().attached = attached(&["pv-1"]);
     (0..30).for_each(|_| _ = toy.tick());
@@ -395,7 +396,9 @@ fn a_node_whose_kubelet_is_gone_is_given_up_with_what_keeps_its_pod() {
             }
             match &toy.states["n-1"] {
                 NodeState::Draining(_) => assert!(ready, "a kubelet that is there may still end it"),
-                NodeState::Failed { why: told } => {
+                NodeState::Failed { why: given_up } => {
+                    let told = given_up.to_string();
+                    assert_eq!(given_up.told(), format!("not drained: {told}"));
                     assert!(!ready && told.starts_with("its kubelet confirms no pod's end: "), "{told}");
                     assert!(told.contains(why), "{told}");
                 }
