@@ -2,7 +2,8 @@
 //!
 //! Nothing here decides. A write whose precondition failed is [`Outcome::Lost`] and is never repeated from here: the
 //! caller reads the cluster again and decides again. The invariant: every function that sends a write does so through
-//! an [`Authority`], which alone reaches the client for writes and is checked right before each request.
+//! an [`Authority`], which alone reaches the client for writes and is checked right before each request. Only the
+//! election ([`elect`]) writes without one, because it is what gives the authority of a leader.
 
 mod authority;
 mod claim;

@@ -92,7 +92,7 @@ pub async fn uncordon(
 }
 
 /// Writes conditions of KEP-5683 (`DrainInProgress`, `Drained`) into the status of `node`, each as a type and
-/// whether it is true. The one patch fails if the Node of that name has another UID than `uid`. A server of any
+/// whether it is true since `now`. The one patch fails if the Node of that name has another UID than `uid`. A server of any
 /// version accepts these conditions.
 ///
 /// # Errors
@@ -103,8 +103,9 @@ pub async fn conditions(
     node: &str,
     uid: &str,
     conditions: &[(&str, bool)],
+    now: Timestamp,
 ) -> Result<(), NotDone> {
-    let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
+    let now = now.round(Unit::Second).unwrap_or_default().to_string();
     let condition = |(name, is): &(&str, bool)| {
         json!({
             "type": name,

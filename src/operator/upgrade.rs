@@ -1,8 +1,8 @@
 //! The controller that drives `ClusterUpgrade`s: look, decide, act, look again.
 //!
-//! It decides nothing and remembers nothing that matters: the core decides, the API remembers. Evictions run beside the
-//! loop, because one may take seconds; every other write is finished before the next decision, so that a decision
-//! always sees the claims that exist.
+//! The core decides what is done for an upgrade, and the API remembers what matters. Decided here is only which upgrade
+//! has its turn: the one that began first, else the oldest. Evictions run beside the loop, because one may take seconds;
+//! every other write is finished before the next decision, so that a decision always sees the claims that exist.
 
 mod driving;
 mod figures;

@@ -43,7 +43,8 @@ pub enum Phase {
     Deleting,
     /// Nothing more can move without a person: a control-plane component failed.
     ControlPlaneFailed,
-    /// Nothing more can move without a person: a control-plane component went back after it was upgraded.
+    /// Nothing more can move without a person: a control-plane component went back after it was upgraded, a controller
+    /// leads where nothing shows its version, or nodes are silent whose kubelets a step of the control plane waits for.
     ControlPlaneHeld,
     /// Nothing more can move without a person: nodes failed.
     NodesFailed,

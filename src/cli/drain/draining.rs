@@ -234,8 +234,9 @@ impl Draining {
     pub(super) fn say_on_node(&mut self, name: &Arc<str>, conditions: &'static [(&'static str, bool)]) {
         let Some(uid) = self.kept.uids.get(name).filter(|_| self.conditions) else { return };
         let (effects, name, uid) = (self.effects.clone(), Arc::clone(name), Arc::clone(uid));
+        let now = self.clock.now();
         self.kept.running.spawn(async move {
-            let sent = node::conditions(&effects, &Authority::Person, &name, &uid, conditions).await;
+            let sent = node::conditions(&effects, &Authority::Person, &name, &uid, conditions, now).await;
             Reply::Conditions(name, sent)
         });
     }

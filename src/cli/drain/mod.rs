@@ -301,7 +301,8 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
     if wanted.is_empty() {
         return Err("no node has these labels".to_owned());
     }
-    let mut teller = Teller::new(args.output, Clock::default());
+    let clock = Clock::default();
+    let mut teller = Teller::new(args.output, clock.clone());
     let mut left = 0;
     for name in wanted {
         let Some(node) = found.get(&name) else { return Err(format!("there is no node {}", escape(&name))) };
@@ -311,7 +312,8 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
                 Ok(()) if args.node_conditions => {
                     let cleared = [("DrainInProgress", false), ("Drained", false)];
                     let who = &Authority::Person;
-                    match node::conditions(&effects, who, &node.name, &node.uid, &cleared).await {
+                    match node::conditions(&effects, who, &node.name, &node.uid, &cleared, clock.now()).await
+                    {
                         Ok(()) => say("uncordoned", "uncordoned, and its conditions cleared".to_owned()),
                         Err(error) => {
                             left += 1;
