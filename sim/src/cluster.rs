@@ -14,9 +14,9 @@ use crate::api::{Body, Kinds, Options, Release, Server, Shared, State};
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::models::{ControlPlane, Kubelets};
+use crate::observed_write::Write;
 use crate::random::Random;
 use crate::store::{Observer, Store};
-use crate::written::Write;
 
 /// The settings of a cluster that is to be made.
 #[derive(Clone, Debug)]

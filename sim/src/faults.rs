@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub(crate) use self::stream::{Ending, Mode, Stream};
-use crate::life::Life;
+use crate::program::Life;
 
 /// What a rule looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::shelf::{Change, Shelf};
+use crate::kind_history::{Change, Shelf};
 
 /// Who is told of every write.
 pub(crate) struct Observer(pub(crate) Box<dyn FnMut(&str, &Change, &str) + Send>);

@@ -49,31 +49,31 @@
 #![allow(clippy::match_same_arms, reason = "one arm for each case of the specification")]
 
 mod api;
-mod beat;
+mod by_key;
 mod clock;
 mod cluster;
 mod crowd;
 pub mod faults;
 mod fields;
+mod heartbeat;
 mod index;
 mod journal;
+mod kind_history;
 mod labels;
-mod life;
-mod live;
 mod models;
+mod observed_write;
 mod pace;
+mod program;
 mod random;
 mod record;
 mod schema;
 pub mod serve;
-mod shelf;
 mod store;
-mod written;
 
 pub use cluster::{Builder, Cluster, NodeGroup, Process};
 pub use crowd::crowd;
 pub use models::{COMPONENTS, ControlPlane, Deed, Kubelets, Times};
+pub use observed_write::Write;
 pub use pace::Pace;
 pub use random::{Random, Spread};
 pub use schema::milli;
-pub use written::Write;

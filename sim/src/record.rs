@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::beat::Template;
+use crate::heartbeat::Template;
 use crate::labels::{LabelSelector, Labels};
 
 /// So many values that were read lately stay at hand.

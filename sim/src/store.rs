@@ -11,14 +11,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::by_key::Live;
 use crate::index::PodIndex;
 use crate::journal::Journal;
 pub(crate) use crate::journal::Observer;
+pub(crate) use crate::kind_history::Change;
+use crate::kind_history::Shelf;
 use crate::labels::{LabelSelector, Labels};
-use crate::live::Live;
 use crate::record::Record;
-pub(crate) use crate::shelf::Change;
-use crate::shelf::Shelf;
 
 const PODS: &str = "pods";
 /// How many of the objects that were written last are kept as values. All others are kept as text, which is a tenth of

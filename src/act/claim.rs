@@ -14,7 +14,7 @@ use kube::core::DynamicObject;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::hands::{Hands, claims, nodes};
+use super::actions::{Hands, claims, nodes};
 use super::outcome::{FIELD_MANAGER, Next, Outcome, Stop, stop};
 use crate::api::upgrade::FINALIZER;
 use crate::api::{ClusterUpgrade, NodeUpgrade, spec_of, status_of};

@@ -13,9 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, 
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 
+use super::actions::Hands;
 use super::authority::{Authority, Effects, NotDone};
 use super::elect::LeadershipLost;
-use super::hands::Hands;
 use super::outcome::{Outcome, Stop};
 use crate::clients::one_line;
 

@@ -8,7 +8,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::hands::Hands;
+use super::actions::Hands;
 use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
 use crate::api::ClusterUpgrade;
 use crate::api::upgrade::FINALIZER;

@@ -10,8 +10,8 @@ use evenkeel_core::upgrade::GateObject;
 use kube::Api;
 use kube::core::{ApiResource, DynamicObject, GroupVersion, GroupVersionKind};
 
+use super::actions::Hands;
 use super::authority::NotDone;
-use super::hands::Hands;
 use super::outcome::{Outcome, Stop, stop};
 
 /// How many conditions of an object are looked at.

@@ -10,8 +10,8 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 
+use super::actions::Hands;
 use super::authority::NotDone;
-use super::hands::Hands;
 use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 

@@ -5,6 +5,7 @@
 //! an [`Authority`], which alone reaches the client for writes and is checked right before each request. Only the
 //! election ([`elect`]) writes without one, because it is what gives the authority of a leader.
 
+mod actions;
 mod authority;
 mod claim;
 pub mod elect;
@@ -12,15 +13,14 @@ mod event;
 pub mod evict;
 mod finalizer;
 mod gate;
-mod hands;
 mod job;
 pub mod node;
 mod outcome;
 mod reread;
 pub mod status;
 
+pub use actions::Hands;
 pub use authority::{Authority, Effects, NotDone};
 pub use event::Events;
-pub use hands::Hands;
 pub use job::ATTEMPT_LABEL;
 pub use outcome::{FIELD_MANAGER, Outcome};

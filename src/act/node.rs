@@ -10,8 +10,8 @@ use jiff::{Timestamp, Unit};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::actions::{Hands, claims, nodes};
 use super::authority::{Authority, Effects, NotDone};
-use super::hands::{Hands, claims, nodes};
 use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
 use crate::observe::lean;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube::Api;
 use kube::api::ListParams;
 
-use super::hands::{Hands, nodes};
+use super::actions::{Hands, nodes};
 use super::outcome::{Outcome, Stop, stop};
 use crate::observe::lean;
 

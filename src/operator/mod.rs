@@ -7,7 +7,7 @@
 mod decoded;
 mod figures;
 pub mod metrics;
-mod needs;
+mod prerequisites;
 mod report;
 mod run;
 pub mod serve;

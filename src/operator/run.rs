@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::{Build, Metrics};
-use super::needs::Needs;
+use super::prerequisites::Needs;
 use super::report::Reporter;
 use super::upgrade::Driver;
 use super::{serve, shutdown};

@@ -6,15 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::form::{self, Form, shown};
 use super::kinds::Kind;
 use super::request::Request;
 use super::selector::FieldSelector;
+use super::shown_as::{self, Form, shown};
 use super::status::{Cause, Failure, Named, Outcome};
 use super::table::{self, Style};
 use super::{State, Subject};
+use crate::by_key::Live;
 use crate::labels::LabelSelector;
-use crate::live::Live;
 use crate::record::Record;
 
 /// What a list or watch is narrowed to.
@@ -56,7 +56,7 @@ impl Filter {
 pub(crate) fn one(state: &State, kind: &Kind, object: Arc<Value>, request: &Request) -> Outcome<Arc<Value>> {
     Ok(match Form::of(request) {
         Form::Whole => object,
-        Form::Metadata => form::metadata(&object).into(),
+        Form::Metadata => shown_as::metadata(&object).into(),
         Form::Table => {
             let revision = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
             table::of(kind, [&*object], Style::of(request)?, state.clock.now(), &revision, true).into()
@@ -250,7 +250,7 @@ impl State {
                 text.push(',');
             }
             if form == Form::Metadata {
-                text.push_str(&form::metadata(&record.value()).to_string());
+                text.push_str(&shown_as::metadata(&record.value()).to_string());
             } else if kind.custom.is_some() {
                 text.push_str(&shown(kind, record));
             } else if let Some(rest) = record.text().strip_prefix(&prefix).filter(|_| !kind.converts()) {

@@ -11,8 +11,8 @@ use super::request::{self, Request};
 use super::status::{Failure, Outcome};
 use super::{Release, Shared, Subject, discovery, eviction, watch};
 use crate::faults::{Call, Fault, Faults, Mode};
-use crate::life::Life;
 use crate::models::ControlPlane;
+use crate::program::Life;
 
 /// A client's way to the server: it carries that client's life.
 #[derive(Clone, Debug)]

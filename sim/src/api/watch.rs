@@ -11,16 +11,16 @@ use futures::stream;
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
-use super::form::{self, Form};
 use super::kinds::Kind;
 use super::read::{self, Filter, check_match};
 use super::request::Request;
+use super::shown_as::{self, Form};
 use super::status::{Failure, Outcome};
 use super::table::{self, Style};
 use super::{Shared, Subject};
+use crate::by_key::Live;
 use crate::clock::Clock;
 use crate::faults::{Ending, Stream as Faults};
-use crate::live::Live;
 use crate::record::Record;
 use crate::store::Change;
 
@@ -240,7 +240,7 @@ impl Watch {
 
     fn event(&mut self, what: &str, record: &Record) -> String {
         if self.form == Form::Whole {
-            return format!("{{\"type\":{what:?},\"object\":{}}}", form::shown(&self.kind, record));
+            return format!("{{\"type\":{what:?},\"object\":{}}}", shown_as::shown(&self.kind, record));
         }
         self.line(what, &self.kind.seen(record))
     }
@@ -248,7 +248,7 @@ impl Watch {
     fn line(&mut self, what: &str, object: &Value) -> String {
         let object = match self.form {
             Form::Whole => object.clone(),
-            Form::Metadata => form::metadata(object),
+            Form::Metadata => shown_as::metadata(object),
             Form::Table => self.table(object),
         };
         json!({"type": what, "object": object}).to_string()

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Faults, WatchFault};
-use crate::life::Life;
+use crate::program::Life;
 
 /// Which lines a watch says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

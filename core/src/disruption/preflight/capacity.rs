@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling};
-use super::found::{Found, others};
+use super::causes_found::{Found, others};
 use super::placement::Places;
 use super::{Object, Outlook, Question};
 use crate::cluster::{Amounts, Capacity, Lack, Node, Phase, Placement, Pod};

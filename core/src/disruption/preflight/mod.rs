@@ -7,9 +7,9 @@
 mod bounds;
 mod budgets;
 mod capacity;
+mod causes_found;
 pub mod explain;
 mod forecast;
-mod found;
 mod placement;
 mod pods;
 mod remedy;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling, pinned};
 use super::capacity::Left;
-use super::found::{Found, others};
+use super::causes_found::{Found, others};
 use super::placement::{Places, Seeking, Unfit};
 use super::{Cause, Object, Outlook, Question};
 use crate::cluster::{Node, Phase, Placement, Pod};

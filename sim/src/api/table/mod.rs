@@ -10,9 +10,9 @@ mod pod;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::form;
 use super::kinds::Kind;
 use super::request::Request;
+use super::shown_as;
 use super::status::{Failure, Outcome};
 
 /// How much of each object goes with its row.
@@ -88,7 +88,7 @@ pub(crate) fn of<'a>(
         row["object"] = match style.include {
             Include::None => Value::Null,
             Include::Object => object.clone(),
-            Include::Metadata => form::metadata(object),
+            Include::Metadata => shown_as::metadata(object),
         };
         if kind.custom.is_none()
             && kind.kind == "Pod"

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::live::Live;
+use crate::by_key::Live;
 use crate::record::Record;
 
 /// One write.
