@@ -147,7 +147,7 @@ impl NotReady {
 
 /// The state of a source, for metrics and readiness.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct SourceStanding {
     /// Which source.
     pub source: Source,
     /// Whether it can be relied on.

@@ -39,7 +39,7 @@ use lean::{
 use model::Model;
 use optional_kind::OptionalKind;
 
-pub use inventory::{Inventory, Missing, NotReady, PodScope, Source, Standing, Trouble};
+pub use inventory::{Inventory, Missing, NotReady, PodScope, Source, SourceStanding, Trouble};
 
 use crate::api::report::Server;
 use crate::clients::Connect;
@@ -199,12 +199,12 @@ impl Observer {
     }
 
     /// How every source stands, for metrics and readiness.
-    pub fn standing(&self) -> Vec<Standing> {
-        fn of<K: Watched>(source: Source, cache: &Cache<K>) -> Standing {
-            Standing { source, state: cache.state(), age: cache.confirmed().map(|at| at.elapsed()) }
+    pub fn standing(&self) -> Vec<SourceStanding> {
+        fn of<K: Watched>(source: Source, cache: &Cache<K>) -> SourceStanding {
+            SourceStanding { source, state: cache.state(), age: cache.confirmed().map(|at| at.elapsed()) }
         }
         let asked = self.apiservers.list();
-        let versions = Standing {
+        let versions = SourceStanding {
             source: Source::Versions,
             state: versions(&asked),
             age: asked.iter().map(|endpoint| endpoint.confirmed).min().flatten().map(|at| at.elapsed()),

@@ -14,7 +14,7 @@ use evenkeel_core::cluster::{
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
 use evenkeel_core::disruption::arithmetic::{Unsynced, compute, disrupted};
 use evenkeel_core::disruption::{Budgets, Class, Handling, Memory, Rules, class, handling, warnings};
-use evenkeel_core::drain::{Wait, empty};
+use evenkeel_core::drain::{PodWait, empty};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ fn kubectl(case: &Case) -> Outcome {
     let cluster = Parts { pods, surroundings: with_daemon_set(), ..Parts::default() }.seal();
     let mut budgets = Budgets::new(&cluster, BTreeMap::new(), now());
     let emptying = empty(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
-    let fails = emptying.left.iter().any(|left| matches!(left.wait, Wait::Refused(_)));
+    let fails = emptying.left.iter().any(|left| matches!(left.wait, PodWait::Refused(_)));
     // kubectl touches no pod of a node of which it refuses one.
     let asked = if fails { 0 } else { emptying.permits.len() };
     let warned = cluster.pods().flat_map(|pod| {
@@ -495,14 +495,14 @@ fn karpenter(case: &Case) -> Outcome {
         let traits = evenkeel_core::cluster::Traits { critical: true, ..Default::default() };
         Pod { special: Some(Arc::new(traits)), ..Pod { name: "q".into(), ..owned() } }
     };
-    let held = |wait: &Wait| matches!(wait, Wait::Budget(_));
+    let held = |wait: &PodWait| matches!(wait, PodWait::Budget(_));
     let right = match case.id.as_str() {
         "karp-terminal" => waits(vec![Pod { phase: Phase::Finished, ..pod("p") }], vec![]).1.is_empty(),
         "karp-pdb" => waits(vec![owned()], vec![budget(0, 2, 2)]).1.iter().all(held),
-        "karp-order" => waits(vec![owned(), critical()], vec![]).1 == [Wait::Asked, Wait::Turn],
+        "karp-order" => waits(vec![owned(), critical()], vec![]).1 == [PodWait::Asked, PodWait::Turn],
         "karp-static" => waits(vec![Pod { mirror: true, ..pod("p") }], vec![]).1.is_empty(),
         "karp-wait" => {
-            waits(vec![Pod { special: Some(leaving(ago(0))), ..owned() }], vec![]).1 == [Wait::Leaving]
+            waits(vec![Pod { special: Some(leaving(ago(0))), ..owned() }], vec![]).1 == [PodWait::Leaving]
         }
         "karp-two-pdbs" => {
             let another = Budget { name: "other".into(), ..budget(1, 3, 2) };

@@ -60,7 +60,7 @@ pub enum PodMemory {
 
 /// A pod that was asked to leave, and which pods were beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskedPod {
     /// UID of the pod.
     pub uid: Arc<str>,
     /// Its node.
@@ -71,7 +71,7 @@ pub struct Asked {
     pub siblings: Vec<Arc<str>>,
 }
 
-impl Asked {
+impl AskedPod {
     /// `pod`, where `beside` are the pods of its node.
     pub fn of<'p>(pod: &Pod, beside: impl Iterator<Item = &'p Pod>) -> Self {
         let owner = pod.owner.as_ref().map(|owner| Arc::clone(&owner.uid));
@@ -141,7 +141,7 @@ impl Sent {
     }
 
     /// Records that the deletion of `asked` past its budgets goes out at `now`.
-    pub fn deletes(&mut self, asked: &Asked, now: Timestamp) {
+    pub fn deletes(&mut self, asked: &AskedPod, now: Timestamp) {
         self.follow(now);
         self.pods.insert(asked.uid.clone(), (PodMemory::Sent, Timestamp::MAX));
         self.nodes.insert(asked.uid.clone(), asked.node.clone());

@@ -40,12 +40,12 @@ pub struct Left<'a> {
     /// What it is to the drain.
     pub class: Class,
     /// What it waits for.
-    pub wait: Wait,
+    pub wait: PodWait,
 }
 
 /// What a pod waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum PodWait {
     /// Nothing: it may leave, and was not asked.
     Nothing,
     /// Its eviction is sent, or accepted and not seen yet.
@@ -86,7 +86,7 @@ pub struct Held {
     pub lasting: bool,
 }
 
-impl Wait {
+impl PodWait {
     /// What a person should know, if it is more than that the pod is on its way.
     pub fn held(&self) -> Option<Held> {
         let held = |reason: String, lasting| Some(Held { budget: None, reason, lasting });
@@ -172,19 +172,19 @@ fn emptied<'a>(
     for (pod, class, handling) in classed {
         let wait = match handling {
             Handling::Leave => continue,
-            Handling::Refuse(why) => Wait::Refused(why),
+            Handling::Refuse(why) => PodWait::Refused(why),
             Handling::Await if class == Class::Terminating => leaving(pod, now, &mut emptying),
-            Handling::Await => Wait::Finishing,
-            Handling::Evict if others_first && pod.traits().critical => Wait::Turn,
+            Handling::Await => PodWait::Finishing,
+            Handling::Evict if others_first && pod.traits().critical => PodWait::Turn,
             Handling::Evict => match remembered(pod, memory, now, &mut emptying) {
                 Some(wait) => wait,
                 None => match permit(pod) {
-                    Ok(None) => Wait::Nothing,
+                    Ok(None) => PodWait::Nothing,
                     Ok(Some(permit)) => {
                         emptying.permits.push(permit);
-                        Wait::Asked
+                        PodWait::Asked
                     }
-                    Err(refusal) => Wait::Budget(refusal),
+                    Err(refusal) => PodWait::Budget(refusal),
                 },
             },
         };
@@ -199,38 +199,38 @@ impl Emptying<'_> {
     }
 }
 
-fn leaving(pod: &Pod, now: Timestamp, emptying: &mut Emptying<'_>) -> Wait {
-    let Some(since) = pod.deleting() else { return Wait::Leaving };
+fn leaving(pod: &Pod, now: Timestamp, emptying: &mut Emptying<'_>) -> PodWait {
+    let Some(since) = pod.deleting() else { return PodWait::Leaving };
     // Whoever set the finalizer takes it off after the containers have ended, which they have by the end of the grace
     // period.
     if let Some(finalizer) = pod.traits().finalizers.first() {
         if now < since {
             emptying.wake(since);
-            return Wait::Leaving;
+            return PodWait::Leaving;
         }
-        return Wait::Kept(Arc::clone(finalizer));
+        return PodWait::Kept(Arc::clone(finalizer));
     }
     let late = since.saturating_add(STUCK_AFTER).unwrap_or(Timestamp::MAX);
     if now < late {
         emptying.wake(late);
-        return Wait::Leaving;
+        return PodWait::Leaving;
     }
-    Wait::Stuck(since)
+    PodWait::Stuck(since)
 }
 
 /// What a pod waits for because of what was asked before.
-fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptying<'_>) -> Option<Wait> {
+fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptying<'_>) -> Option<PodWait> {
     match memory.pods.get(&pod.uid) {
-        Some(PodMemory::Sent) => return Some(Wait::Asked),
+        Some(PodMemory::Sent) => return Some(PodWait::Asked),
         Some(PodMemory::NotBefore(until, why)) if *until > now => {
             emptying.wake(*until);
-            return Some(Wait::Later(why.clone()));
+            return Some(PodWait::Later(why.clone()));
         }
         _ => {}
     }
     if let Some(until) = memory.throttled_until.filter(|until| *until > now) {
         emptying.wake(until);
-        return Some(Wait::Throttled);
+        return Some(PodWait::Throttled);
     }
     let owner = pod.owner.as_ref()?;
     let origin = memory.origins.get(&(pod.node.clone(), owner.uid.clone()))?;
@@ -239,12 +239,12 @@ fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptyin
     }
     let tolerates = pod.traits().tolerates_cordon;
     if tolerates || origin.again {
-        return Some(Wait::Returned { tolerates });
+        return Some(PodWait::Returned { tolerates });
     }
     let bound = origin.since.saturating_add(BOUND_LATE).unwrap_or(Timestamp::MAX);
     (now < bound).then(|| {
         emptying.wake(bound);
-        Wait::Later(None)
+        PodWait::Later(None)
     })
 }
 
@@ -252,7 +252,7 @@ fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptyin
 pub fn first(left: &[Left<'_>]) -> String {
     let held: Vec<_> =
         left.iter().filter_map(|left| Some((left.pod.full_name(), left.wait.held()?.reason))).collect();
-    let finishing: Vec<_> = left.iter().filter(|left| left.wait == Wait::Finishing).collect();
+    let finishing: Vec<_> = left.iter().filter(|left| left.wait == PodWait::Finishing).collect();
     match held.split_first() {
         None if let Some((first, more)) = finishing.split_first() => {
             let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
@@ -279,7 +279,7 @@ mod tests {
         Parts { pods, budgets: vec![budget("cart", 1, 3, 2)], ..Parts::default() }.seal()
     }
 
-    fn waits(cluster: &Cluster, rules: &Rules, memory: &Memory) -> (usize, Vec<Wait>) {
+    fn waits(cluster: &Cluster, rules: &Rules, memory: &Memory) -> (usize, Vec<PodWait>) {
         let mut budgets = Budgets::new(cluster, BTreeMap::new(), at(0));
         let emptying = empty(cluster, "n-1", rules, memory, &mut budgets, at(0));
         (emptying.permits.len(), emptying.left.into_iter().map(|left| left.wait).collect())
@@ -289,7 +289,7 @@ mod tests {
     fn a_pod_of_another_node_is_never_asked() {
         let cluster = of(vec![pod("cart", 1, "n-2"), pod("web", 1, "n-1")]);
         let (permits, left) = waits(&cluster, &Rules::default(), &Memory::default());
-        assert_eq!((permits, left), (1, vec![Wait::Asked]));
+        assert_eq!((permits, left), (1, vec![PodWait::Asked]));
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
         let rules = Rules { critical_last: true, ..Rules::default() };
         let dns = critical(pod("dns", 1, "n-1"));
         let both = of(vec![dns.clone(), pod("web", 1, "n-1")]);
-        assert_eq!(waits(&both, &rules, &Memory::default()), (1, vec![Wait::Turn, Wait::Asked]));
+        assert_eq!(waits(&both, &rules, &Memory::default()), (1, vec![PodWait::Turn, PodWait::Asked]));
         let leaving = of(vec![dns.clone(), terminating(pod("web", 1, "n-1"), at(1))]);
         assert_eq!(waits(&leaving, &rules, &Memory::default()).0, 0, "until the others are gone");
         assert_eq!(waits(&of(vec![dns]), &rules, &Memory::default()).0, 1);
@@ -317,13 +317,13 @@ mod tests {
             let mut budgets = Budgets::new(&cluster, BTreeMap::new(), at(seconds));
             empty(&cluster, "n-1", &Rules::default(), &memory, &mut budgets, at(seconds)).left.remove(0).wait
         };
-        assert_eq!(wait(1, true, true, 11), Wait::Asked, "another of the first ones");
-        assert_eq!(wait(2, true, false, 11), Wait::Returned { tolerates: true });
-        assert_eq!(wait(2, false, false, 11), Wait::Later(None), "others may be bound still");
-        assert_eq!(wait(2, false, false, 12), Wait::Asked, "bound before the scheduler saw the cordon");
+        assert_eq!(wait(1, true, true, 11), PodWait::Asked, "another of the first ones");
+        assert_eq!(wait(2, true, false, 11), PodWait::Returned { tolerates: true });
+        assert_eq!(wait(2, false, false, 11), PodWait::Later(None), "others may be bound still");
+        assert_eq!(wait(2, false, false, 12), PodWait::Asked, "bound before the scheduler saw the cordon");
         assert_eq!(
             wait(3, false, true, 12),
-            Wait::Returned { tolerates: false },
+            PodWait::Returned { tolerates: false },
             "its template names the node"
         );
     }
@@ -332,18 +332,18 @@ mod tests {
     fn finished_and_refused_pods() {
         let done = Pod { phase: Phase::Finished, owner: None, empty_dir: true, ..pod("job", 1, "n-1") };
         let cluster = of(vec![done, Pod { owner: None, ..pod("web", 1, "n-1") }]);
-        let refused = Wait::Refused("has no controller that would bring it back; move it by hand");
+        let refused = PodWait::Refused("has no controller that would bring it back; move it by hand");
         assert_eq!(waits(&cluster, &Rules::default(), &Memory::default()), (0, vec![refused]));
         let all = Rules { evict_finished: true, evict_bare: true, ..Rules::default() };
-        assert_eq!(waits(&cluster, &all, &Memory::default()), (2, vec![Wait::Asked, Wait::Asked]));
+        assert_eq!(waits(&cluster, &all, &Memory::default()), (2, vec![PodWait::Asked, PodWait::Asked]));
     }
 
     #[test]
     fn a_pod_is_stuck_some_time_after_its_grace_period() {
         let of = |seconds| of(vec![terminating(pod("web", 1, "n-1"), at(seconds))]);
-        assert_eq!(waits(&of(-29), &Rules::default(), &Memory::default()).1, [Wait::Leaving]);
+        assert_eq!(waits(&of(-29), &Rules::default(), &Memory::default()).1, [PodWait::Leaving]);
         let (_, stuck) = waits(&of(-30), &Rules::default(), &Memory::default());
-        assert_eq!(stuck, [Wait::Stuck(at(-30))]);
+        assert_eq!(stuck, [PodWait::Stuck(at(-30))]);
         assert!(stuck[0].held().is_some());
     }
 
@@ -355,8 +355,8 @@ mod tests {
             let pod = terminating(pod, at(seconds));
             waits(&of(vec![pod]), &Rules::default(), &Memory::default()).1.remove(0)
         };
-        assert_eq!(of(1), Wait::Leaving);
-        assert_eq!(of(0), Wait::Kept("x.io/keep".into()));
+        assert_eq!(of(1), PodWait::Leaving);
+        assert_eq!(of(0), PodWait::Kept("x.io/keep".into()));
         assert!(of(-99).held().is_some_and(|held| held.reason.contains("x.io/keep") && !held.lasting));
     }
 }

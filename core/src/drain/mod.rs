@@ -14,7 +14,7 @@ mod request;
 mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
-pub use emptying::{Emptying, Held, Left, Wait, empty, first, look};
+pub use emptying::{Emptying, Held, Left, PodWait, empty, first, look};
 pub use node::{Forced, GivenUp, NodeDrain, Seen, Step, yields};
 pub use policy::{OnTimeout, Options, Policy, SETTLE, STALLED, When};
 pub use request::{Action, Decision, DrainWorld, NodeState, NotDrained, Request, TOGETHER, decide, refusal};

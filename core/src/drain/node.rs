@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::emptying::{Emptying, Left, STUCK_AFTER, Wait, empty, first, look};
+use super::emptying::{Emptying, Left, PodWait, STUCK_AFTER, empty, first, look};
 use super::policy::{OnTimeout, Policy, STALLED};
 use super::volumes::attached;
 use crate::cluster::{Cluster, Node};
-use crate::disruption::{Asked, Budgets, Memory, Permit, PodMemory};
+use crate::disruption::{AskedPod, Budgets, Memory, Permit, PodMemory};
 
 /// The times of one node's drain: all that has to be remembered of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Seen<'c, 'w> {
 pub struct Forced {
     namespace: Arc<str>,
     pod: Arc<str>,
-    asked: Asked,
+    asked: AskedPod,
     grace: Option<i64>,
 }
 
@@ -67,7 +67,7 @@ impl Forced {
     }
 
     /// What has to be remembered of it.
-    pub fn asked(&self) -> &Asked {
+    pub fn asked(&self) -> &AskedPod {
         &self.asked
     }
 
@@ -269,7 +269,7 @@ fn stall(node: &Node, left: &[Left<'_>]) -> Option<Stall> {
     if left.iter().all(lasting) {
         return Some(Stall::Person);
     }
-    let over = |left: &Left<'_>| matches!(left.wait, Wait::Stuck(_) | Wait::Kept(_));
+    let over = |left: &Left<'_>| matches!(left.wait, PodWait::Stuck(_) | PodWait::Kept(_));
     (!node.ready && left.iter().all(over)).then_some(Stall::Kubelet)
 }
 
@@ -277,7 +277,11 @@ fn stall(node: &Node, left: &[Left<'_>]) -> Option<Stall> {
 pub fn yields(left: &Left<'_>) -> bool {
     let stays = matches!(
         left.wait,
-        Wait::Leaving | Wait::Stuck(_) | Wait::Kept(_) | Wait::Refused(_) | Wait::Returned { .. }
+        PodWait::Leaving
+            | PodWait::Stuck(_)
+            | PodWait::Kept(_)
+            | PodWait::Refused(_)
+            | PodWait::Returned { .. }
     );
     !stays && left.pod.deleting().is_none()
 }
@@ -285,7 +289,7 @@ pub fn yields(left: &Left<'_>) -> bool {
 /// Whether a pod is terminating and may still be at `now`.
 fn leaves(left: &Left<'_>, now: Timestamp) -> bool {
     let in_time = |at: Timestamp| now < after(at, STUCK_AFTER);
-    !matches!(left.wait, Wait::Stuck(_)) && left.pod.deleting().is_some_and(in_time)
+    !matches!(left.wait, PodWait::Stuck(_)) && left.pod.deleting().is_some_and(in_time)
 }
 
 /// The deletions of the pods in `left` that yield to one, and for which no request is under way or accepted already.
@@ -297,7 +301,7 @@ fn forced(node: &Node, left: &[Left<'_>], seen: Seen<'_, '_>) -> Vec<Forced> {
     let force = |left: &Left<'_>| Forced {
         namespace: Arc::clone(&left.pod.namespace),
         pod: Arc::clone(&left.pod.name),
-        asked: Asked::of(left.pod, seen.cluster.pods_on(&node.name)),
+        asked: AskedPod::of(left.pod, seen.cluster.pods_on(&node.name)),
         grace: left.pod.traits().grace.filter(|seconds| *seconds < 1).map(|_| 1),
     };
     left.iter().filter(may).map(force).collect()

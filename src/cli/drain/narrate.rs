@@ -10,7 +10,7 @@ use std::time::Duration;
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::preflight::{Question, forecast};
 use evenkeel_core::disruption::{CordonMark, Rules, class, warnings};
-use evenkeel_core::drain::{Decision, Left, NodeState, Wait, first};
+use evenkeel_core::drain::{Decision, Left, NodeState, PodWait, first};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -204,7 +204,7 @@ fn warned(cluster: &Cluster, node: &str, rules: &Rules, now: Timestamp) -> BTree
 fn queues(cluster: &Cluster, decision: &Decision<'_>) -> Vec<String> {
     let mut queues: BTreeMap<(Arc<str>, Arc<str>), usize> = BTreeMap::new();
     for left in decision.left.values().flatten() {
-        if let Wait::Budget(refusal) = &left.wait
+        if let PodWait::Budget(refusal) = &left.wait
             && let Some(budget) = refusal.budget()
         {
             *queues.entry(budget.clone()).or_default() += 1;

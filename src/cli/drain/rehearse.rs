@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use evenkeel_core::cluster::Parts;
 use evenkeel_core::disruption::answer::{Answer, Next};
 use evenkeel_core::disruption::{Budgets, Memory};
-use evenkeel_core::drain::{Wait, empty, refusal};
+use evenkeel_core::drain::{PodWait, empty, refusal};
 
 use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
 use super::display::{Event, OfNode, Told};
@@ -62,7 +62,7 @@ impl Draining {
                         failed |= held.lasting;
                         format!("would wait: {}", held.reason)
                     }
-                    None if left.wait == Wait::Leaving => "is leaving already".to_owned(),
+                    None if left.wait == PodWait::Leaving => "is leaving already".to_owned(),
                     None => "would be evicted".to_owned(),
                 };
                 for permit in emptying.permits.iter().filter(|_| ask) {

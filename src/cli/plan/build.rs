@@ -18,7 +18,7 @@ use super::document::{
     API_VERSION, Accepted, Approval, Bound, Finding, Group, Hop, HopTime, KIND, Kubelets, Need, Size, Step,
     Time, UpgradePlan, Wave,
 };
-use super::subject::Subject;
+use super::subject::PlanSubject;
 
 /// What was planned.
 pub(super) struct Made<'a> {
@@ -36,7 +36,7 @@ pub(super) struct Made<'a> {
     pub(super) of_object: bool,
 }
 
-pub(super) fn document(made: &Made<'_>, subject: &Subject) -> UpgradePlan {
+pub(super) fn document(made: &Made<'_>, subject: &PlanSubject) -> UpgradePlan {
     let hops = hops(made);
     let mut findings: Vec<&plan::Finding> = made.plan.findings.iter().collect();
     // What a person took upon them comes before what only warns.

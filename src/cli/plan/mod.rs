@@ -35,7 +35,7 @@ use build::Made;
 use document::UpgradePlan;
 #[cfg(feature = "sim")]
 pub(super) use subject::Live;
-use subject::Subject;
+use subject::PlanSubject;
 use text::Style;
 use times::TimesArgs;
 use wish::Wished;
@@ -93,7 +93,7 @@ struct Planned {
 
 fn planned(
     wished: Wished,
-    mut subject: Subject,
+    mut subject: PlanSubject,
     catalogue: &Catalogue,
     times: &TimesArgs,
     fail_on: FailOn,

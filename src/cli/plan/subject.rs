@@ -25,7 +25,7 @@ use crate::observe::stated;
 use crate::observe::survey::Survey;
 
 /// What was seen.
-pub(super) struct Subject {
+pub(super) struct PlanSubject {
     pub(super) cluster: Cluster,
     /// What it is: titles and lines.
     pub(super) about: Vec<(&'static str, String)>,
@@ -48,11 +48,11 @@ pub(super) struct Subject {
 ///
 /// # Errors
 /// When there is nothing that a plan could be made for, in one line.
-pub(super) async fn look(args: &LookArgs, upgrade: Option<&str>) -> Result<Subject, String> {
+pub(super) async fn look(args: &LookArgs, upgrade: Option<&str>) -> Result<PlanSubject, String> {
     if args.files.is_empty() { live(args, upgrade).await } else { files(args) }
 }
 
-async fn live(args: &LookArgs, upgrade: Option<&str>) -> Result<Subject, String> {
+async fn live(args: &LookArgs, upgrade: Option<&str>) -> Result<PlanSubject, String> {
     let config = connect::config(&args.cluster, "plan").await?;
     let (seen, inventory) = judge::observe(&config).await?;
     if let Some(nothing) = judge::nothing(&seen, &inventory) {
@@ -82,7 +82,7 @@ pub(in super::super) struct Live<'a> {
 
 impl Live<'_> {
     /// What there is to plan with, and the ClusterUpgrade called `upgrade`.
-    pub(super) async fn subject(self, upgrade: Option<&str>) -> Subject {
+    pub(super) async fn subject(self, upgrade: Option<&str>) -> PlanSubject {
         let Self { client, seen, inventory, mut about, now } = self;
         let mut not_seen: Vec<String> =
             inventory.missing.iter().map(|missing| missing.reason.to_string()).collect();
@@ -109,7 +109,7 @@ impl Live<'_> {
         };
         let executors = if upgrade.is_some() { Found::of_cluster(client).await } else { Found::default() };
         about.extend(inventory.platform.map(|platform| ("Platform", platform.name().to_owned())));
-        Subject {
+        PlanSubject {
             not_visible: inventory.hidden(&cluster),
             hidden: inventory
                 .leading
@@ -127,7 +127,7 @@ impl Live<'_> {
     }
 }
 
-fn files(args: &LookArgs) -> Result<Subject, String> {
+fn files(args: &LookArgs) -> Result<PlanSubject, String> {
     let spool = Spool::of(&args.files)?;
     let paths = spool.paths(&args.files);
     let snapshot = Snapshot::read(&paths).map_err(|error| spool.named(&error.to_string()))?;
@@ -161,7 +161,7 @@ fn files(args: &LookArgs) -> Result<Subject, String> {
     };
     about.extend(snapshot.unused().into_iter().filter(unused_too).map(|line| ("Unused", spool.named(&line))));
     about.extend(snapshot.platform().map(|platform| ("Platform", platform.name().to_owned())));
-    Ok(Subject {
+    Ok(PlanSubject {
         not_visible: snapshot.hidden(&cluster),
         hidden: Vec::new(),
         not_seen: not_seen.iter().map(|line| spool.named(line)).collect(),

@@ -53,7 +53,7 @@ pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Caus
     }
     let mut causes: Vec<Cause> = several.into_iter().filter_map(overlapping).collect();
     for Guarded { budget, all, kept } in leaving.into_values() {
-        let seen = Seen::of(cluster, budget, question);
+        let seen = BudgetSeen::of(cluster, budget, question);
         let closed = seen.closed().filter(|_| !kept.is_empty());
         causes.extend(closed.map(|cause| cause.of(&kept)));
         causes.extend(seen.odd().into_iter().map(|cause| cause.of(&all)));
@@ -90,7 +90,7 @@ fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
 
 /// Why `budget` allows no eviction, for ever or for now, and what is odd about it.
 pub fn of_budget(cluster: &Cluster, budget: &Budget, question: &Question<'_>) -> Vec<Cause> {
-    let seen = Seen::of(cluster, budget, question);
+    let seen = BudgetSeen::of(cluster, budget, question);
     seen.closed().into_iter().chain(seen.odd()).collect()
 }
 
@@ -110,7 +110,7 @@ pub fn closed(cluster: &Cluster, now: Timestamp) -> Vec<Cause> {
             return None;
         }
         let numbers = Err(Unsynced::Unknown);
-        let mut cause = Seen { cluster, budget, pods: Vec::new(), guards, numbers, now }.closed()?;
+        let mut cause = BudgetSeen { cluster, budget, pods: Vec::new(), guards, numbers, now }.closed()?;
         cause.harmless();
         (cause.outlook == Outlook::Never || lasting(budget)).then_some(cause)
     });
@@ -119,7 +119,7 @@ pub fn closed(cluster: &Cluster, now: Timestamp) -> Vec<Cause> {
     found
 }
 
-struct Seen<'a> {
+struct BudgetSeen<'a> {
     cluster: &'a Cluster,
     budget: &'a Budget,
     /// Those it selects, as far as pods were read.
@@ -130,7 +130,7 @@ struct Seen<'a> {
     now: Timestamp,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> BudgetSeen<'a> {
     fn of(cluster: &'a Cluster, budget: &'a Budget, question: &Question<'_>) -> Self {
         let pods: Vec<&Pod> = cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
         let guards = !pods.is_empty();
