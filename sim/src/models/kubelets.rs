@@ -117,11 +117,6 @@ impl Kubelets {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets how long things take from now on.
-    pub fn set_times(&self, times: Times) {
-        self.with(|inner| inner.times = times);
-    }
-
     /// Sets the program that says what the containers do of a pod that runs to an end. Without a program all end well.
     pub fn set_program(&self, program: impl Fn(&Value) -> Deed + Send + Sync + 'static) {
         self.with(|inner| inner.program = Some(Arc::new(program)));
