@@ -32,7 +32,6 @@ use tokio::time::Instant;
 
 use self::figures::{counts, label};
 use self::foretell::Forecasts;
-use self::stored::complain;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
@@ -150,7 +149,7 @@ impl Driver<'_> {
         let (claims, unreadable) = self.claims(kept);
         let at_work = |node: &Arc<str>| claims.iter().any(|claim| claim.subject.node == *node);
         kept.freshness.reread.retain(|node, _| at_work(node));
-        complain(kept, &unreadable);
+        kept.complain(&unreadable);
         self.jobs(kept);
         let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
         let (jobs, freshness, gates) = (kept.jobs.clone(), kept.freshness.clone(), kept.gates.clone());

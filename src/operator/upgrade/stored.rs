@@ -64,10 +64,12 @@ impl Driver<'_> {
     }
 }
 
-/// Logs each claim that cannot be read: once, not at every look.
-pub(super) fn complain(kept: &mut Kept, unreadable: &[Unreadable]) {
-    for bad in unreadable.iter().filter(|bad| !kept.unread_claims.contains(&bad.why)) {
-        tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
+impl Kept {
+    /// Logs each claim that cannot be read: once, not at every look.
+    pub(super) fn complain(&mut self, unreadable: &[Unreadable]) {
+        for bad in unreadable.iter().filter(|bad| !self.unread_claims.contains(&bad.why)) {
+            tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
+        }
+        self.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
     }
-    kept.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
 }
