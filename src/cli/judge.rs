@@ -203,8 +203,8 @@ pub(super) async fn observe(config: &Config) -> Result<(Cluster, Inventory), Str
     }
 }
 
-/// `cluster`, with `answer` as its only kube-apiserver if no kube-apiserver told its version itself: from outside, their own
-/// addresses are often not reachable. The instance has the host name of the configured address, the front door.
+/// `cluster`, with `answer` as its only kube-apiserver if no kube-apiserver told its version itself: from outside, their
+/// own addresses are often not reachable. The instance has the host name of the configured address, the front door.
 fn by_the_front_door(mut cluster: Cluster, config: &Config, answer: &VersionAnswer) -> Cluster {
     if !stated::is_server_known(&cluster) {
         let name = config.cluster_url.host().unwrap_or("apiserver");

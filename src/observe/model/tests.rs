@@ -343,7 +343,7 @@ fn an_upgrade_and_a_report_see_the_same_k3s_cluster() {
         for (ip, ready) in [(0, true), (7, true), (7, false)] {
             world.happens(&Event::Node { number: 0, ip, ready, gone: false });
             world.look(&mut model);
-            assert_eq!(model.leading(), []);
+            assert!(model.leading().is_empty(), "{:?}", model.leading());
             shown.extend(model.cluster().instances().iter().map(|instance| {
                 let (node, ready) = (instance.node.as_deref().unwrap_or("?"), instance.ready);
                 format!("{} {node} {} {ready}", instance.component, instance.version)
