@@ -1,11 +1,12 @@
 //! Every decision Evenkeel makes, as pure functions over values.
 //!
-//! Nothing here knows a Kubernetes client, an async runtime, a clock or randomness; `Cargo.toml` is what keeps it
-//! so. The operator, the command line and the tests call the same functions: there is one implementation of each rule. Ground floor first; a module uses only modules above it in this list.
+//! Nothing here knows a Kubernetes client, an async runtime, a clock or randomness; `Cargo.toml` is what keeps it so. The
+//! operator, the command line and the tests call the same functions: there is one implementation of each rule. Ground
+//! floor first; a module uses only modules above it in this list.
 //!
 //! * [`text`]: text that others wrote, made safe to show.
 //! * [`version`]: what a version string means, and when none is known.
-//! * [`cluster`]: the model everything is decided from; it is made complete and sorted, and then changed object by object.
+//! * [`cluster`]: the model everything is decided from; made complete and sorted, then changed object by object.
 //! * [`skew`]: the Kubernetes version skew policy as data, and the judgement of a cluster by it.
 //! * [`disruption`]: which pods a drain moves, what a PodDisruptionBudget allows, what an eviction's answer means.
 //! * [`drain`]: one node's way from schedulable to empty, and several at once.
