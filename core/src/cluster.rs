@@ -25,7 +25,7 @@ mod select;
 mod surroundings;
 
 pub use capacity::{Amounts, Capacity, Lack};
-pub use control::{ControlPlane, EtcdMember, Leader};
+pub use control::{ControlPlane, EtcdMember, Leader, Renewals};
 pub use incarnation::{RunMark, incarnation};
 pub use placement::{Apart, Namespaces, NodeTerm, Placement};
 pub use reference::NodeRef;

@@ -147,6 +147,7 @@ impl Driver<'_> {
             kept.freshness.unbroken_since = now;
         }
         let (claims, unreadable) = self.claims(kept);
+        kept.freshness.renewals.see(cluster.leaders(), now);
         let at_work = |node: &Arc<str>| claims.iter().any(|claim| claim.subject.node == *node);
         kept.freshness.reread.retain(|node, _| at_work(node));
         kept.complain(&unreadable);

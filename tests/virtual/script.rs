@@ -93,22 +93,32 @@ pub fn statuses() -> Vec<String> {
 
 /// Puts every step that is a fault into the cluster; what is to happen is left to the scenario.
 pub fn arm(cluster: &Cluster, script: &[Step]) {
+    arm_while(cluster, script, || true);
+}
+
+/// The same, for as long as `holds`.
+pub fn arm_while(
+    cluster: &Cluster,
+    script: &[Step],
+    holds: impl Fn() -> bool + Clone + Send + Sync + 'static,
+) {
     for step in script {
+        let holds = holds.clone();
         match step.clone() {
             Step::Call { agent, nth, times, fault: name } => {
                 let fault = fault(&name).unwrap_or_else(|| panic!("no fault is called {name}"));
-                let fits = move |call: &Call| call.agent == agent && call.nth >= nth;
+                let fits = move |call: &Call| holds() && call.agent == agent && call.nth >= nth;
                 cluster.faults().when(fits, fault, times);
             }
             Step::Like { agent, line, fault: name } => {
                 let fault = fault(&name).unwrap_or_else(|| panic!("no fault is called {name}"));
-                let fits = move |call: &Call| call.agent == agent && kind_of(call) == line;
+                let fits = move |call: &Call| holds() && call.agent == agent && kind_of(call) == line;
                 cluster.faults().when(fits, fault, u64::MAX);
             }
             Step::Told { agent, resource, nth, fault: name } => {
                 let fault = told(&name).unwrap_or_else(|| panic!("no fault of an event is called {name}"));
                 let fits = move |told: &evenkeel_sim::faults::Told| {
-                    told.agent == agent && told.resource == resource && told.nth == nth
+                    holds() && told.agent == agent && told.resource == resource && told.nth == nth
                 };
                 cluster.faults().when_told(fits, fault, 1);
             }

@@ -5,6 +5,7 @@
 //! has to end as the one without faults.
 
 mod base;
+mod branch;
 mod campaigns;
 mod drains;
 mod ends;
@@ -29,11 +30,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::campaign::{self, Wrong, all, virtually};
+use super::campaign::{self, Wrong, all, is_long, virtually};
 use super::kube_api::Kube;
 use super::replica::replica;
 use super::script::{self, Step};
 use base::{CLAIMS, Setting, UPGRADES};
+use branch::{Branches, begins};
 use executor::Executor;
 use watcher::{Watcher, asked_well, at_rest};
 
@@ -100,8 +102,13 @@ fn fair(watcher: &mut Watcher, script: &[Step]) {
     }
 }
 
-/// One run, with one replica, or with two where the script speaks of the second.
-async fn life(seed: u64, script: &[Step]) -> Run {
+/// Whether a run has two replicas: where the script speaks of the second, or the first loses the lead while it lives.
+fn has_two(script: &[Step]) -> bool {
+    script::line(script).contains("evenkeel-b") || script.iter().any(is_failover)
+}
+
+/// One run, with one replica or with two. With branches it is copied on its way, and each copy goes on by its own script.
+async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> Run {
     let mut setting = Setting::of(script);
     let (cluster, kube) = base::start(&setting, seed).await;
     setting.begins = cluster.now();
@@ -122,16 +129,32 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     }
     cluster.faults().record();
     script::arm(&cluster, script);
+    if let Some(branches) = branches {
+        branches.arm(&cluster, &watcher);
+    }
     let begun = Instant::now();
     kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
     let stop = CancellationToken::new();
     let mut replicas = vec![tokio::spawn(replica(cluster.clone(), "a", true, stop.clone()))];
-    if script::line(script).contains("evenkeel-b") || script.iter().any(is_failover) {
+    if has_two(script) || branches.is_some_and(|branches| branches.has_two()) {
         let (cluster, stop) = (cluster.clone(), stop.clone());
         replicas.push(tokio::spawn(async move {
             sleep(Duration::from_secs(3)).await;
             replica(cluster, "b", true, stop).await;
         }));
+    }
+    for (at, of) in branches.map(|branches| branches.moments()).unwrap_or_default() {
+        sleep_until(begun + Duration::from_millis(at)).await;
+        if let Some(branches) = branches.filter(|branches| branches.leave(of)) {
+            let mine = branches.mine().unwrap_or_default();
+            fair(&mut watcher.lock().unwrap(), mine);
+            for step in mine.iter().filter(|step| !begins(step)) {
+                if let Step::At { millis, deed } = step {
+                    deeds.push((*millis, deed.clone()));
+                }
+            }
+            break;
+        }
     }
     deeds.sort_by_key(|(at, _)| *at);
     for (at, deed) in deeds {
@@ -257,7 +280,11 @@ async fn end(cluster: &Cluster, kube: &Kube) -> Value {
 }
 
 fn run(seed: u64, script: &[Step]) -> Run {
-    let (mut run, panics) = virtually(async || life(seed, script).await);
+    run_with(seed, script, None)
+}
+
+fn run_with(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> Run {
+    let (mut run, panics) = virtually(async || life(seed, script, branches).await);
     run.wrong.extend(panics);
     if std::env::var("EVENKEEL_SHOW").is_ok() {
         show(&run);
@@ -275,12 +302,11 @@ fn show(run: &Run) {
     eprintln!("{:#}\n{} evicted in {:?}", run.end, run.evicted, run.took);
 }
 
-/// Without people in between: the same end as without faults.
+/// Without people in between: the same end as without faults. What can be is played by branches in a long campaign, and
+/// what is wrong with those is played once more as a run of its own, so that its script can be made short.
 fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
-    let settings = |script: &[Step]| -> Vec<Step> {
-        let early = |step: &&Step| matches!(step, Step::At { millis: 0, .. });
-        script.iter().filter(early).cloned().collect()
-    };
+    let settings =
+        |script: &[Step]| -> Vec<Step> { script.iter().filter(|step| begins(step)).cloned().collect() };
     let alone = |script: &[Step]| !script.iter().any(is_people);
     let mut wanted: BTreeMap<(u64, String), Value> = BTreeMap::new();
     for (seed, script) in scripts.iter().filter(|(_, script)| alone(script)) {
@@ -291,14 +317,32 @@ fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
             run.end
         });
     }
-    all(name, scripts, |seed, script| {
-        let done = run(seed, script);
+    let judge = |seed: u64, script: &[Step], done: Run| {
         let mut wrong = done.wrong;
         let key = (seed, script::line(&settings(script)));
         if let Some(wanted) = wanted.get(&key).filter(|_| alone(script)).filter(|wanted| **wanted != done.end)
         {
             let difference = super::report::difference(wanted, &done.end, "end");
             wrong.push(format!("invariant 14: ends otherwise: {difference}"));
+        }
+        wrong
+    };
+    let (mut scripts, mut said) = (scripts, BTreeMap::new());
+    if is_long() && std::env::var_os("EVENKEEL_SCRIPT").is_none() {
+        let (wrong, left) = branch::all(name, scripts, |seed, beginning, branches| {
+            let done = run_with(seed, beginning, Some(branches));
+            branches.mine().map(|script| judge(seed, script, done)).unwrap_or_default()
+        });
+        scripts = left;
+        for ((seed, script), wrong) in wrong {
+            said.insert((seed, script::line(&script)), wrong);
+            scripts.push((seed, script));
+        }
+    }
+    all(name, scripts, |seed, script| {
+        let mut wrong = judge(seed, script, run(seed, script));
+        if let Some(said) = said.get(&(seed, script::line(script))).filter(|_| wrong.is_empty()) {
+            wrong.push(format!("only a branch of another run says: {}", said.join("; ")));
         }
         wrong
     });

@@ -1,8 +1,9 @@
 //! What is seen of a control plane besides the versions that it runs: etcd's members, and who leads.
 //!
-//! Plain values; nothing here judges them. An upgrade reads from them whether it may take one more control-plane node
-//! away, and whether the controllers still work afterwards.
+//! Plain values; nothing here judges them. An upgrade reads from them whether a member of etcd is back after the step of
+//! its node, and whether the controllers work again after a step of the control plane.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -52,5 +53,81 @@ impl ControlPlane {
         self.etcd.sort();
         self.leaders.sort();
         self
+    }
+}
+
+/// When controllers renewed their leases, by the clock of whoever looks again and again, and not by the holder's, which may
+/// be wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renewals {
+    looked: Option<Timestamp>,
+    seen: BTreeMap<Component, Renewal>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Renewal {
+    holder: Arc<str>,
+    /// In the holder's words.
+    renewed: Timestamp,
+    /// By our clock, it was renewed after this.
+    after: Option<Timestamp>,
+}
+
+impl Renewals {
+    /// Takes in who leads, as it is seen at `now`.
+    pub fn see(&mut self, leaders: &[Leader], now: Timestamp) {
+        let before = std::mem::take(&mut self.seen);
+        let seen = leaders.iter().map(|leader| {
+            let known = before.get(&leader.component);
+            let same = |known: &&Renewal| known.renewed == leader.renewed && known.holder == leader.holder;
+            let after = match known {
+                Some(known) if same(&known) => known.after,
+                // What is another than at the last look was written after that.
+                Some(_) => self.looked,
+                None => None,
+            };
+            let renewal = Renewal { holder: Arc::clone(&leader.holder), renewed: leader.renewed, after };
+            (leader.component, renewal)
+        });
+        self.seen = seen.collect();
+        self.looked = Some(now);
+    }
+
+    /// A time after which the lease of `component` was renewed; `None` while no renewal has been seen.
+    pub fn after(&self, component: Component) -> Option<Timestamp> {
+        self.seen.get(&component)?.after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_is_dated_by_the_look_before_it() {
+        let component = Component::KubeControllerManager;
+        let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
+        let leader = |holder: &str, renewed: i64| Leader {
+            component,
+            holder: holder.into(),
+            node: None,
+            acquired: None,
+            renewed: at(renewed),
+        };
+        let mut renewals = Renewals::default();
+        // The holder's clock is a day behind, which changes nothing.
+        let day = 86_400;
+        for (now, holder, renewed, after) in [
+            (0, "cp-1_a", -day, None),
+            (3, "cp-1_a", -day, None),
+            (5, "cp-1_a", 2 - day, Some(at(3))),
+            (9, "cp-1_a", 2 - day, Some(at(3))),
+            (12, "cp-2_b", 2 - day, Some(at(9))),
+        ] {
+            renewals.see(&[leader(holder, renewed)], at(now));
+            assert_eq!(renewals.after(component), after, "at {now}");
+        }
+        renewals.see(&[], at(13));
+        assert_eq!(renewals.after(component), None, "nobody holds it any more");
     }
 }

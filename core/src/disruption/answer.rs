@@ -8,6 +8,9 @@ use jiff::SignedDuration;
 /// The cause type by which a 429 of a budget differs from one of API priority and fairness.
 const BUDGET_CAUSE: &str = "DisruptionBudget";
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+/// What the server says, with 500, when it needs an admission webhook that does not answer and fails closed
+/// (`k8s.io/apiserver/pkg/admission/plugin/webhook/errors`).
+pub const WEBHOOK_AWAY: &str = "failed calling webhook";
 /// An eviction whose refusal somebody has to mend is sent again after this long.
 const REFUSED: SignedDuration = SignedDuration::from_secs(30);
 
@@ -200,7 +203,7 @@ pub fn read(raw: &Raw<'_>) -> Answer {
         }
         401 | 403 => Answer::Forbidden { why: why() },
         500 if said("more than one PodDisruptionBudget") => Answer::TwoBudgets,
-        500 if said("failed calling webhook") => Answer::WebhookDown { why: why() },
+        500 if said(WEBHOOK_AWAY) => Answer::WebhookDown { why: why() },
         400 | 405 | 413 | 415 | 422 => Answer::Invalid { why: why() },
         // A lost race over the budget (504), a server that restarts, a load balancer without a server behind it.
         500 | 502..=504 => Answer::ServerTrouble { wait: seconds(5) },

@@ -33,6 +33,8 @@ pub struct Before {
     pub parts: Vec<(Component, Arc<str>)>,
     /// `DaemonSets` whose pod on the node was not ready, as `namespace/name`: nobody waits for those afterwards.
     pub not_ready: Vec<Arc<str>>,
+    /// A member of etcd ran on the node: its static pod has to be back afterwards.
+    pub etcd: bool,
     /// What was asked; `None` where nobody recorded it.
     pub asked: Option<Asked>,
 }

@@ -73,6 +73,17 @@ pub(super) fn has_ended(round: &Round<'_>, claim: &Claim) -> bool {
     !was_asked(round, claim, round.world.now).job || made(round, claim) == Some(&JobState::Complete)
 }
 
+/// Whether the Job of `claim`, which was asked at `since`, may still change something on its node, whatever is observed
+/// there: it runs, and its time is not over. If so, this asks for another decision when it is.
+pub(super) fn works_still(round: &mut Round<'_>, claim: &Claim, since: Timestamp) -> bool {
+    let until = was_asked(round, claim, since).until;
+    let works = made(round, claim) == Some(&JobState::Running) && round.world.now < until;
+    if works {
+        round.wake(until);
+    }
+    works
+}
+
 /// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`](super::ClaimState::Upgrading).
 pub(super) fn drive(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: Seen) -> Standing {
     let Subject { node, to, .. } = &claim.subject;

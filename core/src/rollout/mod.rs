@@ -15,6 +15,7 @@ mod action;
 mod avoid;
 mod claim;
 mod components;
+mod controllers;
 mod decide;
 mod ends;
 mod executor;
@@ -41,7 +42,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::cluster::{Cluster, Component};
+use crate::cluster::{Cluster, Component, Renewals};
 use crate::upgrade::GateObject;
 
 pub use crate::disruption::{Memory, PodMemory};
@@ -114,6 +115,8 @@ pub struct Freshness {
     pub reread: BTreeMap<Arc<str>, Timestamp>,
     /// When the attached volumes were last read by a request of their own.
     pub attachments: Timestamp,
+    /// When controllers renewed their leases.
+    pub renewals: Renewals,
 }
 
 /// Everything a decision is made from.

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::avoid::Taints;
+use super::controllers::idle;
 use super::ends::{at_target, holds, node_of, settle};
-use super::executor::{Seen, Standing, asked, drive};
+use super::executor::{Seen, Standing, asked, drive, works_still};
 use super::round::{Round, after, record, release};
-use super::whole::statics_return;
+use super::whole::{etcd_lacks, has_etcd, statics_return};
 use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{self, GivenUp, Held, Left, NodeDrain, SETTLE, Step, first};
@@ -125,12 +126,13 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         round.blocked.push(format!("{name}: {message}"));
         return;
     }
-    let stopped = control_plane_is_away(round);
+    let away = control_plane_is_away(round);
+    let idle = idle(round);
     let seen = drain::Seen {
         cluster: world.cluster,
         memory: world.memory,
         policy: round.policy,
-        stopped,
+        stopped: away || idle.is_some(),
         now: world.now,
     };
     let drain = NodeDrain { cordoned: since, begun: since, stalled };
@@ -161,7 +163,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         Step::Settling => {
             round.working.push(format!("{name}: empty; makes sure that no pod still arrives"));
         }
-        Step::Empty if stopped => round
+        Step::Empty if away => round
             .blocked
             .push(format!("{name}: drained; waits until the whole control plane answers at the target")),
         Step::Empty if !round.heard_afresh() => {
@@ -171,6 +173,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             let before = Before {
                 incarnation: heartbeat(node),
                 not_ready: not_ready(world.cluster, node),
+                etcd: has_etcd(world.cluster, name),
                 asked: Some(asked(round, claim)),
                 ..Before::default()
             };
@@ -300,6 +303,10 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
         return;
     }
     if observed && waits.is_none() {
+        if works_still(round, claim, since) {
+            round.working.push(format!("{}: observed at {}; its Job still runs", node.name, node.kubelet));
+            return;
+        }
         if !give_back(round, node, claim) {
             let message = format!("observed at {}", node.kubelet);
             round.record(claim, ClaimState::Upgraded { at: now }, message);
@@ -353,7 +360,9 @@ pub(super) fn waits_for(cluster: &Cluster, node: &Node, before: &Before) -> Opti
         // The static pods of a control-plane node are started again by its new kubelet.
         !pod.ready && pod.deleting().is_none() && (of_set || pod.mirror)
     };
-    let pod = cluster.pods_on(&node.name).find(awaited)?;
+    let Some(pod) = cluster.pods_on(&node.name).find(awaited) else {
+        return etcd_lacks(cluster, &node.name, before);
+    };
     let kind = if pod.mirror { "static pod" } else { "DaemonSet pod" };
     Some(format!("{kind} {} is not ready", pod.full_name()))
 }

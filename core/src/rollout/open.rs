@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::controllers::idle;
 use super::executor::tried;
 use super::gate::{Opening, failures, may_open};
 use super::group::{Members, held_by, members, subject};
@@ -48,6 +49,10 @@ pub(super) fn open(round: &mut Round<'_>) {
     if let Some(until) = round.static_pods_until {
         round.wake(until);
         round.hope = true;
+        return;
+    }
+    if let Some(line) = idle(round) {
+        round.blocked.push(line);
         return;
     }
     let groups = members(round);

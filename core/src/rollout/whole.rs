@@ -6,8 +6,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::round::{Round, after};
-use super::{Action, Claim, ClaimState};
-use crate::cluster::{Component, Node};
+use super::{Action, Before, Claim, ClaimState};
+use crate::cluster::{Cluster, Component, Node};
 use crate::plan::Stage;
 
 /// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back, the
@@ -54,6 +54,17 @@ pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) 
         round.working.push(format!("{}: {line}", node.name));
     }
     returns
+}
+
+/// Whether a member of etcd is seen on `node`.
+pub(super) fn has_etcd(cluster: &Cluster, node: &str) -> bool {
+    cluster.etcd().iter().any(|member| *member.node == *node)
+}
+
+/// What `node` lacks of etcd, if a member was on it `before`. A static pod that is gone is no pod that is not ready.
+pub(super) fn etcd_lacks(cluster: &Cluster, node: &str, before: &Before) -> Option<String> {
+    let back = cluster.etcd().iter().any(|member| *member.node == *node && member.ready);
+    (before.etcd && !back).then(|| "its member of etcd is not back".to_owned())
 }
 
 /// Whether the control-plane node `name` may be taken away. The error says why not, in words that follow its name.

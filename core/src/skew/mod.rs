@@ -47,7 +47,8 @@ pub enum Standing {
     Unknown,
     /// Inside, but the next control-plane minor would put it outside.
     AtLimit,
-    /// A controller one minor behind: allowed only while an upgrade is under way (policy, "are expected to match").
+    /// A controller one minor behind: allowed only while an upgrade is under way (policy, "are expected to match"). Or one
+    /// at the minor of the kube-apiserver of its own node, the only one it talks to, while another is still behind.
     Transitional,
     /// Inside.
     Supported,
@@ -170,7 +171,8 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
     counted.sort_by(|(met, group), (other_met, other)| {
         (group.key.kind(), met, group.key.emulation).cmp(&(other.key.kind(), other_met, other.key.emulation))
     });
-    let mut rows: Vec<Row> = counted.into_iter().map(|(met, group)| row(&group, met, policy)).collect();
+    let mut rows: Vec<Row> =
+        counted.into_iter().map(|(met, group)| row(&group, met, servers, policy)).collect();
     let findings = findings::of(cluster, policy, &rows, servers);
     if findings.iter().any(|f| f.component == Component::KubeApiserver && f.severity == Severity::Unsupported)
     {
@@ -247,8 +249,11 @@ fn servers_own(cluster: &Cluster, instance: &Instance) -> Met {
     if met == all || met.is_none() && all.is_some_and(suits) { Met::All } else { Met::Own(met) }
 }
 
-fn row(seen: &Counted<'_>, servers: Option<Servers>, policy: &Policy) -> Row {
+/// The row of `seen`, which meets `servers`, some of `all`.
+fn row(seen: &Counted<'_>, servers: Option<Servers>, all: Option<Servers>, policy: &Policy) -> Row {
     let component = seen.key.component;
+    // kubeadm moves the controllers of a node with its kube-apiserver, while those of other nodes are behind.
+    let ahead = all.zip(seen.version.minor()).is_some_and(|(all, minor)| minor > all.oldest);
     let judged = seen.version.minor().zip(servers).map(|(binary, servers)| {
         let running = Running { binary, emulation: seen.key.emulation };
         let (rule, judgement) = policy.judge(RuleSubject::Component(component), running, servers);
@@ -258,7 +263,7 @@ fn row(seen: &Counted<'_>, servers: Option<Servers>, policy: &Policy) -> Row {
         None | Some(Judgement::Undecided { .. }) => Standing::Unknown,
         Some(Judgement::TooOld { .. } | Judgement::TooNew { .. }) => Standing::Unsupported,
         Some(Judgement::Within { .. }) if component == Component::KubeApiserver => Standing::Supported,
-        Some(Judgement::Within { behind, .. }) if component.is_controller() && behind > 0 => {
+        Some(Judgement::Within { behind, .. }) if component.is_controller() && (behind > 0 || ahead) => {
             Standing::Transitional
         }
         // Nobody's kubectl keeps a control plane from moving on.

@@ -278,8 +278,9 @@ pub struct Row {
     /// Absent for kube-apiservers and where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<i32>,
-    /// `Supported`, `Transitional` (a controller one minor behind, as during an upgrade), `AtLimit` (blocks the next
-    /// minor), `Unknown` (its version, or what decides, is not known) or `Unsupported` (outside the policy).
+    /// `Supported`, `Transitional` (a controller one minor behind, or ahead of the kube-apiserver of another
+    /// node, as during an upgrade), `AtLimit` (blocks the next minor), `Unknown` (its version, or what decides, is not
+    /// known) or `Unsupported` (outside the policy).
     pub state: String,
     /// The names of the first few instances.
     #[serde(default)]

@@ -57,6 +57,8 @@ pub struct Watcher {
     jobs: BTreeSet<String>,
     /// Whether the Jobs of a claim, by its UID, are complete: one of them is.
     complete: BTreeSet<String>,
+    /// The Jobs that have not ended, and the UIDs of their claims.
+    working: BTreeMap<String, String>,
     /// Reasons of events by the name of the object that they are related to.
     told: BTreeSet<(String, String)>,
     /// How often each UID was evicted.
@@ -96,6 +98,7 @@ impl Watcher {
             leader: String::new(),
             jobs: BTreeSet::new(),
             complete: BTreeSet::new(),
+            working: BTreeMap::new(),
             told: BTreeSet::new(),
             evicted: BTreeMap::new(),
             moment: MOMENT,

@@ -63,6 +63,8 @@ pub(super) struct Toy {
     pub(super) absent: i32,
     /// The executor never manages this node.
     pub(super) broken: Option<String>,
+    /// The Jobs that move kubelets never end.
+    pub(super) goes_on: bool,
     /// What executors do that move the control plane of a node as a whole.
     pub(super) way: Way,
     /// Components that are away while they are replaced.
@@ -111,6 +113,7 @@ impl Toy {
             max_in_flight: 0,
             crash_after: None,
             broken: None,
+            goes_on: false,
             keeps_pods: None,
             deleted: 0,
             refuses: None,
@@ -377,6 +380,10 @@ impl Toy {
             let due = now.duration_since(since).as_secs() >= 2;
             if !due || self.broken.as_deref() == Some(&*claim.subject.node) {
                 continue;
+            }
+            let job = self.jobs.made.get_mut(&(claim.uid.clone(), claim.attempt));
+            if let Some(job) = job.filter(|job| **job == JobState::Running && !self.goes_on) {
+                *job = JobState::Complete;
             }
             let version = Observed::Known(claim.subject.to.clone());
             if claim.subject.component == Component::Kubelet {

@@ -2,6 +2,7 @@
 
 mod avoid;
 mod cluster;
+mod controllers;
 mod drains;
 mod ends;
 mod executors;

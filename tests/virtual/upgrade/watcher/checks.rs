@@ -406,6 +406,9 @@ impl Watcher {
             if let Some((key, _)) = daemon.filter(|_| was_upgrading && self.is_old(node.ready_since)) {
                 bad.push(format!("{key} is not ready"));
             }
+            if was_upgrading {
+                bad.extend(self.runs_still(after));
+            }
             if node.cordoned && !node.theirs && node.mark.is_some() {
                 self.fault(7, format!("{name} is Upgraded, and its node is left cordoned"));
             }

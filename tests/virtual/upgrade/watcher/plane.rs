@@ -1,18 +1,34 @@
-//! The invariants of steps that move the control plane of a node as a whole.
+//! The invariants of Jobs, and of steps that move the control plane of a node as a whole.
 
 use evenkeel_sim::Write;
 
 use super::{Claim, Watcher, labels, version};
 
 impl Watcher {
-    /// Remembers which claims have a Job that is complete.
+    /// Remembers which claims have a Job that is complete, and which have one that has not ended.
     pub(super) fn job_ends(&mut self, write: &Write<'_>) {
-        let Some(job) = write.after() else { return };
-        let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
-        if conditions.any(|of| of["type"] == "Complete" && of["status"] == "True") {
-            let of = labels(&job["metadata"]["labels"]);
-            self.complete.extend(of.get("evenkeel.dev/node-upgrade").cloned());
+        let Some(job) = write.after() else {
+            self.working.remove(write.name());
+            return;
+        };
+        let of = labels(&job["metadata"]["labels"]).get("evenkeel.dev/node-upgrade").cloned();
+        let says = |kind: &str| {
+            let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|of| of["type"] == kind && of["status"] == "True")
+        };
+        if says("Complete") {
+            self.complete.extend(of.clone());
         }
+        if says("Complete") || says("Failed") {
+            self.working.remove(write.name());
+        } else if let Some(of) = of {
+            self.working.insert(write.name().to_owned(), of);
+        }
+    }
+
+    /// Why the node of `claim` is not given back: its Job runs.
+    pub(super) fn runs_still(&self, claim: &Claim) -> Option<String> {
+        self.working.values().any(|of| *of == claim.uid).then(|| "its Job still runs".to_owned())
     }
 
     /// Why the executor of `claim`, which moves several components together, is not over: its Job is not complete.
