@@ -4,6 +4,7 @@
 //! schema when it works, not before. No rule is decided here. The invariant: what [`upgrade::validate`] accepts is
 //! complete, so that no later step can fail because of what a person wrote.
 
+mod bounds;
 mod claim;
 mod conditions;
 mod decode;

@@ -16,6 +16,7 @@ use evenkeel_core::version::{Minor, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use super::super::bounds::short;
 use super::super::conditions;
 use super::schema::{
     Apiserver, BlockingBudget, ClusterSkewReportStatus, Finding, NextMinor, Omitted, PolicyName, Row,
@@ -203,13 +204,12 @@ fn finding(finding: &evenkeel_core::skew::Finding) -> Finding {
 
 fn blocking(cause: &Cause) -> BlockingBudget {
     // The spec's and the server's own words may be long: the controller's message names each pod it does not know.
-    let short = |text: &str| text.chars().take(MAX_MESSAGE).collect();
     BlockingBudget {
         namespace: cause.object.namespace.to_string(),
         name: cause.object.name.to_string(),
         outlook: if cause.outlook == Outlook::Never { "Never" } else { "NotNow" }.to_owned(),
-        message: short(&cause.what),
-        remedy: short(&cause.remedy),
+        message: short(&cause.what, MAX_MESSAGE),
+        remedy: short(&cause.remedy, MAX_MESSAGE),
     }
 }
 
@@ -240,7 +240,7 @@ fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
             emulated: other_minor(server).map(|minor| minor.to_string()),
             reachable: server.reachable,
             since: since(server),
-            message: server.error.as_deref().unwrap_or_default().chars().take(MAX_MESSAGE).collect(),
+            message: short(server.error.as_deref().unwrap_or_default(), MAX_MESSAGE),
         })
         .collect();
     let key = |server: &Apiserver| (server.reachable, server.message.is_empty());

@@ -1,7 +1,8 @@
 //! From what a person wrote to the core's value, and from what the core decided to the status.
 //!
 //! Nothing is decided here, and nothing is sent. The invariants: a value that [`validate`] returns has every executor
-//! that it names and no other, be it as one that is not there; and every list of the status is cut to its bound.
+//! that it names and no other, be it as one that is not there; and every list and text of the status is cut
+//! to its bound, and a list says how much it left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use super::state::{
 };
 use super::when::{self, InvalidTime};
 use super::{drain, outlook};
+use crate::api::bounds::{fitting, short};
 use crate::api::conditions;
 use crate::api::executor::Executors;
 use crate::api::report::count;
@@ -39,6 +41,9 @@ const MAX_SEEN: usize = 256;
 const MAX_SOAKS: usize = 160;
 /// How many hops the status shows.
 const MAX_HOPS: usize = 16;
+/// The longest line of a list, and the longest message of a condition, in characters: an event takes no more than twice
+/// that, and shows the same words.
+const MAX_MESSAGE: usize = 500;
 
 /// The finalizer that keeps a deleted `ClusterUpgrade` or `NodeUpgrade` until its requests and nodes in flight have
 /// settled.
@@ -265,43 +270,38 @@ fn amount(stated: &IntOrString, field: impl Fn() -> String) -> Result<Amount, In
 /// The status that says `decided` of `upgrade`, the core's value of `object`. `forecast` is how long the plan takes, as it
 /// was last reckoned.
 pub fn status(
-    (object, upgrade): (&ClusterUpgrade, &Upgrade),
+    of: (&ClusterUpgrade, &Upgrade),
     planned: &Planned,
     decided: &rollout::Status,
     forecast: Option<&Forecast>,
     now: Timestamp,
 ) -> ClusterUpgradeStatus {
+    fitting(|divisor| divided(of, planned, decided, forecast, now, divisor))
+}
+
+/// The same, with lists for people of which each has at most its bound divided by `divisor`.
+fn divided(
+    (object, upgrade): (&ClusterUpgrade, &Upgrade),
+    planned: &Planned,
+    decided: &rollout::Status,
+    forecast: Option<&Forecast>,
+    now: Timestamp,
+    divisor: usize,
+) -> ClusterUpgradeStatus {
     let nodes = decided.stages.iter().find(|s| s.stage == Stage::Kubelets);
     let (upgraded, selected) = nodes.map_or((0, 0), |s| (s.upgraded, s.total));
     let phase = decided.phase;
-    let parked = decided.parked.iter().take(MAX_PARKED).map(|p| ParkedNode {
-        node: p.node.to_string(),
-        state: p.state.name().to_owned(),
-        since: p.since.map(Time),
-        reason: p.reason.clone(),
+    let most = |bound: usize| (bound / divisor).max(1);
+    let (waiting_for, waiting_for_omitted) = cut(&decided.waits, most(MAX_LINES), |line| line_of(line));
+    let (parked, parked_omitted) = cut(&decided.parked, most(MAX_PARKED), |out| ParkedNode {
+        node: out.node.to_string(),
+        state: out.state.name().to_owned(),
+        since: out.since.map(Time),
+        reason: line_of(&out.reason),
     });
-    let stage = |s: &StageProgress| PlanStage {
-        name: s.stage.name().to_owned(),
-        total: count(s.total),
-        upgraded: count(s.upgraded),
-    };
     ClusterUpgradeStatus {
         observed_generation: object.metadata.generation,
-        plan: decided.hash.as_ref().zip(decided.from.as_ref()).map(|(hash, from)| Plan {
-            hash: hash.clone(),
-            from: from.to_string(),
-            to: object.spec.version.clone(),
-            stages: decided.stages.iter().map(stage).collect(),
-            blockers: decided.preflight.iter().take(MAX_LINES).cloned().collect(),
-            via: decided.way.iter().map(ToString::to_string).collect(),
-            hop: decided.hop.as_ref().map(ToString::to_string).unwrap_or_default(),
-            hops: hops(planned.plan(), decided, forecast),
-            waves: forecast.map(|forecast| outlook::waves(forecast, upgrade)).unwrap_or_default(),
-            waves_omitted: forecast.map(outlook::waves_omitted).unwrap_or_default(),
-            estimate: forecast.map(|of| outlook::estimate(of.timing.least, of.timing.estimate)),
-            findings: planned.plan().findings.iter().take(MAX_LINES).map(finding).collect(),
-            findings_omitted: count(planned.plan().findings.len().saturating_sub(MAX_LINES)),
-        }),
+        plan: plan_of((object, upgrade), planned.plan(), decided, forecast, most),
         progress: Progress {
             summary: format!("{upgraded}/{selected}"),
             upgraded: count(upgraded),
@@ -313,14 +313,62 @@ pub fn status(
         },
         control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
         soaks: decided.soaks.iter().take(MAX_SOAKS).map(when::told).collect(),
-        waiting_for: decided.waits.iter().take(MAX_LINES).cloned().collect(),
-        parked: parked.collect(),
-        parked_omitted: count(decided.parked.len().saturating_sub(MAX_PARKED)),
+        waiting_for,
+        waiting_for_omitted,
+        parked,
+        parked_omitted,
         start_time: decided.started.map(Time),
         completion_time: decided.completed.map(Time),
         history: outlook::history(object, decided, upgraded),
         conditions: conditions_of(object, phase, decided, now),
     }
+}
+
+/// What the status says of `plan`; `None` where it has no hash. `most` says how many entries a list may have that is
+/// otherwise bound by its argument.
+fn plan_of(
+    (object, upgrade): (&ClusterUpgrade, &Upgrade),
+    plan: &plan::Plan,
+    decided: &rollout::Status,
+    forecast: Option<&Forecast>,
+    most: impl Fn(usize) -> usize,
+) -> Option<Plan> {
+    let (hash, from) = decided.hash.as_ref().zip(decided.from.as_ref())?;
+    let stage = |s: &StageProgress| PlanStage {
+        name: s.stage.name().to_owned(),
+        total: count(s.total),
+        upgraded: count(s.upgraded),
+    };
+    let (blockers, blockers_omitted) = cut(&decided.preflight, most(MAX_LINES), |line| line_of(line));
+    let (findings, findings_omitted) = cut(&plan.findings, most(MAX_LINES), finding);
+    let waves = most(outlook::MAX_WAVES);
+    Some(Plan {
+        hash: hash.clone(),
+        from: from.to_string(),
+        to: object.spec.version.clone(),
+        stages: decided.stages.iter().map(stage).collect(),
+        blockers,
+        blockers_omitted,
+        via: decided.way.iter().map(ToString::to_string).collect(),
+        hop: decided.hop.as_ref().map(ToString::to_string).unwrap_or_default(),
+        hops: hops(plan, decided, forecast),
+        hops_omitted: count(plan.hops.len().saturating_sub(MAX_HOPS)),
+        waves: forecast.map(|forecast| outlook::waves(forecast, upgrade, waves)).unwrap_or_default(),
+        waves_omitted: forecast.map(|forecast| outlook::waves_omitted(forecast, waves)).unwrap_or_default(),
+        estimate: forecast.map(|of| outlook::estimate(of.timing.least, of.timing.estimate)),
+        findings,
+        findings_omitted,
+    })
+}
+
+/// The first `most` of `all`, each as `shown`, and how many are left out.
+fn cut<T, S>(all: &[T], most: usize, shown: impl Fn(&T) -> S) -> (Vec<S>, i32) {
+    (all.iter().take(most).map(shown).collect(), count(all.len().saturating_sub(most)))
+}
+
+/// `line`, as long as a line of the status may be.
+fn line_of(line: &str) -> String {
+    short(line, MAX_MESSAGE)
 }
 
 fn hops(plan: &plan::Plan, decided: &rollout::Status, forecast: Option<&Forecast>) -> Vec<PlanHop> {
@@ -342,8 +390,8 @@ fn finding(finding: &plan::Finding) -> PlanFinding {
     PlanFinding {
         id: finding.id.clone(),
         weight: finding.weight.name().to_owned(),
-        message: finding.to_string(),
-        accepted: finding.accepted.as_ref().map(|by| by.reason.to_string()).unwrap_or_default(),
+        message: line_of(&finding.to_string()),
+        accepted: finding.accepted.as_ref().map(|by| line_of(&by.reason)).unwrap_or_default(),
     }
 }
 
@@ -364,7 +412,8 @@ fn conditions_of(
     let before = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let yes = |on: bool| if on { "True" } else { "False" };
     let reason = phase.reason();
-    let message = decided.message.as_str();
+    let message = line_of(&decided.message);
+    let message = message.as_str();
     // kstatus: Reconciling and Stalled are never both True, and a suspended object is neither.
     let ready = match phase {
         Phase::Completed => "True",
@@ -374,7 +423,7 @@ fn conditions_of(
     let reconciling = !phase.stalled() && !matches!(phase, Phase::Completed | Phase::Suspended);
     let blocked = decided.out(OutOf::Parked);
     let blocked_line = format!("{blocked} nodes are parked because their drain is blocked");
-    let preflight = decided.preflight.first().map_or("", String::as_str);
+    let preflight = decided.preflight.first().map(|line| line_of(line)).unwrap_or_default();
     let wanted = [
         ("Ready", ready, reason, message),
         ("Reconciling", yes(reconciling), reason, ""),
@@ -391,7 +440,7 @@ fn conditions_of(
             "PreflightPassed",
             yes(decided.preflight.is_empty()),
             if decided.preflight.is_empty() { "Passed" } else { "Blocked" },
-            preflight,
+            &preflight,
         ),
     ];
     conditions(&wanted, before, object.metadata.generation, now)
@@ -400,14 +449,22 @@ fn conditions_of(
 /// The status of an upgrade whose spec cannot be carried out.
 pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> ClusterUpgradeStatus {
     let before = object.status.clone().unwrap_or_default();
+    let why = &line_of(why);
     let wanted = [
-        ("Ready", "False", "Invalid", why),
+        ("Ready", "False", "Invalid", why.as_str()),
         ("Reconciling", "False", "Invalid", ""),
-        ("Stalled", "True", "Invalid", why),
+        ("Stalled", "True", "Invalid", why.as_str()),
     ];
     let generation = object.metadata.generation;
     let conditions = conditions(&wanted, &before.conditions, generation, now);
-    ClusterUpgradeStatus { observed_generation: generation, conditions, ..before }
+    let waiting_for = vec![why.clone()];
+    ClusterUpgradeStatus {
+        observed_generation: generation,
+        waiting_for,
+        waiting_for_omitted: 0,
+        conditions,
+        ..before
+    }
 }
 
 /// The status of an upgrade that waits because something of the cluster cannot be seen; `line` says what. Everything
@@ -420,17 +477,17 @@ pub fn status_of_unseen(
     now: Timestamp,
 ) -> ClusterUpgradeStatus {
     let before = object.status.clone().unwrap_or_default();
-    let reason = if refused { "Forbidden" } else { "ClusterNotSeen" };
+    let (reason, line) = (if refused { "Forbidden" } else { "ClusterNotSeen" }, line_of(line));
     let yes = |on: bool| if on { "True" } else { "False" };
     let wanted = [
-        ("Ready", if refused { "False" } else { "Unknown" }, reason, line),
+        ("Ready", if refused { "False" } else { "Unknown" }, reason, line.as_str()),
         ("Reconciling", yes(!refused), reason, ""),
-        ("Stalled", yes(refused), reason, if refused { line } else { "" }),
+        ("Stalled", yes(refused), reason, if refused { &line } else { "" }),
     ];
     let mut told = conditions(&wanted, &before.conditions, before.observed_generation, now);
     let others = before.conditions.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != *type_));
     told.extend(others.cloned());
-    ClusterUpgradeStatus { waiting_for: vec![line.to_owned()], conditions: told, ..before }
+    ClusterUpgradeStatus { waiting_for: vec![line], waiting_for_omitted: 0, conditions: told, ..before }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::state::{PastUpgrade, PlanEstimate, PlanWave};
 use crate::api::report::count;
 
 /// How many waves the status shows.
-const MAX_WAVES: usize = 32;
+pub(super) const MAX_WAVES: usize = 32;
 /// How many upgrades before this one the status remembers.
 const MAX_PAST: usize = 10;
 
@@ -35,8 +35,8 @@ pub(super) fn estimate(least: SignedDuration, about: Estimate) -> PlanEstimate {
     }
 }
 
-/// The waves of `forecast`, each with the minor of its hop; at most [`MAX_WAVES`].
-pub(super) fn waves(forecast: &Forecast, upgrade: &Upgrade) -> Vec<PlanWave> {
+/// The waves of `forecast`, each with the minor of its hop; at most `most`.
+pub(super) fn waves(forecast: &Forecast, upgrade: &Upgrade, most: usize) -> Vec<PlanWave> {
     let hops = forecast.waves.iter().zip(&forecast.timing.hops);
     let of_hop = hops.flat_map(|(waves, timing)| {
         waves.iter().zip(&timing.waves).map(move |(wave, about)| (timing.hop, wave, *about))
@@ -51,13 +51,13 @@ pub(super) fn waves(forecast: &Forecast, upgrade: &Upgrade) -> Vec<PlanWave> {
         p50_seconds: minutes(about.p50),
         p90_seconds: minutes(about.p90),
     };
-    of_hop.take(MAX_WAVES).map(one).collect()
+    of_hop.take(most).map(one).collect()
 }
 
-/// How many waves of `forecast` the status does not show.
-pub(super) fn waves_omitted(forecast: &Forecast) -> i32 {
+/// How many waves of `forecast` the status does not show, which shows at most `most`.
+pub(super) fn waves_omitted(forecast: &Forecast, most: usize) -> i32 {
     let all = forecast.waves.iter().flatten().count();
-    count(all.saturating_sub(MAX_WAVES))
+    count(all.saturating_sub(most))
 }
 
 /// How long the rest takes, as a column shows it: `8m`, `3h5m`. Empty where nothing moves, because then nobody can know.

@@ -39,6 +39,9 @@ pub struct ClusterUpgradeStatus {
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub waiting_for: Vec<String>,
+    /// How many more lines there are than `waitingFor` lists.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting_for_omitted: i32,
     /// Nodes that are out of the rollout for now, with the reason.
     #[serde(default)]
     #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"]))]
@@ -99,6 +102,9 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub hops: Vec<PlanHop>,
+    /// How many hops are not listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hops_omitted: i32,
     /// The waves of nodes that are left, in order; those of one group go one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
@@ -126,6 +132,9 @@ pub struct Plan {
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub blockers: Vec<String>,
+    /// How many more lines there are than `blockers` lists.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub blockers_omitted: i32,
 }
 
 /// The way of the whole cluster to one minor, or to another patch of its minor.

@@ -211,3 +211,118 @@ fn what_moves_together_and_who_moves_the_first_is_read() {
     let alone = plane(json!({ "executor": "x", "firstExecutor": "x" })).unwrap_err();
     assert_eq!(alone, Invalid::FirstExecutor);
 }
+
+/// What a decision says of an upgrade where every list is longer than the status shows, and every text as long as others
+/// may make it; with `planes` control-plane nodes.
+fn longest(planes: usize) -> (Planned, rollout::Status, Forecast) {
+    let line = |n: usize| format!("{n} {}", "\"so\" ".repeat(1_000));
+    let name = |n: usize| format!("{n:0>253}");
+    let version: KubeVersion = "v1.37.1".parse().unwrap();
+    let about = plan::Estimate { p50: SignedDuration::from_hours(90), p90: SignedDuration::from_hours(99) };
+    let lines = || (0..5_000).map(line).collect::<Vec<_>>();
+    let finding = |n: usize| plan::Finding {
+        id: format!("U4/PodDisruptionBudget/{n:0>63}/{}", name(n)),
+        weight: plan::Weight::Stops,
+        acceptable: true,
+        accepted: Some(plan::Accepted {
+            until: Timestamp::UNIX_EPOCH,
+            reason: line(n).into(),
+            instead_of: plan::Weight::Blocks,
+        }),
+        hop: None,
+        what: line(n),
+        remedy: line(n),
+        samples: Vec::new(),
+        count: 1,
+    };
+    let need = plan::Need { component: Component::KubeProxy, least: version.minor() };
+    let hop = |_| plan::Hop {
+        version: version.clone(),
+        picked: plan::Picked::Target,
+        needs: vec![need.clone(); 2],
+        steps: Vec::new(),
+        kubelets: plan::Pass::All,
+    };
+    let plan = plan::Plan {
+        from: Some(version.clone()),
+        to: version.clone(),
+        unit: upgrade::Unit::Component,
+        hops: (0..20).map(hop).collect(),
+        findings: (0..5_000).map(finding).collect(),
+    };
+    let wave = |n: usize| plan::Wave {
+        group: 0,
+        canary: true,
+        zone: Some(format!("{n:0>63}").into()),
+        at_once: 500,
+        nodes: vec!["n".into(); 5_000],
+    };
+    let timing =
+        plan::HopTiming { hop: version.minor(), least: about.p50, estimate: about, waves: vec![about; 200] };
+    let forecast = Forecast {
+        waves: vec![(0..200).map(wave).collect()],
+        timing: plan::Timing { bounds: Vec::new(), hops: vec![timing], least: about.p50, estimate: about },
+    };
+    let place = |n: usize| Place {
+        component: Component::CloudControllerManager,
+        name: name(n / 4).into(),
+        node_uid: format!("{n:0>36}").into(),
+    };
+    let soak = |n: usize| upgrade::Soak {
+        what: upgrade::Soaked::Canaries(format!("{n:0>63}").into()),
+        version: version.clone(),
+        done: Timestamp::UNIX_EPOCH,
+    };
+    let out = |n: usize| rollout::Out {
+        node: name(n).into(),
+        state: OutOf::Parked,
+        since: Some(Timestamp::UNIX_EPOCH),
+        reason: line(n),
+    };
+    let stage = |stage| StageProgress { stage, total: 5_000, upgraded: 0 };
+    let decided = rollout::Status {
+        phase: Phase::NodesParked,
+        message: line(0),
+        from: Some(version.clone()),
+        hash: Some("0123456789ab".to_owned()),
+        way: vec![version.clone(); 16],
+        hop: Some(version.clone()),
+        nodes_of_hops: vec![5_000; 20],
+        stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
+        seen: (0..planes * 4).map(place).collect(),
+        in_flight: 500,
+        nodes_in_flight: 500,
+        parked: (0..5_000).map(out).collect(),
+        soaks: (0..129).map(soak).collect(),
+        waits: lines(),
+        preflight: lines(),
+        started: Some(Timestamp::UNIX_EPOCH),
+        completed: None,
+    };
+    (Planned::MustNot { plan, why: Vec::new() }, decided, forecast)
+}
+
+#[test]
+fn a_status_stays_small_and_counts_what_it_leaves_out() {
+    let group = |n: usize| json!({ "name": format!("{n:0>63}"), "selector": {}, "executor": "x" });
+    let object = object(&(0..64).map(group).collect::<serde_json::Value>());
+    let upgrade = read(&object).unwrap();
+    // More than nine nodes of a control plane are remembered all the same: then the hard limit counts.
+    for (planes, most) in [(9, 64 * 1024), (64, 256 * 1024)] {
+        let (planned, decided, forecast) = longest(planes);
+        let told = status((&object, &upgrade), &planned, &decided, Some(&forecast), Timestamp::UNIX_EPOCH);
+        let size = serde_json::to_string(&told).unwrap().len();
+        assert!(size <= most, "{planes} control-plane nodes: {size} bytes");
+        assert_eq!((told.control_plane.len(), told.soaks.len()), (planes * 4, 129), "never cut");
+        let plan = told.plan.unwrap();
+        let whole = |shown: usize, omitted: i32| shown + usize::try_from(omitted).unwrap();
+        assert_eq!(whole(told.parked.len(), told.parked_omitted), 5_000);
+        assert_eq!(whole(told.waiting_for.len(), told.waiting_for_omitted), 5_000);
+        assert_eq!(whole(plan.blockers.len(), plan.blockers_omitted), 5_000);
+        assert_eq!(whole(plan.findings.len(), plan.findings_omitted), 5_000);
+        assert_eq!(whole(plan.waves.len(), plan.waves_omitted), 200);
+        assert_eq!(whole(plan.hops.len(), plan.hops_omitted), 20);
+        assert!(told.waiting_for[0].ends_with('…') && told.waiting_for[0].chars().count() == 500);
+        assert_eq!(told.conditions[0].message.chars().count(), 500);
+    }
+}
