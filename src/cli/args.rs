@@ -28,6 +28,17 @@ pub(super) struct ClusterArgs {
     pub(super) context: Option<String>,
 }
 
+/// The cluster or the files to look at.
+#[derive(Args)]
+pub(super) struct WhereArgs {
+    #[command(flatten)]
+    pub(super) cluster: ClusterArgs,
+    /// Look at this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of such
+    /// files. May be repeated.
+    #[arg(short, long = "file", value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
+    pub(super) files: Vec<PathBuf>,
+}
+
 /// Where to look, and what to add to what is seen.
 #[derive(Args)]
 pub(super) struct LookArgs {

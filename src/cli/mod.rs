@@ -20,6 +20,7 @@ mod plan;
 mod preflight;
 mod releases;
 mod report;
+mod status;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,7 @@ use exit::{EXIT_FAILED, EXIT_OK, EXIT_USAGE, print};
 pub use fuzzing::every_form;
 use plan::PlanArgs;
 use preflight::{ExplainArgs, PreflightArgs};
+use status::StatusArgs;
 
 /// The default namespace of the operator's Lease: that of the Leases of kube-apiservers and their controllers.
 const LEASE_NAMESPACE: &str = "kube-system";
@@ -76,6 +78,14 @@ enum Command {
     /// nothing at or above --fail-on; 2: something; 1: the cluster or a file cannot be read; 64: wrong arguments.
     #[command(after_help = plan::EXAMPLES)]
     Plan(Box<PlanArgs>),
+    /// Say how ClusterUpgrades stand: what each waits for, what is in flight, and which nodes are out of it and why.
+    ///
+    /// Reads ClusterUpgrades and NodeUpgrades of a cluster, or files that hold some, and shows the operator's own words;
+    /// changes nothing. Exit code 0: each is completed, at work or waits for something that ends, or there is none; 2: one
+    /// is stalled, so that only a person brings it further; 1: the cluster or a file cannot be read, or there is no upgrade
+    /// of that name; 64: wrong arguments.
+    #[command(after_help = status::EXAMPLES)]
+    Status(StatusArgs),
     /// Empty nodes so that no PodDisruptionBudget is ever violated, and say what is waited for.
     ///
     /// Cordons the nodes, asks their pods to leave by the Eviction API, each as its PodDisruptionBudget allows, and
@@ -98,9 +108,9 @@ enum Command {
     /// cluster or a file cannot be read; 64: wrong arguments.
     #[command(after_help = preflight::PREFLIGHT_EXAMPLES)]
     Preflight(PreflightArgs),
-    /// Say in one line why a node, a pod or a PodDisruptionBudget does not move, and what would unblock it.
+    /// Say in one line why a node, a pod, a PodDisruptionBudget or a ClusterUpgrade does not move, and what would unblock it.
     ///
-    /// Exit code 0: nothing is in the way; 2: something is; 1: it does not exist or cannot be read; 64: wrong arguments.
+    /// Exit code 0: nothing is in the way, or a ClusterUpgrade goes on without a person; 2: something is; 1: it does not exist or cannot be read; 64: wrong arguments.
     #[command(after_help = preflight::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
     /// Show what Evenkeel does, on a cluster that is made up inside this program.
@@ -203,6 +213,7 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Report(args) => runtime(1)?.block_on(report::run(args)),
         Command::Check(args) => runtime(1)?.block_on(check::run(args)),
         Command::Plan(args) => runtime(1)?.block_on(plan::run(*args)),
+        Command::Status(args) => runtime(1)?.block_on(status::run(args)),
         Command::Drain(args) => runtime(2)?.block_on(drain::drain(*args)),
         Command::Uncordon(args) => runtime(1)?.block_on(drain::uncordon(args)),
         Command::Preflight(args) => runtime(1)?.block_on(preflight::preflight(args)),

@@ -4,7 +4,6 @@
 //! Nothing here judges: each command looks at the cluster once and shows what the core says.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -14,11 +13,12 @@ use evenkeel_core::disruption::preflight::{Cause, Question, bounds, causes, expl
 use evenkeel_core::version::escape;
 use jiff::{SignedDuration, Timestamp};
 
-use super::args::{ClusterArgs, FormArgs};
+use super::args::{FormArgs, WhereArgs};
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::output;
 use super::output::causes::{FailOn, Found, render};
+use super::status;
 use crate::clients::{one_line, read_client};
 use crate::observe::files::shown;
 use crate::observe::survey::Survey;
@@ -32,18 +32,8 @@ pub(super) const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   evenkeel explain node/n-1
   evenkeel explain pod/shop/cart-7d5f9
-  evenkeel explain pdb/shop/cart -f dump.json";
-
-/// The cluster or the files to look at.
-#[derive(Args)]
-pub(super) struct WhereArgs {
-    #[command(flatten)]
-    cluster: ClusterArgs,
-    /// Look at this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of such
-    /// files. May be repeated.
-    #[arg(short, long = "file", value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
-    files: Vec<PathBuf>,
-}
+  evenkeel explain pdb/shop/cart -f dump.json
+  evenkeel explain cup/prod-137";
 
 /// Which pods a drain evicts; the person who drains decides.
 #[derive(Args)]
@@ -108,7 +98,7 @@ pub(super) struct PreflightArgs {
 
 #[derive(Args)]
 pub(super) struct ExplainArgs {
-    /// node/NAME, pod/NAMESPACE/NAME or pdb/NAMESPACE/NAME
+    /// node/NAME, pod/NAMESPACE/NAME, pdb/NAMESPACE/NAME or clusterupgrade/NAME (short: cup)
     #[arg(value_name = "WHAT", value_parser = what)]
     what: What,
     #[command(flatten)]
@@ -122,6 +112,13 @@ pub(super) struct ExplainArgs {
 /// The object that a person asks about.
 #[derive(Clone, Debug)]
 enum What {
+    Thing(Thing),
+    Upgrade(String),
+}
+
+/// What a drain has to do with.
+#[derive(Clone, Debug)]
+enum Thing {
     Node(String),
     Pod(String, String),
     Budget(String, String),
@@ -130,14 +127,15 @@ enum What {
 fn what(text: &str) -> Result<What, String> {
     let parts: Vec<&str> = text.split('/').collect();
     match parts.as_slice() {
-        ["node" | "nodes" | "no", name] => Ok(What::Node((*name).to_owned())),
+        ["node" | "nodes" | "no", name] => Ok(What::Thing(Thing::Node((*name).to_owned()))),
         ["pod" | "pods" | "po", namespace, name] => {
-            Ok(What::Pod((*namespace).to_owned(), (*name).to_owned()))
+            Ok(What::Thing(Thing::Pod((*namespace).to_owned(), (*name).to_owned())))
         }
         ["pdb" | "poddisruptionbudget", namespace, name] => {
-            Ok(What::Budget((*namespace).to_owned(), (*name).to_owned()))
+            Ok(What::Thing(Thing::Budget((*namespace).to_owned(), (*name).to_owned())))
         }
-        _ => Err("say node/NAME, pod/NAMESPACE/NAME or pdb/NAMESPACE/NAME".to_owned()),
+        ["clusterupgrade" | "clusterupgrades" | "cup", name] => Ok(What::Upgrade((*name).to_owned())),
+        _ => Err("say node/NAME, pod/NAMESPACE/NAME, pdb/NAMESPACE/NAME or clusterupgrade/NAME".to_owned()),
     }
 }
 
@@ -252,6 +250,7 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
         details: Vec::new(),
         missing: look.survey.missing(),
         fail_on: args.fail_on,
+        stopped: false,
     };
     let failed = found.failed();
     print(&render(found, args.form.output, output::paint(args.form.color))?)?;
@@ -259,14 +258,19 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
 }
 
 pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
+    let thing = match &args.what {
+        // Nothing of a drain has to be read for it.
+        What::Upgrade(name) => return status::explain(&args.place, &args.form, name).await,
+        What::Thing(thing) => thing,
+    };
     let look = look(&args.place, "explain").await?;
     let rules = args.pods.rules();
     let cluster = &look.cluster;
     let question = Question { cluster, nodes: Vec::new(), rules: &rules, timeout: None, now: look.now };
     let none = |what: String| format!("there is no {what}");
     let mut subject = Vec::new();
-    let explanation = match &args.what {
-        What::Node(name) => {
+    let explanation = match thing {
+        Thing::Node(name) => {
             let node = cluster.node(name).ok_or_else(|| none(format!("node {}", escape(name))))?;
             subject.push(("Object", format!("node/{}", node.name)));
             if node.unschedulable {
@@ -275,14 +279,14 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
             }
             explain::node(&question, node)
         }
-        What::Pod(namespace, name) => {
+        Thing::Pod(namespace, name) => {
             let found = cluster.pod(namespace, name);
             let pod = found.ok_or_else(|| none(format!("pod {}/{}", escape(namespace), escape(name))))?;
             subject.push(("Object", format!("pod/{}/{}", pod.namespace, pod.name)));
             subject.push(("Node", pod.node.to_string()));
             explain::pod(&question, pod)
         }
-        What::Budget(namespace, name) => {
+        Thing::Budget(namespace, name) => {
             let found = cluster.budget(namespace, name);
             let budget = found.ok_or_else(|| none(format!("pdb {}/{}", escape(namespace), escape(name))))?;
             subject.push(("Object", format!("pdb/{}/{}", budget.namespace, budget.name)));
@@ -301,6 +305,7 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
         details: explanation.details,
         missing: look.survey.missing(),
         fail_on: FailOn::NotNow,
+        stopped: false,
     };
     let failed = found.failed();
     print(&render(found, args.form.output, output::paint(args.form.color))?)?;

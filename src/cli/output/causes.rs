@@ -61,11 +61,13 @@ pub(in super::super) struct Found {
     /// The file that each cause's object came from, by the cause's id.
     pub(in super::super) places: BTreeMap<String, String>,
     pub(in super::super) fail_on: FailOn,
+    /// What was asked about goes no further without a person, whatever the causes are.
+    pub(in super::super) stopped: bool,
 }
 
 impl Found {
     pub(in super::super) fn failed(&self) -> bool {
-        self.causes.iter().any(|cause| cause.outlook <= self.fail_on.outlook())
+        self.stopped || self.causes.iter().any(|cause| cause.outlook <= self.fail_on.outlook())
     }
 
     fn counts(&self) -> String {

@@ -1,0 +1,179 @@
+//! How upgrades stand, as one document from which every form of the output is made.
+//!
+//! The invariant: every line is as the operator wrote it, but for characters that would act on a terminal.
+
+use evenkeel_core::text::harmless;
+use kube::{Resource as _, ResourceExt as _};
+use serde::Serialize;
+
+use super::read::Stored;
+use crate::api::{ClusterUpgrade, NodeUpgrade, claim_of};
+
+/// What is said of an upgrade of which the operator has said nothing yet.
+const UNTOLD: &str = "no operator has looked at it yet; is one installed that drives upgrades (kubectl apply -k config/upgrade)?";
+
+/// How the upgrades of a cluster stand.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Document {
+    api_version: &'static str,
+    kind: &'static str,
+    pub(super) upgrades: Vec<Standing>,
+    /// Where it was read: titles and lines.
+    #[serde(skip)]
+    pub(super) about: Vec<(&'static str, String)>,
+    /// What could not be read, one line each.
+    pub(super) not_seen: Vec<String>,
+}
+
+/// How one upgrade stands.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Standing {
+    pub(super) name: String,
+    pub(super) from: String,
+    pub(super) to: String,
+    /// The reason of condition Ready, which is the column STAGE.
+    pub(super) stage: String,
+    /// The message of condition Ready.
+    pub(super) message: String,
+    /// The status of condition Ready.
+    pub(super) ready: String,
+    /// Whether only a person can bring it further.
+    pub(super) stalled: bool,
+    /// Whether the status is about the spec as it is now.
+    pub(super) current: bool,
+    /// What an approval names.
+    pub(super) plan_hash: String,
+    pub(super) upgraded: i32,
+    pub(super) selected: i32,
+    pub(super) parked: i32,
+    pub(super) failed: i32,
+    pub(super) eta: String,
+    pub(super) waiting_for: Vec<String>,
+    pub(super) waiting_for_omitted: i32,
+    pub(super) in_flight: Vec<Flight>,
+    /// Nodes that are out of the rollout for now.
+    pub(super) out: Vec<Out>,
+    pub(super) out_omitted: i32,
+}
+
+/// Something that moves.
+#[derive(Serialize)]
+pub(super) struct Flight {
+    pub(super) node: String,
+    pub(super) component: String,
+    pub(super) state: String,
+    pub(super) since: Option<String>,
+    pub(super) message: String,
+}
+
+/// A node that is out of the rollout for now.
+#[derive(Serialize)]
+pub(super) struct Out {
+    pub(super) node: String,
+    pub(super) state: String,
+    pub(super) since: Option<String>,
+    pub(super) reason: String,
+}
+
+impl Standing {
+    /// `WaitingForWindow: no window is open; opens …`
+    pub(super) fn line(&self) -> String {
+        let Self { stage, message, .. } = self;
+        match (stage.as_str(), message.as_str()) {
+            ("", message) => message.to_owned(),
+            (stage, "") => stage.to_owned(),
+            (stage, message) => format!("{stage}: {message}"),
+        }
+    }
+
+    /// What it waits for and which nodes are out, one line each, without the line that condition Ready has already.
+    pub(super) fn details(&self) -> Vec<String> {
+        let mut lines: Vec<String> =
+            self.waiting_for.iter().filter(|line| **line != self.message).cloned().collect();
+        lines.extend(omitted(self.waiting_for_omitted, "line"));
+        lines.extend(self.out.iter().map(|out| format!("{} ({}): {}", out.node, out.state, out.reason)));
+        lines.extend(omitted(self.out_omitted, "node"));
+        lines
+    }
+}
+
+/// `and 3 more nodes that its status does not name`, if there are any.
+pub(super) fn omitted(count: i32, one: &str) -> Option<String> {
+    let (s, it) = if count == 1 { ("", "it is") } else { ("s", "they are") };
+    (count > 0).then(|| format!("and {count} more {one}{s}; {it} not in its status"))
+}
+
+/// What `stored` says of the upgrade called `name`, or of all, by name.
+pub(super) fn document(stored: &Stored, name: Option<&str>) -> Document {
+    let wanted = |upgrade: &&ClusterUpgrade| name.is_none_or(|name| upgrade.name_any() == name);
+    let mut upgrades: Vec<_> =
+        stored.upgrades.iter().filter(wanted).map(|upgrade| standing(upgrade, &stored.claims)).collect();
+    upgrades.sort_by(|a, b| a.name.cmp(&b.name));
+    Document {
+        api_version: "cli.evenkeel.dev/v1alpha1",
+        kind: "UpgradeStatus",
+        upgrades,
+        about: stored.about.clone(),
+        not_seen: stored.not_seen.iter().map(|line| harmless(line)).collect(),
+    }
+}
+
+fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> Standing {
+    let status = upgrade.status.clone().unwrap_or_default();
+    let condition = |kind: &str| status.conditions.iter().find(|of| of.type_ == kind);
+    let ready = condition("Ready");
+    let plan = status.plan.clone().unwrap_or_default();
+    let mine = |claim: &&NodeUpgrade| {
+        let spec = &claim.spec;
+        spec.upgrade_name == upgrade.name_any() && upgrade.uid().is_none_or(|uid| spec.upgrade_uid == uid)
+    };
+    let mut in_flight: Vec<Flight> = claims.iter().filter(mine).filter_map(flight).collect();
+    in_flight.sort_by(|a, b| (&a.node, &a.component).cmp(&(&b.node, &b.component)));
+    let out = status.parked.iter().map(|out| Out {
+        node: harmless(&out.node),
+        state: harmless(&out.state),
+        since: out.since.as_ref().map(|time| time.0.to_string()),
+        reason: harmless(&out.reason),
+    });
+    let progress = &status.progress;
+    Standing {
+        name: harmless(&upgrade.name_any()),
+        from: harmless(&plan.from),
+        to: harmless(&upgrade.spec.version),
+        stage: harmless(ready.map_or("", |of| &of.reason)),
+        message: harmless(ready.map_or(UNTOLD, |of| &of.message)),
+        ready: harmless(ready.map_or("Unknown", |of| &of.status)),
+        stalled: condition("Stalled").is_some_and(|of| of.status == "True"),
+        current: status.observed_generation == upgrade.meta().generation,
+        plan_hash: harmless(&plan.hash),
+        upgraded: progress.upgraded,
+        selected: progress.selected,
+        parked: progress.blocked,
+        failed: progress.failed,
+        eta: harmless(&progress.eta),
+        waiting_for: status.waiting_for.iter().map(|line| harmless(line)).collect(),
+        waiting_for_omitted: status.waiting_for_omitted,
+        in_flight,
+        out: out.collect(),
+        out_omitted: status.parked_omitted,
+    }
+}
+
+/// What moves by `claim`, if something does.
+fn flight(claim: &NodeUpgrade) -> Option<Flight> {
+    let read = claim_of(claim).ok().filter(|read| read.state.in_flight())?;
+    let since = claim.status.as_ref().and_then(|status| status.since.as_ref());
+    let together = &read.subject.components;
+    Some(Flight {
+        node: harmless(&read.subject.node),
+        component: match together.as_slice() {
+            [] => read.subject.component.name().to_owned(),
+            _ => "the control plane".to_owned(),
+        },
+        state: read.state.name().to_owned(),
+        since: since.map(|time| time.0.to_string()),
+        message: harmless(&read.message),
+    })
+}

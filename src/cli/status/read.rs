@@ -1,0 +1,105 @@
+//! The ClusterUpgrades and NodeUpgrades of a cluster, or of files that hold some.
+//!
+//! The invariant: what cannot be read is named, and is never taken for absent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::ListParams;
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use super::super::args::WhereArgs;
+use super::super::connect;
+use crate::api::{ClusterUpgrade, GROUP, NodeUpgrade, decode};
+use crate::clients::{one_line, read_client, within};
+use crate::observe::files::{Piece, Use, pieces, shown};
+
+/// Longest wait for one list.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What is stored of upgrades.
+#[derive(Default)]
+pub(super) struct Stored {
+    pub(super) upgrades: Vec<ClusterUpgrade>,
+    pub(super) claims: Vec<NodeUpgrade>,
+    /// Where it was read: titles and lines.
+    pub(super) about: Vec<(&'static str, String)>,
+    /// What could not be read, one line each.
+    pub(super) not_seen: Vec<String>,
+}
+
+/// What the cluster or the files of `place` hold; `command` is who asks.
+///
+/// # Errors
+/// Why there is nothing to read, in one line.
+pub(super) async fn stored(place: &WhereArgs, command: &str) -> Result<Stored, String> {
+    if !place.files.is_empty() {
+        return of_files(place);
+    }
+    let config = connect::config(&place.cluster, command).await?;
+    let client = read_client(&config).map_err(|error| one_line(&error))?;
+    let about = vec![("Cluster", config.cluster_url.to_string())];
+    let mut stored = Stored { about, ..Stored::default() };
+    let upgrades = list::<ClusterUpgrade>(&client).await?;
+    stored.upgrades = read(&upgrades, &mut stored.not_seen);
+    // Without them everything is told but what is in flight.
+    match list::<NodeUpgrade>(&client).await {
+        Ok(claims) => stored.claims = read(&claims, &mut stored.not_seen),
+        Err(why) => stored.not_seen.push(why),
+    }
+    Ok(stored)
+}
+
+async fn list<K: Resource<DynamicType = ()>>(client: &Client) -> Result<Vec<DynamicObject>, String> {
+    let resource = ApiResource::erase::<K>(&());
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    match within(PATIENCE, all.list(&ListParams::default())).await {
+        Ok(list) => Ok(list.items),
+        // The kind is not installed, so there is none.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(format!("cannot list {}: {}", resource.plural, one_line(&error))),
+    }
+}
+
+fn read<K>(objects: &[DynamicObject], not_seen: &mut Vec<String>) -> Vec<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let one = |object| decode(object).map_err(|why| not_seen.push(why)).ok();
+    objects.iter().filter_map(one).collect()
+}
+
+fn of_files(place: &WhereArgs) -> Result<Stored, String> {
+    let (mut upgrades, mut claims, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+    let mut each = |file: &Arc<str>, piece: &Piece<'_>| {
+        let Piece::Object { raw, .. } = piece else { return Use::None };
+        // Most of a dump is of other kinds.
+        if !raw.get().contains(GROUP) {
+            return Use::Some;
+        }
+        match serde_json::from_str::<DynamicObject>(raw.get()) {
+            Ok(object) => {
+                let types = object.types.clone().unwrap_or_default();
+                let ours = types.api_version.split('/').next() == Some(GROUP);
+                match types.kind.as_str() {
+                    "ClusterUpgrade" if ours => upgrades.push(object),
+                    "NodeUpgrade" if ours => claims.push(object),
+                    _ => {}
+                }
+            }
+            Err(error) => faults.push(format!("{file}: {error}")),
+        }
+        Use::Some
+    };
+    let unread = pieces(&place.files, &mut each).map_err(|error| error.to_string())?.faults;
+    faults.extend(unread);
+    let names: Vec<_> = place.files.iter().map(|path| shown(path)).collect();
+    Ok(Stored {
+        upgrades: read(&upgrades, &mut faults),
+        claims: read(&claims, &mut faults),
+        about: vec![("Files", names.join(", "))],
+        not_seen: faults,
+    })
+}

@@ -1,0 +1,125 @@
+//! How upgrades stand, for a person at a terminal.
+//!
+//! The invariant: what is left out is counted, and `wide` leaves out nothing that the status has.
+
+use std::fmt::Write as _;
+
+use super::super::output::Paint;
+use super::super::output::paint::Ink;
+use super::super::output::table::{Cell, fitting, table};
+use super::document::{Document, Standing, omitted};
+
+/// How many rows and lines of a section are shown where not all are asked for.
+const ROWS: usize = 10;
+
+/// How it is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Style {
+    /// Everything, not the first few.
+    pub(super) wide: bool,
+    pub(super) paint: Paint,
+    /// How wide a line may be; `None` is without limit, for a file or a pipe.
+    pub(super) width: Option<usize>,
+}
+
+// Writing to a String cannot fail, here and below.
+pub(super) fn text(document: &Document, style: Style) -> String {
+    let mut text = String::new();
+    let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<10}{rest}");
+    for (title, rest) in &document.about {
+        line(title, &evenkeel_core::text::harmless(rest));
+    }
+    if document.upgrades.is_empty() {
+        let unread = if document.not_seen.is_empty() { "" } else { " that can be read" };
+        line("Upgrades", &format!("there is no ClusterUpgrade{unread}"));
+    }
+    for upgrade in &document.upgrades {
+        text.push('\n');
+        one(&mut text, upgrade, style);
+    }
+    section(&mut text, style, "NOT SEEN", document.not_seen.iter().cloned());
+    match style.width {
+        Some(width) => fitting(&text, width),
+        None => text,
+    }
+}
+
+fn one(text: &mut String, upgrade: &Standing, style: Style) {
+    let ink = match upgrade.ready.as_str() {
+        _ if upgrade.stalled => Ink::Bad,
+        "True" => Ink::Good,
+        _ => Ink::Care,
+    };
+    let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<10}{rest}");
+    let from = if upgrade.from.is_empty() { "unknown" } else { &upgrade.from };
+    line("Upgrade", &format!("{}   {from} -> {}", upgrade.name, upgrade.to));
+    line("Stage", &style.paint.on(ink, &upgrade.line()));
+    if !upgrade.stage.is_empty() {
+        line("Progress", &progress(upgrade));
+    }
+    if !upgrade.plan_hash.is_empty() {
+        line("Hash", &upgrade.plan_hash);
+    }
+    if !upgrade.current && !upgrade.stage.is_empty() {
+        line("Note", "its spec was changed after this was written; the operator has not told of that yet");
+    }
+    let waits = some(&upgrade.waiting_for, style).iter().cloned();
+    let more = left_out(upgrade.waiting_for.len(), upgrade.waiting_for_omitted, "line", style);
+    section(text, style, "WAITS FOR", waits.chain(more));
+    let rows = |rows: Vec<Vec<Cell>>, title: &str, header: &[&str], more: Option<String>| {
+        let mut part = String::new();
+        if !rows.is_empty() {
+            _ = writeln!(part, "\n{}", style.paint.on(Ink::Bold, title));
+            part.push_str(&table(header, &rows, style.paint, None));
+            more.into_iter().for_each(|line| _ = writeln!(part, "- {line}"));
+        }
+        part
+    };
+    let since = |since: &Option<String>| Cell::from(since.clone().unwrap_or_else(|| "-".to_owned()));
+    let moving = some(&upgrade.in_flight, style).iter().map(|of| {
+        let cells = [&of.node, &of.component, &of.state].map(|text| Cell::from(text.clone()));
+        cells.into_iter().chain([since(&of.since), of.message.clone().into()]).collect()
+    });
+    let header = ["NODE", "COMPONENT", "STATE", "SINCE", "MESSAGE"];
+    let more = left_out(upgrade.in_flight.len(), 0, "row", style);
+    text.push_str(&rows(moving.collect(), "IN FLIGHT", &header, more));
+    let out = some(&upgrade.out, style).iter().map(|of| {
+        vec![of.node.clone().into(), of.state.clone().into(), since(&of.since), of.reason.clone().into()]
+    });
+    let more = left_out(upgrade.out.len(), upgrade.out_omitted, "node", style);
+    text.push_str(&rows(out.collect(), "OUT OF THE ROLLOUT", &["NODE", "STATE", "SINCE", "REASON"], more));
+}
+
+fn progress(upgrade: &Standing) -> String {
+    let Standing { upgraded, selected, parked, failed, eta, in_flight, .. } = upgrade;
+    let mut line = format!("{upgraded}/{selected} nodes upgraded, {} in flight", in_flight.len());
+    line += &format!(", {parked} parked, {failed} failed");
+    if !eta.is_empty() {
+        line += &format!("; about {eta} left");
+    }
+    line
+}
+
+/// Those of `all` that are shown.
+fn some<T>(all: &[T], style: Style) -> &[T] {
+    let most = if style.wide { all.len() } else { all.len().min(ROWS) };
+    all.get(..most).unwrap_or_default()
+}
+
+/// What is said of those that are not shown: of `count`, and of `beyond` that nobody can show.
+fn left_out(count: usize, beyond: i32, one: &str, style: Style) -> Option<String> {
+    let hidden = if style.wide { 0 } else { count.saturating_sub(ROWS) };
+    if hidden == 0 {
+        return omitted(beyond, one);
+    }
+    let beyond = omitted(beyond, one).map(|line| format!(", {line}")).unwrap_or_default();
+    Some(format!("and {hidden} more (-o wide){beyond}"))
+}
+
+fn section(text: &mut String, style: Style, title: &str, lines: impl Iterator<Item = String>) {
+    let mut lines = lines.peekable();
+    if lines.peek().is_some() {
+        _ = writeln!(text, "\n{}", style.paint.on(Ink::Bold, title));
+        lines.for_each(|line| _ = writeln!(text, "- {line}"));
+    }
+}
