@@ -12,7 +12,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 
 use super::authority::{Authority, Effects, NotDone};
-use super::event::Events;
+use super::event::{Events, News};
 use super::outcome::{Next, Outcome, Stop};
 use crate::api::{ClusterUpgrade, NodeUpgrade};
 use crate::clock::Clock;
@@ -87,6 +87,11 @@ impl Hands {
     /// Gives back a node whose claim does not exist.
     pub async fn release_orphan(&self, node: &NodeRef, mark: &str) -> Outcome {
         self.uncordon_orphan(node, mark).await.unwrap_or_else(Outcome::from)
+    }
+
+    /// Publishes `news` of `upgrade` beside the work. `version` is the resourceVersion of the upgrade that says so.
+    pub fn tell(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: News) {
+        self.events.upgrade(upgrade, version, news);
     }
 
     /// Sends one request, if we still may.

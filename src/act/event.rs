@@ -1,6 +1,10 @@
-//! Events: one on the `ClusterUpgrade` for each step of a node that a person may want to know.
+//! Events: one on the `ClusterUpgrade` for each step of a node that a person may want to know, for each reason why the
+//! upgrade is where it is, and for each node that is left alone without a claim.
 //!
-//! Nothing here decides, and nothing waits for an event. The invariant: an event that cannot be written stops no work.
+//! Nothing here decides, and nothing waits for an event. The invariants: an event that cannot be written stops no work; and
+//! what is said of an upgrade is in the words of its status.
+
+use std::time::Duration;
 
 use evenkeel_core::rollout::ClaimState;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -10,10 +14,57 @@ use kube::{Resource, ResourceExt as _};
 
 use super::authority::{Authority, Effects, NotDone};
 use super::outcome::Next;
-use crate::api::ClusterUpgrade;
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus};
 
 /// Longest note the API takes, in characters.
 const MAX_NOTE: usize = 1000;
+
+/// How many nodes are told of that a status newly names; it names the others itself.
+const MAX_NODES: usize = 10;
+
+/// Something new in the status of an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Whether a person has to do something, or a node is left behind.
+    pub warns: bool,
+    /// The reason of condition Ready, or `NodeHeld` or `NodeParked`.
+    pub reason: String,
+    /// The node that it is about, where it is about one.
+    pub node: Option<String>,
+    /// The words of the status.
+    pub note: String,
+}
+
+impl News {
+    /// The same is not told again so soon.
+    pub const AGAIN: Duration = Duration::from_mins(10);
+
+    /// What is not told again within [`News::AGAIN`]: the reason, and the node.
+    pub fn about(&self) -> String {
+        format!("{}/{}", self.reason, self.node.as_deref().unwrap_or_default())
+    }
+}
+
+/// What is new in `after`: the reason of condition Ready, and nodes that are out of the rollout without a claim, of which
+/// no other event tells. They are the ones of which nobody knows since when they are out.
+pub fn news(before: Option<&ClusterUpgradeStatus>, after: &ClusterUpgradeStatus) -> Vec<News> {
+    let condition = |status: &ClusterUpgradeStatus, kind: &str| {
+        status.conditions.iter().find(|of| of.type_ == kind).cloned()
+    };
+    let was = before.and_then(|before| condition(before, "Ready")).map(|of| of.reason);
+    let is = condition(after, "Ready").filter(|of| was.as_ref() != Some(&of.reason));
+    let stalled = condition(after, "Stalled").is_some_and(|of| of.status == "True");
+    let reason = is.map(|of| News { warns: stalled, reason: of.reason, node: None, note: of.message });
+    let known = |node: &str| before.is_some_and(|before| before.parked.iter().any(|out| out.node == node));
+    let out = after.parked.iter().filter(|out| out.since.is_none() && !known(&out.node));
+    let nodes = out.take(MAX_NODES).map(|out| News {
+        warns: true,
+        reason: format!("Node{}", out.state),
+        node: Some(out.node.clone()),
+        note: format!("{}: {}", out.node, out.reason),
+    });
+    reason.into_iter().chain(nodes).collect()
+}
 
 /// Publishes events.
 #[derive(Clone)]
@@ -63,6 +114,27 @@ impl Events {
         });
     }
 
+    /// Publishes `news` of `upgrade`. The related object is the node, or the upgrade at the `version` that says so: with it
+    /// the recorder never joins two events that say different things.
+    pub(super) fn upgrade(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: News) {
+        let type_ = if news.warns { EventType::Warning } else { EventType::Normal };
+        let regarding = upgrade.object_ref(&());
+        let related = match news.node {
+            Some(name) => ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: Some(name),
+                resource_version: version,
+                ..Default::default()
+            },
+            None => ObjectReference { resource_version: version, ..regarding.clone() },
+        };
+        let events = self.clone();
+        tokio::spawn(async move {
+            events.publish(type_, &news.reason, "Decide", news.note, Some(related), &regarding).await;
+        });
+    }
+
     /// Publishes one event about `regarding`, with `note` cut to 1000 characters. An event that cannot be written is
     /// logged and forgotten: no decision reads it.
     pub async fn publish(
@@ -88,5 +160,35 @@ impl Events {
             Ok(()) | Err(NotDone::NotLeading(_)) => {}
             Err(error) => tracing::warn!(reason, error = error.line(), "event not written"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_new_is_told_in_the_words_of_the_status() {
+        let status = |reason: &str, parked: serde_json::Value| -> ClusterUpgradeStatus {
+            let condition = |kind: &str, status: &str| {
+                json!({"type": kind, "status": status, "reason": reason, "message": "why",
+                    "lastTransitionTime": "2026-11-02T09:00:00Z"})
+            };
+            let conditions = [condition("Ready", "Unknown"), condition("Stalled", "False")];
+            serde_json::from_value(json!({"conditions": conditions, "parked": parked})).unwrap()
+        };
+        let told = |before: Option<&ClusterUpgradeStatus>, after: &ClusterUpgradeStatus| -> Vec<String> {
+            news(before, after).into_iter().map(|news| format!("{} {}", news.about(), news.note)).collect()
+        };
+        let first = status("Frozen", json!([]));
+        assert_eq!(told(None, &first), ["Frozen/ why"]);
+        assert_eq!(told(Some(&first), &first), Vec::<String>::new());
+        let claimed = json!({"node": "a", "state": "Parked", "reason": "r", "since": "2026-11-02T09:00:00Z"});
+        let held = json!({"node": "b", "state": "Held", "reason": "cordoned"});
+        let second = status("Frozen", json!([claimed, held]));
+        assert_eq!(told(Some(&first), &second), ["NodeHeld/b b: cordoned"], "a claim tells of itself");
+        assert_eq!(told(Some(&second), &status("Soaking", json!([held]))), ["Soaking/ why"]);
     }
 }

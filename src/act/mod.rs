@@ -9,7 +9,7 @@ mod actions;
 mod authority;
 mod claim;
 pub mod elect;
-mod event;
+pub mod event;
 pub mod evict;
 mod finalizer;
 mod gate;

@@ -361,6 +361,10 @@ fn said(write: &Write<'_>) -> Option<Happened> {
         return None;
     }
     let event: Value = write.after()?;
+    // How the upgrade stands as a whole is shown by tables, and would be told twice.
+    if ["ClusterUpgrade", "Node"].iter().any(|kind| event["related"]["kind"] == *kind) {
+        return None;
+    }
     let at = event["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
     let line = format!("{}: {}", event["reason"].as_str()?, event["message"].as_str()?);
     Some(Happened { at, by_operator: true, line })

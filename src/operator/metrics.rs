@@ -178,6 +178,44 @@ pub struct UpgradeNodes<'a> {
     pub count: u64,
 }
 
+/// A node that an upgrade leaves out for now.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockedNode<'a> {
+    /// The name of the `ClusterUpgrade`.
+    pub upgrade: &'a str,
+    /// The name of the node.
+    pub node: &'a str,
+    /// `Parked`, `Failed` or `Held`.
+    pub state: &'a str,
+}
+
+/// The reasons of condition Ready with which an upgrade waits, does nothing or stands still.
+const WAITS: [&str; 23] = [
+    "PlanOnly",
+    "AwaitingApproval",
+    "Suspended",
+    "Queued",
+    "Invalid",
+    "PreflightFailed",
+    "WaitingForWindow",
+    "Frozen",
+    "Soaking",
+    "GateClosed",
+    "ZoneDisrupted",
+    "Deleting",
+    "ControlPlaneFailed",
+    "ControlPlaneHeld",
+    "NodesFailed",
+    "NodesHalted",
+    "NodesParked",
+    "NodesHeld",
+    "FailurePolicy",
+    "NoWindowFits",
+    "ZoneGone",
+    "ClusterNotSeen",
+    "Forbidden",
+];
+
 /// A gauge whose series are exactly the rows it was last given.
 struct Table<const N: usize> {
     gauge: IntGaugeVec,
@@ -246,6 +284,9 @@ pub struct Metrics {
     behind_limit: Table<1>,
     violations: Table<4>,
     upgrade_nodes: Table<2>,
+    upgrade_waiting: Table<2>,
+    blocked_nodes: Table<3>,
+    blocked_nodes_omitted: Table<1>,
     evictions: IntCounterVec,
 }
 
@@ -327,6 +368,24 @@ impl Metrics {
                 "evenkeel_upgrade_nodes",
                 "How many nodes of the upgrade are in the state.",
                 ["upgrade", "state"],
+            )?,
+            upgrade_waiting: Table::new(
+                r,
+                "evenkeel_upgrade_waiting",
+                "1 for the reason with which the upgrade waits or stands still, the reason of its condition Ready.",
+                ["upgrade", "reason"],
+            )?,
+            blocked_nodes: Table::new(
+                r,
+                "evenkeel_upgrade_blocked_node",
+                "1 for each node that the status of the upgrade names as parked, failed or held.",
+                ["upgrade", "node", "state"],
+            )?,
+            blocked_nodes_omitted: Table::new(
+                r,
+                "evenkeel_upgrade_blocked_nodes_omitted",
+                "How many more nodes are parked, failed or held than are named.",
+                ["upgrade"],
             )?,
             evictions: counter("evenkeel_evictions_total", "Evictions that were tried.", &["result"])?,
             registry,
@@ -430,6 +489,25 @@ impl Metrics {
         show(&self.upgrade_nodes, rows, |row| ([row.upgrade, row.state], integer(row.count)));
     }
 
+    /// Shows for each upgrade the reason of its condition Ready, where that is one with which it waits; replaces what was
+    /// shown before.
+    pub fn upgrade_waiting(&self, rows: &[(&str, &str)]) {
+        let all = rows.iter().flat_map(|(upgrade, reason)| {
+            WAITS.iter().map(move |wait| ([*upgrade, *wait], i64::from(wait == reason)))
+        });
+        self.upgrade_waiting.show(all);
+    }
+
+    /// Shows the nodes that upgrades name as left out; replaces what was shown before.
+    pub fn blocked_nodes(&self, rows: &[BlockedNode<'_>]) {
+        show(&self.blocked_nodes, rows, |row| ([row.upgrade, row.node, row.state], 1));
+    }
+
+    /// Shows how many nodes each upgrade leaves out besides those that it names; replaces what was shown before.
+    pub fn blocked_nodes_omitted(&self, rows: &[(&str, i32)]) {
+        show(&self.blocked_nodes_omitted, rows, |(upgrade, count)| ([*upgrade], i64::from(*count)));
+    }
+
     /// Counts an eviction by the server's answer to it.
     pub fn evicted(&self, result: Eviction) {
         self.evictions.with_label_values(&[result.label()]).inc();
@@ -441,53 +519,4 @@ fn show<'a, R, const N: usize>(table: &Table<N>, rows: &'a [R], row: impl Fn(&'a
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn metrics() -> Metrics {
-        Metrics::new(&Build { version: "0.1.0", revision: "abc", rust_version: "1.95" }, PodScope::KubeSystem)
-            .unwrap()
-    }
-
-    #[test]
-    fn known_series_exist_from_the_start() {
-        let text = metrics().text().unwrap();
-        for line in [
-            "evenkeel_leader 0",
-            r#"evenkeel_evictions_total{result="refused_pdb"} 0"#,
-            r#"evenkeel_collector_errors_total{source="pdbs"} 0"#,
-            r#"evenkeel_reconcile_errors_total{controller="report",reason="conflict"} 0"#,
-            r#"evenkeel_reconcile_duration_seconds_count{controller="upgrade",result="ok"} 0"#,
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
-        }
-        for never in
-            [r#"reason="invalid""#, r#"reason="connection""#, r#"controller="upgrade",result="requeue""#]
-        {
-            assert!(!text.contains(never), "nothing ever counts {never}");
-        }
-    }
-
-    #[test]
-    fn series_that_vanish_are_removed() {
-        let metrics = metrics();
-        let row = |version, count| Instances {
-            component: Component::Kubelet,
-            pool: "workers",
-            version,
-            minor: "1.36",
-            count,
-        };
-        metrics.instances(&[row("v1.36.3", 2), row("v1.36.4", 1)]);
-        metrics.instances(&[row("v1.36.4", 3)]);
-        let text = metrics.text().unwrap();
-        let shown: Vec<_> =
-            text.lines().filter(|line| line.starts_with("evenkeel_component_instances{")).collect();
-        assert_eq!(
-            shown,
-            [
-                r#"evenkeel_component_instances{component="kubelet",minor="1.36",pool="workers",version="v1.36.4"} 3"#
-            ]
-        );
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@
 mod driving;
 mod figures;
 mod foretell;
+mod standing;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use tokio::time::Instant;
 
 use self::figures::{counts, label};
 use self::foretell::Forecasts;
+use self::standing::Standing;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
@@ -89,6 +91,7 @@ struct Kept {
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
     forecasts: Forecasts,
+    standing: Standing,
     complaint: String,
     /// Since when something has been out of sight.
     unseen: Option<Instant>,
@@ -437,10 +440,11 @@ impl Driver<'_> {
     /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any
     /// action (the plan, the start or end time, the observed generation) changed and was not written.
     async fn tell(&self, kept: &mut Kept, object: &ClusterUpgrade, status: ClusterUpgradeStatus) -> bool {
+        let name = object.name_any();
+        kept.standing.stands(&name, &status);
         if object.status.as_ref() == Some(&status) {
             return true;
         }
-        let name = object.name_any();
         let urgent = |s: &ClusterUpgradeStatus| {
             (
                 s.start_time.clone(),
@@ -459,6 +463,7 @@ impl Driver<'_> {
         kept.status_written.insert(name, Instant::now());
         match write(&self.effects, &self.authority, FIELD_MANAGER, object, &status).await {
             Ok(written) => {
+                kept.standing.announce(&self.hands, object, &written, &status);
                 self.upgrades.apply_own(written);
                 return true;
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::stream;
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -53,6 +54,8 @@ impl Driven for Driving<'_> {
                 (None, ReconcileOutcome::Error)
             }
         };
+        let upgrades = driver.upgrades.list();
+        kept.standing.show(driver.metrics, |name| upgrades.iter().any(|there| there.name_any() == name));
         driver.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
         Ok(Look::Again(wait_until(look_at, kept.again, driver.clock.now())))
     }

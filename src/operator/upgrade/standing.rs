@@ -1,0 +1,79 @@
+//! What is told of an upgrade besides its status: events and metrics.
+//!
+//! Nothing is decided or put into words here: both are made from the status that was written or shown. The invariant: the
+//! reason of an event and of a metric is that of condition Ready, and an event's note is its message.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+use tokio::time::Instant;
+
+use super::super::metrics::{BlockedNode, Metrics};
+use crate::act::Hands;
+use crate::act::event::{News, news};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus};
+
+/// How upgrades stand, as it was last shown, and what was told of it in events. Losing it is safe.
+#[derive(Default)]
+pub(super) struct Standing {
+    /// By the name of the upgrade.
+    shown: BTreeMap<String, Shown>,
+    /// When an event was last sent, by the name of the upgrade and what the event was about.
+    sent: BTreeMap<(String, String), Instant>,
+}
+
+#[derive(Default)]
+struct Shown {
+    reason: String,
+    /// The nodes that the status names as out of the rollout, each with its state.
+    blocked: Vec<(String, String)>,
+    omitted: i32,
+}
+
+impl Standing {
+    /// Remembers `status` of the upgrade called `name` for the metrics.
+    pub(super) fn stands(&mut self, name: &str, status: &ClusterUpgradeStatus) {
+        let ready = status.conditions.iter().find(|of| of.type_ == "Ready");
+        let shown = Shown {
+            reason: ready.map(|of| of.reason.clone()).unwrap_or_default(),
+            blocked: status.parked.iter().map(|out| (out.node.clone(), out.state.clone())).collect(),
+            omitted: status.parked_omitted,
+        };
+        self.shown.insert(name.to_owned(), shown);
+    }
+
+    /// Sends the events of what is new in `status`, which was `written` in place of that of `object`. What was told within
+    /// [`News::AGAIN`] is not told again, so that a reason that comes and goes is no storm.
+    pub(super) fn announce(
+        &mut self,
+        hands: &Hands,
+        object: &ClusterUpgrade,
+        written: &DynamicObject,
+        status: &ClusterUpgradeStatus,
+    ) {
+        self.sent.retain(|_, at| at.elapsed() < News::AGAIN);
+        for news in news(object.status.as_ref(), status) {
+            let key = (object.name_any(), news.about());
+            if !self.sent.contains_key(&key) {
+                self.sent.insert(key, Instant::now());
+                hands.tell(object, written.resource_version(), news);
+            }
+        }
+    }
+
+    /// Shows in `metrics` the upgrades that are still `there`.
+    pub(super) fn show(&mut self, metrics: &Metrics, there: impl Fn(&str) -> bool) {
+        self.shown.retain(|name, _| there(name));
+        let waiting: Vec<(&str, &str)> =
+            self.shown.iter().map(|(name, shown)| (name.as_str(), shown.reason.as_str())).collect();
+        metrics.upgrade_waiting(&waiting);
+        let blocked = self.shown.iter().flat_map(|(upgrade, shown)| {
+            shown.blocked.iter().map(move |(node, state)| BlockedNode { upgrade, node, state })
+        });
+        metrics.blocked_nodes(&blocked.collect::<Vec<_>>());
+        let omitted: Vec<(&str, i32)> =
+            self.shown.iter().map(|(name, shown)| (name.as_str(), shown.omitted)).collect();
+        metrics.blocked_nodes_omitted(&omitted);
+    }
+}
