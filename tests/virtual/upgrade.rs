@@ -4,6 +4,7 @@
 //! Checked after every write of any run: the invariants of the design, by [`watcher`]. Without people in between every run
 //! has to end as the one without faults.
 
+mod attacks;
 mod base;
 mod branch;
 mod campaigns;
@@ -13,10 +14,13 @@ mod executor;
 mod figures;
 mod forged;
 mod installed;
+mod kinds;
 mod outlook;
 mod people;
 mod plane;
+mod policies;
 mod random;
+mod refused;
 mod waits;
 mod watcher;
 

@@ -3,6 +3,8 @@
 //! Made once for each kind of control plane and copied for every run. A script says at its beginning (`at 0 …`) what is
 //! otherwise than usual: [`Setting`].
 
+mod asked;
+
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use tokio::time::sleep;
 use super::super::campaign::virtually;
 use super::super::kube_api::{BASE_SEED, Base, Kube};
 use super::super::script::Step;
+pub use asked::ahead_of_utc;
+use asked::{Asked, amount};
 
 pub const FROM: &str = "v1.36.4";
 pub const TO: &str = "v1.37.1";
@@ -89,14 +93,16 @@ pub struct Setting {
     pub windows: Vec<(i64, i64)>,
     /// For how many seconds the control plane, or a group, soaks.
     pub soaks: Vec<(String, i64)>,
-    /// How many nodes may be out: `maxFailed` or `maxParked`, and the number.
-    pub limits: Vec<(String, i64)>,
+    /// How many nodes may be out: `maxFailed` or `maxParked`, and the number or percentage.
+    pub limits: Vec<(String, Value)>,
     /// There is a gate.
     pub gate: bool,
     /// Executors that nobody has installed yet.
     pub without: Vec<String>,
     /// What executors do, by `component/node`; good where nothing is said.
     pub ways: Vec<(String, Way)>,
+    /// What else is asked for.
+    pub asked: Asked,
 }
 
 impl Setting {
@@ -121,6 +127,7 @@ impl Setting {
             gate: false,
             without: Vec::new(),
             ways: Vec::new(),
+            asked: Asked::default(),
         };
         let number = |text: &str| text.parse::<i64>().unwrap();
         for step in script {
@@ -137,11 +144,13 @@ impl Setting {
                 ["freeze", from, until] => setting.freeze = Some((number(from), number(until))),
                 ["window", from, length] => setting.windows.push((number(from), number(length))),
                 ["soak", of, seconds] => setting.soaks.push(((*of).to_owned(), number(seconds))),
-                ["limit", of, count] => setting.limits.push(((*of).to_owned(), number(count))),
+                ["limit", of, count] => setting.limits.push(((*of).to_owned(), amount(count))),
                 ["force"] => setting.drains["onTimeout"] = "Force".into(),
                 ["halt"] => setting.drains["onTimeout"] = "Halt".into(),
                 ["minor-only"] => setting.drains["mode"] = "MinorOnly".into(),
                 ["detach"] => setting.drains["volumes"] = "Detach".into(),
+                ["empty-dir", may] => setting.drains["emptyDir"] = (*may).into(),
+                ["bare-pods", may] => setting.drains["barePods"] = (*may).into(),
                 ["rule", app, behavior] => {
                     let rule = json!({"namespaces": ["shop"], "behavior": behavior,
                         "selector": {"matchLabels": {"app": app}}});
@@ -168,7 +177,7 @@ impl Setting {
                     };
                     setting.ways.push(((*what).to_owned(), way));
                 }
-                _ => {}
+                words => setting.asked.hear(words),
             }
         }
         setting
@@ -196,11 +205,13 @@ impl Setting {
             "halt",
             "minor-only",
             "detach",
+            "empty-dir",
+            "bare-pods",
             "rule",
             "gated",
             "without",
         ];
-        all.contains(&first)
+        all.contains(&first) || Asked::WORDS.contains(&first)
     }
 
     /// What the executor does with `component` on `node`.
@@ -248,23 +259,36 @@ impl Setting {
             ],
             "drain": drain}});
         self.waits(&mut object["spec"]);
+        self.asked.write(&mut object["spec"], self.begins);
         object
     }
 
     /// When the upgrade may go on, and how far.
     fn waits(&self, spec: &mut Value) {
         let at = |seconds: i64| self.begins + SignedDuration::from_secs(seconds);
+        let local = |seconds: i64, form: &str| self.asked.local(at(seconds)).strftime(form).to_string();
         for (minute, seconds) in &self.windows {
-            let start = at(minute * 60).strftime("%H:%M").to_string();
-            let window = json!({"name": format!("w{minute}"), "start": start, "durationSeconds": seconds});
+            let start = local(minute * 60, "%H:%M");
+            let mut window =
+                json!({"name": format!("w{minute}"), "start": start, "durationSeconds": seconds});
+            if let Some(zone) = self.asked.time_zone() {
+                // Only on the day that it is there.
+                window["days"] = json!([local(minute * 60, "%a")]);
+                window["timeZone"] = zone.into();
+            }
             match spec["windows"].as_array_mut() {
                 Some(windows) => windows.push(window),
                 None => spec["windows"] = json!([window]),
             }
         }
         if let Some((from, until)) = self.freeze {
-            let time = |seconds| at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            spec["freezes"] = json!([{"name": "fair", "from": time(from), "until": time(until)}]);
+            let zone = self.asked.time_zone();
+            let form = if zone.is_some() { "%Y-%m-%dT%H:%M:%S" } else { "%Y-%m-%dT%H:%M:%SZ" };
+            let mut freeze = json!({"name": "fair", "from": local(from, form), "until": local(until, form)});
+            if let Some(zone) = zone {
+                freeze["timeZone"] = zone.into();
+            }
+            spec["freezes"] = json!([freeze]);
         }
         for (of, seconds) in &self.soaks {
             match of.as_str() {

@@ -3,40 +3,19 @@
 //!
 //! A run takes a second, so that a change is tried with a few of each kind, and `EVENKEEL_CAMPAIGN=long` with all.
 
-use std::collections::BTreeSet;
-
 use evenkeel_sim::faults::Call;
 
 use super::super::campaign::{chance, is_long};
-use super::super::script::{self, Step};
+use super::super::script::Step;
+use super::attacks::{Attacked, LEADER, WATCHED, at, call, spread, told};
 use super::{campaign, run};
 
-pub const LEADER: &str = "evenkeel-a";
 /// How long the upgrade takes without faults, in milliseconds.
 const WHOLE: u64 = 190_000;
 
-pub fn call(nth: u64, times: u64, fault: &str) -> Step {
-    Step::Call { agent: LEADER.to_owned(), nth, times, fault: fault.to_owned() }
-}
-
-pub fn at(millis: u64, deed: &str) -> Step {
-    Step::At { millis, deed: deed.to_owned() }
-}
-
-/// What the operator asked in a run without faults.
-fn asked() -> Vec<Call> {
-    run(1, &[]).calls.into_iter().filter(|call| call.agent == LEADER).collect()
-}
-
-/// All of it in a long campaign; else `some` of it, spread over the whole.
-pub fn spread<T>(all: Vec<T>, some: usize) -> Vec<T> {
-    if is_long() || all.len() <= some {
-        return all;
-    }
-    let count = all.len();
-    // A step without a common divisor meets every kind, whatever repeats.
-    let picked: BTreeSet<usize> = (0..some).map(|at| (at * count / some + at * 7) % count).collect();
-    all.into_iter().enumerate().filter(|(at, _)| picked.contains(at)).map(|(_, one)| one).collect()
+/// The upgrade that nothing is otherwise of than usual.
+fn usual() -> Attacked {
+    Attacked::of(Vec::new())
 }
 
 #[test]
@@ -107,98 +86,54 @@ fn two_minors_with_crashes_and_people() {
 
 #[test]
 fn a_crash_at_every_write() {
-    let mut scripts = Vec::new();
-    for write in asked().iter().filter(|call| call.is_write()) {
-        for fault in ["crash-before", "crash-after"] {
-            scripts.push((1, vec![call(write.nth, 1, fault)]));
-        }
-    }
-    campaign("upgrade: a crash at every write", spread(scripts, 10));
+    campaign("upgrade: a crash at every write", spread(usual().crashes(), 10));
 }
 
 #[test]
 fn every_fault_at_every_request() {
-    let calls = asked();
-    let mut scripts = Vec::new();
-    for nth in 0..calls.len() as u64 {
-        for fault in script::statuses() {
-            scripts.push((1, vec![call(nth, 1, &fault)]));
-        }
-    }
-    let mut scripts = spread(scripts, 10);
-    let kinds: BTreeSet<String> = calls.iter().map(script::kind_of).collect();
-    let mut lasting = Vec::new();
-    for line in kinds {
-        for fault in script::statuses() {
-            lasting.push((1, vec![Step::Like { agent: LEADER.to_owned(), line: line.clone(), fault }]));
-        }
-    }
-    scripts.extend(spread(lasting, 4));
+    let usual = usual();
+    let mut scripts = spread(usual.faults(), 10);
+    scripts.extend(spread(usual.lasting(), 4));
     campaign("upgrade: every fault", scripts);
 }
 
 #[test]
 fn a_failover_at_every_write() {
-    let (mut pauses, mut cuts) = (Vec::new(), Vec::new());
-    let calls = asked();
-    let begun = calls.first().map(|call| call.at).unwrap();
-    for write in calls.iter().filter(|call| call.is_write()) {
-        // It is stopped, another leads, and it wakes with the request that it was about to send.
-        for seconds in [12, 40] {
-            pauses.push((1, vec![call(write.nth, 1, &format!("pause:{seconds}"))]));
-        }
-        let millis = (write.at - begun).as_millis() as u64 + 1;
-        cuts.push((1, vec![at(millis, "cut evenkeel-a 60")]));
-    }
-    campaign("upgrade: a leader that is stopped at every write", spread(pauses, 5));
-    campaign("upgrade: a leader that is cut off at every write", spread(cuts, 4));
+    let usual = usual();
+    campaign("upgrade: a leader that is stopped at every write", spread(usual.pauses(), 5));
+    campaign("upgrade: a leader that is cut off at every write", spread(usual.cuts(), 4));
 }
 
 #[test]
 fn stale_reads_and_late_requests() {
-    let mut scripts = Vec::new();
-    for nth in 0..asked().len() as u64 {
-        for fault in
-            ["stale:1", "stale:7", "stale:40", "compact", "bookmarks", "silence", "late:3", "late:30"]
-        {
-            scripts.push((1, vec![call(nth, 1, fault)]));
-        }
-        scripts.push((1, vec![call(nth, 1, "crash-after"), call(nth + 1, 12, "stale:9")]));
-    }
-    campaign("upgrade: stale reads", spread(scripts, 8));
+    campaign("upgrade: stale reads", spread(usual().stale(), 8));
 }
-
-pub const WATCHED: [&str; 10] = [
-    "nodes",
-    "pods",
-    "poddisruptionbudgets.policy",
-    "persistentvolumes",
-    "volumeattachments.storage.k8s.io",
-    "endpointslices.discovery.k8s.io",
-    "leases.coordination.k8s.io",
-    "clusterupgrades.evenkeel.dev",
-    "nodeupgrades.evenkeel.dev",
-    "jobs.batch",
-];
 
 #[test]
 fn events_that_are_lost_doubled_late_or_swapped() {
+    campaign("upgrade: events lost or swapped", spread(usual().events(), 8));
+}
+
+/// Nothing of an upgrade tells of executors and webhooks. A person takes one away and brings it back, changes it, or makes
+/// one.
+#[test]
+fn executors_and_webhooks_that_change_while_nobody_hears_of_it() {
     let mut scripts = Vec::new();
-    let told = run(1, &[]).told;
-    for resource in WATCHED {
-        let count = told.get(resource).copied().unwrap_or_default();
-        // A lease tells the same all the time.
-        let most = if resource.starts_with("leases") { 40 } else { 120 };
-        let step = count.div_ceil(most).max(1);
-        for nth in (0..count).step_by(step as usize) {
-            for fault in ["drop", "duplicate", "delay:4", "swap", "gone", "end", "reset", "garbage"] {
-                let told =
-                    Step::Told { agent: LEADER.into(), resource: resource.into(), nth, fault: fault.into() };
-                scripts.push((1, vec![told]));
-            }
+    let executors = "upgradeexecutors.evenkeel.dev";
+    let webhooks = "validatingwebhookconfigurations.admissionregistration.k8s.io";
+    for millis in (0..WHOLE).step_by(if is_long() { 10_000 } else { 60_000 }) {
+        let (begins, ends) = (millis + 700, millis + 30_700);
+        for (resource, deeds) in [
+            (executors, ["uninstall machines", "install machines"]),
+            (executors, ["change-executor machines 400", "change-executor machines 300"]),
+            (webhooks, ["webhook", "webhook gone"]),
+        ] {
+            let deeds = [at(begins, deeds[0]), at(ends, deeds[1])];
+            let of = |told: Step| (1, [&deeds[..], &[told]].concat());
+            scripts.extend((0..2).flat_map(|nth| told(resource, nth)).map(of));
         }
     }
-    campaign("upgrade: events lost or swapped", spread(scripts, 8));
+    campaign("upgrade: executors and webhooks change", spread(scripts, 6));
 }
 
 #[test]
@@ -261,11 +196,21 @@ fn people_interfere_at_every_step() {
             vec![at(millis, "invalid broken")],
             vec![at(millis, "hold main-4"), later(60, "unhold main-4")],
             vec![at(millis, "hold main-4")],
+            vec![at(millis, "upgrade up v1.36.4"), later(60, "upgrade up v1.37.1")],
+            vec![at(millis, "upgrade up v1.37.2")],
+            vec![at(millis, "delete-upgrade up")],
+            vec![at(millis, "delete-upgrade up"), later(30, "upgrade up v1.37.1")],
+            vec![at(millis, "delete-claim kubelet main-1")],
+            vec![at(millis, "delete-claim kube-apiserver cp-2")],
+            vec![at(millis, "kubelet main-1 v1.36.4")],
+            vec![at(millis, "kubelet canary-1 v1.36.4")],
+            vec![at(millis, "change-executor machines 60")],
+            vec![at(millis, "uninstall machines"), later(60, "install machines")],
         ] {
             scripts.push((1, deeds));
         }
     }
-    campaign("upgrade: people interfere", spread(scripts, 10));
+    campaign("upgrade: people interfere", spread(scripts, 16));
 }
 
 #[test]

@@ -2,17 +2,13 @@
 
 use serde_json::Value;
 
-use super::super::script::{self, Step};
+use super::super::script;
+use super::attacks::steps;
 use super::{Run, run};
 
 /// Runs a script as it is written; what the watcher says fails the test.
 pub fn ends(script: &str) -> Run {
-    let steps: Vec<Step> = script
-        .split(';')
-        .map(str::trim)
-        .filter(|step| !step.is_empty())
-        .map(|step| step.parse().unwrap())
-        .collect();
+    let steps = steps(script);
     let run = run(1, &steps);
     assert!(run.wrong.is_empty(), "{}: {:#?}\n{:#}", script::line(&steps), run.wrong, run.end["upgrades"]);
     run
@@ -165,8 +161,14 @@ fn what_is_deleted_on_the_way_is_given_back() {
 }
 
 #[test]
-fn a_kubelet_that_somebody_takes_back_is_not_fought() {
-    ends("at 160000 kubelet main-1 v1.36.4");
+fn a_kubelet_that_somebody_takes_back_is_held_and_named_and_not_fought() {
+    let run = ends("at 160000 kubelet main-1 v1.36.4");
+    assert_eq!(said(&run), ("NodesHeld", true, "8/9"), "{:#}", run.end["upgrades"]);
+    let main = &run.end["nodes"]["main-1"];
+    assert_eq!((&main["kubelet"], &main["cordoned"]), (&"v1.36.4".into(), &false.into()));
+    assert_eq!(claim(&run, "kubelet", "main-1"), "Upgraded", "nobody takes it up again");
+    let why = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(why.contains("main-1") && why.contains("went back to v1.36.4 after it was upgraded"), "{why}");
 }
 
 #[test]

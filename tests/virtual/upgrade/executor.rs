@@ -63,7 +63,8 @@ impl Executor {
         } else {
             claims(cluster, setting.clone(), orders);
         }
-        Self(tokio::spawn(carry_out(cluster.clone(), work, setting.accept)).abort_handle())
+        let answered = setting.accept || setting.asked.answers();
+        Self(tokio::spawn(carry_out(cluster.clone(), work, answered)).abort_handle())
     }
 }
 

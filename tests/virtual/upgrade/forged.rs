@@ -1,7 +1,9 @@
 //! Each invariant can fail: somebody who calls himself the operator breaks it, and the watcher says so by its number.
 
 mod plane;
+mod risks;
 mod taints;
+mod turns;
 mod waits;
 
 use std::sync::{Arc, Mutex};

@@ -20,15 +20,16 @@ use super::{UP, condition};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITION: &str = "upgradeexecutors.evenkeel.dev";
 
-struct Story {
+/// An upgrade that is told step by step.
+pub struct Story {
     setting: Setting,
-    cluster: Cluster,
-    kube: Kube,
+    pub cluster: Cluster,
+    pub kube: Kube,
 }
 
 impl Story {
     /// Waits until `so` is true of the upgrade and of its claims.
-    async fn until(&self, what: &str, so: impl Fn(&Value, &[Value]) -> bool) -> Value {
+    pub async fn until(&self, what: &str, so: impl Fn(&Value, &[Value]) -> bool) -> Value {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_hours(1) {
             sleep(Duration::from_millis(500)).await;
@@ -41,7 +42,7 @@ impl Story {
         panic!("never: {what}: {upgrade:#?} {claims:#?}");
     }
 
-    async fn is(&self, reason: &str, message: &str) -> Value {
+    pub async fn is(&self, reason: &str, message: &str) -> Value {
         let so = |object: &Value, _: &[Value]| {
             let ready = condition(object, "Ready");
             ready.is_some_and(|of| {
@@ -84,13 +85,13 @@ fn in_flight(claim: &Value) -> bool {
     ["", "Claimed", "Draining", "Upgrading"].contains(&claim["status"]["state"].as_str().unwrap_or_default())
 }
 
-fn nodes_that_are(claims: &[Value], state: &str) -> usize {
+pub fn nodes_that_are(claims: &[Value], state: &str) -> usize {
     let so = |claim: &&Value| claim["spec"]["component"] == "kubelet" && claim["status"]["state"] == state;
     claims.iter().filter(so).count()
 }
 
 /// An upgrade of this mode, in a cluster that begins as `says` says.
-fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> T) -> T {
+pub fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> T) -> T {
     let (told, wrong) = virtually(async || {
         let steps: Vec<_> = says.split_terminator("; ").map(|step| step.parse().unwrap()).collect();
         let setting = Setting::of(&steps);

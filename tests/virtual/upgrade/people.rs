@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::deeds;
 use super::super::kube_api::Kube;
 use super::base::{CHANGERS, CLAIMS, EXECUTORS, FROM, IMAGE, Setting, TO, UPGRADES};
+use super::condition;
 use super::executor;
 
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
@@ -90,8 +91,46 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
             let ours = ["evenkeel-a", "evenkeel-b", "evenkeel-a-lease", "evenkeel-b-lease"];
             cluster.faults().blackout_of(&ours, Duration::from_secs(seconds.parse().unwrap()));
         }
-        _ => deeds::happens(cluster, kube, deed).await,
+        words => asked(cluster, kube, setting, words).await,
     }
+}
+
+/// Does what `words` say of executors, approvals, webhooks and pods that would be lost, or what is done to any cluster.
+async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]) {
+    match words {
+        ["change-executor", name, seconds] => {
+            let kind = if setting.jobs { "job" } else { "external" };
+            let seconds: i64 = seconds.parse().unwrap();
+            let spec = json!({"spec": {kind: {"deadlineSeconds": seconds}}});
+            _ = kube.merge(&format!("{CHANGERS}/{name}"), &spec).await;
+        }
+        ["approves", name, seconds] => {
+            approves(kube, &format!("{UPGRADES}/{name}"), seconds.parse().unwrap())
+        }
+        ["bare", node] => bare(kube, node).await,
+        ["cache", node] => cache(kube, node).await,
+        ["webhook"] => webhook(kube).await,
+        ["webhook", "gone"] => _ = kube.delete(&format!("{WEBHOOKS}/guard")).await,
+        _ => deeds::happens(cluster, kube, &words.join(" ")).await,
+    }
+}
+
+/// So long after the upgrade at `path` first asks for it, a person approves the plan that it shows; and so again whenever
+/// it asks for another approval.
+fn approves(kube: &Kube, path: &str, seconds: u64) {
+    let (kube, path) = (kube.clone(), path.to_owned());
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let object = kube.get(&path).await.unwrap_or_default();
+            let asks = condition(&object, "Ready").is_some_and(|of| of["reason"] == "AwaitingApproval");
+            let hash = object["status"]["plan"]["hash"].clone();
+            if asks && hash.is_string() && object["spec"]["approval"]["planHash"] != hash {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                _ = kube.merge(&path, &json!({"spec": {"approval": {"planHash": hash}}})).await;
+            }
+        }
+    });
 }
 
 /// A person freezes the upgrade at `path` from now on, for so many seconds.
@@ -190,6 +229,35 @@ async fn batch(kube: &Kube) {
         json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "main-5"}}}}});
     kube.workload("deployments", "batch", 1, &here).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// A pod of `node` that nothing would make again.
+pub async fn bare(kube: &Kube, node: &str) {
+    let pod = json!({"metadata": {"name": format!("alone-{node}"), "labels": {"app": "alone"}}, "spec": {"nodeName": node,
+        "terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "registry.example/c:1"}]}});
+    kube.create("/api/v1/namespaces/shop/pods", &pod).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// A pod that can run on `node` only, and whose data an eviction destroys.
+pub async fn cache(kube: &Kube, node: &str) {
+    let spec = json!({"nodeSelector": {"kubernetes.io/hostname": node},
+        "volumes": [{"name": "cache", "emptyDir": {}}]});
+    let name = format!("cache-{node}");
+    kube.workload("deployments", &name, 1, &json!({"spec": {"template": {"spec": spec}}})).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+
+/// A webhook that fails closed and sees only requests of the API versions that it lists.
+pub async fn webhook(kube: &Kube) {
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
+    let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "guard"}, "webhooks": [{"name": "guard.example.com", "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail", "matchPolicy": "Exact", "sideEffects": "None", "rules": [rule],
+        "clientConfig": {"url": "https://guard.example.com/"}}]});
+    kube.create(WEBHOOKS, &object).await;
 }
 
 /// A volume is attached to `node`, for a pod that no longer exists.

@@ -5,7 +5,7 @@ use evenkeel_sim::faults::Call;
 
 use super::super::campaign::is_long;
 use super::super::script::Step;
-use super::campaigns::{LEADER, at, call, spread};
+use super::attacks::{LEADER, at, call, spread};
 use super::ends::{claim, ends, said};
 use super::{campaign, run};
 

@@ -9,8 +9,10 @@ mod model;
 mod plane;
 mod pods;
 mod rest;
+mod risks;
 mod said;
 mod taints;
+mod turns;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +81,10 @@ pub struct Watcher {
     attached: BTreeMap<String, String>,
     /// Since when the gate has been closed; none while it is open.
     gate_closed: Option<Instant>,
+    /// What stands in the way of another minor, by the name of the webhook configuration.
+    webhooks: BTreeMap<String, Vec<String>>,
+    /// When one of those last changed.
+    webhooks_since: Option<Instant>,
     /// The cluster's time when the watcher began, and when that was.
     began: (Timestamp, Instant),
 }
@@ -109,6 +115,8 @@ impl Watcher {
             events_may_fail: false,
             attached: BTreeMap::new(),
             gate_closed: Some(Instant::now()),
+            webhooks: BTreeMap::new(),
+            webhooks_since: None,
             began: (now, Instant::now()),
         };
         let name = |object: &Value| text(&object["metadata"]["name"]);
@@ -189,6 +197,7 @@ impl Watcher {
                 let is_open = object["status"]["conditions"][0]["status"] == "True";
                 self.gate_closed = (!is_open).then(|| self.gate_closed.unwrap_or_else(Instant::now));
             }
+            "validatingwebhookconfigurations.admissionregistration.k8s.io" if !ours => self.webhooks(write),
             "nodeupgrades.evenkeel.dev" => self.claim(write, ours),
             "clusterupgrades.evenkeel.dev" => self.upgrade(write, ours),
             "upgradeexecutors.evenkeel.dev" if !ours => self.changer(&write.after().unwrap_or_default()),

@@ -1,6 +1,7 @@
 //! The state machine against a small cluster that answers its writes.
 
 mod avoid;
+mod backoff;
 mod cluster;
 mod controllers;
 mod drains;

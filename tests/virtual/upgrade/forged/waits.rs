@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::sleep;
 
-use super::{Wrong, names, said, said_of};
+use super::{UP, UPGRADES, Wrong, names, said, said_of};
 
 /// What is said when a node is claimed in a setting that begins so.
 fn claims(begins: &str) -> Wrong {
@@ -21,6 +22,32 @@ fn invariant_13_something_new_when_only_what_was_begun_may_go_on() {
     names(13, "no window is open", &claims("at 0 window 10 3600"));
     names(13, "freeze fair lasts", &claims("at 0 freeze 10 3600"));
     names(13, "on cp-1 soaks", &claims("at 0 soak controlPlane 600"));
+}
+
+#[test]
+fn invariant_13_something_new_when_clocks_elsewhere_show_another_time() {
+    for zone in ["Asia/Kolkata", "Pacific/Honolulu"] {
+        let zone = format!("at 0 time-zone {zone}");
+        assert_eq!(claims(&format!("{zone}; at 0 window 0 3600; at 0 freeze 3600 7200")), Wrong::new());
+        names(13, "no window is open", &claims(&format!("{zone}; at 0 window 10 3600")));
+        names(13, "freeze fair lasts", &claims(&format!("{zone}; at 0 freeze 10 3600")));
+    }
+    // The cluster begins on a Thursday, as clocks in UTC show it, and on a Wednesday, as those in Honolulu do.
+    let on = |day: &'static str, zone: &'static str, start: &'static str| {
+        said_of("", async |stage| {
+            let window = json!({"name": "w", "timeZone": zone, "days": [day], "start": start,
+                "durationSeconds": 7200});
+            let spec = json!({"spec": {"windows": [window]}});
+            stage.person.merge(&format!("{UPGRADES}/{UP}"), &spec).await.unwrap();
+            stage.plane_is_there().await;
+            let uid = stage.uid_of("main-1").await;
+            stage.claim("kubelet", "main-1", &uid).await;
+        })
+    };
+    assert_eq!(on("Thu", "UTC", "00:00"), Wrong::new());
+    assert_eq!(on("Wed", "Pacific/Honolulu", "13:00"), Wrong::new());
+    names(13, "no window is open", &on("Thu", "Pacific/Honolulu", "13:00"));
+    names(13, "no window is open", &on("Wed", "UTC", "00:00"));
 }
 
 #[test]

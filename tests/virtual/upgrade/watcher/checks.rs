@@ -102,6 +102,9 @@ impl Watcher {
             if self.is_answered_for(claim, node, component) {
                 continue;
             }
+            if self.is_hidden(node, component) {
+                bad.push(format!("nobody answers for {component} on {node}"));
+            }
             let behind = version(&instance.version).is_none_or(|(minor, _)| minor < target);
             // Who is down is seen; who is another without having been away is asked for now and then.
             let old = instance.since.elapsed()
@@ -120,12 +123,6 @@ impl Watcher {
         if let Some(first) = bad.first() {
             self.fault(2, format!("{does} {} while {first} ({} such)", claim.node, bad.len()));
         }
-    }
-
-    /// A host that is no node shows no controller, and a person may answer for that.
-    fn is_answered_for(&self, claim: &Claim, node: &str, component: &str) -> bool {
-        let hidden = !self.nodes.contains_key(node) && component != "kube-apiserver";
-        hidden && self.upgrades.get(&claim.upgrade).is_some_and(|upgrade| upgrade.accepts_hidden)
     }
 
     /// 2: nobody asks pods to leave before the controllers that were replaced last have taken up their work.
@@ -156,11 +153,15 @@ impl Watcher {
         }
     }
 
-    /// 13: nothing new after a person suspended it.
+    /// 13: nothing new after a person suspended it, and nothing by another plan than the one that was approved.
     pub(super) fn is_wanted(&mut self, claim: &Claim, does: &str) {
         let since = self.upgrades.get(&claim.upgrade).and_then(|upgrade| upgrade.suspended_since);
         if since.is_some_and(|since| self.is_old(since)) {
             self.fault(13, format!("{does} {} although {} is suspended", claim.node, claim.upgrade));
+        }
+        let since = self.upgrades.get(&claim.upgrade).and_then(|upgrade| upgrade.unapproved_since);
+        if since.is_some_and(|since| self.is_old(since)) {
+            self.fault(13, format!("{does} {} although the plan as it is is not approved", claim.node));
         }
     }
 
@@ -281,6 +282,7 @@ impl Watcher {
         if claim.of_kubelet() {
             self.is_the_same(claim, "claims");
             self.plane_is_ready(claim, "claims");
+            self.has_its_turn(claim, "claims");
             self.controllers_work(claim);
         } else if let Some((other, of)) = self.claims.iter().find(|(other, of)| {
             *other != name && of.upgrade == claim.upgrade && !of.of_kubelet() && of.in_flight()
@@ -296,6 +298,9 @@ impl Watcher {
             "Claimed" => {
                 self.is_wanted(after, "takes up");
                 self.may_open(after, "takes up");
+                if after.of_kubelet() {
+                    self.has_its_turn(after, "takes up");
+                }
             }
             "Draining" => {
                 self.is_wanted(after, "drains");
@@ -309,6 +314,7 @@ impl Watcher {
                     self.plane_is_ready(after, "upgrades");
                     self.is_empty(name, after);
                 } else {
+                    self.webhooks_are_ready(after);
                     self.plane_holds(after);
                     self.others_are_done(name, after);
                 }

@@ -118,6 +118,10 @@ pub struct Pod {
     pub healthy: bool,
     pub leaving: bool,
     pub of_daemon_set: bool,
+    /// Nothing would make it again.
+    pub bare: bool,
+    /// It has data that go with it.
+    pub empty_dir: bool,
     /// The Eviction API said that it asked it to leave.
     pub evicted: bool,
 }
@@ -132,6 +136,10 @@ impl Pod {
             healthy: is_true(pod, "Ready"),
             leaving: pod["metadata"].get("deletionTimestamp").is_some(),
             of_daemon_set: owners.is_some_and(|all| all.iter().any(|owner| owner["kind"] == "DaemonSet")),
+            bare: !owners.is_some_and(|all| all.iter().any(|owner| owner["controller"] == true)),
+            empty_dir: pod["spec"]["volumes"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|volume| volume.get("emptyDir").is_some())),
             evicted: conditions.is_some_and(|all| {
                 all.iter().any(|found| {
                     found["type"] == "DisruptionTarget"
@@ -250,6 +258,10 @@ pub struct Group {
     pub limit: Value,
     pub depends_on: Vec<String>,
     pub soak: Duration,
+    /// So many of its nodes go first.
+    pub canary: usize,
+    /// Its zones go one after the other.
+    pub one_zone: bool,
 }
 
 impl Group {
@@ -258,14 +270,29 @@ impl Group {
     }
 
     pub fn limit(&self, size: usize) -> usize {
-        match &self.limit {
-            Value::Number(number) => usize::try_from(number.as_u64().unwrap_or(1)).unwrap_or(1),
-            Value::String(text) => {
-                let percent: usize = text.trim_end_matches('%').parse().unwrap_or(0);
-                (size * percent / 100).max(1)
-            }
-            _ => 1,
+        amount(&self.limit, size).unwrap_or(1)
+    }
+}
+
+/// A number, or a percentage of `size`, rounded down and at least one; none where nobody said any.
+pub fn amount(limit: &Value, size: usize) -> Option<usize> {
+    match limit {
+        Value::Number(number) => usize::try_from(number.as_u64()?).ok(),
+        Value::String(text) => {
+            let percent: usize = text.trim_end_matches('%').parse().ok()?;
+            Some((size * percent / 100).max(1))
         }
+        _ => None,
+    }
+}
+
+/// Whether what `object`, a `ClusterUpgrade`, shows as its plan may be carried out.
+fn is_approved(object: &Value) -> bool {
+    let hash = &object["status"]["plan"]["hash"];
+    match object["spec"]["mode"].as_str() {
+        Some("Automatic") => true,
+        Some("RequireApproval") => hash.is_string() && object["spec"]["approval"]["planHash"] == *hash,
+        _ => false,
     }
 }
 
@@ -275,6 +302,8 @@ pub struct Upgrade {
     pub uid: String,
     pub version: String,
     pub suspended_since: Option<Instant>,
+    /// Since when its plan may not be carried out.
+    pub unapproved_since: Option<Instant>,
     pub groups: Vec<Group>,
     pub accepts_hidden: bool,
     /// How nodes are drained, as the person wrote it.
@@ -299,12 +328,16 @@ impl Upgrade {
             limit: group["maxUnavailable"].clone(),
             depends_on: group["dependsOn"].as_array().into_iter().flatten().map(text).collect(),
             soak: seconds(&group["soakSeconds"]),
+            canary: group["canary"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0),
+            one_zone: group["zones"] == "OneAtATime",
         });
         let suspended = spec["suspend"] == true;
         Self {
             version: text(&spec["version"]),
             suspended_since: suspended
                 .then(|| before.and_then(|before| before.suspended_since).unwrap_or(now)),
+            unapproved_since: (!is_approved(object))
+                .then(|| before.and_then(|before| before.unapproved_since).unwrap_or(now)),
             groups: groups.collect(),
             accepts_hidden: spec["controlPlane"]["hidden"] == "Accept",
             drain: spec["drain"].clone(),

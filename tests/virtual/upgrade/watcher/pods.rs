@@ -25,6 +25,12 @@ impl Watcher {
         if !forced && upgrade.as_ref().is_some_and(|upgrade| upgrade.exempts(namespace, &pod.labels)) {
             self.fault(3, format!("evicts {key}, which a rule takes out of the drain"));
         }
+        if pod.bare && upgrade.as_ref().is_some_and(|upgrade| upgrade.drain["barePods"] != "Evict") {
+            self.fault(3, format!("evicts {key}, which nothing would make again"));
+        }
+        if pod.empty_dir && upgrade.as_ref().is_some_and(|upgrade| upgrade.drain["emptyDir"] == "Refuse") {
+            self.fault(3, format!("evicts {key}, whose data would be lost"));
+        }
         if of_both.is_some_and(|(claim, upgrade)| upgrade.only_cordons(claim)) {
             self.fault(3, format!("evicts {key}, and only the patch of {} changes", pod.node));
         }

@@ -7,36 +7,55 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::model::{Upgrade, seconds, text};
+use super::super::base::ahead_of_utc;
+use super::model::{Upgrade, amount, seconds, text};
 use super::{Claim, Watcher};
 
 /// The object of a gate is read so often.
 const GATE_READ_EVERY: Duration = Duration::from_secs(15);
 const DAY: i64 = 24 * 60 * 60;
+/// The days from the one on which the time of computers begins.
+const WEEK: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
-/// Whether a window of `spec` is open at `now`, all of which are daily and in UTC.
+/// The seconds by which the clocks of `object`, a window or a freeze, are ahead of UTC.
+fn ahead(object: &Value) -> i64 {
+    ahead_of_utc(object["timeZone"].as_str().unwrap_or("UTC"))
+}
+
+/// Whether a window of `spec` is open at `now`, none of which is longer than a day.
 fn is_in_window(spec: &Value, now: Timestamp) -> bool {
     let Some(windows) = spec["windows"].as_array().filter(|all| !all.is_empty()) else { return true };
     windows.iter().any(|window| {
         let start = text(&window["start"]);
         let (hours, minutes) = start.split_once(':').expect("a start");
         let start = hours.parse::<i64>().unwrap() * 3600 + minutes.parse::<i64>().unwrap() * 60;
-        let since = (now.as_second() - start).rem_euclid(DAY);
-        since < window["durationSeconds"].as_i64().expect("a length")
+        let clock = now.as_second() + ahead(window);
+        let since = (clock - start).rem_euclid(DAY);
+        let day = WEEK[usize::try_from((clock - since).div_euclid(DAY).rem_euclid(7)).expect("a weekday")];
+        let days = window["days"].as_array().filter(|days| !days.is_empty());
+        days.is_none_or(|days| days.iter().any(|one| one == day))
+            && since < window["durationSeconds"].as_i64().expect("a length")
     })
 }
 
-/// The freeze of `spec` at `now`, all of which have times with an offset.
+/// The freeze of `spec` at `now`, all of which have times, not days.
 fn frozen(spec: &Value, now: Timestamp) -> Option<String> {
-    let time = |value: &Value| text(value).parse::<Timestamp>().expect("a time");
+    let time = |freeze: &Value, name: &str| {
+        let said = text(&freeze[name]);
+        // A time without an offset is what the clocks of the freeze's time zone show.
+        said.parse::<Timestamp>().unwrap_or_else(|_| {
+            let clock = format!("{said}Z").parse::<Timestamp>().expect("a time");
+            clock - SignedDuration::from_secs(ahead(freeze))
+        })
+    };
     let mut freezes = spec["freezes"].as_array().into_iter().flatten();
-    let now = freezes.find(|freeze| time(&freeze["from"]) <= now && now < time(&freeze["until"]));
+    let now = freezes.find(|freeze| time(freeze, "from") <= now && now < time(freeze, "until"));
     now.map(|freeze| text(&freeze["name"]))
 }
 
 impl Watcher {
     /// The cluster's time, as long as nobody sets its clock.
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         let (at, began) = self.began;
         at + SignedDuration::try_from(began.elapsed()).expect("a run is short")
     }
@@ -72,11 +91,12 @@ impl Watcher {
 
     fn too_many(&self, upgrade: &Upgrade, claim: &Claim) -> Option<String> {
         let of = |state: &str, field: &str| {
-            let limit = upgrade.spec["failurePolicy"][field].as_u64()?;
+            let selected = self.nodes.values().filter(|node| upgrade.group_of(&node.labels).is_some());
+            let limit = amount(&upgrade.spec["failurePolicy"][field], selected.count())?;
             let those = self.claims.values().filter(|of| {
                 of.of_kubelet() && of.state == state && of.upgrade == claim.upgrade && of.uid != claim.uid
             });
-            let count = those.count() as u64;
+            let count = those.count();
             (count >= limit).then(|| format!("{count} nodes are {state}"))
         };
         of("Failed", "maxFailed").or_else(|| of("Parked", "maxParked"))

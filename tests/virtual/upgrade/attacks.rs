@@ -1,0 +1,171 @@
+//! What is done to an upgrade, whichever it is: each fault at each of its requests, deaths, failovers, stale reads, and
+//! events that are lost.
+//!
+//! Here belong the scripts; how many of them a change tries, and what a run of them must hold, is said by the campaigns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_sim::faults::Call;
+
+use super::super::campaign::is_long;
+use super::super::script::{self, Step};
+use super::run;
+
+pub const LEADER: &str = "evenkeel-a";
+
+/// Every kind that the operator watches.
+pub const WATCHED: [&str; 13] = [
+    "nodes",
+    "pods",
+    "poddisruptionbudgets.policy",
+    "persistentvolumes",
+    "volumeattachments.storage.k8s.io",
+    "endpointslices.discovery.k8s.io",
+    "leases.coordination.k8s.io",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+    "clusterupgrades.evenkeel.dev",
+    "nodeupgrades.evenkeel.dev",
+    "upgradeexecutors.evenkeel.dev",
+    "jobs.batch",
+];
+
+/// What may happen to an event.
+const TOLD: [&str; 8] = ["drop", "duplicate", "delay:4", "swap", "gone", "end", "reset", "garbage"];
+
+pub type Script = (u64, Vec<Step>);
+
+pub fn call(nth: u64, times: u64, fault: &str) -> Step {
+    Step::Call { agent: LEADER.to_owned(), nth, times, fault: fault.to_owned() }
+}
+
+pub fn at(millis: u64, deed: &str) -> Step {
+    Step::At { millis, deed: deed.to_owned() }
+}
+
+/// The steps of a script that is written in one line.
+pub fn steps(script: &str) -> Vec<Step> {
+    let all = script.split(';').map(str::trim).filter(|step| !step.is_empty());
+    all.map(|step| step.parse().unwrap()).collect()
+}
+
+/// All of it in a long campaign; else `some` of it, spread over the whole.
+pub fn spread<T>(all: Vec<T>, some: usize) -> Vec<T> {
+    if is_long() || all.len() <= some {
+        return all;
+    }
+    let count = all.len();
+    // A step without a common divisor meets every kind, whatever repeats.
+    let picked: BTreeSet<usize> = (0..some).map(|at| (at * count / some + at * 7) % count).collect();
+    all.into_iter().enumerate().filter(|(at, _)| picked.contains(at)).map(|(_, one)| one).collect()
+}
+
+/// An upgrade, and what was asked and told in its run without faults.
+pub struct Attacked {
+    begins: Vec<Step>,
+    /// What the operator asked.
+    pub calls: Vec<Call>,
+    told: BTreeMap<String, u64>,
+}
+
+impl Attacked {
+    /// The upgrade that begins so.
+    pub fn of(begins: Vec<Step>) -> Self {
+        let run = run(1, &begins);
+        let calls = run.calls.into_iter().filter(|call| call.agent == LEADER).collect();
+        Self { begins, calls, told: run.told }
+    }
+
+    fn script(&self, more: Vec<Step>) -> Script {
+        (1, [self.begins.clone(), more].concat())
+    }
+
+    /// The operator's writes.
+    pub fn writes(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.is_write())
+    }
+
+    /// One of these faults at each write.
+    pub fn at_writes(&self, faults: &[&str]) -> Vec<Script> {
+        let of = |write: &Call| {
+            let nth = write.nth;
+            faults.iter().map(move |fault| self.script(vec![call(nth, 1, fault)]))
+        };
+        self.writes().flat_map(of).collect()
+    }
+
+    /// It dies before or after each write.
+    pub fn crashes(&self) -> Vec<Script> {
+        self.at_writes(&["crash-before", "crash-after"])
+    }
+
+    /// Every fault at every request.
+    pub fn faults(&self) -> Vec<Script> {
+        let faults = script::statuses();
+        let of = |nth: u64| faults.iter().map(move |fault| self.script(vec![call(nth, 1, fault)]));
+        (0..self.calls.len() as u64).flat_map(of).collect()
+    }
+
+    /// Every fault at all requests of a kind, for a while.
+    pub fn lasting(&self) -> Vec<Script> {
+        let kinds: BTreeSet<String> = self.calls.iter().map(script::kind_of).collect();
+        let like =
+            |line: &String, fault: String| Step::Like { agent: LEADER.into(), line: line.clone(), fault };
+        let of = |line: &String| {
+            let faults = script::statuses().into_iter();
+            faults.map(|fault| self.script(vec![like(line, fault)])).collect::<Vec<_>>()
+        };
+        kinds.iter().flat_map(of).collect()
+    }
+
+    /// It is stopped, another leads, and it wakes with the request that it was about to send.
+    pub fn pauses(&self) -> Vec<Script> {
+        self.at_writes(&["pause:12", "pause:40"])
+    }
+
+    /// It is cut off at each write, and another leads.
+    pub fn cuts(&self) -> Vec<Script> {
+        let begun = self.calls.first().map(|call| call.at).unwrap();
+        let millis = |write: &Call| (write.at - begun).as_millis() as u64 + 1;
+        self.writes().map(|write| self.script(vec![at(millis(write), "cut evenkeel-a 60")])).collect()
+    }
+
+    /// It reads what was so before, and its requests come late.
+    pub fn stale(&self) -> Vec<Script> {
+        let mut scripts = Vec::new();
+        for nth in 0..self.calls.len() as u64 {
+            for fault in
+                ["stale:1", "stale:7", "stale:40", "compact", "bookmarks", "silence", "late:3", "late:30"]
+            {
+                scripts.push(self.script(vec![call(nth, 1, fault)]));
+            }
+            scripts.push(self.script(vec![call(nth, 1, "crash-after"), call(nth + 1, 12, "stale:9")]));
+        }
+        scripts
+    }
+
+    /// Events that are lost, doubled, late or swapped.
+    pub fn events(&self) -> Vec<Script> {
+        let mut scripts = Vec::new();
+        for resource in WATCHED {
+            let count = self.told.get(resource).copied().unwrap_or_default();
+            // A lease tells the same all the time.
+            let most = if resource.starts_with("leases") { 40 } else { 120 };
+            let step = count.div_ceil(most).max(1);
+            for nth in (0..count).step_by(step as usize) {
+                scripts.extend(told(resource, nth).map(|told| self.script(vec![told])));
+            }
+        }
+        scripts
+    }
+}
+
+/// What may happen to the `nth` event of `resource`.
+pub fn told(resource: &str, nth: u64) -> impl Iterator<Item = Step> {
+    TOLD.into_iter().map(move |fault| Step::Told {
+        agent: LEADER.into(),
+        resource: resource.into(),
+        nth,
+        fault: fault.into(),
+    })
+}

@@ -1,0 +1,163 @@
+//! What a person chooses that ends an upgrade early, or lets it begin late: each with a crash before and after each write.
+//! Where it stands in the end depends on when it died, so that only the reason of its end is compared.
+
+use super::super::campaign::all;
+use super::super::script::line;
+use super::attacks::{Attacked, Script, at, spread, steps};
+use super::ends::{claim, ends, said};
+use super::run;
+
+const DONE: (&str, bool, &str) = ("Completed", false, "9/9");
+
+/// Every script ends with `reason` as the reason of condition Ready.
+fn end_as(name: &str, reason: &str, scripts: Vec<Script>) {
+    all(&format!("upgrade: {name}"), scripts, |seed, script| {
+        let done = run(seed, script);
+        let mut wrong = done.wrong.clone();
+        let found = said(&done).0;
+        if found != reason {
+            wrong.push(format!("invariant 14: ends as {found}, not as {reason}: {:#}", done.end["upgrades"]));
+        }
+        wrong
+    });
+}
+
+/// A crash before and after each write of the upgrade that begins so, or `some` of them.
+fn crashes(begins: &str, some: usize) -> Vec<Script> {
+    spread(Attacked::of(steps(begins)).crashes(), some)
+}
+
+#[test]
+fn a_crash_keeps_a_halt() {
+    for begins in ["at 0 halt; at 0 drain 60; at 0 returning", "at 0 halt; at 0 impossible"] {
+        end_as("a halt", "NodesHalted", crashes(begins, 4));
+    }
+}
+
+#[test]
+fn a_crash_keeps_what_the_failure_policy_stopped() {
+    let failed = "at 0 deadline 60; at 0 executor kubelet/canary-1 hang; at 0 executor kubelet/* after 50; at 0 limit maxFailed";
+    for limit in ["1", "10%"] {
+        end_as("too many failures", "FailurePolicy", crashes(&format!("{failed} {limit}"), 3));
+    }
+    // A fifth of nine nodes is one.
+    let parked = "at 0 limit maxParked 20%; at 0 drain 60; at 0 returning";
+    end_as("too many parked nodes", "FailurePolicy", crashes(parked, 3));
+    // Two of ten may not be failed, and one is.
+    let fewer = ends(&format!("{failed} 25%"));
+    assert_eq!((said(&fewer).0, said(&fewer).2), ("NodesFailed", "6/9"), "two of nine may not, and one did");
+}
+
+#[test]
+fn a_crash_does_not_end_the_wait_for_a_pod_that_completes() {
+    let begins = "at 0 drain 3000; at 0 rule batch WaitCompleted; at 0 batch; at 600000 finish batch";
+    end_as("a pod that completes", "Completed", crashes(begins, 4));
+}
+
+#[test]
+fn nothing_begins_before_a_person_approves_the_plan_as_it_is() {
+    let late = "at 0 approval; at 300000 approves up 5";
+    let run = ends(late);
+    assert_eq!(said(&run), DONE);
+    assert!(run.reasons.contains("AwaitingApproval") && run.took.as_secs() > 300, "{:?}", run.took);
+    end_as("a late approval", "Completed", crashes(late, 4));
+    // What was approved is another plan than this one, and then none that ever was.
+    let stale = r#"at 0 approval; at 20000 spec up {"approval":{"planHash":"0123456789ab"}}; at 300000 approves up 1"#;
+    assert!(ends(stale).took.as_secs() > 300);
+    end_as("a stale approval", "Completed", crashes(stale, 3));
+}
+
+#[test]
+fn another_plan_on_the_way_needs_another_approval() {
+    for millis in [30_000, 100_000, 140_000] {
+        let other = format!(r#"at {millis} spec up {{"version":"v1.37.2"}}"#);
+        let waits = ends(&format!("at 0 approval; at 0 approves up 5; {other}"));
+        assert_eq!(said(&waits), DONE, "{:#}", waits.end["upgrades"]);
+        assert!(
+            waits.end["servers"].as_object().unwrap().values().all(|server| server[0] == "v1.37.2"),
+            "{:#}",
+            waits.end["servers"]
+        );
+    }
+}
+
+/// The zone of windows and freezes is not where the cluster is.
+#[test]
+fn windows_and_freezes_hold_in_their_time_zone() {
+    for zone in ["Asia/Kolkata", "Pacific/Honolulu"] {
+        let run = ends(&format!("at 0 time-zone {zone}; at 0 window 5 700; at 0 window 40 3600"));
+        assert_eq!(said(&run), DONE, "{zone}");
+        assert!(
+            run.reasons.contains("WaitingForWindow") && run.took.as_secs() > 270,
+            "{zone} {:?}",
+            run.took
+        );
+        let run = ends(&format!("at 0 time-zone {zone}; at 0 freeze 60 1000"));
+        assert_eq!(said(&run), DONE, "{zone}");
+        assert!(run.reasons.contains("Frozen") && run.took.as_secs() > 1000, "{zone} {:?}", run.took);
+    }
+}
+
+#[test]
+fn a_risk_that_is_accepted_lets_the_upgrade_begin_until_it_ends() {
+    let refused = ends("at 0 webhook");
+    assert_eq!((said(&refused).1, said(&refused).2), (true, "0/9"), "{:#}", refused.end["upgrades"]);
+    assert_eq!(claim(&refused, "kube-apiserver", "cp-1"), "none");
+    let accepted = "at 0 webhook; at 0 risk O5/guard/guard.example.com 86400";
+    assert_eq!(said(&ends(accepted)), DONE);
+    end_as("an accepted webhook", "Completed", crashes(accepted, 3));
+    let hidden = |until: u64| {
+        ends(&format!(
+            "at 0 hosts; at 0 risk H1/kube-controller-manager 86400; at 0 risk H1/kube-scheduler {until}"
+        ))
+    };
+    assert_eq!(said(&hidden(86_400)), DONE);
+    // It ends before the first kubelet may be moved.
+    let early = hidden(20);
+    assert_eq!((said(&early).1, said(&early).2), (true, "0/9"), "{:#}", early.end["upgrades"]);
+    // It ends while nodes move: what was given to an executor is finished, and nothing more is begun.
+    let midway = hidden(120);
+    assert_eq!(said(&midway).0, "ControlPlaneHeld", "{:#}", midway.end["upgrades"]);
+    let cordoned = midway.end["nodes"].as_object().unwrap().values().filter(|node| node["cordoned"] == true);
+    assert_eq!(cordoned.count(), 0, "{:#}", midway.end["nodes"]);
+}
+
+#[test]
+fn pods_that_would_be_lost_keep_their_node_or_leave_it_as_was_chosen() {
+    let parked = |script: &str, node: &str, pod: &str| {
+        let run = ends(script);
+        assert_eq!(
+            (said(&run).0, said(&run).2),
+            ("NodesParked", "8/9"),
+            "{script}: {:#}",
+            run.end["upgrades"]
+        );
+        assert_eq!(claim(&run, "kubelet", node), "none", "{script}");
+        let why = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+        assert!(why.contains(node) && why.contains(pod), "{why}");
+    };
+    parked("at 0 bare main-6", "main-6", "shop/alone");
+    parked("at 0 empty-dir Refuse; at 0 cache main-4", "main-4", "shop/cache");
+    // A deadline makes nobody lose what was refused.
+    parked("at 0 force; at 0 drain 60; at 0 bare main-6", "main-6", "shop/alone");
+    let lost = ends("at 0 bare-pods Evict; at 0 bare main-6");
+    assert_eq!((said(&lost), lost.end["ready"]["alone"].is_null()), (DONE, true), "{:#}", lost.end["ready"]);
+    assert_eq!(said(&ends("at 0 cache main-4")), DONE);
+}
+
+#[test]
+fn zones_canaries_and_percentages_end_well() {
+    for begins in [
+        "at 0 zones rest; at 0 zones canary; at 0 everything",
+        "at 0 canary rest 2; at 0 canary canary 1",
+        "at 0 zones rest; at 0 canary rest 1; at 0 most rest 50%",
+        "at 0 most rest 10%",
+    ] {
+        let run = ends(begins);
+        assert_eq!((said(&run).0, said(&run).1), ("Completed", false), "{begins}");
+        let scripts = crashes(begins, 2);
+        super::campaign(&format!("upgrade: {}", line(&steps(begins))), scripts);
+    }
+    let alone = run(1, &[at(0, "most rest 100%"), at(0, "zones rest")]);
+    assert!(alone.wrong.is_empty(), "{:#?}", alone.wrong);
+}

@@ -1,0 +1,84 @@
+//! Jobs that the server refuses: before anything begins, where a trial meets it, and after it, when a node is cordoned
+//! and empty. What the server said is what a person reads.
+
+use serde_json::Value;
+
+use super::super::script;
+use super::ends::{ends, said};
+use super::installed::{Story, story};
+
+fn message(claim: &Value) -> &str {
+    claim["status"]["message"].as_str().unwrap_or_default()
+}
+
+fn is_failed(claim: &Value) -> bool {
+    claim["status"]["state"] == "Failed"
+}
+
+/// From now on the server refuses every Job so.
+fn refuses(story: &Story, fault: &str) {
+    let refuses: script::Step = format!("like evenkeel-a create~jobs.batch {fault}").parse().unwrap();
+    script::arm(&story.cluster, &[refuses]);
+}
+
+#[test]
+fn a_job_that_is_refused_after_its_trial_fails_its_node_in_the_servers_words() {
+    for (fault, words) in [
+        ("refuse:403", "forbidden by a fault (HTTP 403)"),
+        ("refuse:422", "(HTTP 422)"),
+        ("deny", "admission webhook \"no.example\" denied the request"),
+    ] {
+        story("at 0 jobs", "Automatic", async |story| {
+            let drains = |claim: &Value| {
+                claim["spec"]["component"] == "kubelet" && claim["status"]["state"] == "Draining"
+            };
+            story.until("a node drains", |_, claims| claims.iter().any(drains)).await;
+            refuses(story, fault);
+            let refused = |claims: &[Value]| {
+                claims.iter().any(|claim| message(claim).starts_with("its Job is refused"))
+            };
+            let upgrade = story.until("it says so", |_, claims| refused(claims)).await;
+            let waits = upgrade["status"]["waitingFor"].to_string();
+            assert!(waits.contains("its Job is refused"), "{fault}: {waits}");
+            let failed = |claims: &[Value]| {
+                claims.iter().any(|claim| is_failed(claim) && message(claim).contains(words))
+            };
+            story.until(words, |_, claims| failed(claims)).await;
+            story.is("NodesFailed", words).await;
+        });
+    }
+}
+
+#[test]
+fn a_step_of_the_control_plane_whose_job_is_refused_after_its_trial_fails_in_the_servers_words() {
+    story("at 0 jobs", "Automatic", async |story| {
+        story.until("a step begins", |_, claims| !claims.is_empty()).await;
+        refuses(story, "refuse:403");
+        story.until("it fails", |_, claims| claims.iter().any(is_failed)).await;
+        story.is("ControlPlaneFailed", "forbidden by a fault (HTTP 403)").await;
+    });
+}
+
+#[test]
+fn a_webhook_that_is_down_is_named_before_anything_begins() {
+    story("at 0 jobs", "Automatic", async |story| {
+        refuses(story, "webhook-down");
+        let names =
+            |upgrade: &Value| upgrade["status"]["waitingFor"].to_string().contains("failed calling webhook");
+        story.until("it is named", |upgrade, _| names(upgrade)).await;
+    });
+    assert_eq!(said(&ends("at 0 jobs; like evenkeel-a create~jobs.batch webhook-down")).0, "Completed");
+}
+
+#[test]
+fn a_webhook_that_is_down_after_the_trial_is_named() {
+    story("at 0 jobs", "Automatic", async |story| {
+        story.until("a step begins", |_, claims| !claims.is_empty()).await;
+        refuses(story, "webhook-down");
+        let names =
+            |upgrade: &Value| upgrade["status"]["waitingFor"].to_string().contains("failed calling webhook");
+        story.until("it is named", |upgrade, _| names(upgrade)).await;
+        story.cluster.faults().clear();
+        story.is("Completed", "").await;
+    });
+}

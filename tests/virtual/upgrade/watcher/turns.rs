@@ -1,0 +1,92 @@
+//! 5 and 13: whose turn it is in a group whose zones go one after the other, or that has canaries.
+
+use tokio::time::Instant;
+
+use super::model::{Group, Upgrade};
+use super::{Claim, Labels, Node, Watcher, version};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn zone(labels: &Labels) -> &str {
+    labels.get(ZONE).map_or("", String::as_str)
+}
+
+/// Is `found` the release `wanted`, or a later patch of its minor?
+fn is_at(found: &str, wanted: &str) -> bool {
+    match (version(found), version(wanted)) {
+        (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
+        _ => false,
+    }
+}
+
+impl Watcher {
+    /// A node is taken up: nothing of another zone of its group is under way where zones go one after the other, and the
+    /// canaries of its group run the version, and have soaked, unless it is one of them.
+    pub(super) fn has_its_turn(&mut self, claim: &Claim, does: &str) {
+        let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
+        let Some(node) = self.nodes.get(&claim.node).cloned() else { return };
+        // What was sent before another replica led may arrive after it.
+        let Some(group) = upgrade.group_of(&node.labels).filter(|_| !self.late).cloned() else { return };
+        let members: Vec<(&String, &Node)> = self
+            .nodes
+            .iter()
+            .filter(|(_, one)| upgrade.group_of(&one.labels).is_some_and(|of| of.name == group.name))
+            .collect();
+        let here = zone(&node.labels);
+        let other = members.iter().find(|(name, one)| {
+            group.one_zone && zone(&one.labels) != here && self.is_claimed(name, one, claim, &FLIGHT)
+        });
+        let other =
+            other.map(|(name, one)| format!("while {name} of zone {} is under way", zone(&one.labels)));
+        let early = self.goes_before_canaries(&upgrade, &group, &members, claim);
+        if let Some(other) = other {
+            self.fault(5, format!("{does} {} of zone {here} {other}", claim.node));
+        }
+        if let Some(early) = early {
+            self.fault(13, format!("{does} {} {early}", claim.node));
+        }
+    }
+
+    /// Whether another claim than `mine` of the same upgrade has `node`, in one of these states.
+    fn is_claimed(&self, name: &str, node: &Node, mine: &Claim, states: &[&str]) -> bool {
+        self.claims.values().any(|of| {
+            let on_it = of.of_kubelet() && of.node == name && of.node_uid == node.uid;
+            on_it && of.upgrade == mine.upgrade && of.uid != mine.uid && states.contains(&of.state.as_str())
+        })
+    }
+
+    /// Why `claim` is too early for the canaries of `group`.
+    fn goes_before_canaries(
+        &self,
+        upgrade: &Upgrade,
+        group: &Group,
+        members: &[(&String, &Node)],
+        claim: &Claim,
+    ) -> Option<String> {
+        if group.canary == 0 {
+            return None;
+        }
+        let (mut proven, mut taken): (Vec<Instant>, usize) = (Vec::new(), 0);
+        for (name, node) in members.iter().filter(|(name, _)| **name != claim.node) {
+            let busy = self.is_claimed(name, node, claim, &FLIGHT);
+            // What changed a moment ago may be known as it was before.
+            let there = is_at(&node.kubelet, &claim.to) || !self.is_old(node.kubelet_since);
+            if there && !busy {
+                proven.push(node.kubelet_since);
+            } else {
+                taken += usize::from(busy || self.is_claimed(name, node, claim, &["Failed"]));
+            }
+        }
+        if proven.len() < group.canary {
+            let full = proven.len() + taken >= group.canary;
+            return full.then(|| format!("before the canaries of group {} run {}", group.name, claim.to));
+        }
+        proven.sort();
+        let youngest = proven[group.canary - 1];
+        let soaks = youngest.elapsed() < group.soak && upgrade.version == claim.to && !self.clocks_jump;
+        soaks.then(|| format!("while the canaries of group {} soak", group.name))
+    }
+}
+
+/// The states in which a claim has its node.
+const FLIGHT: [&str; 3] = ["Claimed", "Draining", "Upgrading"];
