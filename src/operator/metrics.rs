@@ -290,6 +290,30 @@ pub struct Metrics {
     evictions: IntCounterVec,
 }
 
+/// What is shown of an upgrade that waits: why, the nodes that are named, and how many more there are.
+fn of_waits(r: &Registry) -> prometheus::Result<(Table<2>, Table<3>, Table<1>)> {
+    Ok((
+        Table::new(
+            r,
+            "evenkeel_upgrade_waiting",
+            "1 for the reason with which the upgrade waits or stands still, the reason of its condition Ready.",
+            ["upgrade", "reason"],
+        )?,
+        Table::new(
+            r,
+            "evenkeel_upgrade_blocked_node",
+            "1 for each node that the status of the upgrade names as parked, failed or held.",
+            ["upgrade", "node", "state"],
+        )?,
+        Table::new(
+            r,
+            "evenkeel_upgrade_blocked_nodes_omitted",
+            "How many more nodes are parked, failed or held than are named.",
+            ["upgrade"],
+        )?,
+    ))
+}
+
 impl Metrics {
     /// All metrics; every series whose labels are known beforehand begins at 0. The sources are those that the observer
     /// watches for `scope`.
@@ -304,6 +328,7 @@ impl Metrics {
         let counter =
             |name, help, labels: &[&str]| register(r, IntCounterVec::new(Opts::new(name, help), labels)?);
         let gauge = |name, help, label| register(r, GaugeVec::new(Opts::new(name, help), &[label])?);
+        let (waiting, blocked, omitted) = of_waits(r)?;
         let metrics = Self {
             leader: register(r, IntGauge::new("evenkeel_leader", "1 while this process holds the Lease.")?)?,
             reconcile_duration: register(r, reconcile_duration()?)?,
@@ -369,24 +394,9 @@ impl Metrics {
                 "How many nodes of the upgrade are in the state.",
                 ["upgrade", "state"],
             )?,
-            upgrade_waiting: Table::new(
-                r,
-                "evenkeel_upgrade_waiting",
-                "1 for the reason with which the upgrade waits or stands still, the reason of its condition Ready.",
-                ["upgrade", "reason"],
-            )?,
-            blocked_nodes: Table::new(
-                r,
-                "evenkeel_upgrade_blocked_node",
-                "1 for each node that the status of the upgrade names as parked, failed or held.",
-                ["upgrade", "node", "state"],
-            )?,
-            blocked_nodes_omitted: Table::new(
-                r,
-                "evenkeel_upgrade_blocked_nodes_omitted",
-                "How many more nodes are parked, failed or held than are named.",
-                ["upgrade"],
-            )?,
+            upgrade_waiting: waiting,
+            blocked_nodes: blocked,
+            blocked_nodes_omitted: omitted,
             evictions: counter("evenkeel_evictions_total", "Evictions that were tried.", &["result"])?,
             registry,
         };

@@ -17,8 +17,8 @@ use fork::{Fork, fork, wait_any_event};
 
 use super::super::campaign::Wrong;
 use super::super::script::{self, Step};
+use super::fair;
 use super::watcher::Watcher;
-use super::{fair, is_failover};
 
 /// So many scripts share one run: each of its requests is held against each of them.
 const SHARE: usize = 500;
@@ -59,7 +59,7 @@ fn alike(seed: u64, script: &[Step]) -> Option<(u64, String, bool, bool)> {
     let rest: Vec<&Step> = script.iter().filter(|step| !begins(step)).collect();
     let timed = rest.iter().all(|step| matches!(step, Step::At { .. }));
     let one = |of: &dyn Fn(&Step) -> bool| !rest.is_empty() && rest.iter().all(|step| of(step));
-    let called = one(&|step| matches!(step, Step::Call { agent, .. } if agent == super::campaigns::LEADER));
+    let called = one(&|step| matches!(step, Step::Call { agent, .. } if agent == super::attacks::LEADER));
     let told = one(&|step| matches!(step, Step::Told { .. })) && rest.len() == 1;
     if rest.is_empty() || !(timed || called || told) {
         return None;

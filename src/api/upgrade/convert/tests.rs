@@ -212,14 +212,10 @@ fn what_moves_together_and_who_moves_the_first_is_read() {
     assert_eq!(alone, Invalid::FirstExecutor);
 }
 
-/// What a decision says of an upgrade where every list is longer than the status shows, and every text as long as others
-/// may make it; with `planes` control-plane nodes.
-fn longest(planes: usize) -> (Planned, rollout::Status, Forecast) {
-    let line = |n: usize| format!("{n} {}", "\"so\" ".repeat(1_000));
+/// A plan with many hops and more findings than are shown, whose texts are `line`.
+fn longest_plan(line: impl Fn(usize) -> String) -> plan::Plan {
     let name = |n: usize| format!("{n:0>253}");
     let version: KubeVersion = "v1.37.1".parse().unwrap();
-    let about = plan::Estimate { p50: SignedDuration::from_hours(90), p90: SignedDuration::from_hours(99) };
-    let lines = || (0..5_000).map(line).collect::<Vec<_>>();
     let finding = |n: usize| plan::Finding {
         id: format!("U4/PodDisruptionBudget/{n:0>63}/{}", name(n)),
         weight: plan::Weight::Stops,
@@ -243,13 +239,24 @@ fn longest(planes: usize) -> (Planned, rollout::Status, Forecast) {
         steps: Vec::new(),
         kubelets: plan::Pass::All,
     };
-    let plan = plan::Plan {
+    plan::Plan {
         from: Some(version.clone()),
         to: version.clone(),
         unit: upgrade::Unit::Component,
         hops: (0..20).map(hop).collect(),
         findings: (0..5_000).map(finding).collect(),
-    };
+    }
+}
+
+/// What a decision says of an upgrade where every list is longer than the status shows, and every text as long as others
+/// may make it; with `planes` control-plane nodes.
+fn longest(planes: usize) -> (Planned, rollout::Status, Forecast) {
+    let line = |n: usize| format!("{n} {}", "\"so\" ".repeat(1_000));
+    let name = |n: usize| format!("{n:0>253}");
+    let version: KubeVersion = "v1.37.1".parse().unwrap();
+    let about = plan::Estimate { p50: SignedDuration::from_hours(90), p90: SignedDuration::from_hours(99) };
+    let lines = || (0..5_000).map(line).collect::<Vec<_>>();
+    let plan = longest_plan(line);
     let wave = |n: usize| plan::Wave {
         group: 0,
         canary: true,
