@@ -290,9 +290,15 @@ pub struct Metrics {
     evictions: IntCounterVec,
 }
 
-/// What is shown of an upgrade that waits: why, the nodes that are named, and how many more there are.
-fn of_waits(r: &Registry) -> prometheus::Result<(Table<2>, Table<3>, Table<1>)> {
+/// What is shown of an upgrade: its nodes by state, why it waits, the nodes that are named, and how many more there are.
+fn of_upgrades(r: &Registry) -> prometheus::Result<(Table<2>, Table<2>, Table<3>, Table<1>)> {
     Ok((
+        Table::new(
+            r,
+            "evenkeel_upgrade_nodes",
+            "How many nodes of the upgrade are in the state.",
+            ["upgrade", "state"],
+        )?,
         Table::new(
             r,
             "evenkeel_upgrade_waiting",
@@ -328,7 +334,7 @@ impl Metrics {
         let counter =
             |name, help, labels: &[&str]| register(r, IntCounterVec::new(Opts::new(name, help), labels)?);
         let gauge = |name, help, label| register(r, GaugeVec::new(Opts::new(name, help), &[label])?);
-        let (waiting, blocked, omitted) = of_waits(r)?;
+        let (nodes, waiting, blocked, omitted) = of_upgrades(r)?;
         let metrics = Self {
             leader: register(r, IntGauge::new("evenkeel_leader", "1 while this process holds the Lease.")?)?,
             reconcile_duration: register(r, reconcile_duration()?)?,
@@ -388,12 +394,7 @@ impl Metrics {
                 "How many instances break the rule.",
                 ["component", "pool", "rule", "severity"],
             )?,
-            upgrade_nodes: Table::new(
-                r,
-                "evenkeel_upgrade_nodes",
-                "How many nodes of the upgrade are in the state.",
-                ["upgrade", "state"],
-            )?,
+            upgrade_nodes: nodes,
             upgrade_waiting: waiting,
             blocked_nodes: blocked,
             blocked_nodes_omitted: omitted,
