@@ -97,7 +97,7 @@ struct Kept {
     unseen: Option<Instant>,
     /// The lines about ClusterUpgrades that cannot be read, which the log has already.
     unread_upgrades: Vec<String>,
-    /// The same of NodeUpgrades.
+    /// The same of `NodeUpgrades`.
     unread_claims: Vec<String>,
     /// What the server says to executors' Jobs, and when it said no.
     jobs: Jobs,

@@ -86,7 +86,7 @@ pub(super) async fn explain(place: &WhereArgs, form: &FormArgs, name: &str) -> R
         kind: "Explanation",
         line: Some(upgrade.line()),
         subject,
-        places: Default::default(),
+        places: std::collections::BTreeMap::new(),
         causes: Vec::new(),
         bounds: Vec::new(),
         slot: SignedDuration::from_mins(1),

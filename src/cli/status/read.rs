@@ -1,4 +1,4 @@
-//! The ClusterUpgrades and NodeUpgrades of a cluster, or of files that hold some.
+//! The `ClusterUpgrades` and `NodeUpgrades` of a cluster, or of files that hold some.
 //!
 //! The invariant: what cannot be read is named, and is never taken for absent.
 

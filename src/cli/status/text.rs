@@ -71,7 +71,9 @@ fn one(text: &mut String, upgrade: &Standing, style: Style) {
         if !rows.is_empty() {
             _ = writeln!(part, "\n{}", style.paint.on(Ink::Bold, title));
             part.push_str(&table(header, &rows, style.paint, None));
-            more.into_iter().for_each(|line| _ = writeln!(part, "- {line}"));
+            if let Some(line) = more {
+                _ = writeln!(part, "- {line}");
+            }
         }
         part
     };
@@ -93,9 +95,9 @@ fn one(text: &mut String, upgrade: &Standing, style: Style) {
 fn progress(upgrade: &Standing) -> String {
     let Standing { upgraded, selected, parked, failed, eta, in_flight, .. } = upgrade;
     let mut line = format!("{upgraded}/{selected} nodes upgraded, {} in flight", in_flight.len());
-    line += &format!(", {parked} parked, {failed} failed");
+    _ = write!(line, ", {parked} parked, {failed} failed");
     if !eta.is_empty() {
-        line += &format!("; about {eta} left");
+        _ = write!(line, "; about {eta} left");
     }
     line
 }

@@ -4,6 +4,7 @@
 //! reason of an event and of a metric is that of condition Ready, and an event's note is its message.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
@@ -55,8 +56,8 @@ impl Standing {
         self.sent.retain(|_, at| at.elapsed() < News::AGAIN);
         for news in news(object.status.as_ref(), status) {
             let key = (object.name_any(), news.about());
-            if !self.sent.contains_key(&key) {
-                self.sent.insert(key, Instant::now());
+            if let Entry::Vacant(place) = self.sent.entry(key) {
+                place.insert(Instant::now());
                 hands.tell(object, written.resource_version(), news);
             }
         }
