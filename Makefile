@@ -26,10 +26,9 @@ demo-upgrade: binaries build ## Show a whole upgrade on a real control plane, in
 	$(CARGO) run -q --example demo -- $(EVENKEEL)
 
 .PHONY: test
-test: binaries ## Run every test, those on a real control plane included, with the static binary of the image
+test: binaries ## Run every test, those on a real control plane included, with the static binary as the image has it
 	@scripts/e2e-upstream quick
-	@binary="$$(scripts/static-binary)" && \
-	echo "the binary: static, $$(stat -c %s "$$binary") bytes, $$(gzip -9c "$$binary" | wc -c) compressed" && \
+	@binary="$$(PROFILE=quick scripts/static-binary)" && \
 	EVENKEEL_BINARY="$$binary" $(CARGO) test --workspace
 
 .PHONY: campaign
@@ -84,7 +83,8 @@ bench-memory: binaries ## Measure the operator's memory: 5,000 nodes with 150,00
 
 .PHONY: static
 static: ## Build the static binary of the image; tests take it by EVENKEEL_BINARY
-	@scripts/static-binary
+	@binary="$$(scripts/static-binary)" && \
+	echo "$$binary: static, $$(stat -c %s "$$binary") bytes, $$(gzip -9c "$$binary" | wc -c) compressed"
 
 .PHONY: check-rules
 check-rules: ## Check the Prometheus alerts with promtool, and run their tests (builds promtool the first time)
@@ -144,5 +144,5 @@ tools:
 cargo-deny:
 	@test "$$($(CARGO) deny --version 2>/dev/null)" = "cargo-deny $(CARGO_DENY_VERSION)" || { \
 		echo "installing cargo-deny $(CARGO_DENY_VERSION), which takes a few minutes"; \
-		$(CARGO) install cargo-deny --locked --version $(CARGO_DENY_VERSION); \
+		$(CARGO) install cargo-deny --debug --locked --version $(CARGO_DENY_VERSION); \
 	}
