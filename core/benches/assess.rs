@@ -350,6 +350,7 @@ impl Scene {
             jobs: &Jobs::default(),
             hidden: &[],
             gates: &Gates::new(),
+            refused: &Refusals::default(),
             freshness: &Freshness::default(),
             memory: &self.memory,
             executors: "evenkeel-executors",

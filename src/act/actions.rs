@@ -38,6 +38,7 @@ impl Hands {
 
     /// Carries out `action` of `upgrade`.
     pub async fn perform(&self, upgrade: &ClusterUpgrade, action: Action) -> Outcome {
+        let write = action.write();
         let done = match action {
             Action::Claim { name, subject } => self.create_claim(upgrade, &name, &subject).await,
             Action::Record { claim, resource_version, state, attempt, message, blockers, drained } => {
@@ -67,11 +68,12 @@ impl Hands {
                 self.start_job(&claim, &uid, attempt, &subject, &template).await
             }
         };
-        done.unwrap_or_else(Outcome::from)
+        done.unwrap_or_else(|stop| stop.of(write))
     }
 
     /// Carries out an action of a claim whose upgrade is gone: giving its node back, or taking our finalizer off.
     pub async fn perform_without_upgrade(&self, action: Action) -> Outcome {
+        let write = action.write();
         let done = match action {
             Action::Release { claim, uid, resource_version, finalizers } => {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await
@@ -81,12 +83,12 @@ impl Hands {
             Action::HandOver { node } => self.hand_over(&node).await,
             other => Err(Stop::Failed(format!("{other:?} needs its ClusterUpgrade"))),
         };
-        done.unwrap_or_else(Outcome::from)
+        done.unwrap_or_else(|stop| stop.of(write))
     }
 
     /// Gives back a node whose claim does not exist.
     pub async fn release_orphan(&self, node: &NodeRef, mark: &str) -> Outcome {
-        self.uncordon_orphan(node, mark).await.unwrap_or_else(Outcome::from)
+        self.uncordon_orphan(node, mark).await.unwrap_or_else(|stop| stop.of(None))
     }
 
     /// Publishes `news` of `upgrade` beside the work. `version` is the resourceVersion of the upgrade that says so.

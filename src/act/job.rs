@@ -5,15 +5,13 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::disruption::answer::WEBHOOK_AWAY;
 use evenkeel_core::rollout::{Subject, Trial};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 
 use super::actions::Hands;
-use super::authority::NotDone;
-use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
+use super::outcome::{FIELD_MANAGER, Outcome, Stop, refusal, stop};
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 
 /// Label that tells which attempt of its claim a Job is.
@@ -66,19 +64,6 @@ impl Hands {
         };
         Ok(Outcome::JobTried { executor, trial: Trial { template, refused } })
     }
-}
-
-/// Why the server refuses such a Job, if it refused for a reason that lasts: a quota, a webhook, a policy, a wrong
-/// field, a missing namespace. `None` for a server that is busy or does not answer: that is no refusal.
-fn refusal(error: &NotDone) -> Option<String> {
-    let line = error.line();
-    let lasts = match error.code()? {
-        400 | 401 | 403 | 404 | 405 | 413 | 415 | 422 => true,
-        // A webhook that is away and fails closed.
-        500 => line.contains(WEBHOOK_AWAY),
-        _ => false,
-    };
-    lasts.then_some(line)
 }
 
 /// The name of the Job of a claim (its UID) and attempt. It is always the same, so the server refuses a second Job.

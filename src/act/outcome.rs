@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::disruption::{CORDON_MANAGER, Charge, answer::Answer};
+use evenkeel_core::disruption::answer::{Answer, WEBHOOK_AWAY};
+use evenkeel_core::disruption::{CORDON_MANAGER, Charge};
 use evenkeel_core::rollout::{Blocker, ClaimState, GateFound, Trial};
 use evenkeel_core::upgrade::GateObject;
 use kube::core::DynamicObject;
@@ -90,6 +91,13 @@ pub enum Outcome {
     },
     /// Somebody was faster: the object had changed, was gone or existed already, and nothing was changed. One line.
     Lost(String),
+    /// The server refused the write, and will refuse the same again until a person changes something.
+    Refused {
+        /// What was to be written, as [`Action::write`](evenkeel_core::rollout::Action::write) says it.
+        write: String,
+        /// The server's reason, in one line.
+        why: String,
+    },
     /// The request failed, or it is not known whether it was carried out. One line.
     Failed(String),
     /// We do not lead any more; nothing was sent, or it was given up on its way.
@@ -108,16 +116,21 @@ pub(super) struct Next {
 #[derive(Debug)]
 pub(super) enum Stop {
     Lost(String),
+    /// Refused: what was asked, and the server's reason.
+    Refused(String, String),
     Failed(String),
     NotLeading,
 }
 
-impl From<Stop> for Outcome {
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Lost(why) => Self::Lost(why),
-            Stop::Failed(why) => Self::Failed(why),
-            Stop::NotLeading => Self::NotLeading,
+impl Stop {
+    /// What became of an action that was to write `write`, if it was to write anything.
+    pub(super) fn of(self, write: Option<String>) -> Outcome {
+        match (self, write) {
+            (Self::Lost(why), _) => Outcome::Lost(why),
+            (Self::Refused(_, why), Some(write)) => Outcome::Refused { write, why },
+            (Self::Refused(what, why), None) => Outcome::Failed(format!("{what}: {why}")),
+            (Self::Failed(why), _) => Outcome::Failed(why),
+            (Self::NotLeading, _) => Outcome::NotLeading,
         }
     }
 }
@@ -129,6 +142,22 @@ pub(super) fn stop(what: &str, error: &NotDone) -> Stop {
         (NotDone::NotLeading(_), _) => Stop::NotLeading,
         // Conflict, AlreadyExists, or the object is gone: somebody was faster.
         (_, Some(404 | 409)) => Stop::Lost(line),
-        _ => Stop::Failed(line),
+        _ => match refusal(error) {
+            Some(why) => Stop::Refused(what.to_owned(), why),
+            None => Stop::Failed(line),
+        },
     }
+}
+
+/// Why the server refuses such a write, if it refused for a reason that lasts: a quota, a webhook, a policy, a wrong
+/// field, a missing namespace. `None` for a server that is busy or does not answer: that is no refusal.
+pub(super) fn refusal(error: &NotDone) -> Option<String> {
+    let line = error.line();
+    let lasts = match error.code()? {
+        400 | 401 | 403 | 404 | 405 | 413 | 415 | 422 => true,
+        // A webhook that is away and fails closed.
+        500 => line.contains(WEBHOOK_AWAY),
+        _ => false,
+    };
+    lasts.then_some(line)
 }

@@ -4,18 +4,20 @@
 //! caller's rows; each series whose labels are known beforehand exists from the start with 0; and a series whose row is
 //! gone is removed.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+mod table;
+mod upgrades;
+
 use std::time::Duration;
 
 use evenkeel_core::cluster::Component;
-use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
 };
 
+use self::table::{Table, integer, register, show};
+pub use self::upgrades::{BlockedNode, UpgradeNodes, Upgrades};
 use crate::observe::{PodScope, Source};
 
 /// A controller of the operator; the label `controller`.
@@ -167,88 +169,6 @@ pub struct EndOfLife<'a> {
     pub unix_seconds: i64,
 }
 
-/// How many nodes of one upgrade are in one state.
-#[derive(Clone, Copy, Debug)]
-pub struct UpgradeNodes<'a> {
-    /// The name of the `ClusterUpgrade`.
-    pub upgrade: &'a str,
-    /// The state of the nodes, such as `Pending` or `InFlight`.
-    pub state: &'a str,
-    /// How many nodes.
-    pub count: u64,
-}
-
-/// A node that an upgrade leaves out for now.
-#[derive(Clone, Copy, Debug)]
-pub struct BlockedNode<'a> {
-    /// The name of the `ClusterUpgrade`.
-    pub upgrade: &'a str,
-    /// The name of the node.
-    pub node: &'a str,
-    /// `Parked`, `Failed` or `Held`.
-    pub state: &'a str,
-}
-
-/// The reasons of condition Ready with which an upgrade waits, does nothing or stands still.
-const WAITS: [&str; 23] = [
-    "PlanOnly",
-    "AwaitingApproval",
-    "Suspended",
-    "Queued",
-    "Invalid",
-    "PreflightFailed",
-    "WaitingForWindow",
-    "Frozen",
-    "Soaking",
-    "GateClosed",
-    "ZoneDisrupted",
-    "Deleting",
-    "ControlPlaneFailed",
-    "ControlPlaneHeld",
-    "NodesFailed",
-    "NodesHalted",
-    "NodesParked",
-    "NodesHeld",
-    "FailurePolicy",
-    "NoWindowFits",
-    "ZoneGone",
-    "ClusterNotSeen",
-    "Forbidden",
-];
-
-/// A gauge whose series are exactly the rows it was last given.
-struct Table<const N: usize> {
-    gauge: IntGaugeVec,
-    shown: Mutex<BTreeSet<[String; N]>>,
-}
-
-impl<const N: usize> Table<N> {
-    fn new(registry: &Registry, name: &str, help: &str, labels: [&str; N]) -> prometheus::Result<Self> {
-        let gauge = register(registry, IntGaugeVec::new(Opts::new(name, help), &labels)?)?;
-        Ok(Self { gauge, shown: Mutex::default() })
-    }
-
-    fn show<'a>(&self, rows: impl Iterator<Item = ([&'a str; N], i64)>) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut gone = std::mem::take(&mut *shown);
-        for (labels, value) in rows {
-            self.gauge.with_label_values(&labels).set(value);
-            let labels = labels.map(str::to_owned);
-            gone.remove(&labels);
-            shown.insert(labels);
-        }
-        for labels in gone {
-            // This can only fail for a series that does not exist, and this one was shown before.
-            _ = self.gauge.remove_label_values(&labels.each_ref().map(String::as_str));
-        }
-    }
-}
-
-fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> prometheus::Result<C> {
-    registry.register(Box::new(collector.clone()))?;
-    Ok(collector)
-}
-
 fn built(build: &Build<'_>) -> prometheus::Result<IntGauge> {
     let info = Opts::new("evenkeel_build_info", "What was built; always 1.")
         .const_label("version", build.version)
@@ -262,10 +182,6 @@ fn reconcile_duration() -> prometheus::Result<HistogramVec> {
     let buckets = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
     let duration = HistogramOpts::new("evenkeel_reconcile_duration_seconds", "How long one reconcile took.");
     HistogramVec::new(duration.buckets(buckets), &["controller", "result"])
-}
-
-fn integer(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Every metric of the program. The setters take the values to show, and never fail.
@@ -283,41 +199,8 @@ pub struct Metrics {
     ahead: Table<2>,
     behind_limit: Table<1>,
     violations: Table<4>,
-    upgrade_nodes: Table<2>,
-    upgrade_waiting: Table<2>,
-    blocked_nodes: Table<3>,
-    blocked_nodes_omitted: Table<1>,
+    upgrades: Upgrades,
     evictions: IntCounterVec,
-}
-
-/// What is shown of an upgrade: its nodes by state, why it waits, the nodes that are named, and how many more there are.
-fn of_upgrades(r: &Registry) -> prometheus::Result<(Table<2>, Table<2>, Table<3>, Table<1>)> {
-    Ok((
-        Table::new(
-            r,
-            "evenkeel_upgrade_nodes",
-            "How many nodes of the upgrade are in the state.",
-            ["upgrade", "state"],
-        )?,
-        Table::new(
-            r,
-            "evenkeel_upgrade_waiting",
-            "1 for the reason with which the upgrade waits or stands still, the reason of its condition Ready.",
-            ["upgrade", "reason"],
-        )?,
-        Table::new(
-            r,
-            "evenkeel_upgrade_blocked_node",
-            "1 for each node that the status of the upgrade names as parked, failed or held.",
-            ["upgrade", "node", "state"],
-        )?,
-        Table::new(
-            r,
-            "evenkeel_upgrade_blocked_nodes_omitted",
-            "How many more nodes are parked, failed or held than are named.",
-            ["upgrade"],
-        )?,
-    ))
 }
 
 impl Metrics {
@@ -334,7 +217,6 @@ impl Metrics {
         let counter =
             |name, help, labels: &[&str]| register(r, IntCounterVec::new(Opts::new(name, help), labels)?);
         let gauge = |name, help, label| register(r, GaugeVec::new(Opts::new(name, help), &[label])?);
-        let (nodes, waiting, blocked, omitted) = of_upgrades(r)?;
         let metrics = Self {
             leader: register(r, IntGauge::new("evenkeel_leader", "1 while this process holds the Lease.")?)?,
             reconcile_duration: register(r, reconcile_duration()?)?,
@@ -394,10 +276,7 @@ impl Metrics {
                 "How many instances break the rule.",
                 ["component", "pool", "rule", "severity"],
             )?,
-            upgrade_nodes: nodes,
-            upgrade_waiting: waiting,
-            blocked_nodes: blocked,
-            blocked_nodes_omitted: omitted,
+            upgrades: Upgrades::new(r)?,
             evictions: counter("evenkeel_evictions_total", "Evictions that were tried.", &["result"])?,
             registry,
         };
@@ -495,38 +374,15 @@ impl Metrics {
         });
     }
 
-    /// Shows how many nodes of each upgrade are in each state; replaces what was shown before.
-    pub fn upgrade_nodes(&self, rows: &[UpgradeNodes<'_>]) {
-        show(&self.upgrade_nodes, rows, |row| ([row.upgrade, row.state], integer(row.count)));
-    }
-
-    /// Shows for each upgrade the reason of its condition Ready, where that is one with which it waits; replaces what was
-    /// shown before.
-    pub fn upgrade_waiting(&self, rows: &[(&str, &str)]) {
-        let all = rows.iter().flat_map(|(upgrade, reason)| {
-            WAITS.iter().map(move |wait| ([*upgrade, *wait], i64::from(wait == reason)))
-        });
-        self.upgrade_waiting.show(all);
-    }
-
-    /// Shows the nodes that upgrades name as left out; replaces what was shown before.
-    pub fn blocked_nodes(&self, rows: &[BlockedNode<'_>]) {
-        show(&self.blocked_nodes, rows, |row| ([row.upgrade, row.node, row.state], 1));
-    }
-
-    /// Shows how many nodes each upgrade leaves out besides those that it names; replaces what was shown before.
-    pub fn blocked_nodes_omitted(&self, rows: &[(&str, i32)]) {
-        show(&self.blocked_nodes_omitted, rows, |(upgrade, count)| ([*upgrade], i64::from(*count)));
+    /// The gauges of upgrades.
+    pub const fn upgrades(&self) -> &Upgrades {
+        &self.upgrades
     }
 
     /// Counts an eviction by the server's answer to it.
     pub fn evicted(&self, result: Eviction) {
         self.evictions.with_label_values(&[result.label()]).inc();
     }
-}
-
-fn show<'a, R, const N: usize>(table: &Table<N>, rows: &'a [R], row: impl Fn(&'a R) -> ([&'a str; N], i64)) {
-    table.show(rows.iter().map(row));
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The controller that drives `ClusterUpgrade`s: look, decide, act, look again.
 //!
-//! The core decides what is done for an upgrade, and the API remembers what matters. Decided here is only which upgrade
-//! has its turn: the one that began first, else the oldest. Evictions run beside the loop, because one may take seconds;
-//! every other write is finished before the next decision, so that a decision always sees the claims that exist.
+//! The core decides which upgrade has its turn and what is done for it, and the API remembers what matters. The
+//! invariant: evictions run beside the loop, because one may take seconds; every other write is finished before the next
+//! decision, so that a decision always sees the claims that exist.
 
 mod driving;
 mod figures;
@@ -18,8 +18,8 @@ use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::rollout::{
-    Action, Claim, Freshness, Gates, JobState, Jobs, Unreadable, World, abandoned, decide, orphans, planned,
-    unavoided,
+    Action, Claim, Freshness, Gates, JobState, Jobs, Queue, Refusals, Unreadable, World, abandoned, decide,
+    orphans, planned, unavoided,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
@@ -102,6 +102,7 @@ struct Kept {
     /// What the server says to executors' Jobs, and when it said no.
     jobs: Jobs,
     refused_at: Option<Instant>,
+    refused: Refusals,
     freshness: Freshness,
     /// What was last read of the objects of gates.
     gates: Gates,
@@ -156,7 +157,9 @@ impl Driver<'_> {
         kept.complain(&unreadable);
         self.jobs(kept);
         let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
+        kept.refused.forget_old(now);
         let (jobs, freshness, gates) = (kept.jobs.clone(), kept.freshness.clone(), kept.gates.clone());
+        let refused = kept.refused.clone();
         let memory = kept.sent.memory(&cluster, now);
         let world = World {
             cluster: &cluster,
@@ -164,6 +167,7 @@ impl Driver<'_> {
             unreadable: &unreadable,
             jobs: &jobs,
             hidden: &hidden,
+            refused: &refused,
             freshness: &freshness,
             gates: &gates,
             memory: &memory,
@@ -172,17 +176,13 @@ impl Driver<'_> {
         };
         let mut look_at = None;
         let mut rows = Vec::new();
-        let (upgrades, mut under_way) = self.upgrades(kept, now).await;
+        let (upgrades, mut queue) = self.upgrades(kept, now).await;
         forget_gates(kept, &upgrades);
         for (object, intent, mut progress) in upgrades {
-            progress.queued_behind =
-                under_way.clone().filter(|other| progress.completed.is_none() && *other != intent.name);
+            progress.queued_behind = queue.ahead_of(&intent, &progress);
             let planned = planned(&intent, &progress, world, self.releases);
             let decision = decide(&planned, &intent, &progress, world);
-            if under_way.is_none() && decision.status.started.is_some() && decision.status.completed.is_none()
-            {
-                under_way = Some(intent.name.clone());
-            }
+            queue.decided(&intent, &decision.status);
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
             rows.push((object.name_any(), counts(&decision.status)));
             // The plan and the start time are state: the status has to hold them before any action is taken.
@@ -198,7 +198,7 @@ impl Driver<'_> {
         let rows = rows.iter().flat_map(|(upgrade, counts)| {
             counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })
         });
-        self.metrics.upgrade_nodes(&rows.collect::<Vec<_>>());
+        self.metrics.upgrades().show_nodes(&rows.collect::<Vec<_>>());
         let again_at = [look_at, kept.sent.next()].into_iter().flatten().min();
         Ok(Looked { again_at, failed: kept.failed })
     }
@@ -229,60 +229,6 @@ impl Driver<'_> {
                 self.tell(kept, &object, status).await;
             }
         }
-    }
-
-    /// The valid upgrades, oldest first, and the name of the one that is under way; what is wrong with the others is
-    /// told in their status. One is under way at a time: whatever has begun goes on, and one that became invalid or
-    /// unreadable meanwhile still keeps the others waiting, because its nodes are half done.
-    async fn upgrades(
-        &self,
-        kept: &mut Kept,
-        now: Timestamp,
-    ) -> (Vec<(ClusterUpgrade, Upgrade, Progress)>, Option<Arc<str>>) {
-        let mut upgrades = Vec::new();
-        let mut unreadable = Vec::new();
-        let mut begun: Vec<(Timestamp, Arc<str>)> = Vec::new();
-        self.executors(kept);
-        let executors = &kept.executors;
-        let read = |stored: &DynamicObject| {
-            let object = decode::<ClusterUpgrade>(stored)?;
-            let intent = upgrade::validate(&object, executors).map(|intent| {
-                let progress = upgrade::progress(&object, &intent);
-                (intent, progress)
-            });
-            Ok((object, intent.map_err(|invalid| invalid.to_string())))
-        };
-        let stored = self.upgrades.list();
-        for (stored, said) in stored.iter().zip(kept.upgrades.of(&stored, read)) {
-            match said {
-                Ok((object, intent)) => match intent {
-                    Ok((intent, progress)) => {
-                        let since = progress.started.filter(|_| progress.completed.is_none());
-                        begun.extend(since.map(|since| (since, intent.name.clone())));
-                        upgrades.push((object, intent, progress));
-                    }
-                    Err(invalid) => {
-                        let status = object.status.as_ref();
-                        let since = status.filter(|status| status.completion_time.is_none());
-                        let since = since.and_then(|status| status.start_time.as_ref());
-                        begun.extend(since.map(|since| (since.0, object.name_any().into())));
-                        let status = upgrade::status_of_invalid(&object, &invalid, now);
-                        self.tell(kept, &object, status).await;
-                    }
-                },
-                Err(line) => {
-                    begun.extend(begun_unread(stored).map(|since| (since, stored.name_any().into())));
-                    unreadable.push(line);
-                }
-            }
-        }
-        for line in unreadable.iter().filter(|line| !kept.unread_upgrades.contains(line)) {
-            tracing::warn!(problem = line, "a ClusterUpgrade cannot be read and is left alone");
-        }
-        kept.unread_upgrades = unreadable;
-        let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
-        upgrades.sort_by_key(|(object, ..)| (created(object), object.name_any()));
-        (upgrades, begun.into_iter().min().map(|(_, name)| name))
     }
 
     /// Updates from the watch which Jobs of executors exist, and drops refusals that are over or due for another try.
@@ -428,6 +374,13 @@ impl Driver<'_> {
                 tracing::info!(line, "the world had moved on");
                 self.fails(kept, Reason::Conflict);
             }
+            Outcome::Refused { write, why } => {
+                tracing::warn!(write, why, "the server refuses a write");
+                self.fails(kept, Reason::Api);
+                kept.refused.refused(write, why, self.clock.now());
+                // So that the next decision says when it is sent again.
+                kept.again = Some(Instant::now());
+            }
             Outcome::Failed(line) => {
                 tracing::warn!(line, "a write failed");
                 self.fails(kept, Reason::Api);
@@ -480,13 +433,6 @@ impl Driver<'_> {
         }
         same
     }
-}
-
-/// Since when an upgrade that cannot be read is under way, if it is: a newer program may have begun it, which left its
-/// nodes half done.
-fn begun_unread(stored: &DynamicObject) -> Option<Timestamp> {
-    let status = &stored.data["status"];
-    status["completionTime"].is_null().then(|| status["startTime"].as_str()?.parse().ok()).flatten()
 }
 
 /// Forgets what was read of objects that no gate names any more.

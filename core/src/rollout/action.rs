@@ -136,6 +136,49 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// What this writes, as the server's refusal of it is remembered and told: a verb and an object. `None` for what only
+    /// reads, and for Jobs and evictions, whose answers are told elsewhere.
+    pub fn write(&self) -> Option<String> {
+        let node = |verb: &str, node: &NodeRef| Some(format!("{verb} node {}", node.name));
+        match self {
+            Self::Protect => Some("put the finalizer on the ClusterUpgrade".to_owned()),
+            Self::Unprotect => Some("take the finalizer off the ClusterUpgrade".to_owned()),
+            Self::Claim { name, .. } => Some(format!("create NodeUpgrade {name}")),
+            Self::Record { claim, .. } => Some(format!("record NodeUpgrade {claim}")),
+            Self::Release { claim, .. } => Some(format!("delete NodeUpgrade {claim}")),
+            Self::Cordon { node, .. } => Some(cordon(&node.name)),
+            Self::Uncordon { node: of, .. } | Self::ReleaseOrphan { node: of, .. } => node("uncordon", of),
+            Self::Taint { node: of, .. } => node("taint", of),
+            Self::HandOver { node: of } => node("hand over", of),
+            Self::AskApiservers
+            | Self::Reread { .. }
+            | Self::ReadAttachments
+            | Self::ReadGate { .. }
+            | Self::TryJob { .. }
+            | Self::StartJob { .. }
+            | Self::Evict(_)
+            | Self::Delete(_) => None,
+        }
+    }
+
+    /// The name of the claim that gets further by this.
+    pub(super) fn claim(&self) -> Option<&str> {
+        match self {
+            Self::Record { claim, .. } | Self::Release { claim, .. } => Some(claim),
+            Self::Cordon { mark, .. } | Self::Uncordon { mark, .. } => {
+                Some(mark.split_once('/').map_or(mark, |(name, _)| name))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What [`Action::Cordon`] of that node writes.
+pub(super) fn cordon(node: &str) -> String {
+    format!("cordon node {node}")
+}
+
 /// A node that a fresh read must find cordoned by this mark, of this UID, and without a pod that has to leave.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Drained {

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::ends::{forget, settle};
 use super::halt::halted;
 use super::hop::Current;
+use super::refused::withhold;
 use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
@@ -88,19 +89,24 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         out,
         needs_a_person,
         soaks,
-        held_back,
+        mut held_back,
         ..
     } = round;
     under_finalizer(progress, &mut actions);
+    let withheld = withhold(&mut actions, world.refused, &mine, world.now);
+    (held_back, outlook.stuck) = (withheld.waits.into_iter().chain(held_back).collect(), withheld.stuck);
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     outlook.control_plane_held = !needs_a_person.is_empty() && !opens;
     blocked.splice(0..0, outlook.halted.clone().into_iter().chain(needs_a_person));
     blocked.extend(held_back.iter().map(ToString::to_string));
-    (outlook.hope, outlook.out, outlook.soaks, outlook.held_back) = (hope, out, soaks, held_back);
+    (outlook.hope, outlook.out, outlook.soaks) = (hope || withheld.hope, out, soaks);
+    outlook.held_back = held_back;
     outlook.waits = blocked.into_iter().chain(working).collect();
     (outlook.hop, outlook.hash) = (Some(current.version.clone()), hash);
     let stage = stage.map(|stage| shown(stage, &mine, world.now));
     let status = status(whole, progress, world, &mine, (told, stage), outlook, &actions);
+    actions.extend(withheld.again);
+    let again_at = [again_at, withheld.again_at].into_iter().flatten().min();
     Decision { actions, status, again_at }
 }
 

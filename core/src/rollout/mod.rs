@@ -27,6 +27,8 @@ mod hold;
 mod hop;
 mod nodes;
 mod open;
+mod queue;
+mod refused;
 mod replaced;
 mod round;
 mod seen;
@@ -54,6 +56,8 @@ pub use ends::{abandoned, orphans};
 pub use forecast::{Forecast, forecast};
 pub use hold::{Hold, Out, OutOf};
 pub use hop::planned;
+pub use queue::Queue;
+pub use refused::Refusals;
 pub use status::{Phase, Status};
 pub use wait::Wait;
 
@@ -136,6 +140,8 @@ pub struct World<'a> {
     pub memory: &'a Memory,
     /// The objects of gates.
     pub gates: &'a Gates,
+    /// Writes that the server refuses.
+    pub refused: &'a Refusals,
     /// How fresh the rest of it is.
     pub freshness: &'a Freshness,
     /// The namespace executors' Jobs run in.

@@ -78,6 +78,9 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             round.actions.push(release(claim));
         }
         ClaimState::Claimed => {
+            if let Some(why) = round.world.refused.of_cordon(&node.name) {
+                return park(round, claim, format!("the server refuses to cordon it: {why}"), Vec::new());
+            }
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }
         ClaimState::Draining { since, stalled } => draining(round, claim, node, *since, *stalled),

@@ -58,6 +58,8 @@ pub enum Phase {
     NoWindowFits,
     /// Nothing more can move without a person: the machines of a zone have long been silent.
     ZoneGone,
+    /// Nothing more can move without a person: the server refuses what has to be written.
+    WritesRefused,
     /// Nothing more can move without a person: nodes are held or cordoned by someone else.
     NodesHeld,
     /// Done.
@@ -65,6 +67,32 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Those in which it waits, does nothing or stands still: all but [`Self::Working`] and [`Self::Completed`].
+    pub const WAITS: [Self; 22] = [
+        Self::PlanOnly,
+        Self::AwaitingApproval,
+        Self::Suspended,
+        Self::Queued,
+        Self::Invalid,
+        Self::PreflightFailed,
+        Self::WaitingForWindow,
+        Self::Frozen,
+        Self::Soaking,
+        Self::GateClosed,
+        Self::ZoneDisrupted,
+        Self::Deleting,
+        Self::ControlPlaneFailed,
+        Self::ControlPlaneHeld,
+        Self::NodesFailed,
+        Self::NodesHalted,
+        Self::NodesParked,
+        Self::FailurePolicy,
+        Self::NoWindowFits,
+        Self::ZoneGone,
+        Self::WritesRefused,
+        Self::NodesHeld,
+    ];
+
     /// The reason of condition `Ready`, which is also the STAGE column.
     pub const fn reason(self) -> &'static str {
         match self {
@@ -89,6 +117,7 @@ impl Phase {
             Self::NodesFailed => "NodesFailed",
             Self::NodesHalted => "NodesHalted",
             Self::NodesParked => "NodesParked",
+            Self::WritesRefused => "WritesRefused",
             Self::NodesHeld => "NodesHeld",
             Self::Completed => "Completed",
         }
@@ -109,6 +138,7 @@ impl Phase {
                 | Self::FailurePolicy
                 | Self::NoWindowFits
                 | Self::ZoneGone
+                | Self::WritesRefused
         )
     }
 
@@ -118,6 +148,7 @@ impl Phase {
             Wait::GateRead { .. } | Wait::Seed { .. } | Wait::Replacements { .. } => Self::Working(stage),
             Wait::Gate { .. } => Self::GateClosed,
             Wait::Failures { .. } => Self::FailurePolicy,
+            Wait::Refused { .. } => Self::WritesRefused,
             Wait::Shut { opens: None, .. } => Self::NoWindowFits,
             Wait::Shut { shut: Shut::Window | Shut::Closes(_), .. } => Self::WaitingForWindow,
             Wait::Shut { shut: Shut::Frozen(_) | Shut::Freezes(..), .. } => Self::Frozen,
@@ -191,6 +222,8 @@ pub(super) struct Outlook {
     pub(super) hope: bool,
     pub(super) soaks: Vec<Soak>,
     pub(super) held_back: Vec<Wait>,
+    /// So many claims in flight get no further, because the server refuses a write.
+    pub(super) stuck: usize,
     pub(super) control_plane_held: bool,
     pub(super) halted: Option<String>,
 }
@@ -216,7 +249,8 @@ pub(super) fn status(
         let of = |c: &&&Claim| c.is_of_kubelet() == kubelet;
         mine.iter().filter(of).any(|c| matches!(c.state, ClaimState::Failed { .. }))
     };
-    let moving = opens || in_flight > 0;
+    let busy = opens || in_flight > 0;
+    let moving = opens || in_flight > outlook.stuck;
     let never_began = progress.started.is_none() && mine.is_empty();
     let phase = if progress.ending {
         Phase::Deleting
@@ -226,10 +260,10 @@ pub(super) fn status(
         Phase::Invalid
     } else if never_began && !outlook.preflight.is_empty() {
         Phase::PreflightFailed
-    } else if let Some(phase) = waits_for_a_word(upgrade, progress, &outlook, stage, moving) {
+    } else if let Some(phase) = waits_for_a_word(upgrade, progress, &outlook, stage, (busy, moving)) {
         phase
-    } else if let Some(stage) = stage.filter(|_| moving) {
-        Phase::Working(stage)
+    } else if moving {
+        Phase::Working(stage.unwrap_or(Stage::Kubelets))
     } else if failed(false) {
         Phase::ControlPlaneFailed
     } else if outlook.control_plane_held {
@@ -296,10 +330,12 @@ fn waits_for_a_word(
     progress: &Progress,
     outlook: &Outlook,
     stage: Option<Stage>,
-    moving: bool,
+    (busy, moving): (bool, bool),
 ) -> Option<Phase> {
     if stage.is_none() && !outlook.control_plane_held && outlook.preflight.is_empty() {
-        return Some(if moving { Phase::Working(Stage::Kubelets) } else { Phase::Completed });
+        // What is in flight and does not move waits for what is told below.
+        let stands = (!busy).then_some(Phase::Completed);
+        return if moving { Some(Phase::Working(Stage::Kubelets)) } else { stands };
     }
     if upgrade.mode == Mode::PlanOnly {
         Some(Phase::PlanOnly)
@@ -388,7 +424,8 @@ fn message(
         | Phase::ZoneDisrupted
         | Phase::FailurePolicy
         | Phase::NoWindowFits
-        | Phase::ZoneGone => soonest(&outlook.held_back).map(ToString::to_string).unwrap_or_default(),
+        | Phase::ZoneGone
+        | Phase::WritesRefused => soonest(&outlook.held_back).map(ToString::to_string).unwrap_or_default(),
         Phase::ControlPlaneFailed | Phase::ControlPlaneHeld | Phase::NodesHalted => first(&outlook.waits),
         Phase::NodesFailed => nodes(OutOf::Failed),
         Phase::NodesParked => nodes(OutOf::Parked),

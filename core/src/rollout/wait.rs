@@ -80,6 +80,15 @@ pub enum Wait {
         /// Until when they are waited for.
         until: Timestamp,
     },
+    /// The server refuses a write.
+    Refused {
+        /// What is written: a verb and an object.
+        write: String,
+        /// The server's reason, in one line.
+        why: String,
+        /// When it is sent again.
+        sent_at: Timestamp,
+    },
     /// Too many nodes of a zone are not ready.
     Zone {
         /// The zone; empty for nodes without one.
@@ -108,7 +117,7 @@ impl Wait {
             Self::Soak { until, .. } | Self::Seed { until, .. } | Self::Replacements { until, .. } => {
                 Some(*until)
             }
-            Self::Gate { read_at, .. } => Some(*read_at),
+            Self::Gate { read_at: at, .. } | Self::Refused { sent_at: at, .. } => Some(*at),
             Self::GateRead { .. } | Self::Failures { .. } | Self::Zone { .. } | Self::AllZones { .. } => None,
         }
     }
@@ -158,6 +167,7 @@ impl fmt::Display for Wait {
                     said(*until, &TimeZone::UTC)
                 )
             }
+            Self::Refused { write, why, .. } => write!(f, "the server refuses to {write}: {why}"),
             Self::Zone { zone, not_ready, nodes, lasting } => {
                 let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
                 let end = if *lasting { "a person brings them back" } else { "more of them are" };

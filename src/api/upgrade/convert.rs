@@ -467,6 +467,9 @@ pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> 
     }
 }
 
+/// The reasons of condition Ready while something of the cluster cannot be seen: it is not seen, or the server forbids it.
+pub const UNSEEN_REASONS: [&str; 2] = ["ClusterNotSeen", "Forbidden"];
+
 /// The status of an upgrade that waits because something of the cluster cannot be seen; `line` says what. Everything
 /// else in the status stays as it last was. `refused` is whether the server does not let us see it, so that only a
 /// person can change that.
@@ -477,7 +480,7 @@ pub fn status_of_unseen(
     now: Timestamp,
 ) -> ClusterUpgradeStatus {
     let before = object.status.clone().unwrap_or_default();
-    let (reason, line) = (if refused { "Forbidden" } else { "ClusterNotSeen" }, line_of(line));
+    let (reason, line) = (UNSEEN_REASONS[usize::from(refused)], line_of(line));
     let yes = |on: bool| if on { "True" } else { "False" };
     let wanted = [
         ("Ready", if refused { "False" } else { "Unknown" }, reason, line.as_str()),

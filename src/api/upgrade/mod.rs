@@ -11,7 +11,9 @@ mod selector;
 mod state;
 mod when;
 
-pub use convert::{FINALIZER, Invalid, progress, status, status_of_invalid, status_of_unseen, validate};
+pub use convert::{
+    FINALIZER, Invalid, UNSEEN_REASONS, progress, status, status_of_invalid, status_of_unseen, validate,
+};
 pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use schema::{
     AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, FailurePolicy, Freeze,

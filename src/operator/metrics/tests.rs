@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn metrics() -> Metrics {
+pub(super) fn metrics() -> Metrics {
     Metrics::new(&Build { version: "0.1.0", revision: "abc", rust_version: "1.95" }, PodScope::KubeSystem)
         .unwrap()
 }
@@ -46,15 +46,4 @@ fn series_that_vanish_are_removed() {
             r#"evenkeel_component_instances{component="kubelet",minor="1.36",pool="workers",version="v1.36.4"} 3"#
         ]
     );
-}
-
-#[test]
-fn an_upgrade_waits_for_one_reason_of_a_closed_set() {
-    let metrics = metrics();
-    metrics.upgrade_waiting(&[("a", "Frozen"), ("b", "UpgradingNodes")]);
-    let text = metrics.text().unwrap();
-    let shown: Vec<_> = text.lines().filter(|line| line.starts_with("evenkeel_upgrade_waiting{")).collect();
-    assert_eq!(shown.len(), 2 * WAITS.len());
-    let on: Vec<_> = shown.into_iter().filter(|line| line.ends_with(" 1")).collect();
-    assert_eq!(on, [r#"evenkeel_upgrade_waiting{reason="Frozen",upgrade="a"} 1"#]);
 }

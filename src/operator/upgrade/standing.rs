@@ -68,13 +68,13 @@ impl Standing {
         self.shown.retain(|name, _| there(name));
         let waiting: Vec<(&str, &str)> =
             self.shown.iter().map(|(name, shown)| (name.as_str(), shown.reason.as_str())).collect();
-        metrics.upgrade_waiting(&waiting);
+        metrics.upgrades().show_waiting(&waiting);
         let blocked = self.shown.iter().flat_map(|(upgrade, shown)| {
             shown.blocked.iter().map(move |(node, state)| BlockedNode { upgrade, node, state })
         });
-        metrics.blocked_nodes(&blocked.collect::<Vec<_>>());
+        metrics.upgrades().show_blocked(&blocked.collect::<Vec<_>>());
         let omitted: Vec<(&str, i32)> =
             self.shown.iter().map(|(name, shown)| (name.as_str(), shown.omitted)).collect();
-        metrics.blocked_nodes_omitted(&omitted);
+        metrics.upgrades().show_omitted(&omitted);
     }
 }

@@ -1,14 +1,18 @@
-//! What is stored besides the upgrades, as the core's values: claims and executors.
+//! What is stored, as the core's values: upgrades, claims and executors.
 //!
 //! Nothing is decided here. The invariant: what cannot be read is told as that, and is never left out.
 
-use evenkeel_core::rollout::{Claim, Unreadable};
+use std::sync::Arc;
+
+use evenkeel_core::rollout::{Claim, Queue, Unreadable};
+use evenkeel_core::upgrade::{Progress, Upgrade};
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
 use super::{Driver, Kept, Unseen};
-use crate::api::{Executors, NodeUpgrade, claim_of, decode};
+use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode, upgrade};
 use crate::observe::fold::SyncState;
 
 impl Driver<'_> {
@@ -33,6 +37,59 @@ impl Driver<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The valid upgrades, oldest first, and whose turn it is; what is wrong with the others is told in their status. One
+    /// that became invalid or unreadable after it began is in the queue still.
+    pub(super) async fn upgrades(
+        &self,
+        kept: &mut Kept,
+        now: Timestamp,
+    ) -> (Vec<(ClusterUpgrade, Upgrade, Progress)>, Queue) {
+        let mut upgrades = Vec::new();
+        let mut unreadable = Vec::new();
+        let mut begun: Vec<(Timestamp, Arc<str>)> = Vec::new();
+        self.executors(kept);
+        let executors = &kept.executors;
+        let read = |stored: &DynamicObject| {
+            let object = decode::<ClusterUpgrade>(stored)?;
+            let intent = upgrade::validate(&object, executors).map(|intent| {
+                let progress = upgrade::progress(&object, &intent);
+                (intent, progress)
+            });
+            Ok((object, intent.map_err(|invalid| invalid.to_string())))
+        };
+        let stored = self.upgrades.list();
+        for (stored, said) in stored.iter().zip(kept.upgrades.of(&stored, read)) {
+            match said {
+                Ok((object, intent)) => match intent {
+                    Ok((intent, progress)) => {
+                        let since = progress.started.filter(|_| progress.completed.is_none());
+                        begun.extend(since.map(|since| (since, intent.name.clone())));
+                        upgrades.push((object, intent, progress));
+                    }
+                    Err(invalid) => {
+                        let status = object.status.as_ref();
+                        let since = status.filter(|status| status.completion_time.is_none());
+                        let since = since.and_then(|status| status.start_time.as_ref());
+                        begun.extend(since.map(|since| (since.0, object.name_any().into())));
+                        let status = upgrade::status_of_invalid(&object, &invalid, now);
+                        self.tell(kept, &object, status).await;
+                    }
+                },
+                Err(line) => {
+                    begun.extend(begun_unread(stored).map(|since| (since, stored.name_any().into())));
+                    unreadable.push(line);
+                }
+            }
+        }
+        for line in unreadable.iter().filter(|line| !kept.unread_upgrades.contains(line)) {
+            tracing::warn!(problem = line, "a ClusterUpgrade cannot be read and is left alone");
+        }
+        kept.unread_upgrades = unreadable;
+        let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
+        upgrades.sort_by_key(|(object, ..)| (created(object), object.name_any()));
+        (upgrades, Queue::new(begun))
     }
 
     /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
@@ -72,4 +129,11 @@ impl Kept {
         }
         self.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
     }
+}
+
+/// Since when an upgrade that cannot be read is under way, if it is: a newer program may have begun it, which left its
+/// nodes half done.
+fn begun_unread(stored: &DynamicObject) -> Option<Timestamp> {
+    let status = &stored.data["status"];
+    status["completionTime"].is_null().then(|| status["startTime"].as_str()?.parse().ok()).flatten()
 }

@@ -1,9 +1,10 @@
-//! Jobs that the server refuses: before anything begins, where a trial meets it, and after it, when a node is cordoned
-//! and empty. What the server said is what a person reads.
+//! Writes that the server refuses. Jobs: before anything begins, where a trial meets it, and after it, when a node is
+//! cordoned and empty. Claims, cordons and what gives nodes back. What the server said is what a person reads.
 
 use serde_json::Value;
 
 use super::super::script;
+use super::condition;
 use super::ends::{ends, said};
 use super::installed::{Story, story};
 
@@ -17,7 +18,12 @@ fn is_failed(claim: &Value) -> bool {
 
 /// From now on the server refuses every Job so.
 fn refuses(story: &Story, fault: &str) {
-    let refuses: script::Step = format!("like evenkeel-a create~jobs.batch {fault}").parse().unwrap();
+    refuses_to(story, "create~jobs.batch", fault);
+}
+
+/// From now on the server refuses every such request so.
+fn refuses_to(story: &Story, request: &str, fault: &str) {
+    let refuses: script::Step = format!("like evenkeel-a {request} {fault}").parse().unwrap();
     script::arm(&story.cluster, &[refuses]);
 }
 
@@ -78,6 +84,56 @@ fn a_webhook_that_is_down_after_the_trial_is_named() {
         let names =
             |upgrade: &Value| upgrade["status"]["waitingFor"].to_string().contains("failed calling webhook");
         story.until("it is named", |upgrade, _| names(upgrade)).await;
+        story.cluster.faults().clear();
+        story.is("Completed", "").await;
+    });
+}
+
+#[test]
+fn claims_that_are_refused_are_told_in_the_servers_words_and_nothing_is_touched() {
+    for (fault, words) in [
+        ("refuse:403", "forbidden by a fault (HTTP 403)"),
+        ("refuse:422", "(HTTP 422)"),
+        ("deny", "admission webhook \"no.example\" denied the request"),
+    ] {
+        story("at 0 jobs", "Automatic", async |story| {
+            refuses_to(story, "create~nodeupgrades.evenkeel.dev", fault);
+            let told = story.is("WritesRefused", words).await;
+            assert_eq!(condition(&told, "Stalled").unwrap()["status"], "True");
+            let line = told["status"]["waitingFor"][0].as_str().unwrap();
+            assert!(line.starts_with("the server refuses to create NodeUpgrade up."), "{line}");
+            story.cluster.faults().clear();
+            story.is("Completed", "").await;
+        });
+    }
+}
+
+#[test]
+fn a_node_that_must_not_be_cordoned_is_parked_and_taken_up_later() {
+    story("at 0 jobs", "Automatic", async |story| {
+        let kubelets = |claims: &[Value]| claims.iter().any(|claim| claim["spec"]["component"] == "kubelet");
+        story.until("a node is claimed", |_, claims| kubelets(claims)).await;
+        refuses_to(story, "patch~nodes", "deny");
+        let parked = |claims: &[Value]| {
+            let says = |claim: &Value| message(claim).starts_with("the server refuses to cordon it: ");
+            claims.iter().any(|claim| claim["status"]["state"] == "Parked" && says(claim))
+        };
+        story.until("a node is parked with the reason", |_, claims| parked(claims)).await;
+        story.cluster.faults().clear();
+        story.is("Completed", "").await;
+    });
+}
+
+#[test]
+fn a_node_that_must_not_be_given_back_keeps_the_upgrade_from_being_complete() {
+    story("at 0 jobs", "Automatic", async |story| {
+        let upgrading = |claim: &Value| {
+            claim["spec"]["component"] == "kubelet" && claim["status"]["state"] == "Upgrading"
+        };
+        story.until("an executor works", |_, claims| claims.iter().any(upgrading)).await;
+        refuses_to(story, "patch~nodes", "refuse:422");
+        let told = story.is("WritesRefused", "the server refuses to uncordon node ").await;
+        assert_eq!(condition(&told, "Stalled").unwrap()["status"], "True");
         story.cluster.faults().clear();
         story.is("Completed", "").await;
     });

@@ -38,6 +38,9 @@ pub(super) struct Toy {
     pub(super) progress: Progress,
     pub(super) unreadable: Vec<Unreadable>,
     pub(super) hidden: Vec<(Component, String)>,
+    pub(super) refusals: Refusals,
+    /// The server refuses writes that begin so.
+    pub(super) denied: Option<&'static str>,
     pub(super) freshness: Freshness,
     pub(super) jobs: Jobs,
     pub(super) gates: Gates,
@@ -102,6 +105,8 @@ impl Toy {
             progress: Progress { protected: true, ..Progress::default() },
             unreadable: Vec::new(),
             hidden: Vec::new(),
+            refusals: Refusals::default(),
+            denied: None,
             freshness: Freshness::default(),
             jobs: Jobs::default(),
             gates: Gates::new(),
@@ -160,6 +165,7 @@ impl Toy {
             jobs: &self.jobs,
             gates: &self.gates,
             hidden: &self.hidden,
+            refused: &self.refusals,
             freshness: &self.freshness,
             memory: &self.memory,
             executors: "executors",
@@ -240,7 +246,14 @@ impl Toy {
         let decision = self.decided();
         let Status { from, started, seen, way, hop, soaks, .. } = decision.status;
         self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
+        self.refusals.forget_old(at(self.seconds));
         for action in decision.actions {
+            let denied = |write: &String| self.denied.is_some_and(|denied| write.starts_with(denied));
+            if let Some(write) = action.write().filter(denied) {
+                self.log.push(format!("Refused {write}"));
+                self.refusals.refused(write, "no".to_owned(), at(self.seconds));
+                continue;
+            }
             self.apply(action);
             self.check();
             if self.crash_after == Some(self.log.len()) {

@@ -13,6 +13,8 @@ mod kubeadm;
 mod order;
 mod plane;
 mod pods;
+mod queue;
+mod refused;
 mod replaced;
 mod turns;
 

@@ -1,0 +1,60 @@
+//! Writes that the server refuses.
+
+use super::super::*;
+use super::cluster::Toy;
+use crate::plan::Stage;
+
+fn refusals(toy: &Toy) -> usize {
+    toy.log.iter().filter(|line| line.starts_with("Refused")).count()
+}
+
+#[test]
+fn a_node_that_must_not_be_cordoned_is_parked_and_the_others_go_on() {
+    let mut toy = Toy::new(3, 1);
+    toy.denied = Some("cordon node n-2");
+    toy.run_until(900, |toy| toy.kubelets("Upgraded") == 2);
+    let parked = toy.claims.iter().find(|claim| claim.state.name() == "Parked").unwrap();
+    assert_eq!((&*parked.subject.node, &*parked.message), ("n-2", "the server refuses to cordon it: no"));
+    assert_eq!(toy.phase(), Phase::NodesParked);
+    toy.denied = None;
+    toy.run_until(20_000, |toy| toy.phase() == Phase::Completed);
+}
+
+#[test]
+fn a_claim_that_is_refused_stands_still_with_the_servers_reason_until_it_is_not() {
+    let mut toy = Toy::new(2, 1);
+    toy.denied = Some("create NodeUpgrade");
+    toy.run_until(60, |toy| toy.phase() == Phase::WritesRefused);
+    let (status, before) = (toy.status(), refusals(&toy));
+    assert!(status.phase.stalled());
+    assert!(status.message.starts_with("the server refuses to create NodeUpgrade up."), "{}", status.message);
+    assert!(status.message.ends_with(": no") && status.waits.contains(&status.message), "{:?}", status.waits);
+    for _ in 0..60 {
+        toy.tick();
+        assert_eq!(toy.phase(), Phase::WritesRefused, "it does not flicker when the write is sent again");
+    }
+    assert_eq!(refusals(&toy) - before, 4, "once in fifteen seconds");
+    toy.denied = None;
+    toy.run_until(900, |toy| toy.phase() == Phase::Completed);
+}
+
+#[test]
+fn a_single_refusal_is_not_told() {
+    let mut toy = Toy::new(2, 1);
+    toy.denied = Some("create NodeUpgrade");
+    toy.run_until(60, |toy| refusals(toy) == 1);
+    toy.denied = None;
+    assert_eq!(toy.phase(), Phase::Working(Stage::Apiservers));
+    toy.run_until(5, |toy| !toy.claims.is_empty());
+    assert_eq!(refusals(&toy), 1);
+}
+
+#[test]
+fn an_upgrade_is_not_complete_while_a_node_must_not_be_given_back() {
+    let mut toy = Toy::new(1, 1);
+    toy.denied = Some("uncordon node n-1");
+    toy.run_until(900, |toy| toy.phase() == Phase::WritesRefused);
+    assert_eq!(toy.status().message, "the server refuses to uncordon node n-1: no");
+    toy.denied = None;
+    toy.run_until(60, |toy| toy.phase() == Phase::Completed);
+}
