@@ -32,10 +32,6 @@
 //! `journal`, `store`, `observed_write`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` · `serve` · `pace`. `api` uses two
 //! things of `models`: how a condition is set, and which apiservers run.
 
-#![allow(
-    clippy::too_many_lines,
-    reason = "tables of kinds and rules in the order of the specification read best in one piece"
-)]
 #![allow(clippy::type_complexity, reason = "boxed streams and closures, each written once")]
 #![allow(
     clippy::unused_self,

@@ -1,30 +1,29 @@
-//! What the server fills in: defaults of each built-in kind, and what its admission plugins add.
-
-use std::sync::Arc;
+//! What the server fills in at every write: the defaults of each built-in kind.
+//!
+//! Never here: what depends on another object, on chance or on the time, and what only a new object gets; that is
+//! admission. Invariant: an object that is filled in once more stays as it is.
 
 use serde_json::{Map, Value, json};
 
 use super::kinds::Kind;
-use super::status::{Failure, Outcome};
-use super::{State, custom};
 use crate::schema::milli;
 
 /// Sets a field, unless it is there.
-fn put(object: &mut Value, name: &str, value: impl Into<Value>) {
+pub(super) fn put(object: &mut Value, name: &str, value: impl Into<Value>) {
     if let Some(fields) = object.as_object_mut() {
         fields.entry(name).or_insert_with(|| value.into());
     }
 }
 
 /// The object in this field, which is made if the field holds none.
-fn at<'a>(object: &'a mut Value, name: &str) -> &'a mut Value {
+pub(super) fn at<'a>(object: &'a mut Value, name: &str) -> &'a mut Value {
     if !object[name].is_object() {
         object[name] = json!({});
     }
     &mut object[name]
 }
 
-fn items<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
+pub(super) fn items<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
     object.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
@@ -35,142 +34,160 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value, minor: u32) {
     }
     match kind.kind.as_str() {
         "Pod" => pod(object),
-        "Deployment" => {
-            let spec = at(object, "spec");
-            put(spec, "replicas", 1);
-            put(spec, "revisionHistoryLimit", 10);
-            put(spec, "progressDeadlineSeconds", 600);
-            let strategy = at(spec, "strategy");
-            put(strategy, "type", "RollingUpdate");
-            if strategy["type"] == "RollingUpdate" {
-                let rolling = at(strategy, "rollingUpdate");
-                put(rolling, "maxUnavailable", "25%");
-                put(rolling, "maxSurge", "25%");
-            }
-            template(&mut spec["template"]);
-        }
+        "Deployment" => deployment(at(object, "spec")),
         "PodTemplate" => template(at(object, "template")),
-        "ReplicaSet" => {
-            let spec = at(object, "spec");
-            put(spec, "replicas", 1);
-            template(&mut spec["template"]);
-        }
-        "ReplicationController" => {
-            let labels = object["spec"]["template"]["metadata"]["labels"].clone();
-            if labels.is_object() {
-                for (part, field) in [("spec", "selector"), ("metadata", "labels")] {
-                    if at(object, part)[field].as_object().is_none_or(Map::is_empty) {
-                        object[part][field] = labels.clone();
-                    }
-                }
-            }
-            let spec = at(object, "spec");
-            put(spec, "replicas", 1);
-            template(&mut spec["template"]);
-        }
+        "ReplicaSet" => replica_set(at(object, "spec")),
+        "ReplicationController" => replication_controller(object),
         "HorizontalPodAutoscaler" => autoscaler(at(object, "spec")),
-        "StatefulSet" => {
-            let spec = at(object, "spec");
-            put(spec, "replicas", 1);
-            put(spec, "revisionHistoryLimit", 10);
-            put(spec, "podManagementPolicy", "OrderedReady");
-            let strategy = at(spec, "updateStrategy");
-            put(strategy, "type", "RollingUpdate");
-            if strategy["type"] == "RollingUpdate" {
-                put(at(strategy, "rollingUpdate"), "partition", 0);
-                if minor >= 37 {
-                    put(at(strategy, "rollingUpdate"), "maxUnavailable", 1);
-                }
-            }
-            let retention = at(spec, "persistentVolumeClaimRetentionPolicy");
-            put(retention, "whenDeleted", "Retain");
-            put(retention, "whenScaled", "Retain");
-            template(&mut spec["template"]);
-        }
-        "DaemonSet" => {
-            let spec = at(object, "spec");
-            put(spec, "revisionHistoryLimit", 10);
-            let strategy = at(spec, "updateStrategy");
-            put(strategy, "type", "RollingUpdate");
-            if strategy["type"] == "RollingUpdate" {
-                let rolling = at(strategy, "rollingUpdate");
-                put(rolling, "maxUnavailable", 1);
-                put(rolling, "maxSurge", 0);
-            }
-            let annotations = at(at(object, "metadata"), "annotations");
-            put(annotations, "deprecated.daemonset.template.generation", "1");
-            template(&mut object["spec"]["template"]);
-        }
+        "StatefulSet" => stateful_set(at(object, "spec"), minor),
+        "DaemonSet" => daemon_set(object),
         "Job" => job(object),
-        "Namespace" => {
-            let name = object["metadata"]["name"].clone();
-            at(at(object, "metadata"), "labels")["kubernetes.io/metadata.name"] = name;
-            put(at(object, "status"), "phase", "Active");
-        }
-        "PersistentVolume" => {
-            put(at(object, "spec"), "persistentVolumeReclaimPolicy", "Retain");
-            put(&mut object["spec"], "volumeMode", "Filesystem");
-            put(at(object, "status"), "phase", "Pending");
-        }
-        "PersistentVolumeClaim" => {
-            put(at(object, "spec"), "volumeMode", "Filesystem");
-            put(at(object, "status"), "phase", "Pending");
-        }
+        "Namespace" => namespace(object),
+        "PersistentVolume" => volume(object),
+        "PersistentVolumeClaim" => volume_claim(object),
         "Secret" => put(object, "type", "Opaque"),
         "Node" => node(object),
-        "Service" => {
-            let spec = at(object, "spec");
-            put(spec, "type", "ClusterIP");
-            put(spec, "sessionAffinity", "None");
-            let kind = spec["type"].as_str().unwrap_or_default().to_owned();
-            if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
-                put(spec, "externalTrafficPolicy", "Cluster");
-            }
-            if kind == "LoadBalancer" {
-                put(spec, "allocateLoadBalancerNodePorts", true);
-            }
-            if kind != "ExternalName" {
-                put(spec, "internalTrafficPolicy", "Cluster");
-            }
-            for port in items(spec, "ports") {
-                put(port, "protocol", "TCP");
-                if port["targetPort"].is_null() || port["targetPort"] == 0 || port["targetPort"] == "" {
-                    port["targetPort"] = port["port"].clone();
-                }
-            }
-        }
-        "EndpointSlice" => {
-            for port in items(object, "ports") {
-                put(port, "name", "");
-                put(port, "protocol", "TCP");
-            }
-        }
+        "Service" => service(at(object, "spec")),
+        "EndpointSlice" => endpoint_slice(object),
         "PriorityClass" => put(object, "preemptionPolicy", "PreemptLowerPriority"),
-        "StorageClass" => {
-            put(object, "reclaimPolicy", "Delete");
-            put(object, "volumeBindingMode", "Immediate");
-        }
-        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
-            let mutating = kind.kind.starts_with('M');
-            for webhook in items(object, "webhooks") {
-                put(webhook, "failurePolicy", "Fail");
-                put(webhook, "matchPolicy", "Equivalent");
-                put(webhook, "namespaceSelector", json!({}));
-                put(webhook, "objectSelector", json!({}));
-                put(webhook, "timeoutSeconds", 10);
-                if mutating {
-                    put(webhook, "reinvocationPolicy", "Never");
-                }
-                if webhook["clientConfig"]["service"].is_object() {
-                    put(&mut webhook["clientConfig"]["service"], "port", 443);
-                }
-                for rule in items(webhook, "rules") {
-                    put(rule, "scope", "*");
-                }
-            }
-        }
+        "StorageClass" => storage_class(object),
+        "ValidatingWebhookConfiguration" => webhooks(object, false),
+        "MutatingWebhookConfiguration" => webhooks(object, true),
         "CustomResourceDefinition" => definition(object),
         _ => {}
+    }
+}
+
+fn deployment(spec: &mut Value) {
+    put(spec, "replicas", 1);
+    put(spec, "revisionHistoryLimit", 10);
+    put(spec, "progressDeadlineSeconds", 600);
+    let strategy = at(spec, "strategy");
+    put(strategy, "type", "RollingUpdate");
+    if strategy["type"] == "RollingUpdate" {
+        let rolling = at(strategy, "rollingUpdate");
+        put(rolling, "maxUnavailable", "25%");
+        put(rolling, "maxSurge", "25%");
+    }
+    template(&mut spec["template"]);
+}
+
+fn replica_set(spec: &mut Value) {
+    put(spec, "replicas", 1);
+    template(&mut spec["template"]);
+}
+
+fn replication_controller(object: &mut Value) {
+    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+    if labels.is_object() {
+        for (part, field) in [("spec", "selector"), ("metadata", "labels")] {
+            if at(object, part)[field].as_object().is_none_or(Map::is_empty) {
+                object[part][field] = labels.clone();
+            }
+        }
+    }
+    replica_set(at(object, "spec"));
+}
+
+fn stateful_set(spec: &mut Value, minor: u32) {
+    put(spec, "replicas", 1);
+    put(spec, "revisionHistoryLimit", 10);
+    put(spec, "podManagementPolicy", "OrderedReady");
+    let strategy = at(spec, "updateStrategy");
+    put(strategy, "type", "RollingUpdate");
+    if strategy["type"] == "RollingUpdate" {
+        put(at(strategy, "rollingUpdate"), "partition", 0);
+        if minor >= 37 {
+            put(at(strategy, "rollingUpdate"), "maxUnavailable", 1);
+        }
+    }
+    let retention = at(spec, "persistentVolumeClaimRetentionPolicy");
+    put(retention, "whenDeleted", "Retain");
+    put(retention, "whenScaled", "Retain");
+    template(&mut spec["template"]);
+}
+
+fn daemon_set(object: &mut Value) {
+    let spec = at(object, "spec");
+    put(spec, "revisionHistoryLimit", 10);
+    let strategy = at(spec, "updateStrategy");
+    put(strategy, "type", "RollingUpdate");
+    if strategy["type"] == "RollingUpdate" {
+        let rolling = at(strategy, "rollingUpdate");
+        put(rolling, "maxUnavailable", 1);
+        put(rolling, "maxSurge", 0);
+    }
+    let annotations = at(at(object, "metadata"), "annotations");
+    put(annotations, "deprecated.daemonset.template.generation", "1");
+    template(&mut object["spec"]["template"]);
+}
+
+fn namespace(object: &mut Value) {
+    let name = object["metadata"]["name"].clone();
+    at(at(object, "metadata"), "labels")["kubernetes.io/metadata.name"] = name;
+    put(at(object, "status"), "phase", "Active");
+}
+
+fn volume(object: &mut Value) {
+    put(at(object, "spec"), "persistentVolumeReclaimPolicy", "Retain");
+    put(&mut object["spec"], "volumeMode", "Filesystem");
+    put(at(object, "status"), "phase", "Pending");
+}
+
+fn volume_claim(object: &mut Value) {
+    put(at(object, "spec"), "volumeMode", "Filesystem");
+    put(at(object, "status"), "phase", "Pending");
+}
+
+fn service(spec: &mut Value) {
+    put(spec, "type", "ClusterIP");
+    put(spec, "sessionAffinity", "None");
+    let kind = spec["type"].as_str().unwrap_or_default().to_owned();
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        put(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if kind == "LoadBalancer" {
+        put(spec, "allocateLoadBalancerNodePorts", true);
+    }
+    if kind != "ExternalName" {
+        put(spec, "internalTrafficPolicy", "Cluster");
+    }
+    for port in items(spec, "ports") {
+        put(port, "protocol", "TCP");
+        if port["targetPort"].is_null() || port["targetPort"] == 0 || port["targetPort"] == "" {
+            port["targetPort"] = port["port"].clone();
+        }
+    }
+}
+
+fn endpoint_slice(object: &mut Value) {
+    for port in items(object, "ports") {
+        put(port, "name", "");
+        put(port, "protocol", "TCP");
+    }
+}
+
+fn storage_class(object: &mut Value) {
+    put(object, "reclaimPolicy", "Delete");
+    put(object, "volumeBindingMode", "Immediate");
+}
+
+fn webhooks(object: &mut Value, mutating: bool) {
+    for webhook in items(object, "webhooks") {
+        put(webhook, "failurePolicy", "Fail");
+        put(webhook, "matchPolicy", "Equivalent");
+        put(webhook, "namespaceSelector", json!({}));
+        put(webhook, "objectSelector", json!({}));
+        put(webhook, "timeoutSeconds", 10);
+        if mutating {
+            put(webhook, "reinvocationPolicy", "Never");
+        }
+        if webhook["clientConfig"]["service"].is_object() {
+            put(&mut webhook["clientConfig"]["service"], "port", 443);
+        }
+        for rule in items(webhook, "rules") {
+            put(rule, "scope", "*");
+        }
     }
 }
 
@@ -217,26 +234,6 @@ fn job(object: &mut Value) {
     put(spec, "manualSelector", false);
     put(spec, "podReplacementPolicy", "TerminatingOrFailed");
     template(&mut spec["template"]);
-}
-
-/// The labels and the selector by which a job knows its pods.
-fn job_selector(object: &mut Value) {
-    let uid = object["metadata"]["uid"].clone();
-    let name = object["metadata"]["name"].clone();
-    let spec = at(object, "spec");
-    if spec["manualSelector"] == false && spec["selector"].is_null() && uid.is_string() {
-        spec["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
-        let metadata = at(at(spec, "template"), "metadata");
-        let labels = at(metadata, "labels");
-        for prefix in ["", "batch.kubernetes.io/"] {
-            labels[format!("{prefix}controller-uid")] = uid.clone();
-            labels[format!("{prefix}job-name")] = name.clone();
-        }
-    }
-    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
-    if object["metadata"]["labels"].as_object().is_none_or(Map::is_empty) && labels.is_object() {
-        object["metadata"]["labels"] = labels;
-    }
 }
 
 fn node(object: &mut Value) {
@@ -358,144 +355,5 @@ fn quality(spec: &Value) -> &'static str {
         (false, _) => "BestEffort",
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
-    }
-}
-
-impl State {
-    /// What admission plugins of a default server do on create.
-    pub(crate) fn admit(&mut self, kind: &Arc<Kind>, object: &mut Value) -> Outcome<()> {
-        if kind.custom.is_some() {
-            return Ok(());
-        }
-        match kind.kind.as_str() {
-            "Pod" => self.admit_pod(object),
-            "Service" => {
-                self.admit_service(object);
-                Ok(())
-            }
-            "Job" => {
-                job_selector(object);
-                Ok(())
-            }
-            "Namespace" => {
-                put(at(object, "spec"), "finalizers", json!(["kubernetes"]));
-                Ok(())
-            }
-            "CustomResourceDefinition" => {
-                let now = self.now();
-                custom::established(object, &now);
-                Ok(())
-            }
-            "Node" => {
-                // A node is not ready until its kubelet says so.
-                let taints =
-                    at(object, "spec").get("taints").and_then(Value::as_array).cloned().unwrap_or_default();
-                let key = "node.kubernetes.io/not-ready";
-                if !taints.iter().any(|taint| taint["key"] == key && taint["effect"] == "NoSchedule") {
-                    let mut taints = taints;
-                    taints.push(json!({"key": key, "effect": "NoSchedule"}));
-                    object["spec"]["taints"] = taints.into();
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn admit_pod(&mut self, object: &mut Value) -> Outcome<()> {
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        let mirror = object["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
-        if !mirror {
-            self.service_account(object, &namespace)?;
-        }
-        self.say_where(object);
-        let spec = at(object, "spec");
-        let class = spec["priorityClassName"].as_str().map(str::to_owned);
-        let (priority, preempts) = match class.as_deref() {
-            None => (0, "PreemptLowerPriority".to_owned()),
-            Some("system-node-critical") => (2_000_001_000, "PreemptLowerPriority".to_owned()),
-            Some("system-cluster-critical") => (2_000_000_000, "PreemptLowerPriority".to_owned()),
-            Some(name) => {
-                if let Some(class) = self.store.get("priorityclasses.scheduling.k8s.io", name) {
-                    let class = class.value();
-                    let policy =
-                        class["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority").to_owned();
-                    (class["value"].as_i64().unwrap_or(0), policy)
-                } else {
-                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                    let why = format!("no PriorityClass with name {} was found", class.unwrap_or_default());
-                    return Err(Failure::forbidden(
-                        super::status::Named { group: "", kind: "pods", name },
-                        why,
-                    ));
-                }
-            }
-        };
-        spec["priority"] = priority.into();
-        put(spec, "preemptionPolicy", preempts);
-        let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
-        for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-            let tolerated = tolerations.iter().any(|toleration| {
-                let for_key = toleration["key"].as_str().is_none_or(|found| found == key);
-                for_key && toleration["effect"].as_str().is_none_or(|effect| effect == "NoExecute")
-            });
-            if !tolerated {
-                tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
-            }
-        }
-        spec["tolerations"] = tolerations.into();
-        Ok(())
-    }
-
-    fn service_account(&mut self, object: &mut Value, namespace: &str) -> Outcome<()> {
-        let pod = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let spec = at(object, "spec");
-        put(spec, "serviceAccountName", "default");
-        let account = spec["serviceAccountName"].as_str().unwrap_or_default().to_owned();
-        put(spec, "serviceAccount", account.clone());
-        let found = self.store.get("serviceaccounts", &format!("{namespace}/{account}"));
-        if found.is_none() {
-            let named = super::status::Named { group: "", kind: "pods", name: &pod };
-            let why = format!(
-                "error looking up service account {namespace}/{account}: serviceaccount {account:?} not found"
-            );
-            return Err(Failure::forbidden(named, why));
-        }
-        let automatic = spec["automountServiceAccountToken"]
-            .as_bool()
-            .or_else(|| found.and_then(|found| found.value()["automountServiceAccountToken"].as_bool()));
-        if automatic == Some(false) {
-            return Ok(());
-        }
-        let path = "/var/run/secrets/kubernetes.io/serviceaccount";
-        let mounted = |container: &Value| {
-            container["volumeMounts"].as_array().into_iter().flatten().any(|mount| mount["mountPath"] == path)
-        };
-        let lists = ["initContainers", "containers"];
-        let all = lists.iter().flat_map(|list| spec[*list].as_array().into_iter().flatten()).all(mounted);
-        if all {
-            return Ok(());
-        }
-        let name = format!("kube-api-access-{}", self.random.suffix(5));
-        for list in lists {
-            for container in items(spec, list).filter(|container| !mounted(container)) {
-                let mount = json!({"name": name, "readOnly": true, "mountPath": path});
-                match container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
-                    Some(mounts) => mounts.push(mount),
-                    None => container["volumeMounts"] = json!([mount]),
-                }
-            }
-        }
-        let volume = json!({"name": name, "projected": {"defaultMode": 420, "sources": [
-            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {"downwardAPI": {"items": [
-                {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
-        ]}});
-        match spec.get_mut("volumes").and_then(Value::as_array_mut) {
-            Some(volumes) => volumes.push(volume),
-            None => spec["volumes"] = json!([volume]),
-        }
-        Ok(())
     }
 }

@@ -32,6 +32,19 @@ pub(crate) async fn evict(
     subject: &Subject,
     name: &str,
 ) -> Outcome<Value> {
+    let how = asked(request, name)?;
+    let key = subject.kind.key(subject.namespace.as_deref(), name);
+    let namespace = subject.namespace.clone().unwrap_or_default();
+    server.enter().check_namespace(&subject.kind, Some(&namespace), name)?;
+    let eviction = Eviction { server, author: &request.agent, kind: &subject.kind, key, name };
+    if !eviction.without_budget(&how).await? {
+        eviction.with_budget(&namespace, how).await?;
+    }
+    Ok(done())
+}
+
+/// How the pod is to be deleted, by the Eviction that was sent.
+fn asked(request: &Request, name: &str) -> Outcome<Deletion> {
     let body = request.object()?;
     match (body["apiVersion"].as_str(), body["kind"].as_str()) {
         (None | Some("" | "policy/v1" | "policy/v1beta1"), None | Some("" | "Eviction")) => {}
@@ -56,92 +69,101 @@ pub(crate) async fn evict(
     if options["dryRun"].as_array().is_none_or(Vec::is_empty) && asked {
         options["dryRun"] = json!(["All"]);
     }
-    let how = deletion(&options);
-    let key = subject.kind.key(subject.namespace.as_deref(), name);
-    let namespace = subject.namespace.clone().unwrap_or_default();
-    server.enter().check_namespace(&subject.kind, Some(&namespace), name)?;
+    Ok(deletion(&options))
+}
 
-    // A pod that is pending, finished or terminating needs no budget.
-    let mut tries = 0;
-    loop {
-        let tried = {
-            let mut state = server.enter_as(&request.agent);
-            let pod = state.pod(&subject.kind, &key, name)?;
-            let pending = pod.phase == Phase::Pending;
-            if !pod.leaving && !pending && !pod.phase.finished() {
-                break;
+/// An eviction whose request is sound.
+struct Eviction<'a> {
+    server: &'a Server,
+    /// The program that asks for it.
+    author: &'a str,
+    kind: &'a Arc<Kind>,
+    /// Where the pod is kept.
+    key: String,
+    name: &'a str,
+}
+
+impl Eviction<'_> {
+    /// Deletes a pod that is pending, finished or terminating: it needs no budget. `false` if the pod needs one.
+    async fn without_budget(&self, how: &Deletion) -> Outcome<bool> {
+        let mut tries = 0;
+        loop {
+            match self.try_without_budget(how) {
+                Err(failure) if is_conflict(&failure) && how.revision.is_none() && tries + 1 < TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(jittered(self.server)).await;
+                }
+                tried => return tried,
             }
-            let mut how = how.clone();
-            if pending && !pod.leaving && how.revision.is_none() {
-                how.revision = Some(pod.revision.to_string());
-            }
-            state.condition_and_delete(&subject.kind, &key, &how)
-        };
-        match tried {
-            Err(failure) if is_conflict(&failure) && how.revision.is_none() && tries + 1 < TRIES => {
-                tries += 1;
-                tokio::time::sleep(jittered(server)).await;
-            }
-            Err(failure) => return Err(failure),
-            Ok(()) => return Ok(done()),
         }
     }
 
-    let mut how = how;
-    let given = how.revision.is_some();
-    let mut checked = false;
-    let budget = {
-        let state = server.enter();
-        let pod = state.pod(&subject.kind, &key, name)?;
-        let mut budgets = state.budgets(&namespace, &pod);
-        if budgets.len() > 1 {
-            return Err(Failure::new(
-                500,
-                "",
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            ));
+    fn try_without_budget(&self, how: &Deletion) -> Outcome<bool> {
+        let mut state = self.server.enter_as(self.author);
+        let pod = state.pod(self.kind, &self.key, self.name)?;
+        let pending = pod.phase == Phase::Pending;
+        if !pod.leaving && !pending && !pod.phase.finished() {
+            return Ok(false);
         }
-        let budget = budgets.pop();
-        if let Some(budget) = &budget {
-            let budget = budget.value();
-            let ready = pod.ready;
-            let count = |name: &str| budget["status"][name].as_i64().unwrap_or(0);
-            let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
-            let healthy = count("currentHealthy") >= count("desiredHealthy") && count("desiredHealthy") > 0;
-            if !ready && (always || healthy) {
-                how.revision = Some(pod.revision.to_string());
-                checked = true;
+        let mut how = how.clone();
+        if pending && !pod.leaving && how.revision.is_none() {
+            how.revision = Some(pod.revision.to_string());
+        }
+        state.condition_and_delete(self.kind, &self.key, &how).map(|()| true)
+    }
+
+    /// Deletes a pod whose budget, if it has one, lets it go.
+    async fn with_budget(&self, namespace: &str, mut how: Deletion) -> Outcome<()> {
+        let given = how.revision.is_some();
+        let (pod, budget) = {
+            let state = self.server.enter();
+            let pod = state.pod(self.kind, &self.key, self.name)?;
+            let budget = state.budget(namespace, &pod)?;
+            (pod, budget)
+        };
+        let free = budget.as_ref().is_some_and(|budget| is_free(&pod, &budget.value()));
+        if free {
+            how.revision = Some(pod.revision.to_string());
+        }
+        if let Some(budget) = budget.as_ref().filter(|_| !free) {
+            self.pay(budget, how.dry_run).await?;
+        }
+        let deleted = self.server.enter_as(self.author).condition_and_delete(self.kind, &self.key, &how);
+        match (deleted, budget) {
+            (Err(failure), Some(budget)) if is_conflict(&failure) && free && !given => {
+                Err(processing(budget.name()))
             }
+            (deleted, _) => deleted,
         }
-        budget
-    };
-    if let Some(budget) = budget.as_ref().filter(|_| !checked) {
+    }
+
+    /// Takes the disruption from the budget, which other evictions may change meanwhile.
+    async fn pay(&self, budget: &Arc<Record>, dry_run: bool) -> Outcome<()> {
         let mut tries = 0;
         let mut seen = budget.clone();
         loop {
-            let taken = server.enter_as(&request.agent).take(&seen, name, how.dry_run);
+            let taken = self.server.enter_as(self.author).take(&seen, self.name, dry_run);
             match taken {
                 Err(failure) if is_conflict(&failure) && tries + 1 < TRIES => {
                     tries += 1;
-                    tokio::time::sleep(jittered(server)).await;
-                    let state = server.enter();
+                    tokio::time::sleep(jittered(self.server)).await;
+                    let state = self.server.enter();
                     let named = Named { group: "policy", kind: "poddisruptionbudgets", name: budget.name() };
                     let found = state.store.get("poddisruptionbudgets.policy", &budget.key).cloned();
                     seen = found.ok_or_else(|| Failure::not_found(named))?;
                 }
-                Err(failure) => return Err(failure),
-                Ok(()) => break,
+                taken => return taken,
             }
         }
     }
-    let deleted = server.enter_as(&request.agent).condition_and_delete(&subject.kind, &key, &how);
-    match (deleted, budget) {
-        (Err(failure), Some(budget)) if is_conflict(&failure) && checked && !given => {
-            Err(processing(budget.name()))
-        }
-        (Err(failure), _) => Err(failure),
-        (Ok(()), _) => Ok(done()),
-    }
+}
+
+/// Whether a pod that is not ready may go without a disruption from its budget, as long as it is as it was seen.
+fn is_free(pod: &Record, budget: &Value) -> bool {
+    let count = |name: &str| budget["status"][name].as_i64().unwrap_or(0);
+    let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
+    let healthy = count("currentHealthy") >= count("desiredHealthy") && count("desiredHealthy") > 0;
+    !pod.ready && (always || healthy)
 }
 
 fn done() -> Value {
@@ -191,13 +213,22 @@ impl State {
         self.store.get(&kind.resource, key).cloned().ok_or_else(|| Failure::not_found(kind.named(name)))
     }
 
-    /// The budgets of a namespace that select a pod.
-    fn budgets(&self, namespace: &str, pod: &Record) -> Vec<Arc<Record>> {
+    /// The budget of a namespace that selects a pod. There may be only one.
+    fn budget(&self, namespace: &str, pod: &Record) -> Outcome<Option<Arc<Record>>> {
         let budgets = self.store.within("poddisruptionbudgets.policy", namespace);
         let selects = |budget: &&Arc<Record>| {
             budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
         };
-        budgets.filter(selects).cloned().collect()
+        let mut budgets = budgets.filter(selects).cloned();
+        let budget = budgets.next();
+        if budgets.next().is_some() {
+            return Err(Failure::new(
+                500,
+                "",
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
+        }
+        Ok(budget)
     }
 
     /// Takes one disruption from a budget as it was seen.

@@ -4,6 +4,7 @@
 //! anew for each of its steps, as a real one is several requests to etcd. Models use `State` directly and meet the same
 //! rules.
 
+mod admission;
 mod answer;
 mod bind;
 mod custom;

@@ -49,7 +49,7 @@ impl Server {
         if request.agent.is_empty() {
             self.agent.as_ref().clone_into(&mut request.agent);
         }
-        // A program that is stopped sends nothing,
+        // A program that is stopped sends nothing.
         self.life.awake().await;
         if let Some(at) = &self.endpoint {
             let Some(version) = self.control.version_at(at) else { return Err(broken()) };
@@ -60,12 +60,22 @@ impl Server {
             return Err(broken());
         }
         let fault = self.faults.next(call(&request, subject.as_ref().ok()));
-        let crash = || {
-            self.life.end();
-            self.faults.crash();
+        let fault = fault.as_ref();
+        self.inject_before(fault, &mut request).await?;
+        let answer = match fault.and_then(|fault| instead(fault, &request)) {
+            Some(failure) => Answer::from(failure),
+            None => self.carry_out(request, subject, fault).await?,
         };
-        let answer = fault.as_ref().and_then(|fault| instead(fault, &request)).map(Answer::from);
-        match &fault {
+        print(self.inject_after(fault, answer).await?)
+    }
+
+    /// What goes wrong with a request before it is carried out.
+    async fn inject_before(
+        &self,
+        fault: Option<&Fault>,
+        request: &mut Request,
+    ) -> Result<(), std::io::Error> {
+        match fault {
             Some(Fault::Rewrite(rewrite)) => {
                 if let Some(body) = rewrite.apply(&request.body) {
                     request.body = body;
@@ -73,10 +83,7 @@ impl Server {
             }
             Some(Fault::ResetBefore) => return Err(broken()),
             Some(Fault::HangBefore) => std::future::pending().await,
-            Some(Fault::CrashBefore) => {
-                crash();
-                return Err(broken());
-            }
+            Some(Fault::CrashBefore) => return Err(self.crash()),
             Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
             Some(Fault::Compact) => {
                 let mut state = self.shared.lock();
@@ -85,52 +92,66 @@ impl Server {
             }
             _ => {}
         }
-        let answer = if let Some(answer) = answer {
-            answer
-        } else {
-            let stale = match fault {
-                Some(Fault::Stale(back)) => back,
-                _ => 0,
-            };
-            let mode = match fault {
-                Some(Fault::Bookmarks) => Mode::Bookmarks,
-                Some(Fault::Silence) => Mode::Silence,
-                _ => Mode::Everything,
-            };
-            let late = match fault {
-                Some(Fault::Late(time)) => Some(time),
-                Some(Fault::Pause(time)) => {
-                    self.life.pause(time);
-                    Some(time)
-                }
-                _ => None,
-            };
-            let answered = if let Some(time) = late {
-                let server = self.clone();
-                // A task of its own goes on when the client has given the request up.
-                let late = tokio::spawn(async move {
-                    tokio::time::sleep(time).await;
-                    server.answer(&request, subject, stale, mode).await
-                });
-                late.await.map_err(std::io::Error::other)?
-            } else {
-                self.answer(&request, subject, stale, mode).await
-            };
-            answered.unwrap_or_else(Answer::from)
+        Ok(())
+    }
+
+    /// Carries a request out: now, or when a fault lets it.
+    async fn carry_out(
+        &self,
+        request: Request,
+        subject: Outcome<Subject>,
+        fault: Option<&Fault>,
+    ) -> Result<Answer, std::io::Error> {
+        let stale = match fault {
+            Some(Fault::Stale(back)) => *back,
+            _ => 0,
         };
+        let mode = match fault {
+            Some(Fault::Bookmarks) => Mode::Bookmarks,
+            Some(Fault::Silence) => Mode::Silence,
+            _ => Mode::Everything,
+        };
+        let late = match fault {
+            Some(Fault::Late(time)) => Some(*time),
+            Some(Fault::Pause(time)) => {
+                self.life.pause(*time);
+                Some(*time)
+            }
+            _ => None,
+        };
+        let answered = if let Some(time) = late {
+            let server = self.clone();
+            // A task of its own goes on when the client has given the request up.
+            let late = tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                server.answer(&request, subject, stale, mode).await
+            });
+            late.await.map_err(std::io::Error::other)?
+        } else {
+            self.answer(&request, subject, stale, mode).await
+        };
+        Ok(answered.unwrap_or_else(Answer::from))
+    }
+
+    /// What goes wrong with the answer to a request that was carried out.
+    async fn inject_after(&self, fault: Option<&Fault>, answer: Answer) -> Result<Answer, std::io::Error> {
         match fault {
             Some(Fault::ResetAfter) => return Err(broken()),
             Some(Fault::HangAfter) => std::future::pending().await,
-            Some(Fault::CrashAfter) => {
-                crash();
-                return Err(broken());
-            }
-            Some(Fault::AnswerAfter(code)) => return print(refusal(code).into()),
+            Some(Fault::CrashAfter) => return Err(self.crash()),
+            Some(Fault::AnswerAfter(code)) => return Ok(refusal(*code).into()),
             _ => {}
         }
-        // and gets no answer.
+        // A program that is stopped gets no answer.
         self.life.awake().await;
-        print(answer)
+        Ok(answer)
+    }
+
+    /// Ends the program that asks. Returns the error of its connection.
+    fn crash(&self) -> std::io::Error {
+        self.life.end();
+        self.faults.crash();
+        broken()
     }
 
     /// The same server for another client, which crashes by itself.

@@ -17,7 +17,7 @@ use super::request::Request;
 use super::shown_as::{self, Form};
 use super::status::{Failure, Outcome};
 use super::table::{self, Style};
-use super::{Shared, Subject};
+use super::{Shared, State, Subject};
 use crate::by_key::Live;
 use crate::clock::Clock;
 use crate::faults::{Ending, Stream as Faults};
@@ -52,6 +52,21 @@ struct Watch {
     faults: Faults,
 }
 
+/// The revision after which a watch is asked to begin. If it is none, the answer differs from a list's.
+fn start_revision(request: &Request) -> Outcome<Option<u64>> {
+    read::revision(request).map_err(|mut failure| {
+        failure.code = 500;
+        failure.body["code"] = 500.into();
+        if let Some(body) = failure.body.as_object_mut() {
+            body.remove("reason");
+        }
+        let message =
+            failure.body["message"].as_str().unwrap_or_default().replace("invalid resource version: ", "");
+        failure.body["message"] = message.into();
+        failure
+    })
+}
+
 /// The body of a watch.
 pub(crate) fn start(
     shared: &Shared,
@@ -62,17 +77,7 @@ pub(crate) fn start(
 ) -> Outcome<Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>> {
     let filter = Filter::of(request, subject)?;
     check_match(request, true)?;
-    let from = read::revision(request).map_err(|mut failure| {
-        failure.code = 500;
-        failure.body["code"] = 500.into();
-        if let Some(body) = failure.body.as_object_mut() {
-            body.remove("reason");
-        }
-        let message =
-            failure.body["message"].as_str().unwrap_or_default().replace("invalid resource version: ", "");
-        failure.body["message"] = message.into();
-        failure
-    })?;
+    let from = start_revision(request)?;
     let form = Form::of(request);
     let mut state = shared.lock();
     let wanted =
@@ -109,17 +114,7 @@ pub(crate) fn start(
     let every =
         initial || matches!(from, None | Some(0)) && request.param("sendInitialEvents") != Some("false");
     if every {
-        let then = (stale > 0).then(|| {
-            watch.at = current.saturating_sub(stale).max(state.store.compacted()).max(1);
-            state.store.at(&watch.kind.resource, watch.at)
-        });
-        let live = then.as_ref().or_else(|| state.store.shelf(&watch.kind.resource).map(|shelf| &shelf.live));
-        for record in live.into_iter().flat_map(Live::values) {
-            if watch.filter.within(record) && watch.filter.matches(record) {
-                let line = watch.event("ADDED", record);
-                watch.lines.push_back(line);
-            }
-        }
+        watch.begin_with_all(&state, stale);
         if initial && bookmarks {
             let line = watch.bookmark(watch.at, true);
             watch.lines.push_back(line);
@@ -128,13 +123,7 @@ pub(crate) fn start(
             watch.lines.clear();
         }
     } else if let Some(from) = from.filter(|from| *from > 0) {
-        if from < state.store.compacted() {
-            let expired =
-                Failure::expired(format!("too old resource version: {from} ({})", state.store.compacted()));
-            watch.lines.push_back(json!({"type": "ERROR", "object": expired.body}).to_string());
-            watch.over = true;
-        }
-        watch.at = from;
+        watch.begin_after(from, &state);
     }
     drop(state);
     Ok(Box::pin(stream::unfold(watch, |mut watch| async move {
@@ -144,6 +133,37 @@ pub(crate) fn start(
 }
 
 impl Watch {
+    /// Begins with all objects, as they are or as they were `stale` revisions ago.
+    fn begin_with_all(&mut self, state: &State, stale: u64) {
+        let then = (stale > 0).then(|| {
+            self.at = state.store.revision().saturating_sub(stale).max(state.store.compacted()).max(1);
+            state.store.at(&self.kind.resource, self.at)
+        });
+        let live = then.as_ref().or_else(|| state.store.shelf(&self.kind.resource).map(|shelf| &shelf.live));
+        for record in live.into_iter().flat_map(Live::values) {
+            if self.filter.within(record) && self.filter.matches(record) {
+                let line = self.event("ADDED", record);
+                self.lines.push_back(line);
+            }
+        }
+    }
+
+    /// Begins with what comes after a revision, unless that is forgotten.
+    fn begin_after(&mut self, revision: u64, state: &State) {
+        if revision < state.store.compacted() {
+            self.expire(revision, state);
+        }
+        self.at = revision;
+    }
+
+    /// Ends the watch with a 410: what came after the revision is forgotten.
+    fn expire(&mut self, revision: u64, state: &State) {
+        let expired =
+            Failure::expired(format!("too old resource version: {revision} ({})", state.store.compacted()));
+        self.lines.push_back(json!({"type": "ERROR", "object": expired.body}).to_string());
+        self.over = true;
+    }
+
     async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
         loop {
             self.faults.awake().await;
@@ -193,13 +213,7 @@ impl Watch {
         let state = shared.lock();
         if self.at < state.store.compacted() {
             // The watch fell behind what the server remembers.
-            let expired = Failure::expired(format!(
-                "too old resource version: {} ({})",
-                self.at,
-                state.store.compacted()
-            ));
-            self.lines.push_back(json!({"type": "ERROR", "object": expired.body}).to_string());
-            self.over = true;
+            self.expire(self.at, &state);
             return;
         }
         let Some(shelf) = state.store.shelf(&self.kind.resource) else { return };

@@ -5,18 +5,18 @@
 //! among other things they may restart the kubelet of their node in another version.
 
 mod heartbeats;
+mod pod_life;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{ControlPlane, World, condition};
-use crate::api::{Deletion, State};
+use super::{ControlPlane, World};
+use crate::api::State;
 use crate::clock;
 use crate::random::{Random, Spread};
-use crate::record::Phase;
 use crate::store::Change;
 
 /// How long things take; each time is drawn anew for every pod.
@@ -167,9 +167,6 @@ pub(super) struct Model {
     next_beats: (Duration, u64),
 }
 
-/// How long after a failed pull an image is tried again.
-const PULL_AGAIN: Duration = Duration::from_secs(20);
-
 impl Model {
     pub(super) fn new(kubelets: Kubelets, control: ControlPlane) -> Self {
         Self {
@@ -262,231 +259,4 @@ pub(crate) fn returned(state: &mut State, node: &str, version: &str) -> bool {
     }
     state.put(&kind, node, object);
     true
-}
-
-fn images(pod: &Value) -> Vec<String> {
-    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    containers.filter_map(|container| Some(container["image"].as_str()?.to_owned())).collect()
-}
-
-impl Model {
-    /// One step of a pod's life. `due` says that the time that was drawn for it is over.
-    fn pod(&mut self, key: &str, due: bool, world: &mut World<'_>) {
-        let Some(record) = world.record("pods", key) else { return };
-        let Some(node) = record.node.clone() else { return };
-        let (finished, ready) = (record.phase.finished(), record.ready);
-        // A pod that runs and is to go on is left alone.
-        if !record.leaving && ready && record.phase == Phase::Running && record.restarts {
-            return;
-        }
-        if !world.state.store.get("nodes", &node).is_some_and(|_| self.kubelets.runs(&node)) {
-            self.timed.remove(key);
-            return;
-        }
-        if !record.leaving && finished {
-            return;
-        }
-        if record.leaving && due && self.timed.get(key) == Some(&"end") {
-            self.timed.remove(key);
-            let how = Deletion { grace: Some(0), uid: Some(record.uid.to_string()), ..Deletion::default() };
-            let _ = world.delete("pods", key, &how);
-            return;
-        }
-        let pod = record.value();
-        if !record.leaving && self.is_stopped(&node, &pod) {
-            return;
-        }
-        let once = !record.restarts;
-        let times = self.kubelets.with(|inner| inner.times.clone());
-        let (next, time) = if record.leaving {
-            let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
-            (
-                "end",
-                if finished {
-                    Spread::fixed(Duration::ZERO)
-                } else {
-                    times.terminate.at_most(Duration::from_secs(grace))
-                },
-            )
-        } else if record.phase == Phase::Pending && self.lacks(&node, &pod) {
-            ("pull", times.pull)
-        } else if record.phase == Phase::Pending {
-            ("start", times.start)
-        } else if !ready
-            && !pod["status"]["conditions"].as_array().is_some_and(|all| {
-                all.iter().any(|found| found["type"] == "Ready" && found["reason"].is_string())
-            })
-        {
-            ("ready", times.ready)
-        } else if once {
-            ("finish", times.job)
-        } else {
-            return;
-        };
-        // The step may be another one by now: another pod of the node may have got the image meanwhile.
-        let planned = self.timed.get(key) == Some(&next);
-        if !due || !planned {
-            if !planned {
-                self.timed.insert(key.to_owned(), next);
-                let time = time.draw(world.random);
-                world.after(time, format!("due|{key}"));
-            }
-            return;
-        }
-        self.timed.remove(key);
-        let now = world.now();
-        if next == "pull" {
-            self.pull(key, &node, &pod, world);
-            return;
-        }
-        let mut failed = false;
-        if next == "finish" {
-            let program = self.kubelets.with(|inner| inner.program.clone());
-            let deed = program.map_or(Deed::Succeed, |program| program(&pod));
-            failed = deed == Deed::Fail;
-            match deed {
-                Deed::Succeed | Deed::Fail => {}
-                Deed::Hang => return,
-                Deed::GoOn(time) => {
-                    self.timed.insert(key.to_owned(), "finish");
-                    world.after(time, format!("due|{key}"));
-                    return;
-                }
-                Deed::Kubelet(version) => {
-                    // The pod ends before its kubelet does, so that the kubelet finds it ended when it is back.
-                    self.finish_first(key, &now, world);
-                    self.kubelets.stop(&node);
-                    let time = self.kubelets.restart_time(world.random);
-                    world.after(time, format!("back|{node}|{version}"));
-                    return;
-                }
-                Deed::EndKubelet => {
-                    self.finish_first(key, &now, world);
-                    self.kubelets.stop(&node);
-                    return;
-                }
-                Deed::Component(component, version) => {
-                    self.control.set(world.state, &node, component, &version, true);
-                }
-            }
-        }
-        let (host, address) = self.kubelets.with(|inner| {
-            inner.pods += u32::from(next == "start");
-            (inner.nodes.get(&*node).map_or(0, |kubelet| kubelet.address), inner.pods)
-        });
-        let _ = world.change("pods", key, true, |pod| step(pod, next, &now, (host, address), failed));
-    }
-
-    /// Whether it is the static pod of a component that does not run: it does not become ready.
-    fn is_stopped(&self, node: &str, pod: &Value) -> bool {
-        let mirror = pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
-        let component = pod["spec"]["containers"][0]["name"].as_str().filter(|_| mirror);
-        let found = component.and_then(|component| self.control.component(node, component));
-        found.is_some_and(|(_, runs)| !runs)
-    }
-
-    fn finish_first(&self, key: &str, now: &str, world: &mut World<'_>) {
-        let _ = world.change("pods", key, true, |pod| step(pod, "finish", now, (0, 0), false));
-    }
-
-    /// Whether the node lacks an image of the pod.
-    fn lacks(&self, node: &str, pod: &Value) -> bool {
-        self.kubelets.with(|inner| {
-            let found = inner.nodes.get(node);
-            images(pod).iter().any(|image| !found.is_some_and(|kubelet| kubelet.images.contains(image)))
-        })
-    }
-
-    /// Gets the images of a pod; if one is missing, says so in the pod's status and tries again later.
-    fn pull(&mut self, key: &str, node: &str, pod: &Value, world: &mut World<'_>) {
-        let missing = self.kubelets.with(|inner| {
-            let missing = images(pod).into_iter().find(|image| inner.missing.contains(image));
-            if missing.is_none() {
-                inner.nodes.entry(node.into()).or_default().images.extend(images(pod));
-            }
-            missing
-        });
-        let Some(image) = missing else { return self.pod(key, false, world) };
-        let _ = world.change("pods", key, true, |pod| {
-            let state = json!({"waiting": {"reason": "ImagePullBackOff", "message": format!("Back-off pulling image {image:?}")}});
-            let all = pod["spec"]["containers"].as_array().cloned().unwrap_or_default();
-            let status = all.iter().map(|container| {
-                json!({"name": container["name"], "image": container["image"], "imageID": "", "lastState": {},
-                    "ready": false, "restartCount": 0, "started": false, "state": state})
-            });
-            pod["status"]["containerStatuses"] = status.collect::<Vec<Value>>().into();
-        });
-        self.timed.insert(key.to_owned(), "pull");
-        world.after(PULL_AGAIN, format!("due|{key}"));
-    }
-}
-
-/// What a kubelet keeps of the end of a container that failed and was told to keep its log's end.
-fn last_words(pod: &Value) -> Value {
-    let container = &pod["spec"]["containers"][0];
-    if container["terminationMessagePolicy"] != "FallbackToLogsOnError" {
-        return Value::Null;
-    }
-    format!("{} does not manage it\nerror: exit status 1\n", container["name"].as_str().unwrap_or_default())
-        .into()
-}
-
-fn step(pod: &mut Value, next: &str, now: &str, (host, address): (u32, u32), failed: bool) {
-    let names: Vec<(String, String)> = pod["spec"]["containers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|container| {
-            let text = |name: &str| container[name].as_str().unwrap_or_default().to_owned();
-            (text("name"), text("image"))
-        })
-        .collect();
-    let finished = next == "finish";
-    let ready = next == "ready";
-    let state = if finished {
-        let (code, reason) = if failed { (1, "Error") } else { (0, "Completed") };
-        let mut ended = json!({"exitCode": code, "reason": reason, "startedAt": pod["status"]["startTime"], "finishedAt": now});
-        if failed && !last_words(pod).is_null() {
-            ended["message"] = last_words(pod);
-        }
-        json!({"terminated": ended})
-    } else {
-        json!({"running": {"startedAt": now}})
-    };
-    let status = &mut pod["status"];
-    status["phase"] = match (finished, failed) {
-        (true, true) => "Failed".into(),
-        (true, false) => "Succeeded".into(),
-        (false, _) => "Running".into(),
-    };
-    if next == "start" {
-        let host = format!("10.128.{}.{}", host / 250, host % 250 + 1);
-        let ip = format!("10.244.{}.{}", address / 250 % 250, address % 250 + 1);
-        status["startTime"] = now.into();
-        status["hostIP"] = host.clone().into();
-        status["hostIPs"] = json!([{"ip": host}]);
-        status["podIP"] = ip.clone().into();
-        status["podIPs"] = json!([{"ip": ip}]);
-    }
-    status["containerStatuses"] = names
-        .iter()
-        .map(|(name, image)| {
-            json!({"name": name, "image": image, "imageID": "", "lastState": {}, "ready": ready, "restartCount": 0,
-                "started": !finished, "state": state})
-        })
-        .collect::<Vec<Value>>()
-        .into();
-    let word = if ready { "True" } else { "False" };
-    for (kind, word) in [
-        ("PodReadyToStartContainers", "True"),
-        ("Initialized", "True"),
-        ("ContainersReady", word),
-        ("Ready", word),
-    ] {
-        let mut wanted = json!({"type": kind, "status": word, "lastProbeTime": null});
-        if finished && word == "False" {
-            wanted["reason"] = if failed { "PodFailed".into() } else { "PodCompleted".into() };
-        }
-        condition(status, &wanted, now);
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use super::{Field, Listed, Scalar, Shape, Struct, Zero, builtin};
 
@@ -63,6 +63,12 @@ pub(crate) struct Violation {
     pub(crate) field: String,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
+}
+
+impl Violation {
+    fn new(field: &str, reason: &'static str, message: String) -> Self {
+        Self { field: field.to_owned(), reason, message }
+    }
 }
 
 impl Custom {
@@ -226,123 +232,121 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
+/// The type that the schema wants instead of `kind`; `None` if a value of `kind` will do.
+fn wrong_type<'a>(schema: &'a Value, kind: &str) -> Option<&'a str> {
+    if schema["x-kubernetes-int-or-string"] == true {
+        return (!matches!(kind, "integer" | "string")).then_some("integer,string");
+    }
+    let wanted = schema["type"].as_str()?;
+    let fits = wanted == kind || wanted == "number" && kind == "integer";
+    (!fits).then_some(wanted)
+}
+
 fn check(schema: &Value, value: &Value, path: &str, root: bool, found: &mut Vec<Violation>) {
-    let mut say = |reason, message: String| found.push(Violation { field: path.to_owned(), reason, message });
     if value.is_null() && schema["nullable"] == true {
         return;
     }
     let kind = kind_of(value);
-    if schema["x-kubernetes-int-or-string"] == true {
-        if !matches!(kind, "integer" | "string") {
-            say(
-                "FieldValueTypeInvalid",
-                format!("Invalid value: {kind:?}: {path} in body must be of type integer,string: {kind:?}"),
-            );
-            return;
-        }
-    } else if let Some(wanted) = schema["type"].as_str()
-        && wanted != kind
-        && !(wanted == "number" && kind == "integer")
-    {
-        say(
-            "FieldValueTypeInvalid",
-            format!("Invalid value: {kind:?}: {path} in body must be of type {wanted}: {kind:?}"),
-        );
+    if let Some(wanted) = wrong_type(schema, kind) {
+        let message = format!("Invalid value: {kind:?}: {path} in body must be of type {wanted}: {kind:?}");
+        found.push(Violation::new(path, "FieldValueTypeInvalid", message));
         return;
     }
     if let Some(allowed) = schema["enum"].as_array()
         && !allowed.contains(value)
     {
         let names: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-        say(
-            "FieldValueNotSupported",
-            format!("Unsupported value: {value}: supported values: {}", names.join(", ")),
-        );
+        let message = format!("Unsupported value: {value}: supported values: {}", names.join(", "));
+        found.push(Violation::new(path, "FieldValueNotSupported", message));
     }
     match value {
-        Value::Number(number) => {
-            let at = number.as_f64().unwrap_or_default();
-            if let Some(least) = schema["minimum"].as_f64()
-                && (at < least || schema["exclusiveMinimum"] == true && at <= least)
-            {
-                let bound = if schema["exclusiveMinimum"] == true {
-                    "greater than"
-                } else {
-                    "greater than or equal to"
-                };
-                say(
-                    "FieldValueInvalid",
-                    format!("Invalid value: {value}: {path} in body should be {bound} {least}"),
-                );
-            }
-            if let Some(most) = schema["maximum"].as_f64()
-                && (at > most || schema["exclusiveMaximum"] == true && at >= most)
-            {
-                let bound =
-                    if schema["exclusiveMaximum"] == true { "less than" } else { "less than or equal to" };
-                say(
-                    "FieldValueInvalid",
-                    format!("Invalid value: {value}: {path} in body should be {bound} {most}"),
-                );
-            }
-        }
-        Value::String(text) => {
-            let length = text.chars().count() as u64;
-            if schema["minLength"].as_u64().is_some_and(|least| length < least) {
-                let least = &schema["minLength"];
-                say(
-                    "FieldValueInvalid",
-                    format!("Invalid value: {text:?}: {path} in body should be at least {least} chars long"),
-                );
-            }
-            if schema["maxLength"].as_u64().is_some_and(|most| length > most) {
-                let most = &schema["maxLength"];
-                say("FieldValueTooLong", format!("Too long: may not be more than {most} bytes"));
-            }
-        }
-        Value::Array(items) => {
-            if schema["minItems"].as_u64().is_some_and(|least| (items.len() as u64) < least) {
-                let least = &schema["minItems"];
-                say(
-                    "FieldValueInvalid",
-                    format!(
-                        "Invalid value: {}: {path} in body should have at least {least} items",
-                        items.len()
-                    ),
-                );
-            }
-            if schema["maxItems"].as_u64().is_some_and(|most| items.len() as u64 > most) {
-                let (most, has) = (&schema["maxItems"], items.len());
-                say("FieldValueTooMany", format!("Too many: {has}: must have at most {most} items"));
-            }
-            for (at, item) in items.iter().enumerate() {
-                check(&schema["items"], item, &format!("{path}[{at}]"), false, found);
-            }
-        }
-        Value::Object(fields) => {
-            for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                if !fields.contains_key(name) {
-                    let field = join(path, name);
-                    found.push(Violation {
-                        field,
-                        reason: "FieldValueRequired",
-                        message: "Required value".to_owned(),
-                    });
-                }
-            }
-            for (name, value) in fields {
-                if root && matches!(name.as_str(), "metadata" | "apiVersion" | "kind") {
-                    continue;
-                }
-                let of = match schema["properties"].get(name) {
-                    Some(of) => of,
-                    None if schema["additionalProperties"].is_object() => &schema["additionalProperties"],
-                    None => continue,
-                };
-                check(of, value, &join(path, name), false, found);
-            }
-        }
+        Value::Number(number) => check_bounds(schema, number, path, found),
+        Value::String(text) => check_length(schema, text, path, found),
+        Value::Array(items) => check_items(schema, items, path, found),
+        Value::Object(fields) => check_fields(schema, fields, path, root, found),
         _ => {}
+    }
+}
+
+/// `minimum` and `maximum`.
+fn check_bounds(schema: &Value, number: &Number, path: &str, found: &mut Vec<Violation>) {
+    let at = number.as_f64().unwrap_or_default();
+    let mut say = |bound: &str, limit: f64| {
+        let message = format!("Invalid value: {number}: {path} in body should be {bound} {limit}");
+        found.push(Violation::new(path, "FieldValueInvalid", message));
+    };
+    if let Some(least) = schema["minimum"].as_f64()
+        && (at < least || schema["exclusiveMinimum"] == true && at <= least)
+    {
+        let open = schema["exclusiveMinimum"] == true;
+        say(if open { "greater than" } else { "greater than or equal to" }, least);
+    }
+    if let Some(most) = schema["maximum"].as_f64()
+        && (at > most || schema["exclusiveMaximum"] == true && at >= most)
+    {
+        let open = schema["exclusiveMaximum"] == true;
+        say(if open { "less than" } else { "less than or equal to" }, most);
+    }
+}
+
+/// `minLength` and `maxLength`.
+fn check_length(schema: &Value, text: &str, path: &str, found: &mut Vec<Violation>) {
+    let length = text.chars().count() as u64;
+    if schema["minLength"].as_u64().is_some_and(|least| length < least) {
+        let least = &schema["minLength"];
+        let message =
+            format!("Invalid value: {text:?}: {path} in body should be at least {least} chars long");
+        found.push(Violation::new(path, "FieldValueInvalid", message));
+    }
+    if schema["maxLength"].as_u64().is_some_and(|most| length > most) {
+        let most = &schema["maxLength"];
+        let message = format!("Too long: may not be more than {most} bytes");
+        found.push(Violation::new(path, "FieldValueTooLong", message));
+    }
+}
+
+/// How many items there are, and each of them.
+fn check_items(schema: &Value, items: &[Value], path: &str, found: &mut Vec<Violation>) {
+    let has = items.len();
+    if schema["minItems"].as_u64().is_some_and(|least| (has as u64) < least) {
+        let least = &schema["minItems"];
+        let message = format!("Invalid value: {has}: {path} in body should have at least {least} items");
+        found.push(Violation::new(path, "FieldValueInvalid", message));
+    }
+    if schema["maxItems"].as_u64().is_some_and(|most| has as u64 > most) {
+        let most = &schema["maxItems"];
+        let message = format!("Too many: {has}: must have at most {most} items");
+        found.push(Violation::new(path, "FieldValueTooMany", message));
+    }
+    for (at, item) in items.iter().enumerate() {
+        check(&schema["items"], item, &format!("{path}[{at}]"), false, found);
+    }
+}
+
+/// Which fields are missing, and each that is there.
+fn check_fields(
+    schema: &Value,
+    fields: &Map<String, Value>,
+    path: &str,
+    root: bool,
+    found: &mut Vec<Violation>,
+) {
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if !fields.contains_key(name) {
+            let message = "Required value".to_owned();
+            found.push(Violation::new(&join(path, name), "FieldValueRequired", message));
+        }
+    }
+    for (name, value) in fields {
+        if root && matches!(name.as_str(), "metadata" | "apiVersion" | "kind") {
+            continue;
+        }
+        let of = match schema["properties"].get(name) {
+            Some(of) => of,
+            None if schema["additionalProperties"].is_object() => &schema["additionalProperties"],
+            None => continue,
+        };
+        check(of, value, &join(path, name), false, found);
     }
 }
 

@@ -1,12 +1,11 @@
-//! Tables of the built-in kinds: their columns, and a row of each.
+//! Tables of the built-in kinds: their columns, and a row of each. Rows of pods and of workloads are made elsewhere.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Column, age, count, items, or, pod, text};
-use crate::labels::LabelSelector;
+use super::{Column, age, count, items, labels, number, or, pod, text, workload};
 
 /// The columns of each kind. `#` is an integer, `?` a boolean, `@` a date; `+` is for wide output alone.
 const COLUMNS: &[(&str, &str)] = &[
@@ -77,10 +76,7 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     let name = || object["metadata"]["name"].clone();
     let age = || Value::from(age::since(text(object, "/metadata/creationTimestamp"), now));
     let at = |path: &str| Value::from(text(object, path));
-    let number = |path: &str| Value::from(count(object, path));
     let size = |path: &str| Value::from(object.pointer(path).map_or(0, length));
-    let of = |done: &str, all: &str| Value::from(format!("{}/{}", count(object, done), count(object, all)));
-    let (replicas, ready) = ("/spec/replicas", "/status/readyReplicas");
     match kind {
         "Pod" => pod::cells(object, now),
         "Node" => node(object, age()),
@@ -91,105 +87,22 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "Event" => event(object, now),
         "PersistentVolume" => volume(object, age()),
         "PersistentVolumeClaim" => claim(object, age()),
-        "Deployment" => {
-            let [containers, images] = containers(object);
-            let updated = [number("/status/updatedReplicas"), number("/status/availableReplicas")];
-            let [updated, available] = updated;
-            vec![
-                name(),
-                of(ready, replicas),
-                updated,
-                available,
-                age(),
-                containers,
-                images,
-                selector(object, ""),
-            ]
-        }
-        "ReplicaSet" => {
-            let [containers, images] = containers(object);
-            let counts = [number(replicas), number("/status/replicas"), number(ready)];
-            let [wanted, are, ready] = counts;
-            vec![name(), wanted, are, ready, age(), containers, images, selector(object, "<none>")]
-        }
-        "ReplicationController" => {
-            let [containers, images] = containers(object);
-            let counts = [number(replicas), number("/status/replicas"), number(ready)];
-            let [wanted, are, ready] = counts;
-            vec![name(), wanted, are, ready, age(), containers, images, labels(&object["spec"]["selector"])]
-        }
-        "ResourceQuota" => {
-            let [requests, limits] = quota(&object["status"]);
-            vec![name(), requests, limits, age()]
-        }
-        "HorizontalPodAutoscaler" => {
-            let of = &object["spec"]["scaleTargetRef"];
-            let least = object["spec"]["minReplicas"].as_i64().map(|least| least.to_string());
-            vec![
-                name(),
-                format!("{}/{}", text(of, "/kind"), text(of, "/name")).into(),
-                metrics(object),
-                least.unwrap_or_else(|| "<unset>".into()).into(),
-                number("/spec/maxReplicas"),
-                number("/status/currentReplicas"),
-                age(),
-            ]
-        }
-        "StatefulSet" => {
-            let [containers, images] = containers(object);
-            vec![name(), of(ready, replicas), age(), containers, images]
-        }
-        "DaemonSet" => {
-            let [containers, images] = containers(object);
-            let mut cells = vec![name()];
-            for field in
-                ["desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled"]
-            {
-                cells.push(number(&format!("/status/{field}")));
-            }
-            cells.push(number("/status/numberAvailable"));
-            let nodes = labels(&object["spec"]["template"]["spec"]["nodeSelector"]);
-            cells.extend([nodes, age(), containers, images, selector(object, "<none>")]);
-            cells
-        }
-        "PodTemplate" => {
-            let [containers, images] = containers_at(object, "/template/spec/containers");
-            vec![name(), containers, images, labels(&object["template"]["metadata"]["labels"])]
-        }
-        "ControllerRevision" => {
-            let owner = items(object, "/metadata/ownerReferences").find(|owner| owner["controller"] == true);
-            let owner = owner.map_or_else(|| "<none>".to_owned(), controller);
-            vec![name(), owner.into(), number("/revision"), age()]
-        }
-        "Job" => job(object, now, age()),
-        "PodDisruptionBudget" => {
-            let bound = |field: &str| match &object["spec"][field] {
-                Value::Null => Value::from("N/A"),
-                Value::String(text) => text.as_str().into(),
-                other => other.to_string().into(),
-            };
-            vec![
-                name(),
-                bound("minAvailable"),
-                bound("maxUnavailable"),
-                number("/status/disruptionsAllowed"),
-                age(),
-            ]
-        }
+        "Deployment" => workload::deployment(object, age()),
+        "ReplicaSet" => workload::replica_set(object, age()),
+        "ReplicationController" => workload::replication_controller(object, age()),
+        "ResourceQuota" => quota(object, age()),
+        "HorizontalPodAutoscaler" => workload::autoscaler(object, age()),
+        "StatefulSet" => workload::stateful_set(object, age()),
+        "DaemonSet" => workload::daemon_set(object, age()),
+        "PodTemplate" => workload::template(object),
+        "ControllerRevision" => workload::revision(object, age()),
+        "Job" => workload::job(object, now, age()),
+        "PodDisruptionBudget" => budget(object, age()),
         "Lease" => vec![name(), at("/spec/holderIdentity"), age()],
-        "EndpointSlice" => {
-            let port = |port: &Value| match (port["port"].as_i64(), port["name"].as_str()) {
-                (Some(port), _) => port.to_string(),
-                (None, name) => name.unwrap_or("*").to_owned(),
-            };
-            let ports = some(items(object, "/ports").map(port));
-            let addresses = items(object, "/endpoints").flat_map(|endpoint| items(endpoint, "/addresses"));
-            let addresses = some(addresses.map(|address| address.as_str().unwrap_or_default().to_owned()));
-            vec![name(), at("/addressType"), ports, addresses, age()]
-        }
+        "EndpointSlice" => endpoints(object, age()),
         "PriorityClass" => {
             let default = Value::from(object["globalDefault"] == true);
-            vec![name(), number("/value"), default, age(), at("/preemptionPolicy")]
+            vec![name(), number(object, "/value"), default, age(), at("/preemptionPolicy")]
         }
         "StorageClass" => {
             let policy = or(text(object, "/reclaimPolicy"), "Delete").into();
@@ -214,30 +127,6 @@ fn length(value: &Value) -> usize {
     value.as_object().map(serde_json::Map::len).or_else(|| value.as_array().map(Vec::len)).unwrap_or(0)
 }
 
-/// Names and images of the containers of a template.
-fn containers(object: &Value) -> [Value; 2] {
-    containers_at(object, "/spec/template/spec/containers")
-}
-
-fn containers_at(object: &Value, path: &str) -> [Value; 2] {
-    ["/name", "/image"].map(|field| {
-        let all: Vec<&str> = items(object, path).map(|container| text(container, field)).collect();
-        all.join(",").into()
-    })
-}
-
-fn selector(object: &Value, none: &str) -> Value {
-    let shown = LabelSelector::object(object["spec"].get("selector")).map(|selector| selector.shown());
-    or(&shown.unwrap_or_else(|| "<error>".into()), none).into()
-}
-
-fn labels(of: &Value) -> Value {
-    let all = of.as_object().into_iter().flatten();
-    let all: Vec<String> =
-        all.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    or(&all.join(","), "<none>").into()
-}
-
 /// The first three, and how many more there are.
 fn some(all: impl Iterator<Item = String>) -> Value {
     const MOST: usize = 3;
@@ -250,7 +139,8 @@ fn some(all: impl Iterator<Item = String>) -> Value {
 }
 
 /// How much of a quota is used: of its requests and objects, and of its limits.
-fn quota(status: &Value) -> [Value; 2] {
+fn quota(quota: &Value, age: Value) -> Vec<Value> {
+    let status = &quota["status"];
     let mut parts = [Vec::new(), Vec::new()];
     let [requests, limits] = &mut parts;
     for (resource, hard) in status["hard"].as_object().into_iter().flatten() {
@@ -258,59 +148,34 @@ fn quota(status: &Value) -> [Value; 2] {
         let part = format!("{resource}: {used}/{}", hard.as_str().unwrap_or("0"));
         if resource.starts_with("limits.") { limits.push(part) } else { requests.push(part) }
     }
-    parts.map(|parts| parts.join(", ").into())
+    let [requests, limits] = parts.map(|parts| Value::from(parts.join(", ")));
+    vec![quota["metadata"]["name"].clone(), requests, limits, age]
 }
 
-/// The first two metrics of an autoscaler, each with its present and its wanted value, and how many more there are.
-fn metrics(object: &Value) -> Value {
-    const MOST: usize = 2;
-    let quantity = |of: &Value| of.as_str().map(str::to_owned);
-    let shown = |(at, metric): (usize, &Value)| {
-        let (field, named) = match text(metric, "/type") {
-            "External" => ("external", false),
-            "Pods" => ("pods", false),
-            "Object" => ("object", false),
-            "Resource" => ("resource", true),
-            "ContainerResource" => ("containerResource", true),
-            _ => return "<unknown type>".to_owned(),
-        };
-        let (wanted, is) = (
-            &metric[field]["target"],
-            &object["status"]["currentMetrics"].get(at).unwrap_or(&Value::Null)[field]["current"],
-        );
-        let percent = |of: &Value| of["averageUtilization"].as_i64().map(|percent| format!("{percent}%"));
-        let average = quantity(&wanted["averageValue"]);
-        let (is, wanted, note) = match (average, named) {
-            (Some(wanted), true) => (quantity(&is["averageValue"]), wanted, ""),
-            (None, true) => (percent(is), percent(wanted).unwrap_or_else(|| "<auto>".into()), ""),
-            (Some(wanted), false) => {
-                (quantity(&is["averageValue"]), wanted, if field == "pods" { "" } else { " (avg)" })
-            }
-            (None, false) => {
-                (quantity(&is["value"]), quantity(&wanted["value"]).unwrap_or_else(|| "0".into()), "")
-            }
-        };
-        let is = is.unwrap_or_else(|| "<unknown>".into());
-        let name =
-            if named { format!("{}: ", text(metric, &format!("/{field}/name"))) } else { String::new() };
-        format!("{name}{is}/{wanted}{note}")
+fn budget(budget: &Value, age: Value) -> Vec<Value> {
+    let bound = |field: &str| match &budget["spec"][field] {
+        Value::Null => Value::from("N/A"),
+        Value::String(text) => text.as_str().into(),
+        other => other.to_string().into(),
     };
-    let all: Vec<String> =
-        items(object, "/spec/metrics").collect::<Vec<_>>().into_iter().enumerate().map(shown).collect();
-    let first = all.get(..MOST.min(all.len())).unwrap_or_default().join(", ");
-    if all.len() > MOST {
-        return format!("{first} + {} more...", all.len() - MOST).into();
-    }
-    or(&first, "<none>").into()
+    vec![
+        budget["metadata"]["name"].clone(),
+        bound("minAvailable"),
+        bound("maxUnavailable"),
+        number(budget, "/status/disruptionsAllowed"),
+        age,
+    ]
 }
 
-/// An owner in one word: `deployment.apps/name`.
-fn controller(owner: &Value) -> String {
-    let kind = text(owner, "/kind").to_lowercase();
-    match text(owner, "/apiVersion").split_once('/') {
-        Some((group, _)) => format!("{kind}.{group}/{}", text(owner, "/name")),
-        None => format!("{kind}/{}", text(owner, "/name")),
-    }
+fn endpoints(slice: &Value, age: Value) -> Vec<Value> {
+    let port = |port: &Value| match (port["port"].as_i64(), port["name"].as_str()) {
+        (Some(port), _) => port.to_string(),
+        (None, name) => name.unwrap_or("*").to_owned(),
+    };
+    let ports = some(items(slice, "/ports").map(port));
+    let addresses = items(slice, "/endpoints").flat_map(|endpoint| items(endpoint, "/addresses"));
+    let addresses = some(addresses.map(|address| address.as_str().unwrap_or_default().to_owned()));
+    vec![slice["metadata"]["name"].clone(), text(slice, "/addressType").into(), ports, addresses, age]
 }
 
 fn node(node: &Value, age: Value) -> Vec<Value> {
@@ -423,48 +288,6 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
         first.into(),
         times.into(),
         event["metadata"]["name"].clone(),
-    ]
-}
-
-fn job(job: &Value, now: Timestamp, age: Value) -> Vec<Value> {
-    let (done, parallel) = (count(job, "/status/succeeded"), count(job, "/spec/parallelism"));
-    let completions = match job["spec"]["completions"].as_i64() {
-        Some(all) => format!("{done}/{all}"),
-        None if parallel > 1 => format!("{done}/1 of {parallel}"),
-        None => format!("{done}/1"),
-    };
-    let time = |path: &str| crate::clock::read(text(job, path));
-    let length = time("/status/startTime").map_or_else(String::new, |start| {
-        age::shown(time("/status/completionTime").unwrap_or(now).duration_since(start))
-    });
-    let is = |kind: &str| {
-        items(job, "/status/conditions")
-            .find(|condition| condition["type"] == kind)
-            .is_some_and(|condition| condition["status"] == "True")
-    };
-    let leaving = job["metadata"].get("deletionTimestamp").is_some();
-    let status = [
-        (is("Complete"), "Complete"),
-        (is("Failed"), "Failed"),
-        (leaving, "Terminating"),
-        (is("Suspended"), "Suspended"),
-        (is("FailureTarget"), "FailureTarget"),
-        (is("SuccessCriteriaMet"), "SuccessCriteriaMet"),
-    ]
-    .into_iter()
-    .find(|(is, _)| *is)
-    .map_or("Running", |(_, status)| status);
-    let [containers, images] = containers(job);
-    let name = job["metadata"]["name"].clone();
-    vec![
-        name,
-        status.into(),
-        completions.into(),
-        length.into(),
-        age,
-        containers,
-        images,
-        selector(job, "<none>"),
     ]
 }
 

@@ -6,6 +6,7 @@ mod age;
 mod builtin;
 mod custom;
 mod pod;
+mod workload;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -114,6 +115,11 @@ fn count(object: &Value, path: &str) -> i64 {
     object.pointer(path).and_then(Value::as_i64).unwrap_or(0)
 }
 
+/// The count at a path as a cell.
+fn number(object: &Value, path: &str) -> Value {
+    count(object, path).into()
+}
+
 fn items<'a>(object: &'a Value, path: &str) -> impl DoubleEndedIterator<Item = &'a Value> {
     object.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
@@ -121,4 +127,12 @@ fn items<'a>(object: &'a Value, path: &str) -> impl DoubleEndedIterator<Item = &
 /// `text`, or `none` if it is empty.
 fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
     if text.is_empty() { none } else { text }
+}
+
+/// Labels in one cell.
+fn labels(of: &Value) -> Value {
+    let all = of.as_object().into_iter().flatten();
+    let all: Vec<String> =
+        all.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    or(&all.join(","), "<none>").into()
 }

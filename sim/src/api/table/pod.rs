@@ -53,89 +53,124 @@ fn is_true(pod: &Value, condition: &str) -> bool {
     items(pod, "/status/conditions").any(|found| found["type"] == condition && found["status"] == "True")
 }
 
-pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
-    let phase = text(pod, "/status/phase");
-    let mut status = or(text(pod, "/status/reason"), phase).to_owned();
-    if items(pod, "/status/conditions")
-        .any(|c| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated")
-    {
-        status = "SchedulingGated".into();
-    }
-    let inits: Vec<&Value> = items(pod, "/spec/initContainers").collect();
-    let sidecar =
-        |name: &Value| inits.iter().any(|init| init["name"] == *name && init["restartPolicy"] == "Always");
-    let total =
-        items(pod, "/spec/containers").count() + inits.iter().filter(|init| sidecar(&init["name"])).count();
-    let (mut ready, mut restarts, mut sidecars) = (0, Restarts::default(), Restarts::default());
-    let mut initializing = false;
-    for (at, container) in items(pod, "/status/initContainerStatuses").enumerate() {
-        restarts.add(container);
-        let lasting = sidecar(&container["name"]);
-        if lasting {
-            sidecars.add(container);
+/// What the containers of a pod come to.
+struct Progress {
+    status: String,
+    ready: usize,
+    restarts: Restarts,
+    /// Those of sidecars alone.
+    sidecars: Restarts,
+}
+
+impl Progress {
+    /// Before any container is looked at.
+    fn of(pod: &Value) -> Self {
+        let gated = items(pod, "/status/conditions")
+            .any(|c| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated");
+        let said = or(text(pod, "/status/reason"), text(pod, "/status/phase"));
+        Self {
+            status: if gated { "SchedulingGated" } else { said }.to_owned(),
+            ready: 0,
+            restarts: Restarts::default(),
+            sidecars: Restarts::default(),
         }
-        let state = &container["state"];
-        let waits = text(state, "/waiting/reason");
-        status = match state.get("terminated").filter(|ended| !ended.is_null()) {
-            Some(ended) if count(ended, "/exitCode") == 0 => continue,
-            _ if lasting && container["started"] == true => {
-                ready += usize::from(container["ready"] == true);
-                continue;
-            }
-            Some(ended) => format!("Init:{}", ending(ended)),
-            None if !waits.is_empty() && waits != "PodInitializing" => format!("Init:{waits}"),
-            None => format!("Init:{at}/{}", inits.len()),
-        };
-        initializing = true;
-        break;
     }
-    if !initializing || is_true(pod, "Initialized") {
-        restarts = sidecars;
+
+    /// Goes through the init containers, up to the first that keeps the pod initializing. Returns whether there is one.
+    fn initialize(&mut self, pod: &Value, inits: &[&Value]) -> bool {
+        for (at, container) in items(pod, "/status/initContainerStatuses").enumerate() {
+            self.restarts.add(container);
+            let lasting = is_sidecar(inits, &container["name"]);
+            if lasting {
+                self.sidecars.add(container);
+            }
+            let state = &container["state"];
+            let waits = text(state, "/waiting/reason");
+            self.status = match state.get("terminated").filter(|ended| !ended.is_null()) {
+                Some(ended) if count(ended, "/exitCode") == 0 => continue,
+                _ if lasting && container["started"] == true => {
+                    self.ready += usize::from(container["ready"] == true);
+                    continue;
+                }
+                Some(ended) => format!("Init:{}", ending(ended)),
+                None if !waits.is_empty() && waits != "PodInitializing" => format!("Init:{waits}"),
+                None => format!("Init:{at}/{}", inits.len()),
+            };
+            return true;
+        }
+        false
+    }
+
+    /// Goes through the containers proper. Of the init containers only sidecars count then.
+    fn run(&mut self, pod: &Value) {
+        self.restarts = std::mem::take(&mut self.sidecars);
         let (mut running, mut failed) = (false, String::new());
         for container in items(pod, "/status/containerStatuses").rev() {
-            restarts.add(container);
+            self.restarts.add(container);
             let state = &container["state"];
             if !text(state, "/waiting/reason").is_empty() {
-                text(state, "/waiting/reason").clone_into(&mut status);
+                text(state, "/waiting/reason").clone_into(&mut self.status);
             } else if let Some(ended) = state.get("terminated").filter(|ended| !ended.is_null()) {
-                status = ending(ended);
+                self.status = ending(ended);
                 if count(ended, "/exitCode") != 0 {
-                    failed.clone_from(&status);
+                    failed.clone_from(&self.status);
                 }
             } else if container["ready"] == true && state.get("running").is_some() {
                 running = true;
-                ready += 1;
+                self.ready += 1;
             }
         }
-        if status == "Completed" {
+        if self.status == "Completed" {
             if running && crate::record::ready(pod) {
-                status = "Running".into();
+                self.status = "Running".into();
             } else if !failed.is_empty() {
-                status = failed;
+                self.status = failed;
             } else if running {
-                status = "NotReady".into();
+                self.status = "NotReady".into();
             }
         }
     }
-    if pod["metadata"].get("deletionTimestamp").is_some() {
-        if text(pod, "/status/reason") == "NodeLost" {
-            status = "Unknown".into();
-        } else if !matches!(phase, "Succeeded" | "Failed") {
-            status = "Terminating".into();
-        }
+}
+
+fn is_sidecar(inits: &[&Value], name: &Value) -> bool {
+    inits.iter().any(|init| init["name"] == *name && init["restartPolicy"] == "Always")
+}
+
+/// The status of a pod that is being deleted, whatever its containers do.
+fn leaving(pod: &Value) -> Option<&'static str> {
+    pod["metadata"].get("deletionTimestamp")?;
+    if text(pod, "/status/reason") == "NodeLost" {
+        return Some("Unknown");
     }
+    (!matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")).then_some("Terminating")
+}
+
+/// How many of a pod's readiness gates are passed.
+fn gates(pod: &Value) -> String {
     let gates: Vec<&Value> = items(pod, "/spec/readinessGates").collect();
     let passed = gates.iter().filter(|gate| is_true(pod, text(gate, "/conditionType"))).count();
-    let gates = if gates.is_empty() { "<none>".to_owned() } else { format!("{passed}/{}", gates.len()) };
+    if gates.is_empty() { "<none>".to_owned() } else { format!("{passed}/{}", gates.len()) }
+}
+
+pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
+    let inits: Vec<&Value> = items(pod, "/spec/initContainers").collect();
+    let sidecars = inits.iter().filter(|init| is_sidecar(&inits, &init["name"])).count();
+    let total = items(pod, "/spec/containers").count() + sidecars;
+    let mut progress = Progress::of(pod);
+    let initializing = progress.initialize(pod, &inits);
+    if !initializing || is_true(pod, "Initialized") {
+        progress.run(pod);
+    }
+    let Progress { status, ready, restarts, .. } = progress;
     vec![
         pod["metadata"]["name"].clone(),
         format!("{ready}/{total}").into(),
-        status.into(),
+        leaving(pod).map_or(status, str::to_owned).into(),
         restarts.shown(now).into(),
         age::since(text(pod, "/metadata/creationTimestamp"), now).into(),
         or(text(pod, "/status/podIPs/0/ip"), "<none>").into(),
         or(text(pod, "/spec/nodeName"), "<none>").into(),
         or(text(pod, "/status/nominatedNodeName"), "<none>").into(),
-        gates.into(),
+        gates(pod).into(),
     ]
 }
