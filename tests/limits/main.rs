@@ -55,6 +55,7 @@ fn what_evenkeel_may_do() -> TestResult {
         compare(&golden, &told)?;
         on_nodes(&cluster).await?;
         in_the_namespace_of_executors(&cluster).await?;
+        bounds_of_executors(&cluster).await?;
         refused::what_cannot_be(&cluster).await?;
         approvals(&cluster).await?;
         executors(&cluster).await
@@ -226,6 +227,39 @@ async fn in_the_namespace_of_executors(cluster: &Cluster) -> TestResult {
     until("the Job of Evenkeel has its pod", Duration::from_secs(30), async || {
         let pods = kubectl(cluster, &["-n", "evenkeel-executors", "get", "pods", "-o", "name"]).await?;
         Ok(pods.contains("pod/good-"))
+    })
+    .await
+}
+
+/// Nothing reaches an executor over the network, it reaches nothing, and only so many run at once.
+async fn bounds_of_executors(cluster: &Cluster) -> TestResult {
+    let here = ["-n", "evenkeel-executors"];
+    let said = async |args: &[&str]| kubectl(cluster, &[&here, args].concat()).await;
+    let each = "jsonpath={range .items[*]}{.spec.podSelector} {.spec.policyTypes} {.spec.ingress}{.spec.egress}{end}";
+    let policies = said(&["get", "networkpolicies", "-o", each]).await?;
+    if policies != r#"{} ["Ingress","Egress"] "# {
+        return Err(Failure::new(format!("not every pod is cut off: {policies}")));
+    }
+    let service = ["-n", "evenkeel-executors", "create", "service", "clusterip", "x", "--tcp=80"];
+    expect(cluster, "admin", &service, "exceeded quota: executors").await?;
+    // One executor's pod is there, so another is one too many.
+    said(&["patch", "resourcequota", "executors", "--type=merge", "-p", r#"{"spec":{"hard":{"pods":"1"}}}"#])
+        .await?;
+    let counted = "jsonpath={.status.used.pods} of {.status.hard.pods}";
+    until("the quota counts", Duration::from_secs(60), async || {
+        Ok(said(&["get", "resourcequota", "executors", "-o", counted]).await? == "1 of 1")
+    })
+    .await?;
+    create(cluster, OPERATOR_USER, &job("one-too-many", EXECUTOR_IMAGE), "").await?;
+    let of_job = [
+        "get",
+        "events",
+        "--field-selector=involvedObject.name=one-too-many",
+        "-o",
+        "jsonpath={.items[*].message}",
+    ];
+    until("its pod is refused", Duration::from_secs(60), async || {
+        Ok(said(&of_job).await?.contains("exceeded quota: executors"))
     })
     .await
 }
