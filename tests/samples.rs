@@ -9,6 +9,8 @@ use std::process::Command;
 use evenkeel::api::{
     ClusterSkewReport, ClusterUpgrade, Executors, NodeUpgrade, UpgradeExecutor, claim_of, report, upgrade,
 };
+use evenkeel_core::plan::Stage;
+use evenkeel_core::rollout::Phase;
 use evenkeel_core::upgrade::{Executor, Mode, Unit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -137,4 +139,15 @@ fn the_claim_is_one_that_the_operator_could_have_written() {
     assert_eq!(Some(&*claim.upgrade), upgrade.metadata.name.as_deref());
     assert_eq!(*claim.name, *format!("{}.{}.{}", claim.upgrade, claim.subject.component, claim.subject.node));
     assert_eq!(claim.subject.to.to_string(), upgrade.spec.version);
+}
+
+#[test]
+fn the_page_about_upgrades_names_every_reason_once() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/upgrades.md")).unwrap();
+    let works = [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(Phase::Working);
+    let phases = works.into_iter().chain(Phase::WAITS).chain([Phase::Completed]);
+    for reason in phases.map(Phase::reason).chain(upgrade::UNSEEN_REASONS) {
+        let row = format!("| `{reason}` |");
+        assert_eq!(page.lines().filter(|line| line.starts_with(&row)).count(), 1, "{reason}");
+    }
 }
