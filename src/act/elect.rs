@@ -404,7 +404,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_released_lease_is_taken_over() {
         let server = Server::default();
         let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(server.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["leaseTransitions"], json!(1));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_leader_that_is_cut_off_stops_before_another_begins() {
         let server = Server::default();
         let stop = CancellationToken::new();
@@ -438,7 +438,7 @@ mod tests {
         stop.cancel();
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn whoever_leads_again_leads_another_term() {
         let server = Server::default();
         let stop = CancellationToken::new();

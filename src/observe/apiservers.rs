@@ -406,7 +406,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn endpoints_are_asked_at_once_and_again() {
         let fake = Fake::default();
         let changes = Changes::default();
@@ -456,7 +456,7 @@ mod tests {
         assert!(servers.list().is_empty());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn of_thousands_of_addresses_a_few_are_asked_and_the_others_are_told() {
         let fake = Fake::default();
         let servers = Apiservers::new(fake.connect(), Pace::default(), Changes::default());
@@ -474,7 +474,7 @@ mod tests {
         assert_eq!((servers.list().len(), servers.left_out()), (1, None));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_storm_of_changes_is_no_storm_of_questions() {
         let fake = Fake::default();
         let pace = Pace { between: Duration::from_millis(100), ..Pace::default() };
