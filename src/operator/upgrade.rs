@@ -378,8 +378,7 @@ impl Driver<'_> {
                 tracing::warn!(write, why, "the server refuses a write");
                 self.fails(kept, Reason::Api);
                 kept.refused.refused(write, why, self.clock.now());
-                // So that the next decision says when it is sent again.
-                kept.again = Some(Instant::now());
+                kept.again = Some(Instant::now() + AFTER_FAILURE);
             }
             Outcome::Failed(line) => {
                 tracing::warn!(line, "a write failed");
