@@ -12,8 +12,7 @@ use std::time::Duration;
 use evenkeel_core::cluster::Component;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
 use self::table::{Table, integer, register, show};

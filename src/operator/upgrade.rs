@@ -18,8 +18,8 @@ use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::rollout::{
-    Action, Claim, Freshness, Gates, JobState, Jobs, Queue, Refusals, Unreadable, World, abandoned, decide,
-    orphans, planned, unavoided,
+    Action, Claim, Freshness, Gates, JobState, Jobs, Refusals, Unreadable, World, abandoned, decide, orphans,
+    planned, unavoided,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
