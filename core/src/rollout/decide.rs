@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::ends::{forget, settle};
 use super::halt::halted;
 use super::hop::Current;
-use super::refused::withhold;
+use super::refused::{Withheld, withhold};
 use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
@@ -79,8 +79,23 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let mut outlook = Outlook { from, way, nodes_of_hops, approved, seen, ..Outlook::default() };
     outlook.preflight = planned.refused().to_vec();
     take_steps(&mut round, &outlook.preflight, &unsure);
+    let (mut actions, withheld, again_at) = conclude(round, &mut outlook);
+    (outlook.hop, outlook.hash) = (Some(current.version.clone()), hash);
+    let stage = stage.map(|stage| shown(stage, &mine, world.now));
+    let status = status(whole, progress, world, &mine, (told, stage), outlook, &actions);
+    actions.extend(withheld.again);
+    let again_at = [again_at, withheld.again_at].into_iter().flatten().min();
+    Decision { actions, status, again_at }
+}
+
+/// What the round found out goes into `outlook`. Returns the writes, those besides that the server refuses, and when to
+/// decide again.
+fn conclude(mut round: Round<'_>, outlook: &mut Outlook) -> (Vec<Action>, Withheld, Option<Timestamp>) {
     (outlook.held, outlook.halted) = (group::held(&round), round.halted.take());
     let Round {
+        progress,
+        world,
+        mine,
         mut actions,
         again_at,
         hope,
@@ -93,8 +108,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         ..
     } = round;
     under_finalizer(progress, &mut actions);
-    let withheld = withhold(&mut actions, world.refused, &mine, world.now);
-    (held_back, outlook.stuck) = (withheld.waits.into_iter().chain(held_back).collect(), withheld.stuck);
+    let mut withheld = withhold(&mut actions, world.refused, mine, world.now);
+    held_back.splice(0..0, std::mem::take(&mut withheld.waits));
+    outlook.stuck = withheld.stuck;
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     outlook.control_plane_held = !needs_a_person.is_empty() && !opens;
     blocked.splice(0..0, outlook.halted.clone().into_iter().chain(needs_a_person));
@@ -102,12 +118,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     (outlook.hope, outlook.out, outlook.soaks) = (hope || withheld.hope, out, soaks);
     outlook.held_back = held_back;
     outlook.waits = blocked.into_iter().chain(working).collect();
-    (outlook.hop, outlook.hash) = (Some(current.version.clone()), hash);
-    let stage = stage.map(|stage| shown(stage, &mine, world.now));
-    let status = status(whole, progress, world, &mine, (told, stage), outlook, &actions);
-    actions.extend(withheld.again);
-    let again_at = [again_at, withheld.again_at].into_iter().flatten().min();
-    Decision { actions, status, again_at }
+    (actions, withheld, again_at)
 }
 
 /// Whether an upgrade whose plan is approved may disrupt anything.
