@@ -4,7 +4,8 @@
 
 CARGO ?= cargo
 DEVCLUSTER = $(CARGO) run -q -p evenkeel-devcluster --
-EVENKEEL = $(or $(CARGO_TARGET_DIR),target)/debug/evenkeel
+BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
+EVENKEEL = $(BUILT)/evenkeel
 CARGO_DENY_VERSION = 0.20.2
 # More arguments for the demonstration and the cluster targets.
 ARGS ?=
@@ -25,9 +26,13 @@ demo: ## Show a cluster that is made up in the program, and break and heal it (A
 demo-upgrade: binaries build ## Show a whole upgrade on a real control plane, in this terminal
 	$(CARGO) run -q --example demo -- $(EVENKEEL)
 
+# What builds the control plane and what serves the virtual cluster are among what tests are made of: nothing is compiled
+# twice.
 .PHONY: test
-test: binaries ## Run every test, those on a real control plane included, with the static binary as the image has it
-	@scripts/e2e-upstream quick
+test: tools ## Run every test, those on a real control plane included, with the static binary as the image has it
+	$(CARGO) test --workspace --no-run
+	$(BUILT)/devcluster build
+	@SERVE=$(BUILT)/examples/serve scripts/e2e-upstream quick
 	@binary="$$(PROFILE=quick scripts/static-binary)" && \
 	EVENKEEL_BINARY="$$binary" $(CARGO) test --workspace
 
