@@ -161,3 +161,25 @@ pub(super) fn refusal(error: &NotDone) -> Option<String> {
     };
     lasts.then_some(line)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quota, a webhook or a missing namespace stays until a person acts; a busy server, a lost race and silence do not.
+    #[test]
+    fn only_what_lasts_is_a_refusal() {
+        let said = |code| {
+            let status = kube::core::Status::failure("exceeded quota", "").with_code(code);
+            refusal(&NotDone::Failed(kube::Error::Api(status.boxed())))
+        };
+        for code in [400, 403, 404, 422] {
+            assert_eq!(said(code), Some(format!("exceeded quota (HTTP {code})")));
+        }
+        for code in [409, 429, 500, 503] {
+            assert_eq!(said(code), None, "{code}");
+        }
+        let silent = std::io::Error::other("connection refused");
+        assert_eq!(refusal(&NotDone::Failed(kube::Error::Service(Box::new(silent)))), None);
+    }
+}
