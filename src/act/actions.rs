@@ -9,7 +9,7 @@ use std::sync::Arc;
 use evenkeel_core::cluster::NodeRef;
 use evenkeel_core::rollout::Action;
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 
 use super::authority::{Authority, Effects, NotDone};
 use super::event::{Events, News};
@@ -38,7 +38,7 @@ impl Hands {
 
     /// Carries out `action` of `upgrade`.
     pub async fn perform(&self, upgrade: &ClusterUpgrade, action: Action) -> Outcome {
-        let write = action.write();
+        let write = action.write(&upgrade.name_any());
         let done = match action {
             Action::Claim { name, subject } => self.create_claim(upgrade, &name, &subject).await,
             Action::Record { claim, resource_version, state, attempt, message, blockers, drained } => {
@@ -73,7 +73,8 @@ impl Hands {
 
     /// Carries out an action of a claim whose upgrade is gone: giving its node back, or taking our finalizer off.
     pub async fn perform_without_upgrade(&self, action: Action) -> Outcome {
-        let write = action.write();
+        // None of these is about the upgrade itself.
+        let write = action.write("");
         let done = match action {
             Action::Release { claim, uid, resource_version, finalizers } => {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await

@@ -137,13 +137,13 @@ pub enum Action {
 }
 
 impl Action {
-    /// What this writes, as the server's refusal of it is remembered and told: a verb and an object. `None` for what only
-    /// reads, and for Jobs and evictions, whose answers are told elsewhere.
-    pub fn write(&self) -> Option<String> {
+    /// What this writes for the `ClusterUpgrade` of that name, as the server's refusal of it is remembered and told: a verb
+    /// and an object. `None` for what only reads, and for Jobs and evictions, whose answers are told elsewhere.
+    pub fn write(&self, upgrade: &str) -> Option<String> {
         let node = |verb: &str, node: &NodeRef| Some(format!("{verb} node {}", node.name));
         match self {
-            Self::Protect => Some("put the finalizer on the ClusterUpgrade".to_owned()),
-            Self::Unprotect => Some("take the finalizer off the ClusterUpgrade".to_owned()),
+            Self::Protect => Some(format!("put the finalizer on ClusterUpgrade {upgrade}")),
+            Self::Unprotect => Some(format!("take the finalizer off ClusterUpgrade {upgrade}")),
             Self::Claim { name, .. } => Some(format!("create NodeUpgrade {name}")),
             Self::Record { claim, .. } => Some(format!("record NodeUpgrade {claim}")),
             Self::Release { claim, .. } => Some(format!("delete NodeUpgrade {claim}")),

@@ -93,6 +93,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
 fn conclude(mut round: Round<'_>, outlook: &mut Outlook) -> (Vec<Action>, Withheld, Option<Timestamp>) {
     (outlook.held, outlook.halted) = (group::held(&round), round.halted.take());
     let Round {
+        upgrade,
         progress,
         world,
         mine,
@@ -108,7 +109,7 @@ fn conclude(mut round: Round<'_>, outlook: &mut Outlook) -> (Vec<Action>, Withhe
         ..
     } = round;
     under_finalizer(progress, &mut actions);
-    let mut withheld = withhold(&mut actions, world.refused, mine, world.now);
+    let mut withheld = withhold(&mut actions, &upgrade.name, mine, world);
     held_back.splice(0..0, std::mem::take(&mut withheld.waits));
     outlook.stuck = withheld.stuck;
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));

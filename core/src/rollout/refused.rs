@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::round::after;
 use super::wait::Wait;
-use super::{Action, Claim};
+use super::{Action, Claim, World};
 
 /// How long a write waits that was refused for the first time.
 const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(2);
@@ -67,17 +67,18 @@ pub(super) struct Withheld {
     pub(super) stuck: usize,
 }
 
-/// Takes out of `actions` what was refused before.
+/// Takes out of `actions` of `upgrade` what was refused before.
 pub(super) fn withhold(
     actions: &mut Vec<Action>,
-    refusals: &Refusals,
+    upgrade: &str,
     mine: &[&Claim],
-    now: Timestamp,
+    world: World<'_>,
 ) -> Withheld {
+    let (refusals, now) = (world.refused, world.now);
     let mut withheld = Withheld::default();
     let mut stuck: Vec<Arc<str>> = Vec::new();
     for action in std::mem::take(actions) {
-        let refusal = action.write().and_then(|write| Some((refusals.0.get(&write)?, write)));
+        let refusal = action.write(upgrade).and_then(|write| Some((refusals.0.get(&write)?, write)));
         let Some((refusal, write)) = refusal else {
             actions.push(action);
             continue;

@@ -249,7 +249,7 @@ impl Toy {
         self.refusals.forget_old(at(self.seconds));
         for action in decision.actions {
             let denied = |write: &String| self.denied.is_some_and(|denied| write.starts_with(denied));
-            if let Some(write) = action.write().filter(denied) {
+            if let Some(write) = action.write("up").filter(denied) {
                 self.log.push(format!("Refused {write}"));
                 self.refusals.refused(write, "no".to_owned(), at(self.seconds));
                 continue;

@@ -28,7 +28,7 @@ fn see(toy: &mut Toy, etcd: &[(&str, bool)], renewed: Option<i64>) {
         leaders: renewed.map(leader).into_iter().collect(),
     });
     let now = at(toy.seconds);
-    toy.freshness.renewals.see(&toy.cluster.leaders().to_vec(), now);
+    toy.freshness.renewals.see(toy.cluster.leaders(), now);
 }
 
 fn planes_are_upgraded(toy: &Toy) -> bool {
