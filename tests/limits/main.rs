@@ -246,7 +246,7 @@ async fn bounds_of_executors(cluster: &Cluster) -> TestResult {
     said(&["patch", "resourcequota", "executors", "--type=merge", "-p", r#"{"spec":{"hard":{"pods":"1"}}}"#])
         .await?;
     let counted = "jsonpath={.status.used.pods} of {.status.hard.pods}";
-    until("the quota counts", Duration::from_secs(60), async || {
+    until("the quota counts", Duration::from_mins(1), async || {
         Ok(said(&["get", "resourcequota", "executors", "-o", counted]).await? == "1 of 1")
     })
     .await?;
@@ -258,7 +258,7 @@ async fn bounds_of_executors(cluster: &Cluster) -> TestResult {
         "-o",
         "jsonpath={.items[*].message}",
     ];
-    until("its pod is refused", Duration::from_secs(60), async || {
+    until("its pod is refused", Duration::from_mins(1), async || {
         Ok(said(&of_job).await?.contains("exceeded quota: executors"))
     })
     .await

@@ -105,7 +105,7 @@ async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]
             _ = kube.merge(&format!("{CHANGERS}/{name}"), &spec).await;
         }
         ["approves", name, seconds] => {
-            approves(kube, &format!("{UPGRADES}/{name}"), seconds.parse().unwrap())
+            approves(kube, &format!("{UPGRADES}/{name}"), seconds.parse().unwrap());
         }
         ["bare", node] => bare(kube, node).await,
         ["cache", node] => cache(kube, node).await,

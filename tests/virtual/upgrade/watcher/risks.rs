@@ -15,7 +15,7 @@ fn in_the_way(configuration: &Value) -> Vec<String> {
     let hooks = configuration["webhooks"].as_array().into_iter().flatten();
     let listed = |hook: &&Value| {
         let rules = hook["rules"].as_array().into_iter().flatten();
-        rules.flat_map(|rule| rule["apiVersions"].as_array()).flatten().all(|version| version != "*")
+        rules.filter_map(|rule| rule["apiVersions"].as_array()).flatten().all(|version| version != "*")
     };
     let bad = hooks.filter(|hook| hook["failurePolicy"] == "Fail" && hook["matchPolicy"] == "Exact");
     bad.filter(listed).map(|hook| format!("O5/{name}/{}", text(&hook["name"]))).collect()
