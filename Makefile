@@ -26,15 +26,9 @@ demo: ## Show a cluster that is made up in the program, and break and heal it (A
 demo-upgrade: binaries build ## Show a whole upgrade on a real control plane, in this terminal
 	$(CARGO) run -q --example demo -- $(EVENKEEL)
 
-# What builds the control plane and what serves the virtual cluster are among what tests are made of: nothing is compiled
-# twice.
 .PHONY: test
 test: tools ## Run every test, those on a real control plane included, with the static binary as the image has it
-	$(CARGO) test --workspace --no-run
-	$(BUILT)/devcluster build
-	@SERVE=$(BUILT)/examples/serve scripts/e2e-upstream quick
-	@binary="$$(PROFILE=quick scripts/static-binary)" && \
-	EVENKEEL_BINARY="$$binary" $(CARGO) test --workspace
+	@CARGO='$(CARGO)' scripts/test
 
 .PHONY: campaign
 campaign: ## Plans of 100,000 clusters, and every campaign on the virtual cluster in full: every fault at every request, for hours
