@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::rollout::{Subject, Trial};
+use evenkeel_core::rollout::Subject;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Map, Value, json};
@@ -62,7 +62,7 @@ impl Hands {
             Ok(_) => None,
             Err(error) => Some(refusal(&error).ok_or_else(|| stop(&what, &error))?),
         };
-        Ok(Outcome::JobTried { executor, trial: Trial { template, refused } })
+        Ok(Outcome::JobTried { executor, template, refused })
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use evenkeel_core::disruption::answer::{Answer, WEBHOOK_AWAY};
 use evenkeel_core::disruption::{CORDON_MANAGER, Charge};
-use evenkeel_core::rollout::{Blocker, ClaimState, GateFound, Trial};
+use evenkeel_core::rollout::{Blocker, ClaimState, GateFound};
 use evenkeel_core::upgrade::GateObject;
 use kube::core::DynamicObject;
 
@@ -63,8 +63,10 @@ pub enum Outcome {
     JobTried {
         /// The executor.
         executor: Arc<str>,
-        /// The answer.
-        trial: Trial,
+        /// The template that was tried.
+        template: Arc<str>,
+        /// Why the server would refuse it, in one line.
+        refused: Option<String>,
     },
     /// What the object of a gate is like.
     Gate {

@@ -18,8 +18,8 @@ use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::rollout::{
-    Action, Claim, Freshness, Gates, JobState, Jobs, Refusals, Unreadable, World, abandoned, decide, orphans,
-    planned, unavoided,
+    Action, Claim, Freshness, Gates, JobState, Jobs, Refusals, Trial, Unreadable, World, abandoned, decide,
+    orphans, planned, unavoided,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
@@ -99,9 +99,8 @@ struct Kept {
     unread_upgrades: Vec<String>,
     /// The same of `NodeUpgrades`.
     unread_claims: Vec<String>,
-    /// What the server says to executors' Jobs, and when it said no.
+    /// What the server says to executors' Jobs.
     jobs: Jobs,
-    refused_at: Option<Instant>,
     refused: Refusals,
     freshness: Freshness,
     /// What was last read of the objects of gates.
@@ -231,7 +230,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Updates from the watch which Jobs of executors exist, and drops refusals that are over or due for another try.
+    /// Updates from the watch which Jobs of executors exist, and drops refusals that are over.
     fn jobs(&self, kept: &mut Kept) {
         let jobs = self.jobs.list();
         let of = jobs.iter().filter_map(|job| {
@@ -247,11 +246,6 @@ impl Driver<'_> {
         kept.jobs.made = of.collect();
         let made = &kept.jobs.made;
         kept.jobs.refused.retain(|claim, _| !made.keys().any(|(of, _)| of == claim));
-        // A Job that the server would have refused is tried again after AFTER_REFUSAL.
-        if kept.refused_at.is_some_and(|at| at.elapsed() >= AFTER_REFUSAL) {
-            kept.refused_at = None;
-            kept.jobs.tried.retain(|_, trial| trial.refused.is_none());
-        }
     }
 
     /// Carries `actions` out: evictions beside the loop, everything else before the next decision.
@@ -347,11 +341,11 @@ impl Driver<'_> {
                 kept.jobs.refused.insert(claim, why);
                 kept.again = Some(Instant::now() + AFTER_REFUSAL);
             }
-            Outcome::JobTried { executor, trial } => {
-                if let Some(why) = &trial.refused {
+            Outcome::JobTried { executor, template, refused } => {
+                if let Some(why) = &refused {
                     tracing::warn!(executor = &*executor, why, "the server would refuse an executor's Job");
-                    kept.refused_at = Some(Instant::now());
                 }
+                let trial = Trial { template, refused, at: self.clock.now() };
                 kept.jobs.tried.insert(executor, trial);
                 kept.again = Some(Instant::now());
             }

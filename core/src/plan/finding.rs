@@ -72,7 +72,7 @@ pub struct Finding {
 
 impl Finding {
     /// A finding about nothing in particular, which nobody may accept.
-    pub(super) fn new(id: impl Into<String>, weight: Weight, what: impl Into<String>) -> Self {
+    pub(crate) fn new(id: impl Into<String>, weight: Weight, what: impl Into<String>) -> Self {
         Self {
             id: id.into(),
             weight,

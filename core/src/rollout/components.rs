@@ -7,11 +7,12 @@
 use jiff::Timestamp;
 
 use super::ends::{at_target, node_of};
-use super::executor::{Seen, Standing, asked, drive, has_ended, tried};
+use super::executor::{Seen, Standing, asked, drive, has_ended};
 use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
+use super::trial::tried;
 use super::whole::{etcd_lacks, has_etcd, others_are_whole, statics_return};
 use super::{Action, Before, Claim, ClaimState, Subject};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
@@ -289,10 +290,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     let together = round.upgrade.control_plane.unit == Unit::Node;
     // What is left of a node that was begun comes first, whichever stage it is of.
     let step = round.hop.next_of(|component| together || Stage::of(component) == Some(stage)).cloned();
-    let planned = step.as_ref().and_then(|step| {
-        let here = |i: &&Instance| Some(&i.component) == step.components.first() && *name_of(i) == step.place;
-        cluster.instances().iter().find(here)
-    });
+    let planned = step.as_ref().and_then(|step| first_of(cluster, step));
     let of_stage = |i: &&Instance| match Stage::of(i.component) {
         Some(of) if together && has_server(cluster, name_of(i)) => of < Stage::Kubelets,
         of => of == Some(stage),
@@ -335,6 +333,20 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
             Err(wait) => round.hold_back(wait),
         }
     }
+}
+
+/// The first of what `step` moves.
+fn first_of<'a>(cluster: &'a Cluster, step: &Step) -> Option<&'a Instance> {
+    let here = |i: &&Instance| Some(&i.component) == step.components.first() && *name_of(i) == step.place;
+    cluster.instances().iter().find(here)
+}
+
+/// What the next claim will be about, as far as the plan says; `None` where no step of it is left.
+pub(super) fn next_subject(round: &Round<'_>) -> Option<Subject> {
+    let step = round.hop.next_of(|_| true)?;
+    let together = round.upgrade.control_plane.unit == Unit::Node;
+    let first = first_of(round.world.cluster, step)?;
+    Some(subject(round, first, together.then(|| step.clone())))
 }
 
 /// Says that `instance`, which is not ready, keeps everything else waiting.

@@ -10,7 +10,7 @@ use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
 use super::whole::{shown, static_pods_settle};
-use super::{Action, Claim, ClaimState, Decision, World, avoid, components, group, nodes, open, soak};
+use super::{Action, Claim, ClaimState, Decision, World, avoid, components, group, nodes, open, soak, trial};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::Batch;
@@ -252,6 +252,8 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
             _ => {}
         }
     }
+    let next = components::next_subject(round);
+    trial::ahead(round, next.as_ref());
     forget(round);
 }
 

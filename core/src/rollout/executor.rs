@@ -242,27 +242,3 @@ fn last_words(round: &Round<'_>, claim: &Claim) -> Option<String> {
     let said = of_claim.filter_map(|pod| Some((pod, pod.traits().last_words.as_ref()?)));
     said.last().map(|(pod, said)| format!("{} said: {said}", pod.full_name()))
 }
-
-/// Whether the server would take the Job of every executor that something will use. A Job that was not tried yet is
-/// tried now. The error has one line for each refusal, and none while a Job is only being tried.
-pub(super) fn tried(
-    round: &mut Round<'_>,
-    subject: impl Fn(&str) -> Option<Subject>,
-) -> Result<(), Vec<String>> {
-    let mut refused = Vec::new();
-    let mut unknown = false;
-    for (name, executor) in &round.upgrade.executors {
-        let Executor::Job { template, .. } = executor else { continue };
-        let trial = round.world.jobs.tried.get(name).filter(|trial| trial.template == *template);
-        if let Some(trial) = trial {
-            let line = |why: &String| format!("executor {name}: the server would refuse its Job: {why}");
-            refused.extend(trial.refused.as_ref().map(line));
-        } else if let Some(subject) = subject(name) {
-            // An executor that nothing will use is not asked about.
-            unknown = true;
-            let (executor, template) = (name.clone(), template.clone());
-            round.actions.push(Action::TryJob { executor, template, subject });
-        }
-    }
-    if refused.is_empty() && !unknown { Ok(()) } else { Err(refused) }
-}

@@ -1,31 +1,38 @@
-//! How long an upgrade still takes, by what its own nodes took so far.
+//! What lies ahead of an upgrade: how long it still takes, by what its own nodes took so far, and what will be in its way.
 //!
-//! Here belongs which finished claims count; the arithmetic is that of [`crate::plan`]. Nothing is decided by it, and it
+//! Here belongs which finished claims count; the rest is that of [`crate::plan`]. Nothing is decided by it, and it
 //! is too slow to be made at every look: a look shows the last one.
 
 use jiff::SignedDuration;
 
+use super::trial::refused_jobs;
 use super::{Claim, ClaimState, World};
 use crate::cluster::Component;
-use crate::plan::{Durations, Plan, Timing, Took, Wave, timing, waves};
+use crate::plan::{Durations, Finding, Plan, Timing, Took, Wave, Weight, foresee, timing, waves};
 use crate::upgrade::Upgrade;
 
-/// The waves of a plan as the nodes are now, and how long they take.
+/// The waves of a plan as the nodes are now, how long they take, and what a person has to know of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forecast {
     /// The waves of each hop.
     pub waves: Vec<Vec<Wave>>,
     /// How long it all takes from now on, when nothing is in its way.
     pub timing: Timing,
+    /// The findings of the plan, what keeps its nodes from being drained, and the Jobs that the server would refuse.
+    pub findings: Vec<Finding>,
 }
 
-/// How long `plan` of `upgrade` takes from where `world` is now.
+/// What lies ahead of `plan` of `upgrade` from where `world` is now.
 pub fn forecast(plan: &Plan, upgrade: &Upgrade, world: World<'_>) -> Forecast {
     let waves = waves(plan, upgrade, world.cluster, &upgrade.members(world.cluster));
     let rules = upgrade.drain.policy(world.executors).rules;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
     let timing = timing(plan, &waves, upgrade, world.cluster, &rules, &durations(&mine), world.now);
-    Forecast { waves, timing }
+    let mut findings = foresee(plan, &waves, upgrade, world.cluster, &rules, world.now);
+    let refused = refused_jobs(upgrade, world.jobs);
+    let at = findings.partition_point(|finding| finding.weight <= Weight::Stops);
+    findings.splice(at..at, refused);
+    Forecast { waves, timing, findings }
 }
 
 /// How long the parts of an upgrade take: as its finished `claims` took, where there are enough of a kind, else as

@@ -34,6 +34,7 @@ mod round;
 mod seen;
 mod soak;
 mod status;
+mod trial;
 mod turn;
 mod wait;
 mod whole;
@@ -59,6 +60,7 @@ pub use hop::planned;
 pub use queue::Queue;
 pub use refused::Refusals;
 pub use status::{Phase, Status};
+pub use trial::{Trial, refused_jobs};
 pub use wait::Wait;
 
 /// How an executor's Job stands.
@@ -70,15 +72,6 @@ pub enum JobState {
     Complete,
     /// Condition `Failed`, with its message.
     Failed(String),
-}
-
-/// What the server said to the Job of an executor that was only tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trial {
-    /// The template that was tried.
-    pub template: Arc<str>,
-    /// Why the server would refuse it, in one line.
-    pub refused: Option<String>,
 }
 
 /// What the server says to the Jobs of executors. Losing it is safe: it is asked again.

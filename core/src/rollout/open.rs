@@ -9,12 +9,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::controllers::idle;
-use super::executor::tried;
 use super::gate::{Opening, failures, may_open};
 use super::group::{Members, held_by, members, subject};
 use super::hold::{Out, OutOf};
 use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
+use super::trial::tried;
 use super::turn::{turn, waits_for};
 use super::wait::Wait;
 use super::whole::others_are_whole;

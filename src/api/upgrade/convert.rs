@@ -267,8 +267,8 @@ fn amount(stated: &IntOrString, field: impl Fn() -> String) -> Result<Amount, In
     parsed.filter(positive).ok_or_else(|| Invalid::Amount(field()))
 }
 
-/// The status that says `decided` of `upgrade`, the core's value of `object`. `forecast` is how long the plan takes, as it
-/// was last reckoned.
+/// The status that says `decided` of `upgrade`, the core's value of `object`. `forecast` is what lies ahead of the plan, as
+/// it was last reckoned.
 pub fn status(
     of: (&ClusterUpgrade, &Upgrade),
     planned: &Planned,
@@ -340,7 +340,8 @@ fn plan_of(
         upgraded: count(s.upgraded),
     };
     let (blockers, blockers_omitted) = cut(&decided.preflight, most(MAX_LINES), |line| line_of(line));
-    let (findings, findings_omitted) = cut(&plan.findings, most(MAX_LINES), finding);
+    let findings = forecast.map_or(&plan.findings, |forecast| &forecast.findings);
+    let (findings, findings_omitted) = cut(findings, most(MAX_LINES), finding);
     let waves = most(outlook::MAX_WAVES);
     Some(Plan {
         hash: hash.clone(),

@@ -105,7 +105,7 @@ mod tests {
             let about = SignedDuration::from_secs(seconds);
             let estimate = Estimate { p50: about, p90: about };
             let timing = Timing { bounds: Vec::new(), hops: Vec::new(), least: about, estimate };
-            eta(phase, Some(&Forecast { waves: Vec::new(), timing }))
+            eta(phase, Some(&Forecast { waves: Vec::new(), timing, findings: Vec::new() }))
         };
         let works = Phase::Working(Stage::Kubelets);
         for (seconds, text) in [

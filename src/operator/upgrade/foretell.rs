@@ -1,4 +1,4 @@
-//! How long upgrades take, as it was last reckoned.
+//! What lies ahead of upgrades, as it was last reckoned.
 //!
 //! Never here: how it is reckoned, which is the core's. The invariant: losing all of it costs time alone.
 
@@ -6,21 +6,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::plan::Plan;
-use evenkeel_core::rollout::{self, Forecast, World, forecast};
+use evenkeel_core::plan::{Finding, Plan};
+use evenkeel_core::rollout::{self, Forecast, World, forecast, refused_jobs};
 use evenkeel_core::upgrade::Upgrade;
 use tokio::time::Instant;
 
 /// It is reckoned anew no more often: at 5,000 nodes that takes as long as many looks.
 const BETWEEN: Duration = Duration::from_mins(1);
 
-/// What was reckoned last, by the name of the upgrade: when, for the plan of which hash.
+/// What was reckoned last, by the name of the upgrade.
 #[derive(Default)]
-pub(super) struct Forecasts(BTreeMap<Arc<str>, (Instant, Option<String>, Forecast)>);
+pub(super) struct Forecasts(BTreeMap<Arc<str>, Reckoned>);
+
+/// What was reckoned at one time, for one plan.
+struct Reckoned {
+    at: Instant,
+    hash: Option<String>,
+    /// What was known of the plan without it: its own findings, and the Jobs that the server would refuse.
+    known: Vec<Finding>,
+    forecast: Forecast,
+}
 
 impl Forecasts {
-    /// How long `plan` takes: reckoned anew when another plan is shown, and from time to time. `None` when nothing is left
-    /// to do.
+    /// What lies ahead of `plan`: reckoned anew when another plan is shown, and from time to time. `None` when nothing is
+    /// left to do.
     pub(super) fn of(
         &mut self,
         plan: &Plan,
@@ -32,14 +41,16 @@ impl Forecasts {
             self.0.remove(&upgrade.name);
             return None;
         }
-        let fresh = |(at, hash, _): &&(Instant, Option<String>, Forecast)| {
-            *hash == status.hash && at.elapsed() < BETWEEN
-        };
-        if let Some((.., known)) = self.0.get(&upgrade.name).filter(fresh) {
-            return Some(known.clone());
+        let known = [plan.findings.clone(), refused_jobs(upgrade, world.jobs)].concat();
+        let fresh =
+            |last: &&Reckoned| last.hash == status.hash && last.known == known && last.at.elapsed() < BETWEEN;
+        if let Some(last) = self.0.get(&upgrade.name).filter(fresh) {
+            return Some(last.forecast.clone());
         }
-        let made = forecast(plan, upgrade, world);
-        self.0.insert(upgrade.name.clone(), (Instant::now(), status.hash.clone(), made.clone()));
-        Some(made)
+        let forecast = forecast(plan, upgrade, world);
+        let (at, hash) = (Instant::now(), status.hash.clone());
+        let reckoned = Reckoned { at, hash, known, forecast: forecast.clone() };
+        self.0.insert(upgrade.name.clone(), reckoned);
+        Some(forecast)
     }
 }

@@ -75,3 +75,50 @@ fn an_upgrade_says_how_long_it_takes_and_what_it_did_before() {
     assert_eq!((told(0, "from"), told(0, "to")), ("v1.36.4".to_owned(), "v1.37.1".to_owned()));
     assert_eq!((told(1, "from"), told(1, "to")), ("v1.37.1".to_owned(), "v1.37.2".to_owned()));
 }
+
+/// The finding about the budget of the web shop, in the status as it is first shown.
+fn about_web(status: &Value) -> Value {
+    let findings = status["plan"]["findings"].as_array().cloned().unwrap_or_default();
+    let about = |finding: &Value| {
+        finding["id"].as_str().is_some_and(|id| id.ends_with("/PodDisruptionBudget/shop/web"))
+    };
+    let mut those = findings.into_iter().filter(about);
+    let first = those.next().unwrap_or_default();
+    assert_eq!(those.next(), None);
+    first
+}
+
+#[test]
+fn what_keeps_nodes_from_being_drained_is_told_before_the_approval() {
+    let (seen, wrong) = virtually(async || {
+        let setting = Setting::of(&["at 0 approval".parse().unwrap()]);
+        let (cluster, kube) = base::start(&setting, 1).await;
+        kube.budget("web", Some(json!({"minAvailable": 10}))).await;
+        sleep(Duration::from_secs(10)).await;
+        kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(replica(cluster.clone(), "a", true, stop.clone()));
+        let first = when(&kube, |object| object["status"]["plan"]["hash"].is_string()).await;
+        let id = about_web(&first)["id"].clone();
+        let risk = json!({"finding": id, "until": "2099-12-31", "reason": "its owner scales it"});
+        kube.merge(&format!("{UPGRADES}/{UP}"), &json!({"spec": {"acceptedRisks": [risk]}})).await.unwrap();
+        let accepted =
+            |object: &Value| object["status"]["observedGeneration"] == object["metadata"]["generation"];
+        let second = when(&kube, accepted).await;
+        kube.delete("/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web").await.unwrap();
+        let third = when(&kube, |object| about_web(&object["status"]).is_null()).await;
+        stop.cancel();
+        running.await.unwrap();
+        [first, second, third]
+    });
+    assert_eq!(wrong, Wrong::new());
+    let [first, second, third] = seen;
+    let known = about_web(&first);
+    assert_eq!((&known["weight"], &known["accepted"]), (&json!("stops"), &Value::Null), "{first:#}");
+    assert!(known["message"].as_str().is_some_and(|message| message.contains("minAvailable 10")), "{known}");
+    let taken = about_web(&second);
+    assert_eq!((&taken["weight"], &taken["accepted"]), (&json!("warns"), &json!("its owner scales it")));
+    // An acceptance whose finding is settled is told too.
+    let left = third["plan"]["findings"].as_array().unwrap();
+    assert!(left.iter().any(|finding| finding["id"].as_str().unwrap().starts_with("A1/")), "{left:#?}");
+}

@@ -56,6 +56,8 @@ pub(super) struct Toy {
     pub(super) crash_after: Option<usize>,
     /// The server takes no Job, for this reason.
     pub(super) refuses: Option<String>,
+    /// How often it was asked about a Job.
+    pub(super) tries: usize,
     /// How many seconds an evicted pod takes to go.
     pub(super) lingers: i64,
     /// How often the apiservers were asked afresh.
@@ -122,6 +124,7 @@ impl Toy {
             keeps_pods: None,
             deleted: 0,
             refuses: None,
+            tries: 0,
             lingers: 2,
             asked: 0,
             stays_unready: false,
@@ -348,7 +351,9 @@ impl Toy {
                 let Some(Executor::Job { template, .. }) = self.upgrade.executors.get(&executor) else {
                     unreachable!("{executor} has no Job")
                 };
-                let trial = Trial { template: template.clone(), refused: self.refuses.clone() };
+                self.tries += 1;
+                let refused = self.refuses.clone();
+                let trial = Trial { template: template.clone(), refused, at: at(self.seconds) };
                 self.jobs.tried.insert(executor, trial);
             }
             Action::StartJob { uid, attempt, claim, .. } => {

@@ -33,8 +33,7 @@ fn a_job_that_the_server_would_refuse_touches_no_node() {
     let message = toy.status().message;
     assert_eq!(message, "executor job: the server would refuse its Job: jobs is forbidden");
     toy.refuses = None;
-    toy.jobs.tried.clear();
-    toy.run_until(60, |toy| toy.kubelets("Draining") > 0);
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod pods;
 mod queue;
 mod refused;
 mod replaced;
+mod trial;
 mod turns;
 
 use std::sync::Arc;

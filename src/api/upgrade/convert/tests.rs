@@ -269,6 +269,7 @@ fn longest(planes: usize) -> (Planned, rollout::Status, Forecast) {
     let forecast = Forecast {
         waves: vec![(0..200).map(wave).collect()],
         timing: plan::Timing { bounds: Vec::new(), hops: vec![timing], least: about.p50, estimate: about },
+        findings: plan.findings.clone(),
     };
     let place = |n: usize| Place {
         component: Component::CloudControllerManager,

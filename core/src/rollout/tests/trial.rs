@@ -1,0 +1,61 @@
+//! Jobs that the server is asked about before anything begins.
+
+use jiff::SignedDuration;
+
+use super::super::*;
+use super::cluster::Toy;
+use crate::upgrade::{Executor, Mode};
+
+/// The nodes move by a Job that the server refuses, and nobody has approved it yet.
+fn unapproved() -> Toy {
+    let mut toy = Toy::new(2, 1);
+    let deadline = SignedDuration::from_mins(5);
+    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
+    toy.upgrade.groups[0].executor = "job".into();
+    toy.upgrade.mode = Mode::RequireApproval;
+    toy.refuses = Some("exceeded quota".to_owned());
+    toy
+}
+
+#[test]
+fn what_the_server_would_refuse_is_found_before_the_approval() {
+    let mut toy = unapproved();
+    toy.run_until(5, |toy| toy.tries == 1);
+    let found = refused_jobs(&toy.upgrade, &toy.jobs);
+    let found: Vec<String> = found.iter().map(|finding| format!("{} {}", finding.id, finding.what)).collect();
+    assert_eq!(found, ["E2/job executor job: the server would refuse its Job: exceeded quota"]);
+    assert_eq!(toy.phase(), Phase::AwaitingApproval);
+    // A person mends it, and nobody has to ask.
+    toy.refuses = None;
+    toy.run_until(20, |toy| refused_jobs(&toy.upgrade, &toy.jobs).is_empty());
+    assert_eq!((toy.tries, toy.log.len()), (2, 0), "{:?}", toy.log);
+    // What was taken is not asked about again.
+    (0..60).for_each(|_| toy.tick());
+    assert_eq!(toy.tries, 2);
+}
+
+#[test]
+fn a_changed_template_is_asked_about_again_and_a_suspended_upgrade_asks_nothing() {
+    let mut toy = unapproved();
+    toy.upgrade.suspended = true;
+    (0..30).for_each(|_| toy.tick());
+    assert_eq!(toy.tries, 0);
+    toy.upgrade.suspended = false;
+    toy.tick();
+    let deadline = SignedDuration::from_mins(5);
+    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{\"a\":1}".into(), deadline });
+    assert!(refused_jobs(&toy.upgrade, &toy.jobs).is_empty(), "that one was refused, not this one");
+    toy.tick();
+    assert_eq!((toy.tries, refused_jobs(&toy.upgrade, &toy.jobs).len()), (2, 1));
+}
+
+#[test]
+fn an_executor_whose_job_is_refused_lets_nothing_begin() {
+    let mut toy = unapproved();
+    toy.upgrade.mode = Mode::Automatic;
+    let all = toy.upgrade.executors["job"].clone();
+    toy.upgrade.executors.insert("external".into(), all);
+    (0..100).for_each(|_| toy.tick());
+    assert_eq!(toy.log, [""; 0]);
+    assert!(toy.tries >= 10, "{}", toy.tries);
+}
