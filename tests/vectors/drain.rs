@@ -3,138 +3,25 @@
 //! A case that only says what a server or another client does inside is not ours; each says why.
 
 mod decided;
+mod values;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{
-    Budget, Cluster, Demand, Disrupted, Owner, Parts, Phase, Pod, Quantity, Scale, Selector, Surroundings,
-    Traits, UnhealthyPolicy, Workload,
+    Budget, Cluster, Demand, Owner, Parts, Phase, Pod, Quantity, Scale, Selector, Surroundings,
+    UnhealthyPolicy, Workload,
 };
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
 use evenkeel_core::disruption::arithmetic::{Unsynced, compute, disrupted};
 use evenkeel_core::disruption::{Budgets, Class, Handling, Memory, Rules, class, handling, warnings};
 use evenkeel_core::drain::{PodWait, empty};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::{Case, Outcome};
 use decided::{cordon, timed};
-
-const NODE: &str = "node";
-
-fn now() -> Timestamp {
-    Timestamp::from_second(1_800_000_000).unwrap()
-}
-
-fn ago(seconds: i64) -> Timestamp {
-    now() - SignedDuration::from_secs(seconds)
-}
-
-fn owner(api_version: &str, kind: &str, name: &str) -> Arc<Owner> {
-    Arc::new(Owner {
-        api_version: api_version.into(),
-        kind: kind.into(),
-        name: name.into(),
-        uid: format!("uid-{kind}-{name}").into(),
-    })
-}
-
-fn pod(name: &str) -> Pod {
-    Pod {
-        namespace: "default".into(),
-        name: name.into(),
-        uid: format!("uid-{name}").into(),
-        node: NODE.into(),
-        labels: Arc::default(),
-        owner: None,
-        phase: Phase::Running,
-        ready: true,
-        mirror: false,
-        empty_dir: false,
-        ready_after: None,
-        special: None,
-    }
-}
-
-fn budget(allowed: i32, current: i32, desired: i32) -> Budget {
-    Budget {
-        namespace: "default".into(),
-        name: "pdb".into(),
-        resource_version: "1".into(),
-        selector: Some(Selector::default()),
-        generation: 1,
-        observed_generation: 1,
-        disruptions_allowed: allowed,
-        current_healthy: current,
-        desired_healthy: desired,
-        expected_pods: 3,
-        sync_failed: None,
-        closed_since: None,
-        unhealthy_policy: UnhealthyPolicy::IfHealthyBudget,
-        demand: Demand::Nothing,
-        disrupted: Disrupted::new(),
-        made_by: None,
-    }
-}
-
-fn number(value: &Value, key: &str) -> Option<i32> {
-    value.get(key)?.as_i64()?.try_into().ok()
-}
-
-fn phase(text: Option<&str>) -> Phase {
-    match text {
-        Some("Pending") => Phase::Pending,
-        Some("Succeeded" | "Failed") => Phase::Finished,
-        _ => Phase::Running,
-    }
-}
-
-/// A pod as a case of kubectl or Cluster API describes it.
-/// What a pod on its way out has that others have not.
-fn leaving(at: Timestamp) -> Arc<Traits> {
-    Arc::new(Traits { deleting: Some(at), ..Traits::default() })
-}
-
-fn described(value: &Value) -> Pod {
-    let text = |key: &str| value.get(key).and_then(Value::as_str);
-    let controller = text("controller").map(|text| match text.split(' ').next().unwrap_or_default() {
-        "Job" => owner("batch/v1", "Job", "job"),
-        kind => owner("apps/v1", kind, "owner"),
-    });
-    let volumes = value.get("volumes").and_then(Value::as_array);
-    let age = value.get("deletion_age_s").and_then(Value::as_i64).filter(|age| *age > 0);
-    let label = text("label").and_then(|label| label.split_once('='));
-    Pod {
-        owner: controller.or_else(|| {
-            // Cluster API's cases leave the controller away where it is not what they are about.
-            value.get("controller").is_none().then(|| owner("apps/v1", "ReplicaSet", "owner"))
-        }),
-        phase: phase(text("phase")),
-        empty_dir: volumes.is_some_and(|list| list.iter().any(|volume| volume == "emptyDir")),
-        mirror: text("annotation") == Some("kubernetes.io/config.mirror"),
-        special: age.map(|age| leaving(ago(age))),
-        labels: Arc::new(label.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect()),
-        ..pod("bar")
-    }
-}
-
-fn with_daemon_set() -> Surroundings {
-    let set = Workload {
-        this: owner("apps/v1", "DaemonSet", "owner"),
-        namespace: "default".into(),
-        replicas: None,
-        owner: None,
-        ignores_disruption: false,
-    };
-    let others = ["ReplicaSet", "Deployment"]
-        .map(|kind| Workload { this: owner("apps/v1", kind, "owner"), ..set.clone() });
-    let job = Workload { this: owner("batch/v1", "Job", "job"), ..set.clone() };
-    Surroundings {
-        workloads: Some([vec![set, job], others.to_vec()].concat().into_iter().collect()),
-        ..Surroundings::default()
-    }
-}
+use values::{NODE, ago, budget, described, leaving, now, number, owner, phase, pod, with_daemon_set};
 
 pub fn case(case: &Case) -> Outcome {
     let id = case.id.as_str();

@@ -11,7 +11,7 @@ use evenkeel_core::drain::{
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{NODE, ago, budget, leaving, now, owner, pod};
+use super::values::{NODE, ago, budget, leaving, now, owner, pod};
 use crate::{Case, Outcome};
 
 /// A drain of the node of that name at `now`, `seconds` after it began if it did, on this cluster.
