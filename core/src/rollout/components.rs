@@ -12,7 +12,6 @@ use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
-use super::trial::tried;
 use super::whole::{etcd_lacks, has_etcd, others_are_whole, statics_return};
 use super::{Action, Before, Claim, ClaimState, Subject};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
@@ -312,18 +311,6 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         return;
     }
     let subject = subject(round, next, step.filter(|_| together));
-    let all = &round.upgrade.control_plane.executor;
-    // Whoever takes over after the first node is asked about before that one begins.
-    let later = all.clone();
-    let later = (round.hop.steps.len() > 1).then_some(later);
-    let of_control_plane = |name: &str| {
-        let used = *subject.executor == *name || later.as_deref() == Some(name);
-        used.then(|| subject.clone())
-    };
-    if let Err(lines) = tried(round, of_control_plane) {
-        round.blocked.extend(lines);
-        return;
-    }
     let name = claim_name(&round.upgrade.name, &subject);
     if let Some(unreadable) = round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name) {
         round.blocked.push(unreadable.why.clone());

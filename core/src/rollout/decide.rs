@@ -238,8 +238,11 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
         }
     }
     round.soaks = soak::follow(round);
+    let next = components::next_subject(round);
+    let tried = trial::tried(round, next.as_ref());
     if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {
         match round.stage {
+            Some(_) if tried.is_err() => round.blocked.extend(tried.err().into_iter().flatten()),
             Some(Stage::Kubelets) if !round.went_back => open::open(round),
             // What is away then comes back by itself.
             Some(stage) if stage < Stage::Kubelets && round.static_pods_until.is_none() => {
@@ -252,8 +255,6 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
             _ => {}
         }
     }
-    let next = components::next_subject(round);
-    trial::ahead(round, next.as_ref());
     forget(round);
 }
 

@@ -30,7 +30,7 @@ pub fn forecast(plan: &Plan, upgrade: &Upgrade, world: World<'_>) -> Forecast {
     let timing = timing(plan, &waves, upgrade, world.cluster, &rules, &durations(&mine), world.now);
     let mut findings = foresee(plan, &waves, upgrade, world.cluster, &rules, world.now);
     let refused = refused_jobs(upgrade, world.jobs);
-    let at = findings.partition_point(|finding| finding.weight <= Weight::Stops);
+    let at = findings.partition_point(|finding| finding.weight <= Weight::Blocks);
     findings.splice(at..at, refused);
     Forecast { waves, timing, findings }
 }

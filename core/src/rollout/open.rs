@@ -4,8 +4,6 @@
 //! before one more node is taken away. The invariants: nodes unavailable for whatever reason count; control-plane nodes
 //! go one at a time, whichever groups they are in; and a node that could not be emptied anyway is not disturbed.
 
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::controllers::idle;
@@ -14,12 +12,11 @@ use super::group::{Members, held_by, members, subject};
 use super::hold::{Out, OutOf};
 use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
-use super::trial::tried;
 use super::turn::{turn, waits_for};
 use super::wait::Wait;
 use super::whole::others_are_whole;
 use super::zones::place;
-use super::{Action, Blocker, Claim, ClaimState, Subject};
+use super::{Action, Blocker, Claim, ClaimState};
 use crate::cluster::Node;
 use crate::drain::{OnTimeout, look, yields};
 use crate::plan::{is_empty, is_spare, rank, zone};
@@ -56,21 +53,6 @@ pub(super) fn open(round: &mut Round<'_>) {
         return;
     }
     let groups = members(round);
-    let behind = |executor: &str| {
-        let of_group = |members: &Members<'_>| {
-            let node = members.nodes.iter().find(|selected| selected.member.at_target != Some(true))?;
-            Some(subject(round, members.group, node.member.node))
-        };
-        groups.iter().filter(|members| *members.group.executor == *executor).find_map(of_group)
-    };
-    let executors = round.upgrade.executors.keys();
-    let subjects: Vec<(Arc<str>, Subject)> =
-        executors.filter_map(|name| Some((name.clone(), behind(name)?))).collect();
-    let subject_of = |name: &str| subjects.iter().find(|(of, _)| **of == *name).map(|(_, s)| s.clone());
-    if let Err(lines) = tried(round, subject_of) {
-        round.blocked.extend(lines);
-        return;
-    }
     // Whatever else the nodes that are left wait for, only a person lets one of them begin.
     if let Err(wait) = failures(round) {
         round.hold_back(wait);

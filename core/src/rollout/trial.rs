@@ -1,7 +1,7 @@
 //! Whether the server would take the Jobs of an upgrade's executors.
 //!
 //! Here belongs which of them the server is asked about, and when it is asked again. Never here: what becomes of a Job that
-//! is made. The invariant: nothing begins that needs a Job which the server would refuse.
+//! is made. The invariant: nothing begins while the server would refuse one of them.
 
 use std::sync::Arc;
 
@@ -42,25 +42,30 @@ fn trial<'a>(jobs: &'a Jobs, name: &str, template: &Arc<str>) -> Option<&'a Tria
     jobs.tried.get(name).filter(|trial| trial.template == *template)
 }
 
-/// Whether the server would take the Job of every executor that something will use: `subject` says what, and an executor
-/// that nothing uses is not asked about. A Job that was not tried yet is tried now. The error has one line for each refusal,
-/// and none while a Job is only being tried.
-pub(super) fn tried(
-    round: &mut Round<'_>,
-    subject: impl Fn(&str) -> Option<Subject>,
-) -> Result<(), Vec<String>> {
+/// Whether the server would take the Jobs of all executors that the upgrade will use, of its last group too: whoever
+/// approves a plan knows then what will be refused. A Job that was not tried yet is tried now. `next` is what comes next of
+/// the control plane. The error has one line for each refusal, and none while a Job is only being tried.
+pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(), Vec<String>> {
     let (upgrade, jobs) = (round.upgrade, round.world.jobs);
-    let mut refused = Vec::new();
-    let mut unknown = false;
+    if upgrade.suspended || upgrade.absent().is_some() {
+        return Err(Vec::new());
+    }
+    let (mut refused, mut due, mut unknown) = (Vec::new(), Vec::new(), false);
     for (name, executor) in &upgrade.executors {
         let Some(template) = template(executor) else { continue };
         let known = trial(jobs, name, template);
         if let Some(why) = known.and_then(|trial| trial.refused.as_ref()) {
             refused.push(line(name, why));
         }
-        let due = known.is_none_or(|trial| is_due(round, trial));
-        let Some(subject) = subject(name).filter(|_| due) else { continue };
-        unknown |= known.is_none();
+        if known.is_none_or(|trial| is_due(round, trial)) {
+            due.push((name, template, known.is_none()));
+        }
+    }
+    let used = if due.is_empty() { Vec::new() } else { used(round, next) };
+    for (name, template, new) in due {
+        // An executor that nothing will use is not asked about.
+        let Some(subject) = used.iter().find(|subject| subject.executor == *name).cloned() else { continue };
+        unknown |= new;
         let action = Action::TryJob { executor: name.clone(), template: template.clone(), subject };
         round.actions.push(action);
     }
@@ -75,28 +80,6 @@ fn is_due(round: &mut Round<'_>, trial: &Trial) -> bool {
         round.wake(again);
     }
     due
-}
-
-/// Asks about the Jobs of all executors that the upgrade will use, while nothing of it was begun or its plan is not approved:
-/// whoever approves a plan knows then what the server will refuse. `next` is what comes next of the control plane.
-pub(super) fn ahead(round: &mut Round<'_>, next: Option<&Subject>) {
-    let open = round.mine.is_empty() || !round.approved();
-    if !open || round.upgrade.suspended || round.upgrade.absent().is_some() {
-        return;
-    }
-    let asked: Vec<Arc<str>> = round.actions.iter().filter_map(executor_of).cloned().collect();
-    let mut subjects = used(round, next);
-    subjects.retain(|subject| !asked.contains(&subject.executor));
-    // What is refused is in the plan's findings; whatever needs the Job says so when its time has come.
-    _ = tried(round, |name| subjects.iter().find(|subject| *subject.executor == *name).cloned());
-}
-
-/// The executor whose Job `action` asks about.
-fn executor_of(action: &Action) -> Option<&Arc<str>> {
-    match action {
-        Action::TryJob { executor, .. } => Some(executor),
-        _ => None,
-    }
 }
 
 /// One thing to move for each executor that the upgrade of `round` uses.
@@ -121,7 +104,7 @@ fn line(executor: &str, why: &str) -> String {
 pub fn refused_jobs(upgrade: &Upgrade, jobs: &Jobs) -> Vec<Finding> {
     let refused = upgrade.executors.iter().filter_map(|(name, executor)| {
         let why = trial(jobs, name, template(executor)?)?.refused.as_ref()?;
-        Some(Finding::new(format!("E2/{name}"), Weight::Stops, line(name, why)))
+        Some(Finding::new(format!("E2/{name}"), Weight::Blocks, line(name, why)))
     });
     refused.collect()
 }

@@ -48,14 +48,3 @@ fn a_changed_template_is_asked_about_again_and_a_suspended_upgrade_asks_nothing(
     toy.tick();
     assert_eq!((toy.tries, refused_jobs(&toy.upgrade, &toy.jobs).len()), (2, 1));
 }
-
-#[test]
-fn an_executor_whose_job_is_refused_lets_nothing_begin() {
-    let mut toy = unapproved();
-    toy.upgrade.mode = Mode::Automatic;
-    let all = toy.upgrade.executors["job"].clone();
-    toy.upgrade.executors.insert("external".into(), all);
-    (0..100).for_each(|_| toy.tick());
-    assert_eq!(toy.log, [""; 0]);
-    assert!(toy.tries >= 10, "{}", toy.tries);
-}
