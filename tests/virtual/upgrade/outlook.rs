@@ -40,7 +40,8 @@ fn nodes(status: &Value) -> i64 {
 #[test]
 fn an_upgrade_says_how_long_it_takes_and_what_it_did_before() {
     let (seen, wrong) = virtually(async || {
-        let setting = Setting::of(&[]);
+        // Slow enough for what is ahead to be reckoned several times.
+        let setting = Setting::of(&["at 0 executor kubelet/* after 30".parse().unwrap()]);
         let (cluster, kube) = base::start(&setting, 1).await;
         let _executor = Executor::start(&cluster, &setting);
         kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
