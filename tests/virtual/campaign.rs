@@ -57,6 +57,17 @@ const TOLD_EVERY: usize = 1000;
 /// How long a campaign may take that is not long: so much, and so much more for each run, which is twice what it takes on
 /// two cores. On a slower machine it begins fewer of its runs, and says so.
 const WITHIN: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(2)];
+/// How long each may take where `EVENKEEL_CAMPAIGN` is `brief`: some of its runs, on a machine that is many times slower.
+const BRIEF: Duration = Duration::from_secs(15);
+
+/// How long a campaign of `count` runs may take; `None` is without limit.
+fn limit(count: usize) -> Option<Duration> {
+    match std::env::var("EVENKEEL_CAMPAIGN").as_deref() {
+        Ok("long") => None,
+        Ok("brief") => Some(BRIEF),
+        _ => Some(WITHIN[0] + WITHIN[1] * u32::try_from(count).unwrap_or(u32::MAX)),
+    }
+}
 
 /// Runs every script with its seed; panics with what failed, each as short as it can be.
 ///
@@ -73,8 +84,8 @@ pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]
         Err(_) => scripts,
     };
     let count = scripts.len();
-    let within = WITHIN[0] + WITHIN[1] * u32::try_from(count).unwrap_or(u32::MAX);
-    let over = || !is_long() && began.elapsed() > within;
+    let limit = limit(count);
+    let over = || limit.is_some_and(|limit| began.elapsed() > limit);
     let queue = Mutex::new(VecDeque::from(scripts));
     let failed = Mutex::new(Vec::new());
     let (number, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
