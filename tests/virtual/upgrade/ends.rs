@@ -162,7 +162,7 @@ fn what_is_deleted_on_the_way_is_given_back() {
 
 #[test]
 fn a_kubelet_that_somebody_takes_back_is_held_and_named_and_not_fought() {
-    let run = ends("at 160000 kubelet main-1 v1.36.4");
+    let run = ends("at 130000 kubelet main-1 v1.36.4");
     assert_eq!(said(&run), ("NodesHeld", true, "8/9"), "{:#}", run.end["upgrades"]);
     let main = &run.end["nodes"]["main-1"];
     assert_eq!((&main["kubelet"], &main["cordoned"]), (&"v1.36.4".into(), &false.into()));

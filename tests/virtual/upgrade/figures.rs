@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::super::campaign::{Wrong, virtually};
 use super::super::replica::{clients, clock, options};
 use super::super::script;
-use super::base::{self, Setting};
+use super::UP;
+use super::base::{self, Setting, UPGRADES};
 
 /// The page of metrics at `address`. The virtual clock stands still meanwhile.
 async fn page(address: SocketAddr) -> String {
@@ -28,7 +29,10 @@ async fn page(address: SocketAddr) -> String {
 /// The page of metrics of an operator that ran for two minutes, with every request like one of `refused` answered by 403.
 fn after_two_minutes(refused: &[&str]) -> String {
     let (page, wrong) = virtually(async || {
-        let (cluster, _) = base::start(&Setting::of(&[]), 1).await;
+        let mut setting = Setting::of(&[]);
+        let (cluster, kube) = base::start(&setting, 1).await;
+        setting.begins = cluster.now();
+        kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
         for line in refused {
             script::arm(&cluster, &[format!("like evenkeel-a {line} refuse:403").parse().unwrap()]);
         }

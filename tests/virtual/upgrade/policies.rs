@@ -116,7 +116,7 @@ fn a_risk_that_is_accepted_lets_the_upgrade_begin_until_it_ends() {
     let early = hidden(20);
     assert_eq!((said(&early).1, said(&early).2), (true, "0/9"), "{:#}", early.end["upgrades"]);
     // It ends while nodes move: what was given to an executor is finished, and nothing more is begun.
-    let midway = hidden(120);
+    let midway = hidden(60);
     assert_eq!(said(&midway).0, "ControlPlaneHeld", "{:#}", midway.end["upgrades"]);
     let cordoned = midway.end["nodes"].as_object().unwrap().values().filter(|node| node["cordoned"] == true);
     assert_eq!(cordoned.count(), 0, "{:#}", midway.end["nodes"]);
