@@ -49,6 +49,11 @@ pub fn is_long() -> bool {
     std::env::var("EVENKEEL_CAMPAIGN").is_ok_and(|value| value == "long")
 }
 
+/// Whether only some of it is tried, because the machine is slow.
+pub fn is_brief() -> bool {
+    std::env::var("EVENKEEL_CAMPAIGN").is_ok_and(|value| value == "brief")
+}
+
 /// At most this many failures are made short and shown.
 const SHOWN: usize = 5;
 /// A campaign that takes hours says after so many runs how far it is.

@@ -15,7 +15,7 @@ use evenkeel_sim::Cluster;
 use evenkeel_sim::faults::{Call, Told};
 use fork::{Fork, fork, wait_any_event};
 
-use super::super::campaign::Wrong;
+use super::super::campaign::{Wrong, is_brief};
 use super::super::script::{self, Step};
 use super::fair;
 use super::watcher::Watcher;
@@ -238,15 +238,21 @@ fn a_branch_ends_as_a_run_of_its_own() {
     }
     let scripts = [
         "call evenkeel-a 40 1 refuse:500",
+        "told evenkeel-a nodes 7 garbage",
+        "at 60000 suspend up; at 90000 resume up",
         "call evenkeel-a 41 1 crash-after; call evenkeel-a 42 12 stale:9",
         "call evenkeel-a 200 1 crash-before",
         "call evenkeel-a 200 1 hang-after",
         "call evenkeel-a 330 1 pause:12",
         "told evenkeel-a pods 50 drop",
-        "told evenkeel-a nodes 7 garbage",
-        "at 60000 suspend up; at 90000 resume up",
         "at 60000 cut evenkeel-a 60",
     ];
+    // One of each kind, where the machine is slow.
+    let tried = if is_brief() { 3 } else { scripts.len() };
+    if tried < scripts.len() {
+        eprintln!("branches: LEFT OUT {} of {} scripts", scripts.len() - tried, scripts.len());
+    }
+    let scripts = &scripts[..tried];
     let steps = |text: &str| text.split(';').map(|step| step.trim().parse().unwrap()).collect::<Vec<Step>>();
     let all_scripts = scripts.iter().map(|text| (1, steps(text))).collect();
     let (wrong, left) = all("branches", all_scripts, |seed, beginning, branches| {
