@@ -85,10 +85,11 @@ pub(crate) async fn drive<D: Driven>(
                 break;
             }
             tokio::select! {
-                () = sleep(wait) => {}
-                _ = changed.changed() => {}
-                Some(done) = driven.running().join_next() => driven.take(done)?,
+                biased;
                 Some(()) = interrupts.next() => interrupt = Some(()),
+                Some(done) = driven.running().join_next() => driven.take(done)?,
+                _ = changed.changed() => {}
+                () = sleep(wait) => {}
             }
         }
         if interrupt.is_some() {

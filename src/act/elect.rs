@@ -86,6 +86,7 @@ impl Term {
             let proof = (*proofs.borrow_and_update()).filter(|proof| self.holds(proof));
             let Some(proof) = proof else { return };
             tokio::select! {
+                biased;
                 () = sleep_until(proof.valid_until) => {}
                 changed = proofs.changed() => if changed.is_err() {
                     // The election ended; what it proved last still ends by itself.

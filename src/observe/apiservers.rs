@@ -207,8 +207,9 @@ impl Asker {
             // This pause holds even when `ask_now` is called more often.
             sleep(self.pace.between).await;
             tokio::select! {
-                () = sleep(wait.saturating_sub(self.pace.between)) => {}
+                biased;
                 () = self.ask_now.notified() => {}
+                () = sleep(wait.saturating_sub(self.pace.between)) => {}
             }
         }
     }

@@ -118,6 +118,7 @@ impl Reporter<'_> {
             self.metrics.reconciled(Controller::Report, outcome, began.elapsed());
             let next = not_before(began, Instant::now(), memory.last_write);
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = sleep(wait) => {}
                 _ = changes.changed() => if stop.run_until_cancelled(sleep_until(next)).await.is_none() {

@@ -116,6 +116,7 @@ pub async fn operate(
         }
     };
     tokio::select! {
+        biased;
         () = work => {}
         () = watch_sources(&observer, &metrics, &clock) => {}
     }
@@ -252,10 +253,11 @@ async fn lead(
         }
     };
     tokio::select! {
-        _ = async { tokio::join!(reporter.run(stop.child_token()), drive) } => {}
+        biased;
         () = term.lost() => {
             tracing::warn!("the leadership was lost; nothing is written until it is had again");
         }
+        _ = async { tokio::join!(reporter.run(stop.child_token()), drive) } => {}
     }
 }
 

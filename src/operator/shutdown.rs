@@ -19,6 +19,7 @@ pub fn on_signal() -> io::Result<CancellationToken> {
     let stop = token.clone();
     tokio::spawn(async move {
         tokio::select! {
+            biased;
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }

@@ -67,10 +67,12 @@ const BRIEF: Duration = Duration::from_secs(5);
 
 /// How long a campaign of `count` runs may take; `None` is without limit.
 fn limit(count: usize) -> Option<Duration> {
-    match std::env::var("EVENKEEL_CAMPAIGN").as_deref() {
-        Ok("long") => None,
-        Ok("brief") => Some(BRIEF),
-        _ => Some(WITHIN[0] + WITHIN[1] * u32::try_from(count).unwrap_or(u32::MAX)),
+    if is_long() {
+        None
+    } else if is_brief() {
+        Some(BRIEF)
+    } else {
+        Some(WITHIN[0] + WITHIN[1] * u32::try_from(count).unwrap_or(u32::MAX))
     }
 }
 

@@ -31,9 +31,10 @@ pub async fn replica(cluster: Cluster, name: &'static str, upgrades: bool, stop:
             }
         };
         tokio::select! {
-            _ = run => {}
-            () = crashed => {}
+            biased;
             () = stop.cancelled() => return,
+            () = crashed => {}
+            _ = run => {}
         }
         sleep(Duration::from_secs(2)).await;
     }

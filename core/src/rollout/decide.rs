@@ -111,15 +111,29 @@ fn conclude(mut round: Round<'_>, outlook: &mut Outlook) -> (Vec<Action>, Withhe
     under_finalizer(progress, &mut actions);
     let mut withheld = withhold(&mut actions, &upgrade.name, mine, world);
     held_back.splice(0..0, std::mem::take(&mut withheld.waits));
-    outlook.stuck = withheld.stuck;
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     outlook.control_plane_held = !needs_a_person.is_empty() && !opens;
+    if outlook.control_plane_held || has_failed_step(mine) {
+        withheld.stuck.extend(drains(mine).map(|claim| claim.name.clone()));
+    }
+    outlook.stuck = withheld.stuck.len();
     blocked.splice(0..0, outlook.halted.clone().into_iter().chain(needs_a_person));
     blocked.extend(held_back.iter().map(ToString::to_string));
     (outlook.hope, outlook.out, outlook.soaks) = (hope || withheld.hope, out, soaks);
     outlook.held_back = held_back;
     outlook.waits = blocked.into_iter().chain(working).collect();
     (actions, withheld, again_at)
+}
+
+/// Whether a step of the control plane failed, which only a person mends.
+fn has_failed_step(mine: &[&Claim]) -> bool {
+    mine.iter().any(|claim| !claim.is_of_kubelet() && matches!(claim.state, ClaimState::Failed { .. }))
+}
+
+/// The claims of nodes that drain, or are empty and not given to their executor yet.
+fn drains<'a>(mine: &[&'a Claim]) -> impl Iterator<Item = &'a Claim> {
+    let drains = |claim: &&Claim| matches!(claim.state, ClaimState::Draining { .. });
+    mine.iter().copied().filter(drains)
 }
 
 /// Whether an upgrade whose plan is approved may disrupt anything.
@@ -247,8 +261,8 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
             // What is away then comes back by itself.
             Some(stage) if stage < Stage::Kubelets && round.static_pods_until.is_none() => {
                 components::open(round, stage);
-                let idle = !round.mine.iter().any(|claim| claim.state.unfinished());
-                if stage == Stage::Controllers && idle {
+                let step = |claim: &&Claim| !claim.is_of_kubelet() && claim.state.unfinished();
+                if stage == Stage::Controllers && !round.mine.iter().any(step) {
                     round.needs_a_person.extend(unsure.iter().cloned());
                 }
             }

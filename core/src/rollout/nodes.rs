@@ -83,6 +83,11 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             }
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }
+        ClaimState::Draining { since, .. } if waited_too_long(round, *since) => {
+            if !give_back(round, node, claim) {
+                round.actions.push(release(claim));
+            }
+        }
         ClaimState::Draining { since, stalled } => draining(round, claim, node, *since, *stalled),
         ClaimState::Upgrading { since, before, .. } => upgrading(round, claim, node, *since, before),
         ClaimState::Upgraded { .. } => {
@@ -119,6 +124,20 @@ fn control_plane_is_away(round: &mut Round<'_>) -> bool {
         round.wake(back);
     }
     round.static_pods_until.is_some() || !round.control_plane_is_done()
+}
+
+/// Whether a node that drains `since` then has no more time, and what it waits for is the control plane. Nothing blocked
+/// its drain, so that it is not parked: it is taken up anew when the control plane is at the target again.
+fn waited_too_long(round: &mut Round<'_>, since: Timestamp) -> bool {
+    if round.control_plane_is_done() {
+        return false;
+    }
+    let deadline = after(since, round.upgrade.drain.timeout);
+    if round.world.now < deadline {
+        round.wake(deadline);
+        return false;
+    }
+    true
 }
 
 fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, stalled: Option<Timestamp>) {

@@ -4,7 +4,7 @@
 //! here: what is said to them belongs to a claim or to a budget. The invariant: a refused write is not sent again at
 //! once, and one that was refused twice is named for as long as it is wanted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -63,8 +63,8 @@ pub(super) struct Withheld {
     pub(super) again_at: Option<Timestamp>,
     /// A refusal may have been of a moment.
     pub(super) hope: bool,
-    /// The claims of `mine` that are in flight and get no further because of them.
-    pub(super) stuck: usize,
+    /// The names of the claims of `mine` that are in flight and get no further because of them.
+    pub(super) stuck: BTreeSet<Arc<str>>,
 }
 
 /// Takes out of `actions` of `upgrade` what was refused before.
@@ -76,7 +76,6 @@ pub(super) fn withhold(
 ) -> Withheld {
     let (refusals, now) = (world.refused, world.now);
     let mut withheld = Withheld::default();
-    let mut stuck: Vec<Arc<str>> = Vec::new();
     for action in std::mem::take(actions) {
         let refusal = action.write(upgrade).and_then(|write| Some((refusals.0.get(&write)?, write)));
         let Some((refusal, write)) = refusal else {
@@ -88,7 +87,7 @@ pub(super) fn withhold(
         withheld.hope |= !told;
         if told {
             let of_claim = |claim: &&&Claim| claim.state.in_flight() && action.claim() == Some(&*claim.name);
-            stuck.extend(mine.iter().find(of_claim).map(|claim| claim.name.clone()));
+            withheld.stuck.extend(mine.iter().find(of_claim).map(|claim| claim.name.clone()));
             withheld.waits.push(Wait::Refused { write, why: refusal.why.clone(), sent_at: due.max(now) });
         }
         if due <= now {
@@ -97,8 +96,5 @@ pub(super) fn withhold(
             withheld.again_at = Some(withheld.again_at.map_or(due, |earlier| earlier.min(due)));
         }
     }
-    stuck.sort();
-    stuck.dedup();
-    withheld.stuck = stuck.len();
     withheld
 }

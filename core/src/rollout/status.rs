@@ -222,7 +222,8 @@ pub(super) struct Outlook {
     pub(super) hope: bool,
     pub(super) soaks: Vec<Soak>,
     pub(super) held_back: Vec<Wait>,
-    /// So many claims in flight get no further, because the server refuses a write.
+    /// So many claims in flight get no further without a person: the server refuses a write, or they wait for a control
+    /// plane that does.
     pub(super) stuck: usize,
     pub(super) control_plane_held: bool,
     pub(super) halted: Option<String>,
@@ -378,6 +379,14 @@ fn out(mine: &[&Claim], outlook: &Outlook) -> Vec<Out> {
     all
 }
 
+/// What a completed upgrade to `version` says. Nothing is done any more about what changed since.
+fn completed(version: &KubeVersion, stages: &[StageProgress; 3]) -> String {
+    if stages.iter().all(StageProgress::done) {
+        return format!("every selected component runs {version}");
+    }
+    format!("every selected component ran {version} when the upgrade was complete; not all of them do now")
+}
+
 fn message(
     upgrade: &Upgrade,
     progress: &Progress,
@@ -400,7 +409,7 @@ fn message(
         }
     };
     match phase {
-        Phase::Completed => format!("every selected component runs {}", upgrade.version),
+        Phase::Completed => completed(&upgrade.version, stages),
         Phase::PlanOnly => "mode is PlanOnly: the plan is shown, nothing is done".to_owned(),
         Phase::AwaitingApproval => "set spec.approval.planHash to status.plan.hash to begin".to_owned(),
         Phase::Suspended => "suspended by spec.suspend".to_owned(),

@@ -234,10 +234,11 @@ impl<K: Watched> Follow<K> {
         loop {
             let silence = Instant::now() + SILENCE;
             let event = tokio::select! {
-                event = events.next() => event,
+                biased;
                 () = sleep_until(list_again.unwrap_or(silence)) => {
                     return if list_again.is_some() { Ended::ListAgain } else { Ended::Quietly };
                 }
+                event = events.next() => event,
             };
             match event {
                 Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {

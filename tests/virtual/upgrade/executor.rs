@@ -156,6 +156,7 @@ async fn carry_out(cluster: Cluster, mut work: UnboundedReceiver<Order>, accepte
     let mut under_way = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
+            biased;
             Some(order) = work.recv() => {
                 let (cluster, to) = (cluster.clone(), order.to.clone());
                 under_way.spawn(async move {

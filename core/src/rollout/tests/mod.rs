@@ -150,6 +150,18 @@ fn a_persons_cordon_is_respected() {
     assert_eq!((toy.phase(), toy.status().preflight), (Phase::Completed, Vec::new()));
 }
 
+#[test]
+fn a_completed_upgrade_says_what_is_so_now() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_to_the_end(600);
+    toy.progress.completed = Some(at(toy.seconds));
+    assert_eq!(toy.status().message, "every selected component runs v1.37.1");
+    toy.cluster.change_node("n-1", |node| node.kubelet = Observed::from_report("v1.36.4"));
+    let said = toy.status();
+    let line = "every selected component ran v1.37.1 when the upgrade was complete; not all of them do now";
+    assert_eq!((said.phase, said.message.as_str()), (Phase::Completed, line));
+}
+
 /// Goes on until a node drains; its name.
 fn first_draining(toy: &mut Toy) -> Arc<str> {
     let drains = |claim: &&Claim| matches!(claim.state, ClaimState::Draining { .. });

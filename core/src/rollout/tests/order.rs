@@ -8,6 +8,7 @@ use super::cluster::Toy;
 use super::scheduler_upgraded;
 use crate::cluster::{Component, Evidence, Node, Pod, Selector, Traits};
 use crate::fixture::{node, pod};
+use crate::plan::Stage;
 use crate::rollout::{Claim, ClaimState, Phase, Subject};
 use crate::upgrade::{Group, Hidden};
 use crate::version::{Effective, Minor, Observed};
@@ -93,6 +94,34 @@ fn controllers_that_nothing_shows_keep_the_kubelets_until_a_person_answers_for_t
     assert!(message.contains("led by x") && message.contains("controlPlane.hidden"), "{message}");
     toy.upgrade.control_plane.hidden = Hidden::Accept;
     toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn a_node_that_drains_when_the_control_plane_needs_a_person_is_given_back_in_the_end() {
+    let line = "kube-scheduler is led by x, which cannot be seen from here".to_owned();
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    toy.hidden.push((Component::KubeScheduler, line));
+    // It is empty, and its executor must not begin.
+    for _ in 0..20 {
+        toy.tick();
+    }
+    let status = toy.status();
+    assert_eq!((toy.kubelets("Draining"), status.phase), (1, Phase::ControlPlaneHeld), "{:?}", status.waits);
+    assert!(status.phase.stalled() && status.message.contains("led by x"), "{}", status.message);
+    let drained = "drained; waits until the whole control plane answers at the target";
+    assert!(status.waits.iter().any(|wait| wait.contains(drained)), "{:?}", status.waits);
+    // An answer in time goes on where it was.
+    toy.upgrade.control_plane.hidden = Hidden::Accept;
+    assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets));
+    toy.upgrade.control_plane.hidden = Hidden::Refuse;
+    toy.run_until(60, |toy| toy.kubelets_in_flight() == 0);
+    assert!(toy.claims.iter().all(|claim| !claim.is_of_kubelet()), "nothing blocked it: {:?}", toy.log);
+    assert!(toy.cluster.nodes().iter().all(|node| !node.unschedulable), "{:?}", toy.log);
+    assert_eq!(toy.phase(), Phase::ControlPlaneHeld);
+    toy.upgrade.control_plane.hidden = Hidden::Accept;
+    toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::Completed);
 }
 
