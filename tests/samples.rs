@@ -10,7 +10,7 @@ use evenkeel::api::{
     ClusterSkewReport, ClusterUpgrade, Executors, NodeUpgrade, UpgradeExecutor, claim_of, report, upgrade,
 };
 use evenkeel_core::plan::Stage;
-use evenkeel_core::rollout::Phase;
+use evenkeel_core::rollout::{Phase, WaitReason};
 use evenkeel_core::upgrade::{Executor, Mode, Unit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -151,5 +151,20 @@ fn the_page_about_upgrades_names_every_reason_once() {
     for reason in phases.map(Phase::reason).chain(upgrade::UNSEEN_REASONS) {
         let row = format!("| `{reason}` |");
         assert_eq!(page.lines().filter(|line| line.starts_with(&row)).count(), 1, "{reason}");
+    }
+}
+
+#[test]
+fn the_page_about_upgrades_names_every_other_reason_of_a_wait_and_who_ends_it() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/upgrades.md")).unwrap();
+    let (_, page) = page.split_once("## Other reasons of waitingFor").unwrap();
+    let (page, _) = page.split_once("\n## ").unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(rows.len(), WaitReason::OTHERS.len());
+    for reason in WaitReason::OTHERS {
+        let (begins, ends) =
+            (format!("| `{}` |", reason.name()), format!("| `{}` |", reason.ended_by().name()));
+        let fits = |row: &&&str| row.starts_with(&begins) && row.ends_with(&ends);
+        assert_eq!(rows.iter().filter(fits).count(), 1, "{reason:?}");
     }
 }

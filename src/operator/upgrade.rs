@@ -18,8 +18,8 @@ use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::rollout::{
-    Action, Claim, Freshness, Gates, JobState, Jobs, Refusals, Trial, Unreadable, World, abandoned, decide,
-    orphans, planned, unavoided,
+    Action, Claim, Freshness, Gates, JobState, Jobs, Refusals, Unreadable, World, abandoned, decide, orphans,
+    planned, unavoided,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
@@ -345,8 +345,7 @@ impl Driver<'_> {
                 if let Some(why) = &refused {
                     tracing::warn!(executor = &*executor, why, "the server would refuse an executor's Job");
                 }
-                let trial = Trial { template, refused, at: self.clock.now() };
-                kept.jobs.tried.insert(executor, trial);
+                kept.jobs.was_tried(executor, template, refused, self.clock.now());
                 kept.again = Some(Instant::now());
             }
             Outcome::Gate { object, found } => {

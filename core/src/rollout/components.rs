@@ -7,11 +7,12 @@
 use jiff::Timestamp;
 
 use super::ends::{at_target, node_of};
-use super::executor::{Seen, Standing, asked, drive, has_ended};
+use super::executor::{Seen, Standing, asked, deadline, drive, has_ended};
 use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
+use super::waiting::{WaitReason, Waiting};
 use super::whole::{etcd_lacks, has_etcd, others_are_whole, statics_return};
 use super::{Action, Before, Claim, ClaimState, Subject};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
@@ -142,10 +143,10 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                 round.actions.push(release(claim));
             } else if left(round, claim, None).is_none() {
                 round.record(claim, ClaimState::Upgraded { at: now }, "was at the target already");
-            } else if let Some(line) = not_now(round, claim) {
-                round.blocked.push(format!("{place}: {line}"));
+            } else if let Some((reason, line)) = not_now(round, claim) {
+                round.blocks(reason, format!("{place}: {line}"));
             } else if !round.heard_afresh() {
-                round.working.push(format!("{place}: asks every kube-apiserver afresh"));
+                round.works(WaitReason::ReadingAgain, format!("{place}: asks every kube-apiserver afresh"));
             } else {
                 let before = Before { asked: Some(asked(round, claim)), ..before(round, claim) };
                 let state = ClaimState::Upgrading { since: now, before, observed: None };
@@ -186,16 +187,19 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
         None => etcd.map_or(Seen::All, Seen::But),
     };
     match drive(round, claim, since, seen) {
-        Standing::Working(line) => round.working.push(line),
+        Standing::Working(line) => {
+            let until = deadline(round, claim, since);
+            round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
+        }
         Standing::Refused(line) => {
             if claim.message != line {
                 round.actions.push(record(claim, claim.state.clone(), line.clone()));
             }
-            round.blocked.push(line);
+            round.blocks(WaitReason::JobRefused, line);
         }
         Standing::Failed(why) => {
             round.record(claim, ClaimState::Failed { since: now }, why.clone());
-            round.blocked.push(why);
+            round.blocks(WaitReason::STEP_FAILED, why);
         }
     }
 }
@@ -207,7 +211,7 @@ fn failed(round: &mut Round<'_>, claim: &Claim) {
         if !claim.subject.is_of_plane() || has_ended(round, claim) {
             let upgraded = ClaimState::Upgraded { at: round.world.now };
             round.record(claim, upgraded, format!("observed at {to} after all"));
-            round.blocked.push(line);
+            round.blocks(WaitReason::STEP_FAILED, line);
             return;
         }
         line = format!("{line}; delete NodeUpgrade {} when nothing is left to do there", claim.name);
@@ -215,7 +219,7 @@ fn failed(round: &mut Round<'_>, claim: &Claim) {
     if claim.ending {
         round.actions.push(release(claim));
     }
-    round.blocked.push(line);
+    round.blocks(WaitReason::STEP_FAILED, line);
 }
 
 /// Looks after a claim that is done: what went back is for a person, and a component that it did not move makes room for
@@ -249,26 +253,33 @@ fn upgraded(round: &mut Round<'_>, claim: &Claim) {
 }
 
 /// Why taking away now what `claim` is about could leave the cluster without it, in one line.
-fn not_now(round: &Round<'_>, claim: &Claim) -> Option<String> {
+fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
     let cluster = round.world.cluster;
     if let Some(place) = round.missing.first() {
-        return Some(format!("waits until {} on {} is seen again", place.component, place.name));
+        return Some((WaitReason::ComponentAway, is_missed(place)));
     }
     let subject = &claim.subject;
     if subject.is_of_plane() {
         let its_kubelet = |other: &&&Claim| other.is_of_kubelet() && other.subject.node == subject.node;
         if let Some(other) = round.mine.iter().filter(its_kubelet).find(|other| other.state.in_flight()) {
-            return Some(format!("waits until NodeUpgrade {} has ended", other.name));
+            return Some((
+                WaitReason::NodesInOrder,
+                format!("waits until NodeUpgrade {} has ended", other.name),
+            ));
         }
         if let Err(line) = others_are_whole(round, &subject.node) {
-            return Some(line);
+            return Some((WaitReason::NodesInOrder, line));
         }
     }
     let mut others = cluster
         .of(Component::KubeApiserver)
         .filter(|i| subject.component != Component::KubeApiserver || *name_of(i) != subject.node);
     let silent = others.find(|i| !i.ready)?;
-    Some(format!("waits until kube-apiserver {} answers", silent.name))
+    Some((WaitReason::ComponentAway, format!("waits until kube-apiserver {} answers", silent.name)))
+}
+
+fn is_missed(place: &Place) -> String {
+    format!("waits until {} on {} is seen again", place.component, place.name)
 }
 
 /// Claims the next step of the plan, when none is under way: where components move on their own, the next one of `stage`.
@@ -281,8 +292,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         return;
     }
     if let Some(place) = round.missing.first() {
-        let line = format!("waits until {} on {} is seen again", place.component, place.name);
-        round.blocked.push(line);
+        round.blocks(WaitReason::ComponentAway, is_missed(place));
         return;
     }
     let cluster = round.world.cluster;
@@ -303,7 +313,8 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         return;
     }
     if next.version.known().is_none() {
-        round.blocked.push(format!("the version of {} {} is not known", next.component, next.name));
+        let line = format!("the version of {} {} is not known", next.component, next.name);
+        round.blocks(WaitReason::VersionUnknown, line);
         return;
     }
     if let Some(until) = round.static_pods_until.filter(|_| together) {
@@ -313,7 +324,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     let subject = subject(round, next, step.filter(|_| together));
     let name = claim_name(&round.upgrade.name, &subject);
     if let Some(unreadable) = round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name) {
-        round.blocked.push(unreadable.why.clone());
+        round.needs_a_person.push(unreadable.why.clone());
     } else if round.world.claims.iter().all(|claim| *claim.name != *name) {
         match may_open(round, Opening::Step(subject.moves())) {
             Ok(()) => round.actions.push(Action::Claim { name, subject }),
@@ -344,7 +355,7 @@ fn is_not_ready(round: &mut Round<'_>, instance: &Instance) {
         Some(node) => {
             round.needs_a_person.push(format!("{line}, and node {} has long been silent", node.name));
         }
-        None => round.blocked.push(line),
+        None => round.blocks(WaitReason::ComponentAway, line),
     }
 }
 

@@ -5,10 +5,12 @@ use jiff::Timestamp;
 use super::ends::{forget, settle};
 use super::halt::halted;
 use super::hop::Current;
+use super::phase::Phase;
 use super::refused::{Withheld, withhold};
 use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
 use super::status::{Outlook, status};
+use super::waiting::{WaitReason, Waiting};
 use super::whole::{shown, static_pods_settle};
 use super::{Action, Claim, ClaimState, Decision, World, avoid, components, group, nodes, open, soak, trial};
 use crate::cluster::{Cluster, Component, Instance};
@@ -117,8 +119,11 @@ fn conclude(mut round: Round<'_>, outlook: &mut Outlook) -> (Vec<Action>, Withhe
         withheld.stuck.extend(drains(mine).map(|claim| claim.name.clone()));
     }
     outlook.stuck = withheld.stuck.len();
-    blocked.splice(0..0, outlook.halted.clone().into_iter().chain(needs_a_person));
-    blocked.extend(held_back.iter().map(ToString::to_string));
+    let halted = outlook.halted.iter().map(|line| (Phase::NodesHalted, line.clone()));
+    let held = needs_a_person.into_iter().map(|line| (Phase::ControlPlaneHeld, line));
+    let first = halted.chain(held).map(|(phase, line)| Waiting::new(WaitReason::Upgrade(phase), line));
+    blocked.splice(0..0, first);
+    blocked.extend(held_back.iter().map(Waiting::from));
     (outlook.hope, outlook.out, outlook.soaks) = (hope || withheld.hope, out, soaks);
     outlook.held_back = held_back;
     outlook.waits = blocked.into_iter().chain(working).collect();
@@ -256,7 +261,9 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     let tried = trial::tried(round, next.as_ref());
     if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {
         match round.stage {
-            Some(_) if tried.is_err() => round.blocked.extend(tried.err().into_iter().flatten()),
+            Some(_) if tried.is_err() => {
+                tried.err().into_iter().flatten().for_each(|wait| round.hold_back(wait));
+            }
             Some(Stage::Kubelets) if !round.went_back => open::open(round),
             // What is away then comes back by itself.
             Some(stage) if stage < Stage::Kubelets && round.static_pods_until.is_none() => {

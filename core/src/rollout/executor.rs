@@ -62,6 +62,11 @@ fn was_asked(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Asked {
     recorded.unwrap_or_else(|| by_now(round, claim, since))
 }
 
+/// Until when the executor of `claim` that was asked at `since` has time; `None` where its time is over.
+pub(super) fn deadline(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Option<Timestamp> {
+    Some(was_asked(round, claim, since).until).filter(|until| round.world.now < *until)
+}
+
 /// The Job of this attempt of `claim`.
 fn made<'a>(round: &Round<'a>, claim: &Claim) -> Option<&'a JobState> {
     round.world.jobs.made.get(&(claim.uid.clone(), claim.attempt))

@@ -27,6 +27,7 @@ mod hold;
 mod hop;
 mod nodes;
 mod open;
+mod phase;
 mod queue;
 mod refused;
 mod replaced;
@@ -37,6 +38,7 @@ mod status;
 mod trial;
 mod turn;
 mod wait;
+mod waiting;
 mod whole;
 mod zones;
 
@@ -57,11 +59,13 @@ pub use ends::{abandoned, orphans};
 pub use forecast::{Forecast, forecast};
 pub use hold::{Hold, Out, OutOf};
 pub use hop::planned;
+pub use phase::Phase;
 pub use queue::Queue;
 pub use refused::Refusals;
-pub use status::{Phase, Status};
+pub use status::Status;
 pub use trial::{Trial, refused_jobs};
 pub use wait::Wait;
+pub use waiting::{EndedBy, WaitReason, Waiting};
 
 /// How an executor's Job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

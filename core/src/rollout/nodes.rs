@@ -10,8 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::avoid::Taints;
 use super::controllers::idle;
 use super::ends::{at_target, holds, node_of, settle};
-use super::executor::{Seen, Standing, asked, drive, works_still};
+use super::executor::{Seen, Standing, asked, deadline, drive, works_still};
 use super::round::{Round, after, record, release};
+use super::waiting::{WaitReason, Waiting};
 use super::whole::{etcd_lacks, has_etcd, statics_return};
 use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
@@ -112,7 +113,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             } else if claim.ending {
                 round.actions.push(settle(round.world.cluster, claim));
             }
-            round.blocked.push(format!("{}: {}", node.name, claim.message));
+            round.blocks(WaitReason::NODE_FAILED, format!("{}: {}", node.name, claim.message));
         }
     }
 }
@@ -145,7 +146,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
     if !holds(claim, node) || !node.unschedulable {
         let message = "was uncordoned by someone else while it drained";
         park(round, claim, message.to_owned(), Vec::new());
-        round.blocked.push(format!("{name}: {message}"));
+        round.blocks(WaitReason::NODE_PARKED, format!("{name}: {message}"));
         return;
     }
     let away = control_plane_is_away(round);
@@ -174,46 +175,58 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             round.actions.extend(forced.into_iter().map(Action::Delete));
             let blockers = blockers(&left);
             let line = format!("{name}: {}", first(&left));
-            let lines = if blockers.is_empty() { &mut round.working } else { &mut round.blocked };
-            lines.push(line);
+            let until = Some(after(since, round.upgrade.drain.timeout)).filter(|until| world.now < *until);
+            let told = |reason| Waiting::new(reason, line).until(until);
+            if blockers.is_empty() {
+                round.working.push(told(WaitReason::PodsLeaving));
+            } else {
+                round.blocked.push(told(WaitReason::PodsHeldBack));
+            }
             say_blocked(round, claim, &drain, blockers, first(&left));
         }
         Step::Detaching(volumes) => detaching(round, name, since, &volumes),
         Step::Settling if !empties => {
-            round.working.push(format!("{name}: makes sure that no pod still arrives"));
+            round.works(WaitReason::Settling, format!("{name}: makes sure that no pod still arrives"));
         }
         Step::Settling => {
-            round.working.push(format!("{name}: empty; makes sure that no pod still arrives"));
+            round.works(WaitReason::Settling, format!("{name}: empty; makes sure that no pod still arrives"));
         }
-        Step::Empty if away => round
-            .blocked
-            .push(format!("{name}: drained; waits until the whole control plane answers at the target")),
+        Step::Empty if away => {
+            let line = format!("{name}: drained; waits until the whole control plane answers at the target");
+            let until = after(since, round.upgrade.drain.timeout);
+            round.blocked.push(Waiting::new(WaitReason::ComponentAway, line).until(until));
+        }
         Step::Empty if !round.heard_afresh() => {
-            round.working.push(format!("{name}: drained; asks every kube-apiserver afresh"));
+            let line = format!("{name}: drained; asks every kube-apiserver afresh");
+            round.works(WaitReason::ReadingAgain, line);
         }
-        Step::Empty => {
-            let before = Before {
-                incarnation: heartbeat(node),
-                not_ready: not_ready(world.cluster, node),
-                etcd: has_etcd(world.cluster, name),
-                asked: Some(asked(round, claim)),
-                ..Before::default()
-            };
-            round.actions.push(Action::Record {
-                claim: claim.name.clone(),
-                resource_version: claim.resource_version.clone(),
-                state: ClaimState::Upgrading { since: world.now, before, observed: None },
-                attempt: claim.attempt,
-                message: if empties { DRAINED } else { ONLY_CORDONED }.to_owned(),
-                blockers: Vec::new(),
-                drained: Some(Box::new(Drained {
-                    node: node.reference(),
-                    mark: claim.mark(),
-                    rules: empties.then(|| round.policy.rules.clone()),
-                })),
-            });
-        }
+        Step::Empty => hand_over(round, claim, node, empties),
     }
+}
+
+/// Gives an empty node to its executor, or one whose pods stay.
+fn hand_over(round: &mut Round<'_>, claim: &Claim, node: &Node, empties: bool) {
+    let world = round.world;
+    let before = Before {
+        incarnation: heartbeat(node),
+        not_ready: not_ready(world.cluster, node),
+        etcd: has_etcd(world.cluster, &node.name),
+        asked: Some(asked(round, claim)),
+        ..Before::default()
+    };
+    round.actions.push(Action::Record {
+        claim: claim.name.clone(),
+        resource_version: claim.resource_version.clone(),
+        state: ClaimState::Upgrading { since: world.now, before, observed: None },
+        attempt: claim.attempt,
+        message: if empties { DRAINED } else { ONLY_CORDONED }.to_owned(),
+        blockers: Vec::new(),
+        drained: Some(Box::new(Drained {
+            node: node.reference(),
+            mark: claim.mark(),
+            rules: empties.then(|| round.policy.rules.clone()),
+        })),
+    });
 }
 
 /// Gives the drain of a node up because of what is `left` on it, by what was read a moment ago.
@@ -221,10 +234,11 @@ fn given_up(round: &mut Round<'_>, claim: &Claim, name: &Arc<str>, why: GivenUp,
     let message = why.to_string();
     if !was_read_lately(round, name) {
         round.actions.push(Action::Reread { node: name.clone() });
-        round.working.push(format!("{name}: {message}; its pods are read once more"));
+        let line = format!("{name}: {message}; its pods are read once more");
+        round.works(WaitReason::ReadingAgain, line);
         return;
     }
-    round.blocked.push(format!("{name}: {message}"));
+    round.blocks(WaitReason::NODE_PARKED, format!("{name}: {message}"));
     let mut blockers = blockers(left);
     if let GivenUp::NotDeleted { pod, why } = why {
         // Its budget is not what it waits for, so a change of that does not help.
@@ -242,7 +256,7 @@ fn was_read_lately(round: &Round<'_>, node: &str) -> bool {
 
 /// Waits for the volumes of a node that drains `since` then, and has them read once a minute.
 fn detaching(round: &mut Round<'_>, name: &str, since: Timestamp, volumes: &str) {
-    round.working.push(format!("{name}: empty; {volumes}"));
+    round.works(WaitReason::VolumesDetaching, format!("{name}: empty; {volumes}"));
     let read_at = after(round.world.freshness.attachments.max(since), ATTACHMENTS_EVERY);
     if round.world.now < read_at {
         round.wake(read_at);
@@ -326,7 +340,9 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
     }
     if observed && waits.is_none() {
         if works_still(round, claim, since) {
-            round.working.push(format!("{}: observed at {}; its Job still runs", node.name, node.kubelet));
+            let line = format!("{}: observed at {}; its Job still runs", node.name, node.kubelet);
+            let until = deadline(round, claim, since);
+            round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
             return;
         }
         if !give_back(round, node, claim) {
@@ -337,16 +353,19 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
     }
     let seen = waits.map_or(Seen::Part(None), Seen::But);
     match drive(round, claim, since, seen) {
-        Standing::Working(line) => round.working.push(line),
+        Standing::Working(line) => {
+            let until = deadline(round, claim, since);
+            round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
+        }
         Standing::Refused(line) => {
             if claim.message != line {
                 round.actions.push(record(claim, claim.state.clone(), line.clone()));
             }
-            round.blocked.push(format!("{}: {line}", node.name));
+            round.blocks(WaitReason::JobRefused, format!("{}: {line}", node.name));
         }
         Standing::Failed(why) => {
             round.record(claim, ClaimState::Failed { since: now }, format!("{why}; the node stays cordoned"));
-            round.blocked.push(format!("{}: {why}", node.name));
+            round.blocks(WaitReason::NODE_FAILED, format!("{}: {why}", node.name));
         }
     }
 }

@@ -14,6 +14,7 @@ use super::nodes::{PARKED_AT_LEAST, blockers};
 use super::round::{Round, Selected, after, claim_name, record};
 use super::turn::{turn, waits_for};
 use super::wait::Wait;
+use super::waiting::{WaitReason, Waiting};
 use super::whole::others_are_whole;
 use super::zones::place;
 use super::{Action, Blocker, Claim, ClaimState};
@@ -40,7 +41,8 @@ pub(super) fn open(round: &mut Round<'_>) {
     if let Some(until) = controllers_settle(round).filter(|until| round.world.now < *until) {
         round.wake(until);
         round.hope = true;
-        round.working.push("gives the replaced controllers time to take up their work".to_owned());
+        let line = "gives the replaced controllers time to take up their work";
+        round.working.push(Waiting::new(WaitReason::Settling, line).until(until));
         return;
     }
     if let Some(until) = round.static_pods_until {
@@ -49,7 +51,7 @@ pub(super) fn open(round: &mut Round<'_>) {
         return;
     }
     if let Some(line) = idle(round) {
-        round.blocked.push(line);
+        round.blocks(WaitReason::ControllersIdle, line);
         return;
     }
     let groups = members(round);
@@ -64,7 +66,7 @@ pub(super) fn open(round: &mut Round<'_>) {
         }
         match waits_for(round, &groups, members) {
             Some(line) if members.nodes.iter().any(|node| node.member.at_target == Some(false)) => {
-                round.blocked.push(line);
+                round.blocks(WaitReason::GroupsInOrder, line);
             }
             Some(_) => {}
             None => open_group(round, members),
@@ -83,6 +85,25 @@ fn controllers_settle(round: &Round<'_>) -> Option<Timestamp> {
     round.mine.iter().filter_map(settle).max()
 }
 
+/// The nodes of a group that may be opened as far as they themselves go, in the order in which they are: unhealthy ones
+/// first, which are unavailable already and must not be able to hold up the rest; then spare ones, in the order of the
+/// plan's waves.
+fn candidates<'a>(round: &Round<'a>, members: &Members<'a>) -> Vec<Selected<'a>> {
+    let free = |claim: Option<&Claim>| claim.is_none_or(|c| matches!(c.state, ClaimState::Parked { .. }));
+    let opens = |of: &Selected<'_>| {
+        of.member.at_target == Some(false) && free(of.claim) && held_by(round, of).is_none()
+    };
+    let mut candidates: Vec<(usize, &Selected<'a>)> =
+        members.nodes.iter().enumerate().filter(|(_, of)| opens(of)).collect();
+    let cluster = round.world.cluster;
+    candidates.sort_by_cached_key(|(at, Selected { member, claim })| {
+        let node = member.node;
+        let version = node.kubelet.known().map(KubeVersion::release);
+        (node.ready, claim.is_some(), !is_spare(cluster, node), version, rank(cluster, *at))
+    });
+    candidates.into_iter().map(|(_, of)| *of).collect()
+}
+
 fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     let Members { group, nodes, limit } = members;
     let mut working = nodes.iter().filter(|selected| selected.in_flight()).count();
@@ -93,27 +114,15 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         !selected.member.node.ready || selected.member.node.unschedulable || selected.in_flight()
     };
     let mut unavailable = nodes.iter().filter(away).count();
-    let free = |claim: Option<&Claim>| claim.is_none_or(|c| matches!(c.state, ClaimState::Parked { .. }));
-    let opens = |of: &Selected<'_>| {
-        of.member.at_target == Some(false) && free(of.claim) && held_by(round, of).is_none()
-    };
-    let mut candidates: Vec<(usize, &Selected<'_>)> =
-        nodes.iter().enumerate().filter(|(_, of)| opens(of)).collect();
-    // Unhealthy ones first: they are unavailable already and must not be able to hold up the rest. Then spare ones, in the
-    // order of the plan's waves.
+    let candidates = candidates(round, members);
     let cluster = round.world.cluster;
-    candidates.sort_by_cached_key(|(at, Selected { member, claim })| {
-        let node = member.node;
-        let version = node.kubelet.known().map(KubeVersion::release);
-        (node.ready, claim.is_some(), !is_spare(cluster, node), version, rank(cluster, *at))
-    });
-    let candidates: Vec<Selected<'_>> = candidates.into_iter().map(|(_, of)| *of).collect();
     let mut zone_now = None;
     let some = !candidates.is_empty();
     let candidates = turn(members, &round.upgrade.version, candidates);
     if some && candidates.is_empty() && working == 0 {
-        let (name, version) = (&group.name, &round.upgrade.version);
-        round.blocked.push(format!("group {name}: the others wait until its canaries run {version}"));
+        let version = &round.upgrade.version;
+        let line = format!("group {}: the others wait until its canaries run {version}", group.name);
+        round.blocks(WaitReason::GroupsInOrder, line);
     }
     // Zones of which nothing more is opened.
     let mut shut = Vec::new();
@@ -139,8 +148,8 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         let again = match may_begin(round, node, claim) {
             Ok(again) => again,
             Err(_) if round.halted.is_some() => return,
-            Err(line) => {
-                round.blocked.push(line);
+            Err(waiting) => {
+                round.blocked.push(waiting);
                 continue;
             }
         };
@@ -188,12 +197,13 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let named: Vec<String> = nodes.iter().filter_map(why).take(3).collect();
     let more = unavailable.saturating_sub(named.len());
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    round.blocked.push(format!(
+    let line = format!(
         "group {}: {unavailable} of {} nodes are unavailable, {limit} may be: {}{more}",
         group.name,
         nodes.len(),
         named.join(", "),
-    ));
+    );
+    round.blocks(WaitReason::GroupFull, line);
     // Nodes that failed under us stay as they are, and machines that have long been silent too; others may recover by
     // themselves.
     let lost = |of: &&Selected<'_>| failed(of) || round.is_gone(of.member.node);
@@ -202,15 +212,15 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
 }
 
 /// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error
-/// is the line for the status.
-fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, String> {
+/// is what it waits for.
+fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, Waiting> {
     if node.control_plane
         && let Err(line) = others_are_whole(round, &node.name)
     {
         // Others come back by themselves, unless their machines have been silent for long.
         let cluster = round.world.cluster;
         round.hope |= !cluster.nodes().iter().any(|other| other.control_plane && round.is_gone(other));
-        return Err(format!("{} {line}", node.name));
+        return Err(Waiting::new(WaitReason::NodesInOrder, format!("{} {line}", node.name)));
     }
     if !empties(round, node) {
         return claim.map(|parked| retry(round, parked, node, &[])).transpose();
@@ -222,7 +232,8 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
     }) {
         if !refused.lasting {
             round.hope = true;
-            return Err(format!("{} waits: {}", node.name, refused.reason));
+            let line = format!("{} waits: {}", node.name, refused.reason);
+            return Err(Waiting::new(WaitReason::NodesInOrder, line));
         }
         return Err(not_begun(round, node, claim, refused.reason));
     }
@@ -246,10 +257,10 @@ fn empties(round: &Round<'_>, node: &Node) -> bool {
 }
 
 /// Leaves `node` out for `reason`, which only a person takes away: draining it would only move its other pods for
-/// nothing. Returns the line for the status. A parked node has a claim that says so already.
-fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: String) -> String {
+/// nothing. Returns what it waits for. A parked node has a claim that says so already.
+fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: String) -> Waiting {
     if claim.is_some() {
-        return format!("{} is parked: {reason}", node.name);
+        return Waiting::new(WaitReason::NODE_PARKED, format!("{} is parked: {reason}", node.name));
     }
     let line = format!("{} is not begun: {reason}", node.name);
     if round.policy.on_timeout == OnTimeout::Halt {
@@ -259,14 +270,14 @@ fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: 
         ));
     }
     round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason });
-    line
+    Waiting::new(WaitReason::NODE_PARKED, line)
 }
 
 /// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked
 /// it is gone. While a budget visibly allows nothing, trying would only disturb the node's other pods for nothing.
-fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker]) -> Result<Action, String> {
+fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker]) -> Result<Action, Waiting> {
     let ClaimState::Parked { since, retry_at } = claim.state else {
-        return Err(format!("{} is not parked", node.name));
+        return Err(Waiting::new(WaitReason::NODE_PARKED, format!("{} is not parked", node.name)));
     };
     let hope_until = after(since, HOPE_FOR);
     if blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until {
@@ -274,7 +285,10 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
         round.wake(hope_until);
     }
     if let Some(first) = blocked.first() {
-        return Err(format!("{} is parked: pod {}: {}", node.name, first.pod, first.reason));
+        let hopeless = first.lasting || round.world.now >= hope_until;
+        let reason = if hopeless { WaitReason::NODE_PARKED } else { WaitReason::PodsHeldBack };
+        let line = format!("{} is parked: pod {}: {}", node.name, first.pod, first.reason);
+        return Err(Waiting::new(reason, line));
     }
     let here =
         |blocker: &Blocker| round.world.cluster.pods_on(&node.name).any(|pod| pod.full_name() == blocker.pod);
@@ -285,7 +299,8 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
         if soon && claim.blockers.iter().all(lifted) { after(since, PARKED_AT_LEAST) } else { retry_at };
     if round.world.now < due {
         round.wake(due);
-        return Err(format!("{} is parked: {}", node.name, claim.message));
+        let line = format!("{} is parked: {}", node.name, claim.message);
+        return Err(Waiting::new(WaitReason::NODE_PARKED, line).until(due));
     }
     let mut action = record(claim, ClaimState::Claimed, format!("tried again after: {}", claim.message));
     if let Action::Record { attempt, .. } = &mut action {

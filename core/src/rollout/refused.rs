@@ -18,7 +18,7 @@ const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 /// How long a write waits that is told as refused: a person removes the reason meanwhile.
 const SENT_AGAIN: SignedDuration = SignedDuration::from_secs(15);
 /// From so many refusals in a row on it is told. A kube-apiserver that starts may forbid what it allows a moment later.
-const TOLD_FROM: u32 = 2;
+pub(super) const TOLD_FROM: u32 = 2;
 /// A refusal that was not repeated for so long is over: nobody wants the write any more, or it was taken.
 const LASTS: SignedDuration = SignedDuration::from_mins(1);
 

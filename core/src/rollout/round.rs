@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::hold::Out;
 use super::hop::Current;
 use super::wait::Wait;
+use super::waiting::{WaitReason, Waiting};
 use super::{Action, Claim, ClaimState, Subject, World};
 use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
@@ -92,10 +93,10 @@ pub(super) struct Round<'a> {
     pub(super) soaks: Vec<Soak>,
     /// What keeps from being opened what could be opened otherwise.
     pub(super) held_back: Vec<Wait>,
-    /// What waits for something other than time, one line each.
-    pub(super) blocked: Vec<String>,
-    /// What is under way and takes its time, one line each.
-    pub(super) working: Vec<String>,
+    /// What waits for something other than time.
+    pub(super) blocked: Vec<Waiting>,
+    /// What is under way and takes its time.
+    pub(super) working: Vec<Waiting>,
     /// Nodes that are out of the rollout for now without a claim that says so.
     pub(super) out: Vec<Out>,
     /// A control-plane component went back after it was upgraded.
@@ -108,6 +109,16 @@ impl Round<'_> {
     /// Asks for another decision at `at`, or earlier.
     pub(super) fn wake(&mut self, at: Timestamp) {
         self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Notes that something waits because of `reason`: one line says for what.
+    pub(super) fn blocks(&mut self, reason: WaitReason, line: impl Into<String>) {
+        self.blocked.push(Waiting::new(reason, line));
+    }
+
+    /// Notes that something is under way because of `reason`: one line says what.
+    pub(super) fn works(&mut self, reason: WaitReason, line: impl Into<String>) {
+        self.working.push(Waiting::new(reason, line));
     }
 
     /// Notes that something could be opened, but for `wait`.

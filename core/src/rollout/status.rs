@@ -5,159 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::hold::{Hold, Out, OutOf};
+use super::phase::Phase;
 use super::wait::Wait;
+use super::waiting::{WaitReason, Waiting};
 use super::{Action, Claim, ClaimState, World};
 use crate::plan::{Stage, StageProgress};
-use crate::upgrade::calendar::Shut;
 use crate::upgrade::{Mode, Place, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
-
-/// Where the upgrade is as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// The plan is shown and nothing is done.
-    PlanOnly,
-    /// The plan waits for `approval.planHash`.
-    AwaitingApproval,
-    /// A person suspended it.
-    Suspended,
-    /// Another upgrade is under way.
-    Queued,
-    /// It names an executor that is not there.
-    Invalid,
-    /// It must not be started on this cluster.
-    PreflightFailed,
-    /// Under way.
-    Working(Stage),
-    /// Nothing is in flight, and the next window is waited for.
-    WaitingForWindow,
-    /// Nothing is in flight, and nothing new is begun in a freeze.
-    Frozen,
-    /// Nothing is in flight, and what was done last is watched for a while.
-    Soaking,
-    /// Nothing is in flight, and the object of a gate is not as it has to be.
-    GateClosed,
-    /// Nothing is in flight, and nothing new is begun in a zone of which too many nodes are not ready.
-    ZoneDisrupted,
-    /// Somebody deleted it; what is in flight settles.
-    Deleting,
-    /// Nothing more can move without a person: a control-plane component failed.
-    ControlPlaneFailed,
-    /// Nothing more can move without a person: a control-plane component went back after it was upgraded, a controller
-    /// leads where nothing shows its version, or nodes are silent whose kubelets a step of the control plane waits for.
-    ControlPlaneHeld,
-    /// Nothing more can move without a person: nodes failed.
-    NodesFailed,
-    /// Nothing more can move without a person: a node could not be drained, and the upgrade was told to stop then.
-    NodesHalted,
-    /// Nothing more can move without a person: nodes cannot be drained.
-    NodesParked,
-    /// Nothing more can move without a person: as many nodes failed or are parked as may.
-    FailurePolicy,
-    /// Nothing more can move without a person: no window is long enough.
-    NoWindowFits,
-    /// Nothing more can move without a person: the machines of a zone have long been silent.
-    ZoneGone,
-    /// Nothing more can move without a person: the server refuses what has to be written.
-    WritesRefused,
-    /// Nothing more can move without a person: nodes are held or cordoned by someone else.
-    NodesHeld,
-    /// Done.
-    Completed,
-}
-
-impl Phase {
-    /// Those in which it waits, does nothing or stands still: all but [`Self::Working`] and [`Self::Completed`].
-    pub const WAITS: [Self; 22] = [
-        Self::PlanOnly,
-        Self::AwaitingApproval,
-        Self::Suspended,
-        Self::Queued,
-        Self::Invalid,
-        Self::PreflightFailed,
-        Self::WaitingForWindow,
-        Self::Frozen,
-        Self::Soaking,
-        Self::GateClosed,
-        Self::ZoneDisrupted,
-        Self::Deleting,
-        Self::ControlPlaneFailed,
-        Self::ControlPlaneHeld,
-        Self::NodesFailed,
-        Self::NodesHalted,
-        Self::NodesParked,
-        Self::FailurePolicy,
-        Self::NoWindowFits,
-        Self::ZoneGone,
-        Self::WritesRefused,
-        Self::NodesHeld,
-    ];
-
-    /// The reason of condition `Ready`, which is also the STAGE column.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::PlanOnly => "PlanOnly",
-            Self::AwaitingApproval => "AwaitingApproval",
-            Self::Suspended => "Suspended",
-            Self::Queued => "Queued",
-            Self::Invalid => "Invalid",
-            Self::PreflightFailed => "PreflightFailed",
-            Self::Working(stage) => stage.name(),
-            Self::WaitingForWindow => "WaitingForWindow",
-            Self::Frozen => "Frozen",
-            Self::Soaking => "Soaking",
-            Self::GateClosed => "GateClosed",
-            Self::ZoneDisrupted => "ZoneDisrupted",
-            Self::FailurePolicy => "FailurePolicy",
-            Self::NoWindowFits => "NoWindowFits",
-            Self::ZoneGone => "ZoneGone",
-            Self::Deleting => "Deleting",
-            Self::ControlPlaneFailed => "ControlPlaneFailed",
-            Self::ControlPlaneHeld => "ControlPlaneHeld",
-            Self::NodesFailed => "NodesFailed",
-            Self::NodesHalted => "NodesHalted",
-            Self::NodesParked => "NodesParked",
-            Self::WritesRefused => "WritesRefused",
-            Self::NodesHeld => "NodesHeld",
-            Self::Completed => "Completed",
-        }
-    }
-
-    /// kstatus: whether only a person can bring it further.
-    pub const fn stalled(self) -> bool {
-        matches!(
-            self,
-            Self::Invalid
-                | Self::PreflightFailed
-                | Self::ControlPlaneFailed
-                | Self::ControlPlaneHeld
-                | Self::NodesFailed
-                | Self::NodesHalted
-                | Self::NodesParked
-                | Self::NodesHeld
-                | Self::FailurePolicy
-                | Self::NoWindowFits
-                | Self::ZoneGone
-                | Self::WritesRefused
-        )
-    }
-
-    /// Where an upgrade is of which nothing is in flight, and which `wait` alone keeps from opening something.
-    const fn of(wait: &Wait, stage: Stage) -> Self {
-        match wait {
-            Wait::GateRead { .. } | Wait::Seed { .. } | Wait::Replacements { .. } => Self::Working(stage),
-            Wait::Gate { .. } => Self::GateClosed,
-            Wait::Failures { .. } => Self::FailurePolicy,
-            Wait::Refused { .. } => Self::WritesRefused,
-            Wait::Shut { opens: None, .. } => Self::NoWindowFits,
-            Wait::Shut { shut: Shut::Window | Shut::Closes(_), .. } => Self::WaitingForWindow,
-            Wait::Shut { shut: Shut::Frozen(_) | Shut::Freezes(..), .. } => Self::Frozen,
-            Wait::Soak { .. } => Self::Soaking,
-            Wait::Zone { lasting: true, .. } | Wait::AllZones { lasting: true, .. } => Self::ZoneGone,
-            Wait::Zone { .. } | Wait::AllZones { .. } => Self::ZoneDisrupted,
-        }
-    }
-}
 
 /// How an upgrade stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +43,7 @@ pub struct Status {
     /// What soaks or has soaked, for the next look to remember.
     pub soaks: Vec<Soak>,
     /// What it waits for, the most telling first.
-    pub waits: Vec<String>,
+    pub waits: Vec<Waiting>,
     /// Why it must not be started.
     pub preflight: Vec<String>,
     /// When work began.
@@ -216,7 +70,7 @@ pub(super) struct Outlook {
     pub(super) approved: bool,
     pub(super) seen: Vec<Place>,
     pub(super) preflight: Vec<String>,
-    pub(super) waits: Vec<String>,
+    pub(super) waits: Vec<Waiting>,
     pub(super) held: Vec<(Arc<str>, Hold)>,
     pub(super) out: Vec<Out>,
     pub(super) hope: bool,
@@ -235,7 +89,7 @@ pub(super) fn status(
     world: World<'_>,
     mine: &[&Claim],
     (stages, stage): ([StageProgress; 3], Option<Stage>),
-    outlook: Outlook,
+    mut outlook: Outlook,
     actions: &[Action],
 ) -> Status {
     let opens = actions
@@ -290,11 +144,14 @@ pub(super) fn status(
     // It began when it was first going to touch something; trying a Job touches nothing.
     let begins = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     let started = progress.started.or((begins || !mine.is_empty()).then_some(world.now));
+    // What the condition says is waited for before whatever else is.
+    let reason = WaitReason::Upgrade(phase);
+    outlook.waits.sort_by_key(|waiting| waiting.reason != reason);
     let message = message(upgrade, progress, phase, &stages, &outlook, &parked);
-    // Who waits for a word waits for something, also where nothing else is in the way.
     let mut waits = outlook.waits;
-    if waits.is_empty() && !matches!(phase, Phase::Completed | Phase::Working(_)) {
-        waits.push(message.clone());
+    let says = waits.first().is_some_and(|waiting| waiting.reason == reason);
+    if !says && !matches!(phase, Phase::Completed | Phase::Working(_)) {
+        waits.insert(0, Waiting::new(reason, message.clone()));
     }
     Status {
         phase,
@@ -399,7 +256,8 @@ fn message(
         let progress = stages.iter().find(|p| p.stage == stage);
         progress.map_or_else(String::new, |p| format!("{} of {}", p.upgraded, p.total))
     };
-    let first = |lines: &[String]| lines.first().cloned().unwrap_or_default();
+    let first = |waits: &[Waiting]| waits.first().map(|waiting| waiting.line.clone()).unwrap_or_default();
+    let refused = || outlook.preflight.first().cloned().unwrap_or_default();
     let nodes = |state: OutOf| {
         let mut those = parked.iter().filter(|p| p.state == state);
         let first = those.next().map(|p| format!("{}: {}", p.node, p.reason)).unwrap_or_default();
@@ -420,9 +278,9 @@ fn message(
         Phase::Deleting if outlook.waits.is_empty() => "was deleted; gives its nodes back".to_owned(),
         Phase::Deleting => format!("was deleted; {}", first(&outlook.waits)),
         Phase::Invalid => upgrade.absent().unwrap_or_default(),
-        Phase::PreflightFailed => first(&outlook.preflight),
+        Phase::PreflightFailed => refused(),
         Phase::Working(_) if !outlook.waits.is_empty() => first(&outlook.waits),
-        Phase::Working(_) if !outlook.preflight.is_empty() => first(&outlook.preflight),
+        Phase::Working(_) if !outlook.preflight.is_empty() => refused(),
         Phase::Working(Stage::Apiservers) => format!("{} kube-apiservers done", of(Stage::Apiservers)),
         Phase::Working(Stage::Controllers) => format!("{} controllers done", of(Stage::Controllers)),
         Phase::Working(Stage::Kubelets) => format!("{} nodes done", of(Stage::Kubelets)),

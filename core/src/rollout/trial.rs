@@ -8,7 +8,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::group::subject as of_node;
+use super::refused::TOLD_FROM;
 use super::round::{Round, after};
+use super::wait::{Wait, refused_job};
 use super::{Action, Jobs, Subject};
 use crate::plan::{Finding, Weight};
 use crate::upgrade::{Executor, Upgrade};
@@ -25,8 +27,25 @@ pub struct Trial {
     pub template: Arc<str>,
     /// Why the server would refuse it, in one line.
     pub refused: Option<String>,
+    /// How often in a row it was refused.
+    pub times: u32,
     /// When it was asked.
     pub at: Timestamp,
+}
+
+impl Jobs {
+    /// Remembers what the server said at `at` to the Job of `executor` by `template`: why it would refuse it, if it would.
+    pub fn was_tried(
+        &mut self,
+        executor: Arc<str>,
+        template: Arc<str>,
+        refused: Option<String>,
+        at: Timestamp,
+    ) {
+        let before = trial(self, &executor, &template).map_or(0, |trial| trial.times);
+        let times = if refused.is_some() { before.saturating_add(1) } else { 0 };
+        self.tried.insert(executor, Trial { template, refused, times, at });
+    }
 }
 
 /// The template of the Job of `executor`.
@@ -44,8 +63,8 @@ fn trial<'a>(jobs: &'a Jobs, name: &str, template: &Arc<str>) -> Option<&'a Tria
 
 /// Whether the server would take the Jobs of all executors that the upgrade will use, of its last group too: whoever
 /// approves a plan knows then what will be refused. A Job that was not tried yet is tried now. `next` is what comes next of
-/// the control plane. The error has one line for each refusal, and none while a Job is only being tried.
-pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(), Vec<String>> {
+/// the control plane. The error has one wait for each refusal, and none while a Job is only being tried.
+pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(), Vec<Wait>> {
     let (upgrade, jobs) = (round.upgrade, round.world.jobs);
     if upgrade.suspended || upgrade.absent().is_some() {
         return Err(Vec::new());
@@ -54,8 +73,8 @@ pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(),
     for (name, executor) in &upgrade.executors {
         let Some(template) = template(executor) else { continue };
         let known = trial(jobs, name, template);
-        if let Some(why) = known.and_then(|trial| trial.refused.as_ref()) {
-            refused.push(line(name, why));
+        if let Some((trial, why)) = known.and_then(|trial| Some((trial, trial.refused.clone()?))) {
+            refused.push(Wait::Job { executor: name.clone(), why, lasting: trial.times >= TOLD_FROM });
         }
         if known.is_none_or(|trial| is_due(round, trial)) {
             due.push((name, template, known.is_none()));
@@ -96,15 +115,11 @@ fn used(round: &Round<'_>, next: Option<&Subject>) -> Vec<Subject> {
     of_plane.chain(round.upgrade.groups.iter().enumerate().filter_map(of_group)).collect()
 }
 
-fn line(executor: &str, why: &str) -> String {
-    format!("executor {executor}: the server would refuse its Job: {why}")
-}
-
 /// The Jobs of the executors of `upgrade` that the server would refuse, as findings of its plan.
 pub fn refused_jobs(upgrade: &Upgrade, jobs: &Jobs) -> Vec<Finding> {
     let refused = upgrade.executors.iter().filter_map(|(name, executor)| {
         let why = trial(jobs, name, template(executor)?)?.refused.as_ref()?;
-        Some(Finding::new(format!("E2/{name}"), Weight::Blocks, line(name, why)))
+        Some(Finding::new(format!("E2/{name}"), Weight::Blocks, refused_job(name, why)))
     });
     refused.collect()
 }

@@ -89,6 +89,15 @@ pub enum Wait {
         /// When it is sent again.
         sent_at: Timestamp,
     },
+    /// The server would refuse the Job of an executor.
+    Job {
+        /// The executor.
+        executor: Arc<str>,
+        /// The server's reason, in one line.
+        why: String,
+        /// It was refused more than once in a row, so that a person has to look at it.
+        lasting: bool,
+    },
     /// Too many nodes of a zone are not ready.
     Zone {
         /// The zone; empty for nodes without one.
@@ -118,7 +127,11 @@ impl Wait {
                 Some(*until)
             }
             Self::Gate { read_at: at, .. } | Self::Refused { sent_at: at, .. } => Some(*at),
-            Self::GateRead { .. } | Self::Failures { .. } | Self::Zone { .. } | Self::AllZones { .. } => None,
+            Self::GateRead { .. }
+            | Self::Failures { .. }
+            | Self::Job { .. }
+            | Self::Zone { .. }
+            | Self::AllZones { .. } => None,
         }
     }
 }
@@ -168,6 +181,7 @@ impl fmt::Display for Wait {
                 )
             }
             Self::Refused { write, why, .. } => write!(f, "the server refuses to {write}: {why}"),
+            Self::Job { executor, why, .. } => f.write_str(&refused_job(executor, why)),
             Self::Zone { zone, not_ready, nodes, lasting } => {
                 let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
                 let end = if *lasting { "a person brings them back" } else { "more of them are" };
@@ -182,6 +196,11 @@ impl fmt::Display for Wait {
             }
         }
     }
+}
+
+/// Says that the server would refuse the Job of `executor`.
+pub(super) fn refused_job(executor: &str, why: &str) -> String {
+    format!("executor {executor}: the server would refuse its Job: {why}")
 }
 
 /// Says why the calendar does not allow `what`, which takes about `needs`, and when it does.

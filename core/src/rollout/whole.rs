@@ -6,6 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::round::{Round, after};
+use super::waiting::{WaitReason, Waiting};
 use super::{Action, Before, Claim, ClaimState};
 use crate::cluster::{Cluster, Component, Node};
 use crate::plan::Stage;
@@ -51,7 +52,8 @@ pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) 
     let returns = round.world.now < until;
     if returns {
         round.wake(until);
-        round.working.push(format!("{}: {line}", node.name));
+        let line = format!("{}: {line}", node.name);
+        round.working.push(Waiting::new(WaitReason::Settling, line).until(until));
     }
     returns
 }

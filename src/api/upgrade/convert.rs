@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
-use evenkeel_core::rollout::{self, Forecast, OutOf, Phase};
+use evenkeel_core::rollout::{self, EndedBy, Forecast, OutOf, Phase};
 use evenkeel_core::upgrade::{self, Amount, Executor, Group, Place, Upgrade};
 use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -24,6 +24,7 @@ use super::selector::selector;
 use super::state::{
     ClusterUpgradeStatus, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent,
 };
+use super::waits::WaitingFor;
 use super::when::{self, InvalidTime};
 use super::{drain, outlook};
 use crate::api::bounds::{fitting, short};
@@ -292,7 +293,8 @@ fn divided(
     let (upgraded, selected) = nodes.map_or((0, 0), |s| (s.upgraded, s.total));
     let phase = decided.phase;
     let most = |bound: usize| (bound / divisor).max(1);
-    let (waiting_for, waiting_for_omitted) = cut(&decided.waits, most(MAX_LINES), |line| line_of(line));
+    let (waiting_for, waiting_for_omitted) =
+        cut(&decided.waits, most(MAX_LINES), |waiting| WaitingFor::of(waiting, line_of));
     let (parked, parked_omitted) = cut(&decided.parked, most(MAX_PARKED), |out| ParkedNode {
         node: out.node.to_string(),
         state: out.state.name().to_owned(),
@@ -458,7 +460,7 @@ pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> 
     ];
     let generation = object.metadata.generation;
     let conditions = conditions(&wanted, &before.conditions, generation, now);
-    let waiting_for = vec![why.clone()];
+    let waiting_for = vec![only("Invalid", EndedBy::Person, why)];
     ClusterUpgradeStatus {
         observed_generation: generation,
         waiting_for,
@@ -491,7 +493,14 @@ pub fn status_of_unseen(
     let mut told = conditions(&wanted, &before.conditions, before.observed_generation, now);
     let others = before.conditions.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != *type_));
     told.extend(others.cloned());
-    ClusterUpgradeStatus { waiting_for: vec![line], waiting_for_omitted: 0, conditions: told, ..before }
+    let waiting_for = vec![only(reason, if refused { EndedBy::Person } else { EndedBy::Cluster }, &line)];
+    ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, conditions: told, ..before }
+}
+
+/// The one thing that is waited for where nothing can be decided.
+fn only(reason: &str, ended_by: EndedBy, message: &str) -> WaitingFor {
+    let ended_by = ended_by.name().to_owned();
+    WaitingFor { reason: reason.to_owned(), message: message.to_owned(), ended_by, until: None }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `ClusterUpgrade`: what a person wants, kept in git, and how far the upgrade is.
 //!
 //! The schema is in `schema` (what a person writes, of which `drain` and `selector` are parts) and `state` (the status);
-//! `convert`, `when` and `outlook` translate between it and the core's values. No rule is decided here.
+//! `convert`, `waits`, `when` and `outlook` translate between it and the core's values. No rule is decided here.
 
 mod convert;
 mod drain;
@@ -9,6 +9,7 @@ mod outlook;
 mod schema;
 mod selector;
 mod state;
+mod waits;
 mod when;
 
 pub use convert::{
@@ -24,4 +25,5 @@ pub use state::{
     ClusterUpgradeStatus, ParkedNode, PastUpgrade, Plan, PlanEstimate, PlanFinding, PlanHop, PlanStage,
     PlanWave, Progress, SeenComponent, Soak,
 };
+pub use waits::WaitingFor;
 pub use when::InvalidTime;

@@ -7,6 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::waits::{self, WaitingFor};
+
 /// Whether a number is what an absent field means.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(super) fn is_zero(number: &i32) -> bool {
@@ -36,10 +38,10 @@ pub struct ClusterUpgradeStatus {
     #[schemars(length(max = 160), extend("x-kubernetes-list-type" = "atomic"))]
     pub soaks: Vec<Soak>,
     /// What the upgrade waits for: first what needs a person, then what is blocked, then what is under way.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "waits::read")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
-    pub waiting_for: Vec<String>,
-    /// How many more lines there are than `waitingFor` lists.
+    pub waiting_for: Vec<WaitingFor>,
+    /// How many more there are than `waitingFor` lists.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_for_omitted: i32,
     /// Nodes that are out of the rollout for now, with the reason.

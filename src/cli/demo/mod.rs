@@ -197,7 +197,7 @@ impl Stage {
     /// What the upgrade waits for, one line each; else what it says of itself, unless it is done.
     async fn waits(&self) -> Result<String, String> {
         let status = self.demo.upgrade().await?.and_then(|upgrade| upgrade.status).unwrap_or_default();
-        let mut lines = status.waiting_for;
+        let mut lines: Vec<String> = status.waiting_for.into_iter().map(|of| of.message).collect();
         if lines.is_empty() {
             let ready = status.conditions.into_iter().find(|condition| condition.type_ == "Ready");
             lines.extend(ready.filter(|ready| ready.status != "True").map(|ready| ready.message));

@@ -7,6 +7,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde::Serialize;
 
 use super::read::Stored;
+use crate::api::upgrade::WaitingFor;
 use crate::api::{ClusterUpgrade, NodeUpgrade, claim_of};
 
 /// What is said of an upgrade of which the operator has said nothing yet.
@@ -50,12 +51,23 @@ pub(super) struct Standing {
     pub(super) parked: i32,
     pub(super) failed: i32,
     pub(super) eta: String,
-    pub(super) waiting_for: Vec<String>,
+    pub(super) waiting_for: Vec<Waiting>,
     pub(super) waiting_for_omitted: i32,
     pub(super) in_flight: Vec<Flight>,
     /// Nodes that are out of the rollout for now.
     pub(super) out: Vec<Out>,
     pub(super) out_omitted: i32,
+}
+
+/// Something that is waited for.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Waiting {
+    pub(super) reason: String,
+    pub(super) message: String,
+    /// `Person`, `Cluster` or `Time`; empty where an older operator wrote the line alone.
+    pub(super) ended_by: String,
+    pub(super) until: Option<String>,
 }
 
 /// Something that moves.
@@ -90,8 +102,8 @@ impl Standing {
 
     /// What it waits for and which nodes are out, one line each, without the line that condition Ready has already.
     pub(super) fn details(&self) -> Vec<String> {
-        let mut lines: Vec<String> =
-            self.waiting_for.iter().filter(|line| **line != self.message).cloned().collect();
+        let others = self.waiting_for.iter().filter(|of| of.message != self.message);
+        let mut lines: Vec<String> = others.map(|of| of.message.clone()).collect();
         lines.extend(omitted(self.waiting_for_omitted, "line"));
         lines.extend(self.out.iter().map(|out| format!("{} ({}): {}", out.node, out.state, out.reason)));
         lines.extend(omitted(self.out_omitted, "node"));
@@ -153,11 +165,20 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> Standing {
         parked: progress.blocked,
         failed: progress.failed,
         eta: harmless(&progress.eta),
-        waiting_for: status.waiting_for.iter().map(|line| harmless(line)).collect(),
+        waiting_for: status.waiting_for.iter().map(waiting).collect(),
         waiting_for_omitted: status.waiting_for_omitted,
         in_flight,
         out: out.collect(),
         out_omitted: status.parked_omitted,
+    }
+}
+
+fn waiting(of: &WaitingFor) -> Waiting {
+    Waiting {
+        reason: harmless(&of.reason),
+        message: harmless(&of.message),
+        ended_by: harmless(&of.ended_by),
+        until: of.until.as_ref().map(|time| time.0.to_string()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::super::output::Paint;
 use super::super::output::paint::Ink;
 use super::super::output::table::{Cell, fitting, table};
-use super::document::{Document, Standing, omitted};
+use super::document::{Document, Standing, Waiting, omitted};
 
 /// How many rows and lines of a section are shown where not all are asked for.
 const ROWS: usize = 10;
@@ -63,9 +63,8 @@ fn one(text: &mut String, upgrade: &Standing, style: Style) {
     if !upgrade.current && !upgrade.stage.is_empty() {
         line("Note", "its spec was changed after this was written; the operator has not told of that yet");
     }
-    let waits = some(&upgrade.waiting_for, style).iter().cloned();
     let more = left_out(upgrade.waiting_for.len(), upgrade.waiting_for_omitted, "line", style);
-    section(text, style, "WAITS FOR", waits.chain(more));
+    waits(text, upgrade, more, style);
     let rows = |rows: Vec<Vec<Cell>>, title: &str, header: &[&str], more: Option<String>| {
         let mut part = String::new();
         if !rows.is_empty() {
@@ -90,6 +89,24 @@ fn one(text: &mut String, upgrade: &Standing, style: Style) {
     });
     let more = left_out(upgrade.out.len(), upgrade.out_omitted, "node", style);
     text.push_str(&rows(out.collect(), "OUT OF THE ROLLOUT", &["NODE", "STATE", "SINCE", "REASON"], more));
+}
+
+/// What it waits for: lines, and where everything is asked for who ends each wait, and when.
+fn waits(text: &mut String, upgrade: &Standing, more: Option<String>, style: Style) {
+    let shown = some(&upgrade.waiting_for, style);
+    if !style.wide || shown.is_empty() {
+        return section(text, style, "WAITS FOR", shown.iter().map(|of| of.message.clone()).chain(more));
+    }
+    let row = |of: &Waiting| {
+        let until = of.until.clone().unwrap_or_else(|| "-".to_owned());
+        [of.reason.clone(), of.ended_by.clone(), until, of.message.clone()].map(Cell::from).into()
+    };
+    let rows: Vec<Vec<Cell>> = shown.iter().map(row).collect();
+    _ = writeln!(text, "\n{}", style.paint.on(Ink::Bold, "WAITS FOR"));
+    text.push_str(&table(&["REASON", "ENDED BY", "UNTIL", "MESSAGE"], &rows, style.paint, None));
+    if let Some(line) = more {
+        _ = writeln!(text, "- {line}");
+    }
 }
 
 fn progress(upgrade: &Standing) -> String {

@@ -220,7 +220,8 @@ impl Branches {
     }
 }
 
-/// How a run ended. Its requests are not compared: two tasks that wake at one moment take turns as tokio draws lots.
+/// How a run ended. Its requests are not compared: tasks that wait for one `tokio::sync::watch` are woken in an order that
+/// tokio draws by lot.
 fn told(run: &super::Run) -> String {
     format!("{:#}\n{:?}", run.end, run.wrong)
 }

@@ -433,6 +433,33 @@ fn invariant_12_stuck_without_a_reason() {
 }
 
 #[test]
+fn invariant_12_a_wait_that_does_not_say_what_ends_it() {
+    let status = |reason: &str, waits: Value| {
+        said(async |stage| {
+            sleep(Duration::from_secs(50)).await;
+            let condition = |kind: &str, status: &str| {
+                json!({"type": kind, "status": status, "reason": reason,
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            };
+            let conditions = [condition("Ready", "False"), condition("Stalled", "True")];
+            let status =
+                json!({"status": {"observedGeneration": 1, "conditions": conditions, "waitingFor": waits}});
+            stage.forger.merge(&format!("{UPGRADES}/{UP}/status"), &status).await.unwrap();
+        })
+    };
+    let wait = |reason: &str, message: &str, ended_by: &str| json!({"reason": reason, "message": message, "endedBy": ended_by});
+    assert_eq!(status("NodesHeld", json!([wait("NodesHeld", "n-1 is held", "Person")])), Wrong::new());
+    names(12, "waits for", &status("NodesHeld", json!([wait("NodesHeld", "", "Person")])));
+    names(12, "does not say who ends", &status("NodesHeld", json!([wait("NodesHeld", "n-1 is held", "")])));
+    names(
+        12,
+        "and waits for \"GroupFull\" first",
+        &status("NodesHeld", json!([wait("GroupFull", "a", "Person")])),
+    );
+    names(12, "waits for no person", &status("NodesHeld", json!([wait("NodesHeld", "n-1 is held", "Time")])));
+}
+
+#[test]
 fn invariant_12_two_nodes_that_wait_for_each_other() {
     // Each has a pod of both budgets, and each budget lets one go.
     let wrong = said(async |stage| {

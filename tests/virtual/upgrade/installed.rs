@@ -207,7 +207,7 @@ fn a_claim_that_lost_its_executor_before_its_job_says_so() {
             "its Job has not begun: spec.controlPlane names UpgradeExecutor machines, which does not exist";
         let upgrade = story.until(line, |_, claims| says(claims, line)).await;
         let waits = upgrade["status"]["waitingFor"].as_array().unwrap();
-        assert!(waits.iter().any(|wait| wait.as_str().unwrap().contains(line)), "{waits:#?}");
+        assert!(waits.iter().any(|wait| wait["message"].as_str().unwrap().contains(line)), "{waits:#?}");
         story.install("machines").await;
         story.is("Completed", "").await;
     });

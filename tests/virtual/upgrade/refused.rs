@@ -100,8 +100,13 @@ fn claims_that_are_refused_are_told_in_the_servers_words_and_nothing_is_touched(
             refuses_to(story, "create~nodeupgrades.evenkeel.dev", fault);
             let told = story.is("WritesRefused", words).await;
             assert_eq!(condition(&told, "Stalled").unwrap()["status"], "True");
-            let line = told["status"]["waitingFor"][0].as_str().unwrap();
+            let waiting = &told["status"]["waitingFor"][0];
+            let line = waiting["message"].as_str().unwrap();
             assert!(line.starts_with("the server refuses to create NodeUpgrade up."), "{line}");
+            assert_eq!(
+                (&waiting["reason"], &waiting["endedBy"]),
+                (&"WritesRefused".into(), &"Person".into())
+            );
             story.cluster.faults().clear();
             story.is("Completed", "").await;
         });

@@ -74,7 +74,7 @@ fn nodes_with_pods_wait_for_an_empty_one_and_not_for_ever() {
     toy.run_until(200, |toy| toy.kubelets_in_flight() == 1);
     let begun = toy.seconds;
     toy.tick();
-    let line = toy.status().waits.join("\n");
+    let line = toy.status().lines().join("\n");
     assert!(line.contains("the others wait until spare, which is empty, is upgraded"), "{line}");
     toy.run_until(900, |toy| toy.kubelets_in_flight() == 2 || toy.kubelets("Upgraded") > 0);
     assert!(toy.seconds - begun > 60, "{}", toy.seconds - begun);

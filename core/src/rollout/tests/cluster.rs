@@ -84,6 +84,13 @@ pub(super) struct Toy {
     pub(super) made: usize,
 }
 
+impl Status {
+    /// What the upgrade waits for, in words.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.waits.iter().map(|waiting| waiting.line.clone()).collect()
+    }
+}
+
 impl Toy {
     pub(super) fn new(nodes: usize, max_unavailable: usize) -> Self {
         let kubelets = vec!["v1.36.4"; nodes];
@@ -247,6 +254,7 @@ impl Toy {
     pub(super) fn tick(&mut self) {
         self.seconds += 1;
         let decision = self.decided();
+        self.check_waits(&decision.status);
         let Status { from, started, seen, way, hop, soaks, .. } = decision.status;
         self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
         self.refusals.forget_old(at(self.seconds));
@@ -353,8 +361,8 @@ impl Toy {
                 };
                 self.tries += 1;
                 let refused = self.refuses.clone();
-                let trial = Trial { template: template.clone(), refused, at: at(self.seconds) };
-                self.jobs.tried.insert(executor, trial);
+                let template = template.clone();
+                self.jobs.was_tried(executor, template, refused, at(self.seconds));
             }
             Action::StartJob { uid, attempt, claim, .. } => {
                 self.log.push(format!("StartJob {claim}"));
@@ -435,6 +443,18 @@ impl Toy {
         self.memory
             .pods
             .retain(|uid, of| live.contains(uid) && (refuses || !matches!(of, PodMemory::NotDeleted(_))));
+    }
+
+    /// Whoever looks at what an upgrade waits for sees why it stands still, and no time that is over.
+    fn check_waits(&self, status: &Status) {
+        let Status { phase, waits, .. } = status;
+        let of_person = |waiting: &Waiting| waiting.reason.ended_by() == EndedBy::Person;
+        assert!(!phase.stalled() || waits.iter().any(of_person), "{phase:?} {waits:#?}");
+        let now = at(self.seconds);
+        assert!(
+            waits.iter().all(|waiting| waiting.until.is_none_or(|until| until > now)),
+            "{now} {waits:#?}"
+        );
     }
 
     fn check(&mut self) {

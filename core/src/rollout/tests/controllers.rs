@@ -52,7 +52,7 @@ fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
     assert_eq!(toy.kubelets("Claimed") + toy.kubelets("Draining"), 0, "{:?}", toy.log);
     let status = toy.status();
     let line = "waits until kube-controller-manager works: cp-2_a has not renewed its lease since the control plane was changed";
-    assert_eq!((status.waits.first().map(String::as_str), status.phase.stalled()), (Some(line), false));
+    assert_eq!((status.lines().first().map(String::as_str), status.phase.stalled()), (Some(line), false));
     for _ in 0..10 {
         let seconds = toy.seconds;
         see(&mut toy, &[], Some(seconds));
@@ -85,9 +85,9 @@ fn the_next_node_waits_until_the_member_of_etcd_is_back() {
     }
     let status = toy.status();
     assert!(
-        status.waits.iter().any(|line| line.contains("its member of etcd is not back")),
+        status.lines().iter().any(|line| line.contains("its member of etcd is not back")),
         "{:?}",
-        status.waits
+        status.lines()
     );
     see(&mut toy, &[("cp-1", true), ("cp-2", true)], None);
     toy.run_until(60, |toy| toy.claims.len() == 2);
@@ -105,7 +105,7 @@ fn a_node_is_not_given_back_while_its_job_runs() {
         toy.tick();
     }
     assert!(toy.cluster.node("n-1").unwrap().unschedulable, "{:?}", toy.log);
-    assert_eq!(toy.status().waits, ["n-1: observed at v1.37.1; its Job still runs"]);
+    assert_eq!(toy.status().lines(), ["n-1: observed at v1.37.1; its Job still runs"]);
     for state in toy.jobs.made.values_mut() {
         *state = JobState::Complete;
     }

@@ -213,7 +213,7 @@ fn pods_that_a_rule_skips_stay_and_those_that_complete_are_waited_for() {
         toy.tick();
     }
     assert_eq!((toy.evictions, toy.kubelets("Draining")), (0, 1), "{:?}", toy.log);
-    let line = toy.status().waits.join("\n");
+    let line = toy.status().lines().join("\n");
     assert!(line.contains("n-1: pod shop/batch-0 is waited for until it has finished"), "{line}");
     let done: Vec<Arc<str>> = toy.pods_of("batch").iter().map(|pod| pod.uid.clone()).collect();
     for uid in done {
@@ -256,7 +256,7 @@ fn an_executor_waits_until_the_volumes_of_what_left_are_detached() {
     for _ in 0..10 {
         toy.tick();
     }
-    let waits = toy.status().waits;
+    let waits = toy.status().lines();
     assert!(waits.iter().any(|line| line == "n-2: empty; volume pv-2 still attached to it"), "{waits:?}");
     toy.cluster.surroundings_mut().attached = Some([].into());
     toy.run_until(200, |toy| toy.kubelets("Upgraded") > 0);

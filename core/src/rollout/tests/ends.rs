@@ -122,7 +122,7 @@ fn what_the_pod_of_a_job_said_at_its_end_is_told() {
     let traits = Traits { executor_of: of, last_words, ..Traits::default() };
     toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..pod("job", 1, "n-1") });
     toy.tick();
-    let waits = toy.status().waits;
+    let waits = toy.status().lines();
     let line = "; its pod shop/job-1 said: error: cgroup v1";
     assert!(waits.iter().any(|wait| wait.ends_with(line)), "{waits:?}");
     let job = toy.jobs.made.keys().next().cloned().unwrap();
@@ -289,7 +289,7 @@ fn a_claim_that_cannot_be_read_holds_its_own_node_only() {
     let why = "NodeUpgrade up.kube-apiserver.cp-2 has the state Begun".to_owned();
     toy.unreadable.push(Unreadable { name: "up.kube-apiserver.cp-2".into(), why: why.clone() });
     toy.run_to_the_end(300);
-    assert_eq!((toy.claims.len(), toy.status().waits.first()), (1, Some(&why)), "{:?}", toy.log);
+    assert_eq!((toy.claims.len(), toy.status().lines().first()), (1, Some(&why)), "{:?}", toy.log);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn nothing_is_opened_outside_of_a_window() {
     let decision = toy.decided();
     assert_eq!(decision.status.phase, Phase::WaitingForWindow);
     assert_eq!(decision.status.message, "no window is open; opens Fri 2027-01-15 08:10 UTC");
-    assert_eq!(decision.status.waits, ["no window is open; opens Fri 2027-01-15 08:10 UTC"]);
+    assert_eq!(decision.status.lines(), ["no window is open; opens Fri 2027-01-15 08:10 UTC"]);
     assert_eq!(decision.again_at, Some(at(600)));
     assert!(!decision.status.phase.stalled());
     let opened = openings(&mut toy, 2400);

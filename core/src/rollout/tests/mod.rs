@@ -138,11 +138,11 @@ fn a_persons_cordon_is_respected() {
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::NodesHeld);
     assert!(toy.status().message.contains("n-2: cordoned by someone else"), "{}", toy.status().message);
-    assert_eq!(toy.status().waits, [toy.status().message]);
+    assert_eq!(toy.status().lines(), [toy.status().message]);
     toy.cluster.change_node("n-2", |node| node.unschedulable = false);
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::Completed);
-    assert!(toy.status().waits.is_empty(), "{:?}", toy.status().waits);
+    assert!(toy.status().lines().is_empty(), "{:?}", toy.status().lines());
     // A kube-apiserver that does not answer refuses nothing to an upgrade that is over.
     toy.progress.completed = Some(at(toy.seconds));
     toy.cluster.change_instances(|instance| instance.version = Observed::from_report("unknown"));
@@ -300,7 +300,7 @@ fn nothing_begins_without_approval_and_the_hash_of_what_was_seen() {
     toy.upgrade.mode = Mode::RequireApproval;
     toy.run_to_the_end(30);
     assert_eq!(toy.phase(), Phase::AwaitingApproval);
-    assert_eq!(toy.status().waits, ["set spec.approval.planHash to status.plan.hash to begin"]);
+    assert_eq!(toy.status().lines(), ["set spec.approval.planHash to status.plan.hash to begin"]);
     assert!(toy.log.is_empty());
     let hash = toy.status().hash.unwrap();
     toy.upgrade.approved_hash = Some(hash.as_str().into());

@@ -77,7 +77,7 @@ fn a_component_that_is_gone_for_a_moment_is_not_done() {
     }
     assert_eq!(toy.kubelets_in_flight(), 0, "{:?}", toy.log);
     let line = "waits until kube-scheduler on cp-1 is seen again";
-    assert!(toy.status().waits.iter().any(|wait| wait == line), "{:?}", toy.status().waits);
+    assert!(toy.status().lines().iter().any(|wait| wait == line), "{:?}", toy.status().lines());
     assert_eq!(whole.len(), seen.len());
     toy.cluster.set_instances(seen);
     toy.run_until(60, |toy| toy.kubelets_in_flight() > 0);
@@ -108,10 +108,15 @@ fn a_node_that_drains_when_the_control_plane_needs_a_person_is_given_back_in_the
         toy.tick();
     }
     let status = toy.status();
-    assert_eq!((toy.kubelets("Draining"), status.phase), (1, Phase::ControlPlaneHeld), "{:?}", status.waits);
+    assert_eq!(
+        (toy.kubelets("Draining"), status.phase),
+        (1, Phase::ControlPlaneHeld),
+        "{:?}",
+        status.lines()
+    );
     assert!(status.phase.stalled() && status.message.contains("led by x"), "{}", status.message);
     let drained = "drained; waits until the whole control plane answers at the target";
-    assert!(status.waits.iter().any(|wait| wait.contains(drained)), "{:?}", status.waits);
+    assert!(status.lines().iter().any(|wait| wait.contains(drained)), "{:?}", status.lines());
     // An answer in time goes on where it was.
     toy.upgrade.control_plane.hidden = Hidden::Accept;
     assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets));
@@ -422,7 +427,7 @@ fn nodes_wait_in_one_line_for_static_pods_that_come_back() {
     toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
     toy.upgrade.groups[0].max_unavailable = crate::upgrade::Amount::Count(1);
     let line = "cp-1: observed at v1.37.1; gives its static pods time to come back";
-    toy.run_until(300, |toy| toy.status().waits.first().is_some_and(|wait| wait == line));
+    toy.run_until(300, |toy| toy.status().lines().first().is_some_and(|wait| wait == line));
     let since = toy.world().now;
     // They go when the node is Ready at the target already.
     let away = |toy: &mut Toy, away: bool| {
@@ -431,7 +436,7 @@ fn nodes_wait_in_one_line_for_static_pods_that_come_back() {
     away(&mut toy, true);
     (0..5).for_each(|_| toy.tick());
     let status = toy.status();
-    assert_eq!(status.waits, [line]);
+    assert_eq!(status.lines(), [line]);
     assert_eq!(status.phase, Phase::Working(crate::plan::Stage::Kubelets), "it does not go back");
     assert_eq!((toy.kubelets("Upgrading"), toy.kubelets("Upgraded")), (1, 0));
     away(&mut toy, false);

@@ -53,7 +53,7 @@ fn what_a_step_waits_for_is_said_with_its_node() {
         toy.tick();
         let status = toy.status();
         assert!(!status.phase.stalled(), "{status:?}");
-        if let Some(line) = status.waits.first().filter(|line| said.last() != Some(line)) {
+        if let Some(line) = status.lines().first().filter(|line| said.last() != Some(line)) {
             said.push(line.clone());
         }
     }
@@ -276,9 +276,9 @@ fn each_part_has_to_be_seen_to_restart() {
         toy.tick();
         let status = toy.status();
         assert!(
-            status.waits[0].starts_with("cp-1: kube-scheduler was not seen to restart"),
+            status.lines()[0].starts_with("cp-1: kube-scheduler was not seen to restart"),
             "{:?}",
-            status.waits
+            status.lines()
         );
     }
     toy.cluster.change_instances(|i| i.incarnation = format!("{}-again", i.incarnation).into());
@@ -315,7 +315,7 @@ fn a_server_of_one_process_waits_for_its_kubelet_and_what_every_node_runs() {
     });
     let waits = |toy: &mut Toy, line: &str| {
         toy.tick();
-        assert!(toy.status().waits[0].starts_with(line), "{:?}", toy.status().waits);
+        assert!(toy.status().lines()[0].starts_with(line), "{:?}", toy.status().lines());
     };
     waits(&mut toy, "cp-1: kubelet is at v1.36.4+k3s1");
     toy.cluster.change_node("cp-1", |node| node.kubelet = Observed::from_report("v1.37.1+k3s1"));
@@ -380,7 +380,7 @@ fn no_two_executors_work_on_one_node() {
         assert_ne!(toy.state_of("cp-1"), "Upgrading", "{:?}", toy.log);
     }
     let line = "cp-1: waits until NodeUpgrade up.kubelet.cp-1 has ended";
-    assert!(toy.status().waits.iter().any(|wait| wait == line), "{:?}", toy.status().waits);
+    assert!(toy.status().lines().iter().any(|wait| wait == line), "{:?}", toy.status().lines());
     let now = toy.world().now;
     toy.cluster.change_node("cp-1", |node| {
         (node.kubelet, node.heartbeat) = (Observed::from_report(NEW), Some(now));

@@ -29,7 +29,11 @@ fn a_claim_that_is_refused_stands_still_with_the_servers_reason_until_it_is_not(
     let (status, before) = (toy.status(), refusals(&toy));
     assert!(status.phase.stalled());
     assert!(status.message.starts_with("the server refuses to create NodeUpgrade up."), "{}", status.message);
-    assert!(status.message.ends_with(": no") && status.waits.contains(&status.message), "{:?}", status.waits);
+    assert!(
+        status.message.ends_with(": no") && status.lines().contains(&status.message),
+        "{:?}",
+        status.lines()
+    );
     for _ in 0..60 {
         toy.tick();
         assert_eq!(toy.phase(), Phase::WritesRefused, "it does not flicker when the write is sent again");

@@ -22,7 +22,7 @@ fn the_next_node_waits_until_what_left_the_last_one_is_ready() {
     }
     assert_eq!((toy.evictions, toy.kubelets_in_flight()), (1, 0), "the other pod serves alone");
     let status = toy.status();
-    let line = status.waits.join("\n");
+    let line = status.lines().join("\n");
     assert!(line.starts_with("n-2 waits until pod shop/web-0+"), "{line}");
     assert!(line.contains("which took the place of what left, is ready, at the latest until "), "{line}");
     assert_eq!(status.phase, Phase::Working(crate::plan::Stage::Kubelets));
@@ -82,7 +82,7 @@ fn many_nodes_that_wait_are_not_all_listed() {
         toy.tick();
     }
     assert_eq!(toy.kubelets_in_flight(), 0);
-    let waits = toy.status().waits;
+    let waits = toy.status().lines();
     assert!((1..=5).contains(&waits.len()), "{waits:#?}");
     assert!(toy.decided().again_at.is_some());
 }

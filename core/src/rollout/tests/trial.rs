@@ -35,6 +35,23 @@ fn what_the_server_would_refuse_is_found_before_the_approval() {
 }
 
 #[test]
+fn what_the_server_refuses_again_is_for_a_person() {
+    let mut toy = unapproved();
+    toy.upgrade.mode = Mode::Automatic;
+    toy.run_until(5, |toy| toy.tries == 1);
+    let (once, line) = (toy.status(), "executor job: the server would refuse its Job: exceeded quota");
+    assert_eq!((once.phase.stalled(), once.lines()), (false, vec![line.to_owned()]));
+    assert_eq!(once.waits[0].reason, WaitReason::JobRefused);
+    toy.run_until(30, |toy| toy.tries == 2);
+    let twice = toy.status();
+    assert_eq!((twice.phase, twice.message.as_str()), (Phase::WritesRefused, line));
+    assert_eq!(twice.waits[0].reason, WaitReason::Upgrade(Phase::WritesRefused));
+    toy.refuses = None;
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
 fn a_changed_template_is_asked_about_again_and_a_suspended_upgrade_asks_nothing() {
     let mut toy = unapproved();
     toy.upgrade.suspended = true;

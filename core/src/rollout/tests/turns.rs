@@ -71,7 +71,7 @@ fn a_group_that_waits_says_for_whom() {
     toy.broken = Some("n-1".to_owned());
     toy.run_to_the_end(3000);
     assert_eq!(toy.phase(), Phase::NodesFailed);
-    let waits = toy.status().waits;
+    let waits = toy.status().lines();
     let line = "group web waits until group canary is done (n-1 and 1 more)";
     assert!(waits.iter().any(|wait| wait == line), "{waits:#?}");
     assert!(!toy.log.iter().any(|line| line.contains("kubelet.n-3")));
@@ -103,7 +103,7 @@ fn nobody_follows_a_canary_that_failed() {
     assert_eq!((toy.kubelets("Failed"), toy.kubelets("Upgraded")), (1, 0), "{:#?}", toy.log);
     assert_eq!(toy.phase(), Phase::NodesFailed);
     let line = "group all: the others wait until its canaries run v1.37.1";
-    assert!(toy.status().waits.iter().any(|wait| wait == line), "{:#?}", toy.status().waits);
+    assert!(toy.status().lines().iter().any(|wait| wait == line), "{:#?}", toy.status().lines());
 }
 
 #[test]

@@ -16,6 +16,39 @@ impl Watcher {
         }
     }
 
+    /// 12: what an upgrade waits for has a reason, a line and an end, and what condition Ready says comes first.
+    fn waits(&mut self, name: &str, status: &Value) {
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let of = |kind: &str| conditions.clone().find(|of| of["type"] == kind).cloned().unwrap_or_default();
+        let waits = status["waitingFor"].as_array().cloned().unwrap_or_default();
+        let mut bad = Vec::new();
+        for wait in &waits {
+            let line = text(&wait["message"]);
+            let one_line = !line.trim().is_empty() && !line.contains('\n');
+            if !one_line || text(&wait["reason"]).is_empty() {
+                bad.push(format!("waits for {wait}"));
+            }
+            if !["Person", "Cluster", "Time"].contains(&text(&wait["endedBy"]).as_str()) {
+                bad.push(format!("does not say who ends {wait}"));
+            }
+        }
+        let (ready, stalled) = (of("Ready"), of("Stalled"));
+        let reason = text(&ready["reason"]);
+        let first = waits.first().map(|wait| text(&wait["reason"])).unwrap_or_default();
+        if ready["status"] == "False" || ready["status"] == "Unknown" {
+            let works = reason.starts_with("Upgrading");
+            if !works && first != reason {
+                bad.push(format!("is {reason}, and waits for {first:?} first"));
+            }
+        }
+        if stalled["status"] == "True" && waits.iter().all(|wait| wait["endedBy"] != "Person") {
+            bad.push("is Stalled, and waits for no person".to_owned());
+        }
+        for line in bad {
+            self.fault(12, format!("the status of {name} {line}"));
+        }
+    }
+
     /// 11: the status says what is.
     pub(super) fn status(&mut self, name: &str, before: Option<&Upgrade>, after: &Upgrade) {
         let status = &after.status;
@@ -73,6 +106,7 @@ impl Watcher {
         if condition("Reconciling") == "True" && condition("Stalled") == "True" {
             bad.push("is Reconciling and Stalled".to_owned());
         }
+        self.waits(name, status);
         let size = status.to_string().len();
         if size > 64 * 1024 {
             bad.push(format!("has {size} bytes"));

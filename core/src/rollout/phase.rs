@@ -1,0 +1,157 @@
+//! Where an upgrade is as a whole: one of a closed set, which is the reason of its condition Ready.
+//!
+//! Here belongs what each is called and whether only a person ends it. Which one it is now is decided in `status`.
+
+use super::wait::Wait;
+use crate::plan::Stage;
+use crate::upgrade::calendar::Shut;
+
+/// Where the upgrade is as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The plan is shown and nothing is done.
+    PlanOnly,
+    /// The plan waits for `approval.planHash`.
+    AwaitingApproval,
+    /// A person suspended it.
+    Suspended,
+    /// Another upgrade is under way.
+    Queued,
+    /// It names an executor that is not there.
+    Invalid,
+    /// It must not be started on this cluster.
+    PreflightFailed,
+    /// Under way.
+    Working(Stage),
+    /// Nothing is in flight, and the next window is waited for.
+    WaitingForWindow,
+    /// Nothing is in flight, and nothing new is begun in a freeze.
+    Frozen,
+    /// Nothing is in flight, and what was done last is watched for a while.
+    Soaking,
+    /// Nothing is in flight, and the object of a gate is not as it has to be.
+    GateClosed,
+    /// Nothing is in flight, and nothing new is begun in a zone of which too many nodes are not ready.
+    ZoneDisrupted,
+    /// Somebody deleted it; what is in flight settles.
+    Deleting,
+    /// Nothing more can move without a person: a control-plane component failed.
+    ControlPlaneFailed,
+    /// Nothing more can move without a person: a control-plane component went back after it was upgraded, a controller
+    /// leads where nothing shows its version, or nodes are silent whose kubelets a step of the control plane waits for.
+    ControlPlaneHeld,
+    /// Nothing more can move without a person: nodes failed.
+    NodesFailed,
+    /// Nothing more can move without a person: a node could not be drained, and the upgrade was told to stop then.
+    NodesHalted,
+    /// Nothing more can move without a person: nodes cannot be drained.
+    NodesParked,
+    /// Nothing more can move without a person: as many nodes failed or are parked as may.
+    FailurePolicy,
+    /// Nothing more can move without a person: no window is long enough.
+    NoWindowFits,
+    /// Nothing more can move without a person: the machines of a zone have long been silent.
+    ZoneGone,
+    /// Nothing more can move without a person: the server refuses what has to be written.
+    WritesRefused,
+    /// Nothing more can move without a person: nodes are held or cordoned by someone else.
+    NodesHeld,
+    /// Done.
+    Completed,
+}
+
+impl Phase {
+    /// Those in which it waits, does nothing or stands still: all but [`Self::Working`] and [`Self::Completed`].
+    pub const WAITS: [Self; 22] = [
+        Self::PlanOnly,
+        Self::AwaitingApproval,
+        Self::Suspended,
+        Self::Queued,
+        Self::Invalid,
+        Self::PreflightFailed,
+        Self::WaitingForWindow,
+        Self::Frozen,
+        Self::Soaking,
+        Self::GateClosed,
+        Self::ZoneDisrupted,
+        Self::Deleting,
+        Self::ControlPlaneFailed,
+        Self::ControlPlaneHeld,
+        Self::NodesFailed,
+        Self::NodesHalted,
+        Self::NodesParked,
+        Self::FailurePolicy,
+        Self::NoWindowFits,
+        Self::ZoneGone,
+        Self::WritesRefused,
+        Self::NodesHeld,
+    ];
+
+    /// The reason of condition `Ready`, which is also the STAGE column.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::PlanOnly => "PlanOnly",
+            Self::AwaitingApproval => "AwaitingApproval",
+            Self::Suspended => "Suspended",
+            Self::Queued => "Queued",
+            Self::Invalid => "Invalid",
+            Self::PreflightFailed => "PreflightFailed",
+            Self::Working(stage) => stage.name(),
+            Self::WaitingForWindow => "WaitingForWindow",
+            Self::Frozen => "Frozen",
+            Self::Soaking => "Soaking",
+            Self::GateClosed => "GateClosed",
+            Self::ZoneDisrupted => "ZoneDisrupted",
+            Self::FailurePolicy => "FailurePolicy",
+            Self::NoWindowFits => "NoWindowFits",
+            Self::ZoneGone => "ZoneGone",
+            Self::Deleting => "Deleting",
+            Self::ControlPlaneFailed => "ControlPlaneFailed",
+            Self::ControlPlaneHeld => "ControlPlaneHeld",
+            Self::NodesFailed => "NodesFailed",
+            Self::NodesHalted => "NodesHalted",
+            Self::NodesParked => "NodesParked",
+            Self::WritesRefused => "WritesRefused",
+            Self::NodesHeld => "NodesHeld",
+            Self::Completed => "Completed",
+        }
+    }
+
+    /// kstatus: whether only a person can bring it further.
+    pub const fn stalled(self) -> bool {
+        matches!(
+            self,
+            Self::Invalid
+                | Self::PreflightFailed
+                | Self::ControlPlaneFailed
+                | Self::ControlPlaneHeld
+                | Self::NodesFailed
+                | Self::NodesHalted
+                | Self::NodesParked
+                | Self::NodesHeld
+                | Self::FailurePolicy
+                | Self::NoWindowFits
+                | Self::ZoneGone
+                | Self::WritesRefused
+        )
+    }
+
+    /// Where an upgrade is of which nothing is in flight, and which `wait` alone keeps from opening something.
+    pub(super) const fn of(wait: &Wait, stage: Stage) -> Self {
+        match wait {
+            Wait::GateRead { .. }
+            | Wait::Seed { .. }
+            | Wait::Replacements { .. }
+            | Wait::Job { lasting: false, .. } => Self::Working(stage),
+            Wait::Gate { .. } => Self::GateClosed,
+            Wait::Failures { .. } => Self::FailurePolicy,
+            Wait::Refused { .. } | Wait::Job { .. } => Self::WritesRefused,
+            Wait::Shut { opens: None, .. } => Self::NoWindowFits,
+            Wait::Shut { shut: Shut::Window | Shut::Closes(_), .. } => Self::WaitingForWindow,
+            Wait::Shut { shut: Shut::Frozen(_) | Shut::Freezes(..), .. } => Self::Frozen,
+            Wait::Soak { .. } => Self::Soaking,
+            Wait::Zone { lasting: true, .. } | Wait::AllZones { lasting: true, .. } => Self::ZoneGone,
+            Wait::Zone { .. } | Wait::AllZones { .. } => Self::ZoneDisrupted,
+        }
+    }
+}

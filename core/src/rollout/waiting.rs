@@ -1,0 +1,209 @@
+//! What an upgrade waits for: one reason, one line and a time each.
+//!
+//! Here belongs the closed set of reasons, and who or what ends each of them. The lines are written where something is
+//! waited for. The invariant: a reason that is also one of the upgrade as a whole has the same name in both places.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::phase::Phase;
+use super::wait::Wait;
+use crate::plan::Stage;
+
+/// Who or what ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EndedBy {
+    /// Only a person.
+    Person,
+    /// What happens in the cluster.
+    Cluster,
+    /// The clock.
+    Time,
+}
+
+impl EndedBy {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Person, Self::Cluster, Self::Time];
+
+    /// The word for it in a status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Person => "Person",
+            Self::Cluster => "Cluster",
+            Self::Time => "Time",
+        }
+    }
+}
+
+/// Why something is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// What the condition Ready of the upgrade says, or would say if nothing else were under way.
+    Upgrade(Phase),
+    /// A component of the control plane is away, not ready, or not seen.
+    ComponentAway,
+    /// A component of the control plane does not tell its version.
+    VersionUnknown,
+    /// A controller has not renewed its lease since the control plane was changed.
+    ControllersIdle,
+    /// What was replaced gets time to take up its work, or pods get time to arrive.
+    Settling,
+    /// Pods leave a node.
+    PodsLeaving,
+    /// Pods may not leave a node yet.
+    PodsHeldBack,
+    /// Volumes are detached from a node.
+    VolumesDetaching,
+    /// An executor works, or a new version is to be observed.
+    ExecutorWorking,
+    /// The server refuses the Job of an executor, or nobody may make it any more.
+    JobRefused,
+    /// What is known is read once more.
+    ReadingAgain,
+    /// As many nodes of a group are unavailable as may be.
+    GroupFull,
+    /// A group waits for another one, or for its canaries.
+    GroupsInOrder,
+    /// Nodes are not taken away at the same time.
+    NodesInOrder,
+    /// Pods start elsewhere first.
+    PodsStarting,
+}
+
+impl WaitReason {
+    /// A step of the control plane failed.
+    pub(super) const STEP_FAILED: Self = Self::Upgrade(Phase::ControlPlaneFailed);
+    /// A node failed.
+    pub(super) const NODE_FAILED: Self = Self::Upgrade(Phase::NodesFailed);
+    /// A node is parked.
+    pub(super) const NODE_PARKED: Self = Self::Upgrade(Phase::NodesParked);
+
+    /// Those that are not reasons of the upgrade as a whole.
+    pub const OTHERS: [Self; 14] = [
+        Self::ComponentAway,
+        Self::VersionUnknown,
+        Self::ControllersIdle,
+        Self::Settling,
+        Self::PodsLeaving,
+        Self::PodsHeldBack,
+        Self::VolumesDetaching,
+        Self::ExecutorWorking,
+        Self::JobRefused,
+        Self::ReadingAgain,
+        Self::GroupFull,
+        Self::GroupsInOrder,
+        Self::NodesInOrder,
+        Self::PodsStarting,
+    ];
+
+    /// The word for it in a status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Upgrade(phase) => phase.reason(),
+            Self::ComponentAway => "ComponentAway",
+            Self::VersionUnknown => "VersionUnknown",
+            Self::ControllersIdle => "ControllersIdle",
+            Self::Settling => "Settling",
+            Self::PodsLeaving => "PodsLeaving",
+            Self::PodsHeldBack => "PodsHeldBack",
+            Self::VolumesDetaching => "VolumesDetaching",
+            Self::ExecutorWorking => "ExecutorWorking",
+            Self::JobRefused => "JobRefused",
+            Self::ReadingAgain => "ReadingAgain",
+            Self::GroupFull => "GroupFull",
+            Self::GroupsInOrder => "GroupsInOrder",
+            Self::NodesInOrder => "NodesInOrder",
+            Self::PodsStarting => "PodsStarting",
+        }
+    }
+
+    /// Who or what ends it.
+    pub const fn ended_by(self) -> EndedBy {
+        match self {
+            Self::Upgrade(phase) if phase.stalled() => EndedBy::Person,
+            Self::Upgrade(Phase::PlanOnly | Phase::AwaitingApproval | Phase::Suspended)
+            | Self::JobRefused => EndedBy::Person,
+            Self::Upgrade(Phase::WaitingForWindow | Phase::Frozen | Phase::Soaking) | Self::Settling => {
+                EndedBy::Time
+            }
+            Self::Upgrade(_)
+            | Self::ComponentAway
+            | Self::VersionUnknown
+            | Self::ControllersIdle
+            | Self::PodsLeaving
+            | Self::PodsHeldBack
+            | Self::VolumesDetaching
+            | Self::ExecutorWorking
+            | Self::ReadingAgain
+            | Self::GroupFull
+            | Self::GroupsInOrder
+            | Self::NodesInOrder
+            | Self::PodsStarting => EndedBy::Cluster,
+        }
+    }
+}
+
+/// Something that an upgrade waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Why.
+    pub reason: WaitReason,
+    /// The same in one line, with the names of what is meant.
+    pub line: String,
+    /// When it is over, or looked at again, where that is known; whatever changes in the cluster is looked at at once.
+    pub until: Option<Timestamp>,
+}
+
+impl Waiting {
+    pub(super) fn new(reason: WaitReason, line: impl Into<String>) -> Self {
+        Self { reason, line: line.into(), until: None }
+    }
+
+    /// The same, over or looked at again at `until`.
+    pub(super) fn until(self, until: impl Into<Option<Timestamp>>) -> Self {
+        Self { until: until.into(), ..self }
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl From<&Wait> for Waiting {
+    fn from(wait: &Wait) -> Self {
+        let reason = match wait {
+            Wait::GateRead { .. } => WaitReason::ReadingAgain,
+            Wait::Seed { .. } | Wait::Replacements { .. } => WaitReason::PodsStarting,
+            Wait::Job { lasting: false, .. } => WaitReason::JobRefused,
+            _ => WaitReason::Upgrade(Phase::of(wait, Stage::Kubelets)),
+        };
+        let until = match wait {
+            // Looked at every few seconds, which nobody wants to be told each time.
+            Wait::Gate { .. } | Wait::Refused { .. } => None,
+            _ => wait.until(),
+        };
+        Self { reason, line: wait.to_string(), until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_name_of_its_own() {
+        let all: Vec<WaitReason> =
+            Phase::WAITS.map(WaitReason::Upgrade).into_iter().chain(WaitReason::OTHERS).collect();
+        let names: BTreeSet<&str> = all.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), all.len());
+        for reason in all {
+            let WaitReason::Upgrade(phase) = reason else { continue };
+            assert!(!phase.stalled() || reason.ended_by() == EndedBy::Person, "{phase:?}");
+        }
+    }
+}
