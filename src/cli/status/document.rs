@@ -100,12 +100,15 @@ impl Standing {
         }
     }
 
-    /// What it waits for and which nodes are out, one line each, without the line that condition Ready has already.
+    /// What it waits for and which nodes are out, one line each, without what condition Ready says already.
     pub(super) fn details(&self) -> Vec<String> {
-        let others = self.waiting_for.iter().filter(|of| of.message != self.message);
+        // Nodes that are out are named with their reasons below.
+        let of_stage = |of: &Waiting| of.reason == self.stage && !self.out.is_empty();
+        let others = self.waiting_for.iter().filter(|of| of.message != self.message && !of_stage(of));
         let mut lines: Vec<String> = others.map(|of| of.message.clone()).collect();
         lines.extend(omitted(self.waiting_for_omitted, "line"));
-        lines.extend(self.out.iter().map(|out| format!("{} ({}): {}", out.node, out.state, out.reason)));
+        let out = self.out.iter().filter(|out| self.message != format!("{}: {}", out.node, out.reason));
+        lines.extend(out.map(|out| format!("{} ({}): {}", out.node, out.state, out.reason)));
         lines.extend(omitted(self.out_omitted, "node"));
         lines
     }
