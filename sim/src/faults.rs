@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::stream::{Ending, Mode, Stream};
 use crate::program::Life;
+use crate::signal::Signal;
 
 /// What a rule looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,8 +244,8 @@ impl Script {
 
 struct Inner {
     script: Mutex<Script>,
-    /// Counts blackouts; a watch that is told of one looks whether it concerns its program.
-    cuts: watch::Sender<u64>,
+    /// Given at a blackout; a watch that is told of one looks whether it concerns its program.
+    cuts: Signal,
     /// Counts crashes.
     crashes: watch::Sender<u64>,
 }
@@ -255,7 +256,7 @@ pub struct Faults(Arc<Inner>);
 
 impl Default for Faults {
     fn default() -> Self {
-        let (cuts, crashes) = (watch::Sender::new(0), watch::Sender::new(0));
+        let (cuts, crashes) = (Signal::default(), watch::Sender::new(0));
         Self(Arc::new(Inner { script: Mutex::default(), cuts, crashes }))
     }
 }
@@ -316,7 +317,7 @@ impl Faults {
     pub fn blackout_of(&self, agents: &[&str], time: Duration) -> &Self {
         let agents = agents.iter().map(|&agent| agent.to_owned()).collect();
         self.lock().blackout = Some((Instant::now() + time, agents));
-        self.0.cuts.send_modify(|cuts| *cuts += 1);
+        self.0.cuts.give();
         self
     }
 

@@ -6,9 +6,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use crate::kind_history::{Change, Shelf};
+use crate::signal::{Signal, Waiter};
 
 /// Who is told of every write.
 pub(crate) struct Observer(pub(crate) Box<dyn FnMut(&str, &Change, &str) + Send>);
@@ -25,7 +24,7 @@ pub(crate) struct Journal {
     hash: Option<u64>,
     /// What was written since the models were last told.
     news: Vec<(Arc<str>, Change)>,
-    any: watch::Sender<u64>,
+    any: Signal,
     /// Who writes now.
     author: Cow<'static, str>,
     observers: Vec<Observer>,
@@ -36,7 +35,7 @@ impl Journal {
         Self {
             hash: hashed.then_some(0x9e37_79b9_7f4a_7c15),
             news: Vec::new(),
-            any: watch::Sender::new(1),
+            any: Signal::default(),
             author: Cow::Borrowed(""),
             observers: Vec::new(),
         }
@@ -56,7 +55,7 @@ impl Journal {
         self.hash
     }
 
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> Waiter {
         self.any.subscribe()
     }
 
@@ -77,15 +76,13 @@ impl Journal {
         for observer in &mut self.observers {
             (observer.0)(&shelf.resource, &change, &self.author);
         }
-        let (revision, quiet) = (change.revision, change.quiet);
+        let quiet = change.quiet;
         shelf.log.push_back(change.clone());
-        if shelf.wake.receiver_count() > 0 {
-            shelf.wake.send_replace(revision);
-        }
+        shelf.wake.give();
         self.news.push((shelf.resource.clone(), change));
         // Models alone write heartbeats, and whoever drives them looks for news after each step.
         if !quiet {
-            self.any.send_replace(revision);
+            self.any.give();
         }
     }
 }

@@ -5,10 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use crate::by_key::Live;
 use crate::record::Record;
+use crate::signal::Signal;
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -29,11 +28,11 @@ pub(crate) struct Shelf {
     pub(crate) resource: Arc<str>,
     pub(crate) live: Live,
     pub(crate) log: VecDeque<Change>,
-    pub(crate) wake: watch::Sender<u64>,
+    pub(crate) wake: Signal,
 }
 
 impl Shelf {
     pub(crate) fn new(resource: Arc<str>) -> Self {
-        Self { resource, live: Live::default(), log: VecDeque::new(), wake: watch::Sender::new(0) }
+        Self { resource, live: Live::default(), log: VecDeque::new(), wake: Signal::default() }
     }
 }

@@ -64,6 +64,7 @@ mod random;
 mod record;
 mod schema;
 pub mod serve;
+mod signal;
 mod store;
 
 pub use cluster::{Builder, Cluster, NodeGroup, Process};

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::by_key::Live;
 use crate::index::PodIndex;
@@ -19,6 +18,7 @@ pub(crate) use crate::kind_history::Change;
 use crate::kind_history::Shelf;
 use crate::labels::{LabelSelector, Labels};
 use crate::record::Record;
+use crate::signal::Waiter;
 
 const PODS: &str = "pods";
 /// How many of the objects that were written last are kept as values. All others are kept as text, which is a tenth of
@@ -84,7 +84,7 @@ impl Store {
     }
 
     /// A receiver that is told of every write, except heartbeats.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> Waiter {
         self.journal.changes()
     }
 
@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// A receiver that is told of every write of that kind.
-    pub(crate) fn subscribe(&mut self, resource: &str) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&mut self, resource: &str) -> Waiter {
         shelf_of(&mut self.shelves, resource).wake.subscribe()
     }
 

@@ -49,17 +49,26 @@ impl Proof {
     }
 }
 
+/// A term and the proof of it that was published last.
+#[derive(Clone, Debug)]
+struct Led {
+    proof: Proof,
+    /// Cancelled when the term is over before its proof ends.
+    over: CancellationToken,
+}
+
 /// Whether this process leads. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Leadership(watch::Receiver<Option<Proof>>);
+pub struct Leadership(watch::Receiver<Option<Led>>);
 
 impl Leadership {
     /// Resolves as soon as we lead, with the term that begins or goes on; never if the election was stopped.
     pub async fn gained(&self) -> Term {
         let mut proofs = self.0.clone();
-        let led = proofs.wait_for(|proof| proof.is_some_and(|proof| proof.check().is_ok())).await;
-        match led.ok().and_then(|proof| *proof) {
-            Some(proof) => Term { number: proof.term, proofs },
+        let leads = |led: &Option<Led>| led.as_ref().is_some_and(|led| led.proof.check().is_ok());
+        let led = proofs.wait_for(leads).await.ok().and_then(|led| led.clone());
+        match led {
+            Some(Led { proof, over }) => Term { number: proof.term, over, proofs },
             None => std::future::pending().await,
         }
     }
@@ -70,28 +79,21 @@ impl Leadership {
 #[derive(Clone, Debug)]
 pub struct Term {
     number: u64,
-    proofs: watch::Receiver<Option<Proof>>,
+    over: CancellationToken,
+    proofs: watch::Receiver<Option<Led>>,
 }
 
 impl Term {
     /// A proof as of now, if this term lasts.
     pub fn proof(&self) -> Option<Proof> {
-        (*self.proofs.borrow()).filter(|proof| self.holds(proof))
+        self.proofs.borrow().as_ref().map(|led| led.proof).filter(|proof| self.holds(proof))
     }
 
-    /// Resolves as soon as this term is over.
+    /// Resolves as soon as this term is over. A renewal wakes nobody: it is seen when the proof before it ends.
     pub async fn lost(&self) {
-        let mut proofs = self.proofs.clone();
-        loop {
-            let proof = (*proofs.borrow_and_update()).filter(|proof| self.holds(proof));
-            let Some(proof) = proof else { return };
-            tokio::select! {
-                biased;
-                () = sleep_until(proof.valid_until) => {}
-                changed = proofs.changed() => if changed.is_err() {
-                    // The election ended; what it proved last still ends by itself.
-                    sleep_until(proof.valid_until).await;
-                }
+        while let Some(proof) = self.proof() {
+            if self.over.run_until_cancelled(sleep_until(proof.valid_until)).await.is_none() {
+                return;
             }
         }
     }
@@ -104,7 +106,7 @@ impl Term {
 /// The sending end of the election: it publishes one proof after the other, and numbers the terms.
 #[derive(Debug)]
 pub(super) struct Lessor {
-    proofs: watch::Sender<Option<Proof>>,
+    proofs: watch::Sender<Option<Led>>,
     term: u64,
 }
 
@@ -119,19 +121,27 @@ impl Lessor {
     /// published before.
     fn tell(&mut self, until: Option<Instant>) -> bool {
         // A proof that ran out ended its term, though nobody has looked.
-        let led = (*self.proofs.borrow()).is_some_and(|proof| proof.check().is_ok());
-        if until.is_some() && !led {
-            self.term += 1;
+        let before = self.proofs.borrow().clone();
+        let goes_on = before.as_ref().filter(|led| until.is_some() && led.proof.check().is_ok());
+        let led = until.map(|valid_until| {
+            let over = goes_on.map_or_else(CancellationToken::new, |led| led.over.clone());
+            self.term += u64::from(goes_on.is_none());
+            Led { proof: Proof { valid_until, term: self.term }, over }
+        });
+        if let Some(over) = before.as_ref().filter(|_| goes_on.is_none()).map(|led| &led.over) {
+            over.cancel();
         }
-        let proof = until.map(|valid_until| Proof { valid_until, term: self.term });
-        self.proofs.send_replace(proof).is_some()
+        self.proofs.send_replace(led);
+        before.is_some()
     }
 
     /// Leads for `time` from now, and returns the term that begins or goes on.
     #[cfg(test)]
     pub(super) fn lets(&mut self, time: Duration) -> Term {
         self.tell(Some(Instant::now() + time));
-        Term { number: self.term, proofs: self.proofs.subscribe() }
+        let proofs = self.proofs.subscribe();
+        let over = proofs.borrow().as_ref().map(|led| led.over.clone()).unwrap_or_default();
+        Term { number: self.term, over, proofs }
     }
 }
 
@@ -398,7 +408,7 @@ mod tests {
     }
 
     fn leads(leadership: &Leadership) -> bool {
-        leadership.0.borrow().is_some_and(|proof| proof.check().is_ok())
+        leadership.0.borrow().as_ref().is_some_and(|led| led.proof.check().is_ok())
     }
 
     async fn soon<T>(future: impl Future<Output = T>) -> T {

@@ -417,11 +417,10 @@ mod tests {
         let servers = Apiservers::new(fake.connect(), pace, changes);
         let address: Arc<str> = "192.0.2.1:6443".into();
         let all = BTreeSet::from([Arc::clone(&address)]);
-        let until = async |done: &dyn Fn(&Endpoint) -> bool,
-                           woken: &mut tokio::sync::watch::Receiver<u64>| {
+        let until = async |done: &dyn Fn(&Endpoint) -> bool, woken: &mut crate::observe::cache::Changed| {
             let settled = async {
                 while !servers.list().first().is_some_and(done) {
-                    woken.changed().await.unwrap();
+                    assert!(woken.changed().await);
                 }
             };
             tokio::time::timeout(Duration::from_secs(5), settled).await.expect("wakes when a result changes");

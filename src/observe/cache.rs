@@ -18,7 +18,7 @@ use self::follow::Follow;
 use self::held::{Inner, What};
 use super::fold::{Fold, News, SyncState, Watched};
 
-pub use self::held::{Changes, Pace, Select};
+pub use self::held::{Changed, Changes, Pace, Select};
 
 /// The objects of one kind. A clone is another handle on the same cache.
 #[derive(Debug)]

@@ -141,7 +141,7 @@ impl Observer {
                     apiservers.set(&slices.flat_map(|slice| slice.addresses.iter().cloned()).collect());
                     asked = now;
                 }
-                if changes.changed().await.is_err() {
+                if !changes.changed().await {
                     return;
                 }
             }

@@ -22,6 +22,7 @@ use crate::by_key::Live;
 use crate::clock::Clock;
 use crate::faults::{Ending, Stream as Faults};
 use crate::record::Record;
+use crate::signal::Waiter;
 use crate::store::Change;
 
 /// How often a bookmark says how far the watch has come.
@@ -42,7 +43,7 @@ struct Watch {
     /// Everything up to here has been sent or is in `lines`.
     at: u64,
     lines: VecDeque<String>,
-    wake: tokio::sync::watch::Receiver<u64>,
+    wake: Waiter,
     bookmarks: Option<Pin<Box<Sleep>>>,
     end: Pin<Box<Sleep>>,
     until: Instant,
@@ -176,7 +177,7 @@ impl Watch {
             if self.over {
                 return None;
             }
-            self.wake.borrow_and_update();
+            self.wake.look();
             self.collect();
             if !self.lines.is_empty() || self.over {
                 continue;
@@ -190,7 +191,7 @@ impl Watch {
             };
             tokio::select! {
                 biased;
-                changed = self.wake.changed() => self.over = changed.is_err(),
+                lives = self.wake.changed() => self.over = !lives,
                 () = self.end.as_mut(), if speaks => self.over = true,
                 () = self.faults.wait() => if self.faults.is_cut() {
                     (self.over, self.broken) = (true, true);

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Faults, WatchFault};
 use crate::program::Life;
+use crate::signal::Waiter;
 
 /// Which lines a watch says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) struct Stream {
     pub(super) delay: Duration,
     /// An event that waits for the next to go first.
     pub(super) swapped: Option<String>,
-    pub(super) cuts: watch::Receiver<u64>,
+    pub(super) cuts: Waiter,
 }
 
 /// How a watch ends because of a fault.

@@ -363,7 +363,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         }
     }
     loop {
-        changes.borrow_and_update();
+        changes.look();
         let now = clock.elapsed();
         driver.tell(now);
         let next = driver.work(now);
@@ -375,7 +375,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         };
         tokio::select! {
             biased;
-            changed = changes.changed() => if changed.is_err() { return },
+            lives = changes.changed() => if !lives { return },
             () = due => {}
         }
     }

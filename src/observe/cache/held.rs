@@ -5,32 +5,55 @@
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::super::fold::{Fold, SyncState, Watched};
 use super::super::interner::Detail;
 use crate::clients::one_line;
 
-/// Wakes the controllers: a counter that every cache and probe shares.
+/// Wakes the controllers: one that every cache and probe shares. Those that wait are woken in the order in which they began
+/// to wait, so that runs on the virtual cluster are equal; tokio's `watch` draws lots.
 #[derive(Clone, Debug)]
-pub struct Changes(watch::Sender<u64>);
+pub struct Changes(broadcast::Sender<()>);
 
 impl Default for Changes {
     fn default() -> Self {
-        Self(watch::Sender::new(0))
+        // How often something changed interests nobody.
+        Self(broadcast::Sender::new(1))
     }
 }
 
 impl Changes {
     /// Wakes every subscriber: something changed.
     pub fn bump(&self) {
-        self.0.send_modify(|count| *count += 1);
+        // It is no error that nobody waits.
+        let _ = self.0.send(());
     }
 
-    /// A receiver whose `changed()` resolves once for any number of changes since it was last asked.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.0.subscribe()
+    /// What waits for changes from now on.
+    pub fn subscribe(&self) -> Changed {
+        Changed(self.0.subscribe())
+    }
+}
+
+/// What waits for [`Changes`].
+#[derive(Debug)]
+pub struct Changed(broadcast::Receiver<()>);
+
+impl Changed {
+    /// Resolves once for any number of changes since it last did, or since [`Self::mark_unchanged`]; `false` when there is
+    /// nothing left that could change.
+    pub async fn changed(&mut self) -> bool {
+        let told = self.0.recv().await;
+        self.mark_unchanged();
+        !matches!(told, Err(RecvError::Closed))
+    }
+
+    /// Forgets what changed until now, because everything is looked at next.
+    pub fn mark_unchanged(&mut self) {
+        self.0 = self.0.resubscribe();
     }
 }
 

@@ -220,10 +220,10 @@ impl Branches {
     }
 }
 
-/// How a run ended. Its requests are not compared: tasks that wait for one `tokio::sync::watch` are woken in an order that
-/// tokio draws by lot.
+/// What a run asked and how it ended.
 fn told(run: &super::Run) -> String {
-    format!("{:#}\n{:?}", run.end, run.wrong)
+    let calls: Vec<String> = run.calls.iter().map(|call| format!("{} {}", call.agent, call.line())).collect();
+    format!("{}\n{:#}\n{:?}", calls.join("\n"), run.end, run.wrong)
 }
 
 /// In a process of its own, because a copy has none of the threads that other tests run in.
