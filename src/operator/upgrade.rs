@@ -174,7 +174,7 @@ impl Driver<'_> {
             now,
         };
         let mut look_at = None;
-        let mut rows = Vec::new();
+        let (mut rows, mut away) = (Vec::new(), Vec::new());
         let (upgrades, mut queue) = self.upgrades(kept, now).await;
         forget_gates(kept, &upgrades);
         for (object, intent, mut progress) in upgrades {
@@ -183,6 +183,9 @@ impl Driver<'_> {
             let decision = decide(&planned, &intent, &progress, world);
             queue.decided(&intent, &decision.status);
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
+            if decision.status.completed.is_none() {
+                away.extend_from_slice(&decision.status.away);
+            }
             rows.push((object.name_any(), counts(&decision.status)));
             // The plan and the start time are state: the status has to hold them before any action is taken.
             let forecast = kept.forecasts.of(planned.plan(), &intent, &decision.status, world);
@@ -193,6 +196,7 @@ impl Driver<'_> {
                 self.act(kept, object, decision.actions).await;
             }
         }
+        kept.freshness.absences.see(away, now);
         self.clean_up(kept, &cluster, &claims, &unreadable).await;
         let rows = rows.iter().flat_map(|(upgrade, counts)| {
             counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })

@@ -206,9 +206,12 @@ async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>, begun: Instant) -> 
             let says = |kind: &str| condition(upgrade, kind).is_some_and(|of| of["status"] == "True");
             let current = upgrade["status"]["observedGeneration"] == upgrade["metadata"]["generation"];
             let queued = condition(upgrade, "Ready").is_some_and(|of| of["reason"] == "Queued");
-            // A kube-apiserver that was asked in vain is asked again, unless a step of the control plane lost it.
+            // A kube-apiserver that was asked in vain is asked again, unless a step of the control plane lost it, or it
+            // stays away.
             let known = |of: &Value| !of["message"].to_string().contains("is not known");
-            let lost = condition(upgrade, "Ready").is_some_and(|of| of["reason"] == "ControlPlaneFailed");
+            let lost =
+                |of: &Value| of["reason"] == "ControlPlaneFailed" || of["reason"] == "ControlPlaneHeld";
+            let lost = condition(upgrade, "Ready").is_some_and(lost);
             let current = current && (lost || condition(upgrade, "PreflightPassed").is_none_or(known));
             current && (says("Ready") || says("Stalled") || says("Paused") || queued)
         });

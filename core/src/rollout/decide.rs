@@ -12,7 +12,9 @@ use super::seen::follow;
 use super::status::{Outlook, status};
 use super::waiting::{WaitReason, Waiting};
 use super::whole::{shown, static_pods_settle};
-use super::{Action, Claim, ClaimState, Decision, World, avoid, components, group, nodes, open, soak, trial};
+use super::{
+    Action, Claim, ClaimState, Decision, World, absent, avoid, components, group, nodes, open, soak, trial,
+};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::Batch;
@@ -78,7 +80,8 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         went_back: false,
         needs_a_person: Vec::new(),
     };
-    let mut outlook = Outlook { from, way, nodes_of_hops, approved, seen, ..Outlook::default() };
+    let away = absent::away(cluster, &missing);
+    let mut outlook = Outlook { from, way, nodes_of_hops, approved, seen, away, ..Outlook::default() };
     outlook.preflight = planned.refused().to_vec();
     take_steps(&mut round, &outlook.preflight, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut outlook);
@@ -259,6 +262,9 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     round.soaks = soak::follow(round);
     let next = components::next_subject(round);
     let tried = trial::tried(round, next.as_ref());
+    if round.may_disrupt {
+        absent::tell(round);
+    }
     if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {
         match round.stage {
             Some(_) if tried.is_err() => {

@@ -11,6 +11,7 @@
 //! [`ClaimState::Parked`], is uncordoned, and is tried again later. A control-plane component, or all of them of one
 //! node together, goes from claimed to upgrading at once, without a drain.
 
+mod absent;
 mod action;
 mod avoid;
 mod claim;
@@ -51,6 +52,7 @@ use crate::cluster::{Cluster, Component, Renewals};
 use crate::upgrade::GateObject;
 
 pub use crate::disruption::{Memory, PodMemory};
+pub use absent::{Absences, Away};
 pub use action::{Action, Drained};
 pub use avoid::{Taints, unavoided};
 pub use claim::{Asked, Before, Blocker, Claim, ClaimState, Subject, Unreadable};
@@ -118,6 +120,8 @@ pub struct Freshness {
     pub attachments: Timestamp,
     /// When controllers renewed their leases.
     pub renewals: Renewals,
+    /// Since when components of the control plane are away.
+    pub absences: Absences,
 }
 
 /// Everything a decision is made from.

@@ -38,7 +38,7 @@ pub enum Phase {
     /// Nothing more can move without a person: a control-plane component failed.
     ControlPlaneFailed,
     /// Nothing more can move without a person: a control-plane component went back after it was upgraded, a controller
-    /// leads where nothing shows its version, or nodes are silent whose kubelets a step of the control plane waits for.
+    /// leads where nothing shows its version, or one is away or silent for long that everything else waits for.
     ControlPlaneHeld,
     /// Nothing more can move without a person: nodes failed.
     NodesFailed,

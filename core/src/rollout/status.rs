@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::absent::Away;
 use super::hold::{Hold, Out, OutOf};
 use super::phase::Phase;
 use super::wait::Wait;
@@ -34,6 +35,8 @@ pub struct Status {
     pub stages: [StageProgress; 3],
     /// The control-plane components to expect from now on, in order.
     pub seen: Vec<Place>,
+    /// Components of the control plane that are away, for the next look to remember since when.
+    pub away: Vec<Away>,
     /// Claims under way, of components and of nodes.
     pub in_flight: usize,
     /// Nodes under way.
@@ -69,6 +72,7 @@ pub(super) struct Outlook {
     pub(super) nodes_of_hops: Vec<usize>,
     pub(super) approved: bool,
     pub(super) seen: Vec<Place>,
+    pub(super) away: Vec<Away>,
     pub(super) preflight: Vec<String>,
     pub(super) waits: Vec<Waiting>,
     pub(super) held: Vec<(Arc<str>, Hold)>,
@@ -145,14 +149,9 @@ pub(super) fn status(
     let begins = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     let started = progress.started.or((begins || !mine.is_empty()).then_some(world.now));
     // What the condition says is waited for before whatever else is.
-    let reason = WaitReason::Upgrade(phase);
-    outlook.waits.sort_by_key(|waiting| waiting.reason != reason);
+    outlook.waits.sort_by_key(|waiting| waiting.reason != WaitReason::Upgrade(phase));
     let message = message(upgrade, progress, phase, &stages, &outlook, &parked);
-    let mut waits = outlook.waits;
-    let says = waits.first().is_some_and(|waiting| waiting.reason == reason);
-    if !says && !matches!(phase, Phase::Completed | Phase::Working(_)) {
-        waits.insert(0, Waiting::new(reason, message.clone()));
-    }
+    let waits = waits(std::mem::take(&mut outlook.waits), phase, &message, &outlook.preflight);
     Status {
         phase,
         message,
@@ -163,6 +162,7 @@ pub(super) fn status(
         nodes_of_hops: outlook.nodes_of_hops,
         stages,
         seen: outlook.seen,
+        away: outlook.away,
         in_flight,
         nodes_in_flight,
         parked,
@@ -173,6 +173,19 @@ pub(super) fn status(
         started,
         completed: progress.completed.or((phase == Phase::Completed).then_some(world.now)),
     }
+}
+
+/// What `waits` besides is waited for: what condition Ready says, and what blocks the rest of the plan.
+fn waits(mut waits: Vec<Waiting>, phase: Phase, message: &str, preflight: &[String]) -> Vec<Waiting> {
+    let reason = WaitReason::Upgrade(phase);
+    let says = waits.first().is_some_and(|waiting| waiting.reason == reason);
+    if matches!(phase, Phase::Working(_)) && waits.is_empty() {
+        let blocked = |line: &String| Waiting::new(WaitReason::PlanBlocked, line.clone());
+        waits.extend(preflight.iter().map(blocked));
+    } else if !says && !matches!(phase, Phase::Completed | Phase::Working(_)) {
+        waits.insert(0, Waiting::new(reason, message));
+    }
+    waits
 }
 
 /// The one of `waits` that ends first; one that a person has to end comes last.

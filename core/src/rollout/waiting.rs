@@ -41,6 +41,8 @@ impl EndedBy {
 pub enum WaitReason {
     /// What the condition Ready of the upgrade says, or would say if nothing else were under way.
     Upgrade(Phase),
+    /// What is left of the plan must not be carried out on the cluster as it is now.
+    PlanBlocked,
     /// A component of the control plane is away, not ready, or not seen.
     ComponentAway,
     /// A component of the control plane does not tell its version.
@@ -80,7 +82,8 @@ impl WaitReason {
     pub(super) const NODE_PARKED: Self = Self::Upgrade(Phase::NodesParked);
 
     /// Those that are not reasons of the upgrade as a whole.
-    pub const OTHERS: [Self; 14] = [
+    pub const OTHERS: [Self; 15] = [
+        Self::PlanBlocked,
         Self::ComponentAway,
         Self::VersionUnknown,
         Self::ControllersIdle,
@@ -101,6 +104,7 @@ impl WaitReason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Upgrade(phase) => phase.reason(),
+            Self::PlanBlocked => "PlanBlocked",
             Self::ComponentAway => "ComponentAway",
             Self::VersionUnknown => "VersionUnknown",
             Self::ControllersIdle => "ControllersIdle",
@@ -128,6 +132,7 @@ impl WaitReason {
                 EndedBy::Time
             }
             Self::Upgrade(_)
+            | Self::PlanBlocked
             | Self::ComponentAway
             | Self::VersionUnknown
             | Self::ControllersIdle

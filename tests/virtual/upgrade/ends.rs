@@ -177,6 +177,25 @@ fn a_kubelet_that_somebody_takes_back_is_held_and_named_and_not_fought() {
 }
 
 #[test]
+fn a_component_that_stays_away_is_for_a_person_and_its_return_is_enough() {
+    // While nodes are drained.
+    for (begins, which) in [
+        ("at 110000", "cp-3 kube-apiserver"),
+        ("at 110000", "cp-3 kube-scheduler"),
+        ("at 0 hosts; at 0 accept; at 70000", "host-3 kube-apiserver"),
+    ] {
+        let taken = format!("{begins} take {which}");
+        let run = ends(&taken);
+        assert_eq!((said(&run).0, said(&run).1), ("ControlPlaneHeld", true), "{:#}", run.end["upgrades"]);
+        let why = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+        assert!(why.contains("has been away for 15 minutes"), "{why}");
+        let run = ends(&format!("{taken}; at 2000000 start {which}"));
+        assert_eq!(said(&run), DONE, "{taken}: {:#}", run.end["upgrades"]);
+        assert!(run.reasons.contains("ControlPlaneHeld"), "{:?}", run.reasons);
+    }
+}
+
+#[test]
 fn a_server_that_is_rolled_back_keeps_kubelets_waiting() {
     for millis in [100_000, 118_000, 150_000] {
         ends(&format!(

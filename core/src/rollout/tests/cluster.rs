@@ -255,6 +255,7 @@ impl Toy {
         self.seconds += 1;
         let decision = self.decided();
         self.check_waits(&decision.status);
+        self.freshness.absences.see(decision.status.away.clone(), at(self.seconds));
         let Status { from, started, seen, way, hop, soaks, .. } = decision.status;
         self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
         self.refusals.forget_old(at(self.seconds));

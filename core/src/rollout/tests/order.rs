@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::cluster::Toy;
 use super::scheduler_upgraded;
-use crate::cluster::{Component, Evidence, Node, Pod, Selector, Traits};
+use crate::cluster::{Component, Evidence, Instance, Node, Pod, Selector, Traits};
 use crate::fixture::{node, pod};
 use crate::plan::Stage;
 use crate::rollout::{Claim, ClaimState, Phase, Subject};
@@ -81,6 +81,38 @@ fn a_component_that_is_gone_for_a_moment_is_not_done() {
     assert_eq!(whole.len(), seen.len());
     toy.cluster.set_instances(seen);
     toy.run_until(60, |toy| toy.kubelets_in_flight() > 0);
+}
+
+#[test]
+fn a_component_that_is_away_for_long_is_for_a_person() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    let whole = toy.cluster.instances().to_vec();
+    let lost = |of: &&Instance| of.component == Component::KubeApiserver && *of.name == *"cp-2";
+    let without = whole.iter().filter(|of| !lost(of)).cloned().collect();
+    let unready = whole.iter().map(|of| Instance { ready: !lost(&of) && of.ready, ..of.clone() }).collect();
+    let silent =
+        |of: &Instance| Instance { version: Observed::from_report("unknown"), ready: false, ..of.clone() };
+    let silent = whole.iter().map(|of| if lost(&of) { silent(of) } else { of.clone() }).collect();
+    for instances in [without, unready, silent] {
+        toy.cluster.set_instances(instances);
+        let mut moving = 0;
+        while toy.phase() != Phase::ControlPlaneHeld {
+            assert!(moving < 16 * 60 && !toy.status().waits.is_empty(), "{:?}", toy.status());
+            toy.tick();
+            moving += 1;
+        }
+        assert!(moving > 14 * 60, "{moving} s");
+        let message = toy.status().message;
+        let line =
+            "kube-apiserver on cp-2 has been away for 15 minutes: bring it back, or another one in its place";
+        assert_eq!(message, line);
+        toy.cluster.set_instances(whole.clone());
+        toy.tick();
+        assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets));
+    }
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
 }
 
 #[test]

@@ -306,6 +306,7 @@ fn longest(planes: usize) -> (Planned, rollout::Status, Forecast) {
         nodes_of_hops: vec![5_000; 20],
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
         seen: (0..planes * 4).map(place).collect(),
+        away: Vec::new(),
         in_flight: 500,
         nodes_in_flight: 500,
         parked: (0..5_000).map(out).collect(),
