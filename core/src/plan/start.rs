@@ -119,8 +119,9 @@ fn unknown(instance: &Instance) -> Finding {
         );
     }
     let what = format!("the version of {component} {name} is not known");
-    Finding::new(id, Weight::Blocks, what)
-        .remedy("evenkeel report says why it is not seen; on the command line it can be said")
+    let option = if *component == Component::KubeApiserver { "--apiserver-version" } else { "--component" };
+    let remedy = format!("evenkeel report says why it is not seen; evenkeel plan takes it with {option}");
+    Finding::new(id, Weight::Blocks, what).remedy(remedy)
 }
 
 /// The versions of the kubelets that move, and the kubelets that stay.

@@ -30,8 +30,8 @@ fn what_cannot_be() {
               kube-controller-manager on cp-1 from v1.36.4
               kube-scheduler on cp-1 from v1.36.4
               kubelets: all
-            blocks V1/kube-apiserver/cp-2: the version of kube-apiserver cp-2 is not known: evenkeel report says why it is not seen; on the command line it can be said
-            refuted: the version of kube-apiserver cp-2 is not known: evenkeel report says why it is not seen; on the command line it can be said
+            blocks V1/kube-apiserver/cp-2: the version of kube-apiserver cp-2 is not known: evenkeel report says why it is not seen; evenkeel plan takes it with --apiserver-version
+            refuted: the version of kube-apiserver cp-2 is not known: evenkeel report says why it is not seen; evenkeel plan takes it with --apiserver-version
         "#]],
     );
     plans(
@@ -41,11 +41,11 @@ fn what_cannot_be() {
             hop v1.37.1 (Target)
               kube-apiserver on cp-1 from v1.36.4
               kubelets: all
-            blocks V1/kube-controller-manager/cp-1: the version of kube-controller-manager cp-1 is not known: evenkeel report says why it is not seen; on the command line it can be said
-            blocks V1/kube-scheduler/cp-1: the version of kube-scheduler cp-1 is not known: evenkeel report says why it is not seen; on the command line it can be said
+            blocks V1/kube-controller-manager/cp-1: the version of kube-controller-manager cp-1 is not known: evenkeel report says why it is not seen; evenkeel plan takes it with --component
+            blocks V1/kube-scheduler/cp-1: the version of kube-scheduler cp-1 is not known: evenkeel report says why it is not seen; evenkeel plan takes it with --component
             warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
-            refuted: the version of kube-controller-manager cp-1 is not known: evenkeel report says why it is not seen; on the command line it can be said
-            refuted: the version of kube-scheduler cp-1 is not known: evenkeel report says why it is not seen; on the command line it can be said
+            refuted: the version of kube-controller-manager cp-1 is not known: evenkeel report says why it is not seen; evenkeel plan takes it with --component
+            refuted: the version of kube-scheduler cp-1 is not known: evenkeel report says why it is not seen; evenkeel plan takes it with --component
         "#]],
     );
     plans(
