@@ -1,7 +1,7 @@
 //! Since when components of the control plane are away.
 //!
-//! Here belongs only the time, and when it is too long; what waits for them is in `components`. The invariant: a component that was back for a moment
-//! is away since then.
+//! Here belongs only the time, and when it is too long; what waits for them is in `components`. The invariant: a component
+//! that was back for a moment is away since then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Claim;
-use super::round::{Round, after};
+use super::round::{GONE, Round, after};
 use super::seen::name_of;
 use crate::cluster::{Cluster, Component};
 use crate::plan::Stage;
 use crate::upgrade::Place;
 
-/// What has been away for so long does not come back by itself, as far as anybody can say.
-const GONE: SignedDuration = SignedDuration::from_mins(15);
 /// A time that was not known at the last look is known so soon.
 const KNOWN_SOON: SignedDuration = SignedDuration::from_secs(1);
 

@@ -193,7 +193,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         }
         Step::Empty if away => {
             let line = format!("{name}: drained; waits until the whole control plane answers at the target");
-            let until = after(since, round.upgrade.drain.timeout);
+            let until = Some(after(since, round.upgrade.drain.timeout)).filter(|until| world.now < *until);
             round.blocked.push(Waiting::new(WaitReason::ComponentAway, line).until(until));
         }
         Step::Empty if !round.heard_afresh() => {

@@ -19,8 +19,8 @@ use crate::version::KubeVersion;
 
 /// How long a kube-apiserver's answer is believed where something begins because of it.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
-/// A machine that has been silent for so long does not come back by itself, as far as anybody can say.
-const GONE: SignedDuration = SignedDuration::from_mins(15);
+/// What has been silent or away for so long does not come back by itself, as far as anybody can say.
+pub(super) const GONE: SignedDuration = SignedDuration::from_mins(15);
 /// From so many reasons on, no further node is named that waits for pods that start.
 const HELD_BACK_SHOWN: usize = 5;
 /// How soon the answers of apiservers that were asked afresh are looked at.
