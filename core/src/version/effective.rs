@@ -4,7 +4,7 @@
 //! [`crate::skew`]. The invariant: an [`Effective`] always has `min_compat <= emulation <= binary`; a server that
 //! says otherwise is read by its binary alone.
 
-use super::Minor;
+use super::minor::Minor;
 
 /// The oldest minor that can be emulated at all: the first with the flag.
 const FIRST: Minor = Minor::new(1, 31);

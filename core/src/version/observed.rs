@@ -1,11 +1,13 @@
 //! A version as far as it was seen, and why not when it was not.
 //!
-//! Here belong the places a version can be read from; what the string means belongs to the parent. The invariant:
+//! Here belong the places a version can be read from; what the string means is read in `kube.rs`. The invariant:
 //! what cannot be read with certainty is [`Observed::Unknown`], and blocks only what depends on it.
 
 use std::fmt;
 
-use super::{KubeVersion, MAX_VERSION_BYTES, Minor, ParseError};
+use super::kube::KubeVersion;
+use super::minor::Minor;
+use super::text::{ParseError, escape};
 
 /// Why no version is known. Unknown blocks only what depends on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,16 +104,4 @@ impl fmt::Display for Observed {
             Self::Unknown(_) => f.write_str("unknown"),
         }
     }
-}
-
-/// `text` as it may be shown to a person or written to a status: at most [`MAX_VERSION_BYTES`] bytes, everything but
-/// printable ASCII replaced by `?`. What a node reports is that node's claim and may hold escapes or markup.
-pub fn escape(text: &str) -> String {
-    let clean = |c: char| if c.is_ascii_graphic() && !"<>&\"'`".contains(c) { c } else { '?' };
-    let mut shown: String = text.chars().take(MAX_VERSION_BYTES).map(clean).collect();
-    if text.chars().nth(MAX_VERSION_BYTES).is_some() {
-        shown.truncate(MAX_VERSION_BYTES - 3);
-        shown.push_str("...");
-    }
-    shown
 }

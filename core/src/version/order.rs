@@ -6,7 +6,8 @@
 
 use std::cmp::Ordering;
 
-use super::{KubeVersion, grammar};
+use super::grammar;
+use super::kube::KubeVersion;
 
 /// How one build stands to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

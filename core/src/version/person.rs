@@ -4,7 +4,9 @@
 //! carries a version. The invariant: a label such as `stable-1.37` is told from a version and never resolved, because
 //! what it stands for changes, and a plan that was approved must not.
 
-use super::{KubeVersion, ParseError, grammar::Written};
+use super::grammar::{self, Written};
+use super::kube::{KubeVersion, held};
+use super::text::ParseError;
 
 /// The names before a `/` by which kubeadm picks a bucket of builds.
 const AREAS: [&str; 3] = ["release", "ci", "ci-cross"];
@@ -68,13 +70,13 @@ impl KubeVersion {
             Some("alpha" | "beta" | "rc") => (patch - 1, String::new()),
             _ => (patch, String::new()),
         };
-        Some(Self { minor: self.minor, patch: Some(patch), suffix: super::held(suffix) })
+        Some(Self { minor: self.minor, patch: Some(patch), suffix: held(suffix) })
     }
 
     /// What semantic versioning takes for a pre-release, without the `-`. It may be a vendor's suffix, such as
     /// `eks-99d6cc0`.
     pub fn pre_release(&self) -> &str {
-        super::grammar::extra(self.suffix()).map_or("", |(pre_release, _)| pre_release)
+        grammar::extra(self.suffix()).map_or("", |(pre_release, _)| pre_release)
     }
 
     /// Whether it is a build on the way to a release: `-alpha`, `-beta` or `-rc`, and not a vendor's suffix.
