@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Pod;
-use super::surroundings::Name;
+use super::name::Name;
+use super::pod::Pod;
 
 /// The resource that each pod takes one of.
 const PODS: &str = "pods";

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Component;
+use super::component::Component;
 
 /// A member of the cluster's etcd, as far as it is seen: where it is a static pod, by the pod's copy in the API.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

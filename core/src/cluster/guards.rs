@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Budget, Pod};
+use super::budget::Budget;
+use super::pod::Pod;
 
 /// The budgets of every namespace. Each namespace is shared between a cluster and its copies until it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Expression, Node, Pod, Selector};
+use super::node::Node;
+use super::pod::Pod;
+use super::selector::{Expression, Selector};
 
 /// The only field that a node can be selected by.
 const NAME_FIELD: &str = "metadata.name";

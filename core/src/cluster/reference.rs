@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Node;
+use super::node::Node;
 
 /// A Node as it was when the decision was made.
 #[derive(Clone, Debug, PartialEq, Eq)]

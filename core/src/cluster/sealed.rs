@@ -10,10 +10,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::budget::Budget;
+use super::component::Component;
+use super::control::{ControlPlane, EtcdMember, Leader};
 use super::guards::Guards;
-use super::{
-    Budget, Component, ControlPlane, EtcdMember, Instance, Leader, Node, Pod, Surroundings, Webhook,
-};
+use super::instance::Instance;
+use super::node::Node;
+use super::pod::Pod;
+use super::surroundings::Surroundings;
+use super::webhook::Webhook;
 
 /// What a [`Cluster`] is made of, in any order.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::{Expression, Selector};
+use super::selector::{Expression, Selector};
 
 /// The text is no label selector; the message says what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

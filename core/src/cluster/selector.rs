@@ -1,0 +1,90 @@
+//! Label selectors, and whether they match.
+//!
+//! Here belongs what the API server would select; how people write selectors is in `select.rs`. The invariant: what is
+//! invalid matches nothing.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A label selector. An empty one matches everything; a null one matches nothing and is no value of this type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Selector {
+    /// Labels that must be equal.
+    pub match_labels: BTreeMap<String, String>,
+    /// Expressions that must hold.
+    pub match_expressions: Vec<Expression>,
+}
+
+/// One `matchExpressions` term.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Expression {
+    /// The label's key.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other makes the selector invalid, and it matches nothing.
+    pub operator: String,
+    /// The values of `In` and `NotIn`.
+    #[serde(default)]
+    pub values: Vec<String>,
+}
+
+impl Selector {
+    /// Whether `labels` are selected.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|term| term.holds(labels.get(&term.key).map(String::as_str)))
+    }
+}
+
+impl Expression {
+    /// Whether it holds where its key has that value.
+    pub fn holds(&self, value: Option<&str>) -> bool {
+        let named = |value: &str| self.values.iter().any(|named| named == value);
+        match self.operator.as_str() {
+            "In" => value.is_some_and(named),
+            "NotIn" => !value.is_some_and(named),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn term(key: &str, operator: &str, values: &[&str]) -> Expression {
+        Expression {
+            key: key.to_owned(),
+            operator: operator.to_owned(),
+            values: values.iter().map(|v| (*v).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn selectors_match_as_the_api_server_does() {
+        let have = labels(&[("app", "cart"), ("tier", "web")]);
+        let expressions = |terms: &[Expression]| Selector {
+            match_labels: BTreeMap::new(),
+            match_expressions: terms.to_vec(),
+        };
+        assert!(Selector::default().matches(&have), "an empty selector matches every pod of the namespace");
+        assert!(Selector { match_labels: labels(&[("app", "cart")]), ..Default::default() }.matches(&have));
+        assert!(!Selector { match_labels: labels(&[("app", "db")]), ..Default::default() }.matches(&have));
+        assert!(expressions(&[term("app", "In", &["cart", "db"])]).matches(&have));
+        assert!(expressions(&[term("zone", "NotIn", &["a"])]).matches(&have), "an absent label is not in");
+        assert!(
+            expressions(&[term("tier", "Exists", &[]), term("zone", "DoesNotExist", &[])]).matches(&have)
+        );
+        assert!(
+            !expressions(&[term("tier", "Gt", &["1"])]).matches(&have),
+            "an invalid selector matches nothing"
+        );
+    }
+}
