@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::policy::Servers;
-use super::{SAMPLES, servers_own};
+use super::samples::SAMPLES;
+use super::servers::{Met, servers_own};
 use crate::cluster::{Cluster, Component, Evidence, Instance, Node};
 use crate::version::{Effective, KubeVersion, Minor, Observed};
 
@@ -23,15 +24,6 @@ pub(super) struct Key {
     pub(super) evidence: Evidence,
     pub(super) met: Met,
     pub(super) emulation: Option<Minor>,
-}
-
-/// Which apiservers the members talk to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Met {
-    /// Any of the cluster's.
-    All,
-    /// Those on their own node, as far as their versions are known.
-    Own(Option<Servers>),
 }
 
 /// Members of one kind, pool and version.

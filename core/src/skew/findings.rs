@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use super::policy::{self, Judgement, Policy, Rule, Servers, may_update_in_place};
-use super::{Row, SAMPLES, Standing};
+use super::row::Row;
+use super::samples::SAMPLES;
+use super::verdict::Standing;
 use crate::cluster::{Cluster, Component};
 use crate::version::image_tag;
 

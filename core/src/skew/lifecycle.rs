@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use serde::Deserialize;
 
+use super::assess::Assessment;
 use super::findings::{Finding, Severity};
 use super::policy::{Rule, advice};
-use super::{Assessment, Row, SAMPLES};
+use super::row::Row;
+use super::samples::SAMPLES;
 use crate::cluster::Component;
 use crate::version::{KubeVersion, Minor};
 

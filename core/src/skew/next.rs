@@ -6,7 +6,9 @@
 //! outside the policy in any order in which the apiservers go.
 
 use super::policy::{self, Judgement, Policy, RuleSubject, Servers};
-use super::{Row, Verdict, assess, names, servers_of};
+use super::row::Row;
+use super::samples::names;
+use super::verdict::Verdict;
 use crate::cluster::{Cluster, Component, Webhook};
 use crate::version::Minor;
 
@@ -19,22 +21,6 @@ pub struct NextMinor {
     pub allowed: Verdict,
     /// Why not, one line each, in a fixed order.
     pub blockers: Vec<String>,
-}
-
-/// What stands in the way of taking every apiserver to `target`, one line each; empty when nothing does.
-///
-/// A component that is newer than the oldest apiserver, and not newer than `target`, is not in the way: taking the
-/// apiservers to `target` brings it back inside the policy. That happens under kubeadm, which moves a node's
-/// controllers together with its apiserver.
-pub fn blockers_of_minor(cluster: &Cluster, policy: &Policy, target: Minor) -> Vec<String> {
-    let rows = assess(cluster, policy).rows;
-    let cured = |row: &Row| {
-        let running = row.version.known().map(crate::version::KubeVersion::minor);
-        let ahead = row.judged.is_some_and(|judged| judged.servers.oldest < judged.running.binary);
-        ahead && running.is_some_and(|running| running <= target)
-    };
-    let rows: Vec<Row> = rows.into_iter().filter(|row| !cured(row)).collect();
-    blockers(cluster, policy, &rows, servers_of(cluster), target)
 }
 
 pub(super) fn minor(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Option<Servers>) -> NextMinor {
@@ -83,7 +69,7 @@ fn no_server() -> Vec<String> {
     vec!["no kube-apiserver's version is known".to_owned()]
 }
 
-fn blockers(
+pub(super) fn blockers(
     cluster: &Cluster,
     policy: &Policy,
     rows: &[Row],

@@ -1,8 +1,10 @@
 use expect_test::{Expect, expect};
 
+use super::policy::{Judgement, Policy, RuleSubject, Running, Servers};
 use super::*;
+use crate::cluster::{Cluster, Component, Reach};
 use crate::fixture::{cluster, instance};
-use crate::version::Minor;
+use crate::version::{Effective, Minor, Observed};
 
 fn check(cluster: &Cluster, expected: &Expect) {
     use std::fmt::Write as _;

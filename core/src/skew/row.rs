@@ -1,0 +1,107 @@
+//! Components of one kind, pool and version, and how they stand.
+//!
+//! Here belongs the judgement of one group, from its census and the apiservers that it meets; what a person is told of
+//! it is in `findings.rs`. The invariant: a row without a known version is judged by no rule.
+
+use std::sync::Arc;
+
+use super::census::Counted;
+use super::policy::{Judgement, Policy, Rule, RuleSubject, Running, Servers};
+use super::verdict::Standing;
+use crate::cluster::{Component, Evidence};
+use crate::version::{Observed, Unknown};
+
+/// Components of one kind, pool and version, which was read in the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which component.
+    pub component: Component,
+    /// The node pool; `control-plane` for control-plane components.
+    pub pool: Arc<str>,
+    /// The version they run.
+    pub version: Observed,
+    /// Where that was read.
+    pub evidence: Evidence,
+    /// How many.
+    pub count: usize,
+    /// Minors behind what the newest apiserver behaves as (negative: ahead), where both are known.
+    pub behind: Option<i32>,
+    /// How many more minors the apiservers may go before these must move, where that is known and there is a rule.
+    pub headroom: Option<i32>,
+    /// How they stand.
+    pub standing: Standing,
+    /// The first few names, sorted.
+    pub samples: Vec<Arc<str>>,
+    pub(super) judged: Option<Judged>,
+}
+
+impl Row {
+    /// The rule it was judged by, where there is one for it and its version is known.
+    pub fn rule(&self) -> Option<&'static Rule> {
+        self.judged.and_then(|judged| judged.rule)
+    }
+
+    /// Whether its version is numbered by its makers and says nothing of Kubernetes: no rule can be applied to it.
+    pub fn has_own_numbers(&self) -> bool {
+        matches!(self.version, Observed::Unknown(Unknown::OwnNumber(_)))
+    }
+
+    /// Minors ahead of what the oldest apiserver that it meets behaves as, where both are known; never below 0.
+    pub fn ahead(&self) -> Option<i32> {
+        self.judged.map(|judged| (-judged.running.binary.behind(judged.servers.emulated)).max(0))
+    }
+}
+
+/// What a row was judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub(super) running: Running,
+    pub(super) servers: Servers,
+    pub(super) rule: Option<&'static Rule>,
+    pub(super) judgement: Judgement,
+}
+
+/// The row of `seen`, which meets `servers`, some of `all`.
+pub(super) fn row(
+    seen: &Counted<'_>,
+    servers: Option<Servers>,
+    all: Option<Servers>,
+    policy: &Policy,
+) -> Row {
+    let component = seen.key.component;
+    // kubeadm moves the controllers of a node with its kube-apiserver, while those of other nodes are behind.
+    let ahead = all.zip(seen.version.minor()).is_some_and(|(all, minor)| minor > all.oldest);
+    let judged = seen.version.minor().zip(servers).map(|(binary, servers)| {
+        let running = Running { binary, emulation: seen.key.emulation };
+        let (rule, judgement) = policy.judge(RuleSubject::Component(component), running, servers);
+        Judged { running, servers, rule, judgement }
+    });
+    let standing = match judged.map(|judged| judged.judgement) {
+        None | Some(Judgement::Undecided { .. }) => Standing::Unknown,
+        Some(Judgement::TooOld { .. } | Judgement::TooNew { .. }) => Standing::Unsupported,
+        Some(Judgement::Within { .. }) if component == Component::KubeApiserver => Standing::Supported,
+        Some(Judgement::Within { behind, .. }) if component.is_controller() && (behind > 0 || ahead) => {
+            Standing::Transitional
+        }
+        // Nobody's kubectl keeps a control plane from moving on.
+        Some(Judgement::Within { .. }) if component == Component::Kubectl => Standing::Supported,
+        Some(Judgement::Within { headroom: 0, .. }) if !component.is_controller() => Standing::AtLimit,
+        Some(Judgement::Within { .. }) => Standing::Supported,
+    };
+    let headroom = match judged.map(|judged| judged.judgement) {
+        Some(Judgement::Within { headroom, .. }) if component != Component::KubeApiserver => Some(headroom),
+        _ => None,
+    };
+    Row {
+        component,
+        pool: Arc::clone(&seen.key.pool),
+        version: seen.version.clone(),
+        evidence: seen.key.evidence,
+        count: seen.count,
+        behind: judged.map(|judged| judged.running.binary.behind(judged.servers.newest_emulated)),
+        headroom,
+        standing,
+        samples: seen.samples(),
+        judged,
+    }
+}
