@@ -12,7 +12,7 @@ use super::super::arithmetic::compute;
 use super::super::budget_name::{BudgetName, name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
-use super::Question;
+use super::question::Question;
 use crate::cluster::{Budget, Demand, Phase, Pod, Quantity};
 
 /// One budget's part.

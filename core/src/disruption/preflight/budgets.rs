@@ -13,8 +13,9 @@ use super::super::arithmetic::{Numbers, Unsynced, compute, lost};
 use super::super::budget_name::{BudgetName, name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
+use super::cause::{Cause, Object, Outlook};
+use super::question::Question;
 use super::remedy::Stuck;
-use super::{Cause, Object, Outlook, Question};
 use crate::cluster::{Budget, Cluster, Demand, Phase, Pod, Quantity, UnhealthyPolicy};
 use crate::text::plural;
 

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling};
+use super::cause::{Object, Outlook};
 use super::causes_found::{Found, others};
 use super::placement::Places;
-use super::{Object, Outlook, Question};
+use super::question::Question;
 use crate::cluster::{Amounts, Capacity, Lack, Node, Phase, Placement, Pod};
 use crate::text::plural;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Object, Outlook, Question};
+use super::cause::{Object, Outlook};
+use super::question::Question;
 use crate::cluster::{Node, Pod};
 
 type Key = (&'static str, Outlook, Object);

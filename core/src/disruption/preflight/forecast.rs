@@ -13,8 +13,8 @@ use jiff::SignedDuration;
 use super::super::budget_name::{BudgetName, name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
-use super::Question;
 use super::bounds::shown;
+use super::question::Question;
 use crate::cluster::{Budget, Phase};
 use crate::text::plural;
 

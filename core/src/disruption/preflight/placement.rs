@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Question;
+use super::question::Question;
 use crate::cluster::{Apart, Cluster, Node, Phase, Placement, Pod};
 
 /// The values of a topology's label where pods of a sort are, and on which nodes.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling, pinned};
 use super::capacity::Left;
+use super::cause::{Cause, Object, Outlook};
 use super::causes_found::{Found, others};
 use super::placement::{Places, Seeking, Unfit};
-use super::{Cause, Object, Outlook, Question};
+use super::question::Question;
 use crate::cluster::{Node, Phase, Placement, Pod};
 use crate::text::plural;
 

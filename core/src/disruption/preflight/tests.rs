@@ -6,10 +6,13 @@ mod placement;
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
+
+use super::super::class::Rules;
 use super::*;
 use crate::cluster::{
-    Amounts, Autoscaler, Capacity, Demand, FullQuota, Owner, Parts, Phase, PodWebhook, Quantity, Selector,
-    Surroundings, Traits, UnhealthyPolicy, Workload,
+    Amounts, Autoscaler, Budget, Capacity, Demand, FullQuota, Owner, Parts, Phase, Pod, PodWebhook, Quantity,
+    Selector, Surroundings, Traits, UnhealthyPolicy, Workload,
 };
 use crate::fixture::{at, budget, node, of, pod, terminating};
 

@@ -1,0 +1,23 @@
+//! What the preflight is asked.
+//!
+//! Here belongs what the caller knows and decides; nothing here is found out.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::class::Rules;
+use crate::cluster::{Cluster, Node};
+
+/// What the preflight is asked: which nodes are to be drained, how and when.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The nodes to drain.
+    pub nodes: Vec<&'a Node>,
+    /// What the person who drains decided.
+    pub rules: &'a Rules,
+    /// How long a node may take, if that is limited.
+    pub timeout: Option<SignedDuration>,
+    /// The time; for files, when they were written.
+    pub now: Timestamp,
+}
