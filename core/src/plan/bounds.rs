@@ -14,8 +14,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::drains::emptied;
+use super::hops::{Hop, Plan, Step};
 use super::length::{Durations, Estimate, Length, times};
-use super::{Hop, Plan, Stage, Step, Wave};
+use super::order::Stage;
+use super::waves::Wave;
 use crate::cluster::{Cluster, Phase};
 use crate::disruption::preflight::{Question, bounds, shown};
 use crate::disruption::{BudgetName, Budgets, Handling, Rules, class, handling};

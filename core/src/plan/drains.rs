@@ -12,8 +12,9 @@ use jiff::Timestamp;
 
 use super::accept::{accept, sort};
 use super::finding::{Finding, Weight};
+use super::hops::Plan;
 use super::makers::made_by_others;
-use super::{Plan, Wave};
+use super::waves::Wave;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::Rules;
 use crate::disruption::preflight::{Cause, Outlook, Question, causes};

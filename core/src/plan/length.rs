@@ -7,7 +7,7 @@ use std::fmt;
 
 use jiff::SignedDuration;
 
-use super::Step;
+use super::hops::Step;
 use crate::cluster::Component;
 use crate::disruption::preflight::shown;
 

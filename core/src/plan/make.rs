@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use super::accept::accept;
 use super::finding::{Finding, Weight};
-use super::start::{Piece, Start, before_minor};
+use super::hops::{Hop, Need, Pass, Picked, Plan, Step};
+use super::start::{Piece, Start, before_minor, from_version};
 use super::wish::Wish;
-use super::{Hop, Need, Pass, Picked, Plan, Step, from_version};
 use crate::cluster::{Component, Reach};
 use crate::skew::policy::{RuleSubject, Servers};
 use crate::upgrade::{Member, Unit, Upgrade};

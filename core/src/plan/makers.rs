@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Wave;
 use super::finding::{Finding, Weight};
+use super::waves::Wave;
 use crate::cluster::Cluster;
 
 /// Labels by which a node tells who makes and replaces it.

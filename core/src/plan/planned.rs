@@ -1,6 +1,9 @@
 //! A plan that was made and judged, and the versions that it goes over.
 
-use super::{Checked, Picked, Plan, Wish, check, make};
+use super::check::{Checked, check};
+use super::hops::{Picked, Plan};
+use super::make::make;
+use super::wish::Wish;
 use crate::upgrade::{Member, Upgrade};
 use crate::version::KubeVersion;
 

@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use super::finding::{Finding, Weight};
 use super::order::Stage;
 use super::wish::Wish;
-use crate::cluster::{Component, Evidence, Instance, Node, Reach};
+use crate::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
 use crate::skew::policy::{Servers, WEBHOOKS_BEFORE_UPGRADE};
 use crate::skew::{effective, webhooks_in_the_way};
 use crate::upgrade::{Executor, Hidden, Unit};
@@ -247,6 +247,12 @@ fn executors(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(id, Weight::Blocks, &**what).remedy(&**remedy));
         }
     }
+}
+
+/// The oldest apiserver version: where the upgrade comes from.
+pub fn from_version(cluster: &Cluster) -> Option<KubeVersion> {
+    let known = cluster.of(Component::KubeApiserver).filter_map(|i| i.version.known());
+    known.min_by(|a, b| a.progress(b)).cloned()
 }
 
 /// The id of the finding that nothing shows the version of `component`, which leads.

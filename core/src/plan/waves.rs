@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Plan;
+use super::hops::Plan;
 use crate::cluster::{Cluster, Component, Node, Phase, Pod};
 use crate::upgrade::{Group, Member, Upgrade, Zones};
 use crate::version::KubeVersion;

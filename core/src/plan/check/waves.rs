@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Refutation;
+use super::refutation::Refutation;
 use crate::cluster::Component;
-use crate::plan::Plan;
+use crate::plan::hops::Plan;
 use crate::plan::waves::{Wave, ZONE};
 use crate::upgrade::{Member, Upgrade, Zones};
 use crate::version::KubeVersion;

@@ -1,7 +1,7 @@
 //! Plans of clusters by chance, carried out node by node, and judged by a naive table of the policy.
 
 use super::*;
-use crate::version::Observed;
+use crate::version::{Minor, Observed};
 
 /// A small generator of numbers: the same for the same seed.
 struct Chance(u64);

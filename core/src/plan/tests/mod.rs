@@ -11,10 +11,10 @@ use expect_test::{Expect, expect};
 use jiff::Timestamp;
 
 use super::*;
-use crate::cluster::{Evidence, Instance, Node, Reach, Webhook};
+use crate::cluster::{Cluster, Component, Evidence, Instance, Node, Reach, Webhook};
 use crate::fixture::{at, cluster, instance, node, releases};
 use crate::skew::policy::Policy;
-use crate::upgrade::{AcceptedRisk, Upgrade};
+use crate::upgrade::{AcceptedRisk, Unit, Upgrade};
 
 fn made(cluster: &Cluster, upgrade: &Upgrade) -> Plan {
     made_at(cluster, upgrade, at(0))
