@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Claim;
+use super::claim::Claim;
 use super::round::{GONE, Round, after};
 use super::seen::name_of;
 use crate::cluster::{Cluster, Component};

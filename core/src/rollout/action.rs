@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::avoid::Taints;
 use super::claim::{Blocker, ClaimState, Subject};
+use super::taints::Taints;
 use crate::cluster::NodeRef;
 use crate::disruption::{Permit, Rules};
 use crate::drain::Forced;

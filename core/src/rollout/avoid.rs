@@ -1,58 +1,24 @@
 //! Nodes that are to be upgraded yet, which the scheduler is asked to avoid, so that a pod that leaves one of them does
 //! not have to leave the next one as well.
 //!
-//! Here belongs which nodes carry [`OUTDATED_TAINT`], what a Node's taints are with and without it, and that the first
-//! nodes of all are spare ones, where there are any. The taint only asks (`PreferNoSchedule`): a pod that fits nowhere
-//! else still runs there. The invariants: a node that was upgraded, that a person holds or that takes part no more does
-//! not keep the taint, and an upgrade that is over leaves none behind; all other taints stay as they are.
+//! Here belongs which nodes carry [`OUTDATED_TAINT`](crate::cluster::OUTDATED_TAINT), and that the first nodes of all are
+//! spare ones, where there are any; what a Node's taints are with and without it is in `taints.rs`. The taint only asks
+//! (`PreferNoSchedule`): a pod that fits nowhere else still runs there. The invariant: a node that was upgraded, that a
+//! person holds or that takes part no more does not keep the taint, and an upgrade that is over leaves none behind.
 
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use serde_json::{Value, json};
 
-use super::Action;
+use super::action::Action;
 use super::round::{Round, Selected, after};
+use super::taints::Taints;
 use super::wait::Wait;
-use crate::cluster::{Cluster, Node, OUTDATED_TAINT};
+use crate::cluster::{Cluster, Node};
 use crate::plan::{Stage, is_empty, is_spare};
 
 /// So many nodes at most get or lose the taint in one decision.
 const AT_ONCE: usize = 20;
-const EFFECT: &str = "PreferNoSchedule";
-
-/// All taints of a Node, as a write has them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taints(Value);
-
-impl Taints {
-    /// `spec.taints`; null where no taint is left.
-    pub const fn json(&self) -> &Value {
-        &self.0
-    }
-
-    /// The taints of `node` but ours; `None` where it does not carry ours.
-    pub(super) fn without_ours(node: &Node) -> Option<Self> {
-        node.outdated_for.as_ref()?;
-        let others = others(node)?;
-        Some(Self(if others.is_empty() { Value::Null } else { others.into() }))
-    }
-
-    /// The taints of `node` and ours, for the upgrade of that UID; `None` where they cannot be read.
-    fn with_ours(node: &Node, upgrade: &str) -> Option<Self> {
-        let mut all = others(node)?;
-        all.push(json!({"key": OUTDATED_TAINT, "value": upgrade, "effect": EFFECT}));
-        Some(Self(all.into()))
-    }
-}
-
-/// The taints of `node` that are not ours.
-fn others(node: &Node) -> Option<Vec<Value>> {
-    let mut all: Vec<Value> =
-        if node.taints.is_empty() { Vec::new() } else { serde_json::from_str(&node.taints).ok()? };
-    all.retain(|taint| taint["key"] != OUTDATED_TAINT || taint["effect"] != EFFECT);
-    Some(all)
-}
 
 fn write(node: &Node, taints: Taints) -> Action {
     Action::Taint { node: node.reference(), taints }

@@ -6,6 +6,8 @@
 
 use jiff::Timestamp;
 
+use super::action::Action;
+use super::claim::{Before, Claim, ClaimState, Subject};
 use super::ends::{at_target, node_of};
 use super::executor::{Seen, Standing, asked, deadline, drive, has_ended};
 use super::gate::{Opening, may_open};
@@ -14,7 +16,6 @@ use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
 use super::waiting::{WaitReason, Waiting};
 use super::whole::{etcd_lacks, has_etcd, others_are_whole, statics_return};
-use super::{Action, Before, Claim, ClaimState, Subject};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step};
 use crate::upgrade::{Place, Unit};

@@ -6,8 +6,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::claim::{Claim, ClaimState};
 use super::round::{Round, after};
-use super::{Claim, ClaimState};
 use crate::cluster::{Cluster, Component, Leader};
 
 /// Without these, pods that leave are not replaced, and budgets are not counted.

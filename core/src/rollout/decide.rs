@@ -2,25 +2,37 @@
 
 use jiff::Timestamp;
 
+use super::action::Action;
+use super::claim::{Claim, ClaimState};
 use super::ends::{forget, settle};
 use super::halt::halted;
 use super::hop::Current;
 use super::phase::Phase;
-use super::refused::{Withheld, withhold};
 use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
-use super::status::{Outlook, status};
+use super::status::{Outlook, Status, status};
 use super::waiting::{WaitReason, Waiting};
 use super::whole::{shown, static_pods_settle};
-use super::{
-    Action, Claim, ClaimState, Decision, World, absent, avoid, components, group, nodes, open, soak, trial,
-};
+use super::withheld::{Withheld, withhold};
+use super::world::World;
+use super::{absent, avoid, components, group, nodes, open, soak, trial};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::Batch;
 use crate::plan::{self, Plan, Planned, Stage, StageProgress, hidden_id};
 use crate::skew::kubelets_ceiling;
 use crate::upgrade::{Hidden, Place, Progress, Upgrade};
+
+/// What to do now, and how things stand.
+#[derive(Debug)]
+pub struct Decision {
+    /// The writes, in the order in which to begin them.
+    pub actions: Vec<Action>,
+    /// The status of the upgrade.
+    pub status: Status,
+    /// When to decide again even if nothing changes.
+    pub again_at: Option<Timestamp>,
+}
 
 /// What to do about `upgrade` now, and how it stands: what `planned` names is opened, in its order. Total: any world has
 /// an answer.

@@ -3,9 +3,10 @@
 //! The invariants: nothing that runs is killed, and a node that may be half upgraded is never made schedulable; it is
 //! handed over to a person, cordoned.
 
-use super::avoid::Taints;
+use super::action::Action;
+use super::claim::{Claim, ClaimState};
 use super::round::{Round, release};
-use super::{Action, Claim, ClaimState};
+use super::taints::Taints;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::CordonMark;
 

@@ -10,8 +10,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::action::Action;
+use super::claim::{Asked, Claim, ClaimState, Subject};
+use super::jobs::JobState;
 use super::round::{Round, after};
-use super::{Action, Asked, Claim, ClaimState, JobState, Subject};
 use crate::upgrade::Executor;
 
 /// A Job that the server refuses is asked for again for so long; a quota or a webhook may be mended meanwhile.
@@ -89,7 +91,7 @@ pub(super) fn works_still(round: &mut Round<'_>, claim: &Claim, since: Timestamp
     works
 }
 
-/// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`](super::ClaimState::Upgrading).
+/// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`].
 pub(super) fn drive(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: Seen) -> Standing {
     let Subject { node, to, .. } = &claim.subject;
     let standing = stands(round, claim, since, &seen);

@@ -5,8 +5,9 @@
 
 use jiff::SignedDuration;
 
+use super::claim::{Claim, ClaimState};
 use super::trial::refused_jobs;
-use super::{Claim, ClaimState, World};
+use super::world::World;
 use crate::cluster::Component;
 use crate::plan::{Durations, Finding, Plan, Timing, Took, Wave, Weight, foresee, timing, waves};
 use crate::upgrade::Upgrade;

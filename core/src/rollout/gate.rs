@@ -5,16 +5,15 @@
 
 use jiff::SignedDuration;
 
-use super::Action;
-use super::avoid;
+use super::action::Action;
+use super::claim::ClaimState;
 use super::forecast::took;
 use super::hold::OutOf;
-use super::replaced;
 use super::round::{Round, after};
 use super::soak::soaks;
 use super::wait::Wait;
-use super::zones;
-use super::{ClaimState, GateFound};
+use super::world::GateFound;
+use super::{avoid, replaced, zones};
 use crate::cluster::{Component, Node};
 use crate::plan::Durations;
 use crate::text::harmless;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::claim::{Subject, Unreadable};
 use super::hold::{Hold, hold};
 use super::round::{Round, Selected, claim_name};
-use super::{Subject, Unreadable};
 use crate::cluster::{Component, Node};
 use crate::upgrade::Group;
 

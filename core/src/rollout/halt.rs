@@ -3,10 +3,10 @@
 //! Here belongs only the question whether it stopped; what that means for nodes is in `nodes` and `open`. The invariants:
 //! nothing is remembered for it but the node's parked claim; and no waiting ends it, only what somebody changed.
 
+use super::claim::{Claim, ClaimState};
 use super::ends::{at_target, holds, node_of};
 use super::nodes::retried_after;
 use super::round::after;
-use super::{Claim, ClaimState};
 use crate::cluster::{Cluster, Node};
 use crate::drain::OnTimeout;
 use crate::upgrade::Upgrade;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Claim, Unreadable};
+use super::claim::{Claim, ClaimState, Unreadable};
 use crate::cluster::Node;
 use crate::version::KubeVersion;
 
@@ -109,9 +109,7 @@ pub(super) fn hold(
         return Some(Hold::Newer(version.to_string()));
     }
     let upgraded = |claim: &&Claim| {
-        matches!(claim.state, super::ClaimState::Upgraded { .. })
-            && claim.subject.to == *target
-            && !claim.ending
+        matches!(claim.state, ClaimState::Upgraded { .. }) && claim.subject.to == *target && !claim.ending
     };
     claim.filter(upgraded).map(|claim| Hold::WentBack { claim: claim.name.clone(), to: version.to_string() })
 }

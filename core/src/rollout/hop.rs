@@ -6,7 +6,8 @@
 //! kube-scheduler, and cloud-controller-manager"). The invariant: what is not seen never takes the upgrade to the next
 //! hop.
 
-use super::{Claim, World};
+use super::claim::Claim;
+use super::world::World;
 use crate::cluster::Component;
 use crate::plan::{Hop, Pass, Picked, Plan, Planned, Step, Wish};
 use crate::skew::lifecycle::Catalogue;

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::avoid::Taints;
+use super::action::{Action, Drained};
+use super::claim::{Before, Blocker, Claim, ClaimState};
 use super::controllers::idle;
 use super::ends::{at_target, holds, node_of, settle};
 use super::executor::{Seen, Standing, asked, deadline, drive, works_still};
 use super::round::{Round, after, record, release};
+use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
 use super::whole::{etcd_lacks, has_etcd, statics_return};
-use super::{Action, Before, Blocker, Claim, ClaimState, Drained};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{self, GivenUp, Held, Left, NodeDrain, SETTLE, Step, first};
 

@@ -6,6 +6,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::action::Action;
+use super::claim::{Blocker, Claim, ClaimState};
 use super::controllers::idle;
 use super::gate::{Opening, failures, may_open};
 use super::group::{Members, held_by, members, subject};
@@ -17,7 +19,6 @@ use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::whole::others_are_whole;
 use super::zones::place;
-use super::{Action, Blocker, Claim, ClaimState};
 use crate::cluster::Node;
 use crate::drain::{OnTimeout, look, yields};
 use crate::plan::{is_empty, is_spare, rank, zone};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Status;
+use super::status::Status;
 use crate::upgrade::{Progress, Upgrade};
 
 /// The upgrades that are under way or wait.

@@ -7,7 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::ClaimState;
+use super::claim::{Claim, ClaimState};
 use super::round::{Round, after};
 use super::wait::Wait;
 use crate::cluster::{Node, Owner, Phase, Pod};
@@ -26,7 +26,7 @@ fn serving_owner(pod: &Pod) -> Option<&Owner> {
 
 /// When the last node of this upgrade was emptied, or given back.
 fn last_emptied(round: &Round<'_>) -> Option<Timestamp> {
-    let at = |claim: &&super::Claim| match claim.state {
+    let at = |claim: &&Claim| match claim.state {
         ClaimState::Upgrading { since, .. } | ClaimState::Parked { since, .. } => Some(since),
         ClaimState::Upgraded { at } => Some(at),
         _ => None,

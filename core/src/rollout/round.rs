@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
+use super::action::Action;
+use super::claim::{Claim, ClaimState, Subject};
 use super::hold::Out;
 use super::hop::Current;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
-use super::{Action, Claim, ClaimState, Subject, World};
+use super::world::World;
 use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, Policy};

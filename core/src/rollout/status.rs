@@ -5,11 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::absent::Away;
+use super::action::Action;
+use super::claim::{Claim, ClaimState};
 use super::hold::{Hold, Out, OutOf};
 use super::phase::Phase;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
-use super::{Action, Claim, ClaimState, World};
+use super::world::World;
 use crate::plan::{Stage, StageProgress};
 use crate::upgrade::{Mode, Place, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;

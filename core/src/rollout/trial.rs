@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
+use super::action::Action;
+use super::claim::Subject;
 use super::group::subject as of_node;
+use super::jobs::{Jobs, Trial, trial};
 use super::refused::TOLD_FROM;
 use super::round::{Round, after};
 use super::wait::{Wait, refused_job};
-use super::{Action, Jobs, Subject};
 use crate::plan::{Finding, Weight};
 use crate::upgrade::{Executor, Upgrade};
 use crate::version::KubeVersion;
@@ -20,45 +22,12 @@ use crate::version::KubeVersion;
 /// reason, such as a full quota.
 const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(15);
 
-/// What the server said to the Job of an executor that was only tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trial {
-    /// The template that was tried.
-    pub template: Arc<str>,
-    /// Why the server would refuse it, in one line.
-    pub refused: Option<String>,
-    /// How often in a row it was refused.
-    pub times: u32,
-    /// When it was asked.
-    pub at: Timestamp,
-}
-
-impl Jobs {
-    /// Remembers what the server said at `at` to the Job of `executor` by `template`: why it would refuse it, if it would.
-    pub fn was_tried(
-        &mut self,
-        executor: Arc<str>,
-        template: Arc<str>,
-        refused: Option<String>,
-        at: Timestamp,
-    ) {
-        let before = trial(self, &executor, &template).map_or(0, |trial| trial.times);
-        let times = if refused.is_some() { before.saturating_add(1) } else { 0 };
-        self.tried.insert(executor, Trial { template, refused, times, at });
-    }
-}
-
 /// The template of the Job of `executor`.
 fn template(executor: &Executor) -> Option<&Arc<str>> {
     match executor {
         Executor::Job { template, .. } => Some(template),
         Executor::External { .. } | Executor::Absent { .. } => None,
     }
-}
-
-/// What was said to the Job of `template`, as it is now.
-fn trial<'a>(jobs: &'a Jobs, name: &str, template: &Arc<str>) -> Option<&'a Trial> {
-    jobs.tried.get(name).filter(|trial| trial.template == *template)
 }
 
 /// Whether the server would take the Jobs of all executors that the upgrade will use, of its last group too: whoever

@@ -3,7 +3,7 @@
 //! Here belongs what [`Wave`](crate::plan::Wave)s mean while they are carried out. The invariant: whatever order nodes
 //! come and go in, no node of a later wave is taken up while one of an earlier wave is under way.
 
-use super::ClaimState;
+use super::claim::ClaimState;
 use super::group::{Members, held_by};
 use super::round::{Round, Selected};
 use crate::plan::zone;

@@ -5,9 +5,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::action::Action;
+use super::claim::{Before, Claim, ClaimState};
 use super::round::{Round, after};
 use super::waiting::{WaitReason, Waiting};
-use super::{Action, Before, Claim, ClaimState};
 use crate::cluster::{Cluster, Component, Node};
 use crate::plan::Stage;
 

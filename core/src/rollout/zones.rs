@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::claim::Claim;
 use super::round::Round;
 use super::wait::Wait;
 use crate::cluster::{Component, Node};
@@ -48,7 +49,7 @@ impl Count {
 pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
     let cluster = round.world.cluster;
     let held = |node: &Node| {
-        let of_it = |claim: &&&super::Claim| {
+        let of_it = |claim: &&&Claim| {
             claim.subject.moves().contains(&Component::Kubelet) && claim.subject.node_uid == node.uid
         };
         round.mine.iter().filter(of_it).any(|claim| claim.state.in_flight())

@@ -1,12 +1,13 @@
 //! A toy cluster, a second a tick: it carries out the machine's writes, moves pods, computes budgets and upgrades what
 //! the machine gives to an executor. After every write it checks the design's invariants.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::SignedDuration;
 
 use super::super::*;
-use crate::cluster::{Instance, Pod, Selector};
+use crate::cluster::{Cluster, Component, Instance, Pod, Selector};
 use crate::drain;
 use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;

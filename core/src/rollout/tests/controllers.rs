@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use super::cluster::Toy;
-use crate::cluster::{ControlPlane, EtcdMember, Leader};
+use crate::cluster::{Component, ControlPlane, EtcdMember, Leader};
 use crate::fixture::at;
 use crate::upgrade::Executor;
 

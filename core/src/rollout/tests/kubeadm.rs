@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use super::cluster::{Toy, Way};
-use crate::cluster::{Evidence, Instance, Node, Reach};
+use crate::cluster::{Component, Evidence, Instance, Node, Reach};
 use crate::fixture::{instance, node};
 use crate::upgrade::{Executor, Unit};
 use crate::version::Observed;

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::cluster::{Toy, Way};
 use super::kubeadm::{ALL, OLD};
-use crate::cluster::{Instance, Pod, Reach};
+use crate::cluster::{Component, Instance, Pod, Reach};
 use crate::fixture::{instance, pod};
 use crate::rollout::Phase;
 use crate::upgrade::{Mode, Unit};

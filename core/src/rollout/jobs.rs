@@ -1,0 +1,64 @@
+//! What the server says to the Jobs of executors.
+//!
+//! Here belong its answers and how they are remembered; which Jobs it is asked about is decided in `trial.rs`, and what
+//! follows for a claim in `executor.rs`. The invariant: an answer to one template says nothing of another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+/// How an executor's Job stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// Not finished.
+    Running,
+    /// Condition `Complete`.
+    Complete,
+    /// Condition `Failed`, with its message.
+    Failed(String),
+}
+
+/// What the server says to the Jobs of executors. Losing it is safe: it is asked again.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs {
+    /// Jobs that exist, by claim UID and attempt.
+    pub made: BTreeMap<(Arc<str>, u32), JobState>,
+    /// Why the Job of a claim was refused when it was to be made, in one line, by claim UID.
+    pub refused: BTreeMap<Arc<str>, String>,
+    /// What was said to Jobs that were only tried, by executor.
+    pub tried: BTreeMap<Arc<str>, Trial>,
+}
+
+/// What the server said to the Job of an executor that was only tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// The template that was tried.
+    pub template: Arc<str>,
+    /// Why the server would refuse it, in one line.
+    pub refused: Option<String>,
+    /// How often in a row it was refused.
+    pub times: u32,
+    /// When it was asked.
+    pub at: Timestamp,
+}
+
+impl Jobs {
+    /// Remembers what the server said at `at` to the Job of `executor` by `template`: why it would refuse it, if it would.
+    pub fn was_tried(
+        &mut self,
+        executor: Arc<str>,
+        template: Arc<str>,
+        refused: Option<String>,
+        at: Timestamp,
+    ) {
+        let before = trial(self, &executor, &template).map_or(0, |trial| trial.times);
+        let times = if refused.is_some() { before.saturating_add(1) } else { 0 };
+        self.tried.insert(executor, Trial { template, refused, times, at });
+    }
+}
+
+/// What was said to the Job of `template`, as it is now.
+pub(super) fn trial<'a>(jobs: &'a Jobs, name: &str, template: &Arc<str>) -> Option<&'a Trial> {
+    jobs.tried.get(name).filter(|trial| trial.template == *template)
+}

@@ -1,0 +1,69 @@
+//! Which of the decided writes are sent in spite of a refusal, and when.
+//!
+//! Here belongs what becomes of the writes of one decision; what was refused before is remembered in `refused.rs`. The
+//! invariant: a refused write is not sent again at once, and one that was refused twice is named for as long as it is
+//! wanted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::action::Action;
+use super::claim::Claim;
+use super::refused::TOLD_FROM;
+use super::round::after;
+use super::wait::Wait;
+use super::world::World;
+
+/// How long a write waits that was refused for the first time.
+const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(2);
+/// How long a write waits that is told as refused: a person removes the reason meanwhile.
+const SENT_AGAIN: SignedDuration = SignedDuration::from_secs(15);
+
+/// The writes of one decision that were refused before.
+#[derive(Default)]
+pub(super) struct Withheld {
+    /// What is told of them.
+    pub(super) waits: Vec<Wait>,
+    /// Those that are sent again with this decision.
+    pub(super) again: Vec<Action>,
+    /// When the first of the others is sent again.
+    pub(super) again_at: Option<Timestamp>,
+    /// A refusal may have been of a moment.
+    pub(super) hope: bool,
+    /// The names of the claims of `mine` that are in flight and get no further because of them.
+    pub(super) stuck: BTreeSet<Arc<str>>,
+}
+
+/// Takes out of `actions` of `upgrade` what was refused before.
+pub(super) fn withhold(
+    actions: &mut Vec<Action>,
+    upgrade: &str,
+    mine: &[&Claim],
+    world: World<'_>,
+) -> Withheld {
+    let (refusals, now) = (world.refused, world.now);
+    let mut withheld = Withheld::default();
+    for action in std::mem::take(actions) {
+        let refusal = action.write(upgrade).and_then(|write| Some((refusals.0.get(&write)?, write)));
+        let Some((refusal, write)) = refusal else {
+            actions.push(action);
+            continue;
+        };
+        let told = refusal.times >= TOLD_FROM;
+        let due = after(refusal.at, if told { SENT_AGAIN } else { TRIED_AGAIN });
+        withheld.hope |= !told;
+        if told {
+            let of_claim = |claim: &&&Claim| claim.state.in_flight() && action.claim() == Some(&*claim.name);
+            withheld.stuck.extend(mine.iter().find(of_claim).map(|claim| claim.name.clone()));
+            withheld.waits.push(Wait::Refused { write, why: refusal.why.clone(), sent_at: due.max(now) });
+        }
+        if due <= now {
+            withheld.again.push(action);
+        } else {
+            withheld.again_at = Some(withheld.again_at.map_or(due, |earlier| earlier.min(due)));
+        }
+    }
+    withheld
+}

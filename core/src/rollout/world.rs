@@ -1,0 +1,77 @@
+//! Everything that a decision is made from.
+//!
+//! Plain values, read and remembered by the caller; nothing here decides. The invariant: whatever of it is not stored can
+//! be lost at any time, and is then looked at or asked again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::absent::Absences;
+use super::claim::{Claim, Unreadable};
+use super::jobs::Jobs;
+use super::refused::Refusals;
+use crate::cluster::{Cluster, Component, Renewals};
+use crate::disruption::Memory;
+use crate::upgrade::GateObject;
+
+/// What the object of a gate was like when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateFound {
+    /// Its conditions: type and status.
+    Conditions(Vec<(Arc<str>, Arc<str>)>),
+    /// The cluster does not serve the kind.
+    NoKind,
+    /// There is no such object.
+    NoObject,
+    /// The server does not let us read it; one line.
+    Forbidden(String),
+    /// It could not be read; one line.
+    Failed(String),
+}
+
+/// What was last read of the objects of gates, and when. Losing it is safe: they are read again.
+pub type Gates = BTreeMap<GateObject, (Timestamp, GateFound)>;
+
+/// How fresh what is seen is. Losing it is safe: it is looked at again.
+#[derive(Clone, Debug, Default)]
+pub struct Freshness {
+    /// Since when every source has been seen without a gap.
+    pub unbroken_since: Timestamp,
+    /// When a node and its pods were last read by a request of their own, by the node's name.
+    pub reread: BTreeMap<Arc<str>, Timestamp>,
+    /// When the attached volumes were last read by a request of their own.
+    pub attachments: Timestamp,
+    /// When controllers renewed their leases.
+    pub renewals: Renewals,
+    /// Since when components of the control plane are away.
+    pub absences: Absences,
+}
+
+/// Everything a decision is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// Every stored claim, by name.
+    pub claims: &'a [Claim],
+    /// Stored claims that cannot be read.
+    pub unreadable: &'a [Unreadable],
+    /// Executors' Jobs.
+    pub jobs: &'a Jobs,
+    /// Controllers that lead where nothing shows their version, each with a line for a person.
+    pub hidden: &'a [(Component, String)],
+    /// What is under way.
+    pub memory: &'a Memory,
+    /// The objects of gates.
+    pub gates: &'a Gates,
+    /// Writes that the server refuses.
+    pub refused: &'a Refusals,
+    /// How fresh the rest of it is.
+    pub freshness: &'a Freshness,
+    /// The namespace executors' Jobs run in.
+    pub executors: &'a str,
+    /// The time.
+    pub now: Timestamp,
+}
