@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{World, leaving, owned_by};
+use super::model::World;
+use super::objects::{leaving, owned_by};
 use crate::api::State;
 use crate::labels::Labels;
 use crate::record::Record;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{World, leaving};
+use super::model::{self, World};
+use super::objects::{condition, leaving};
 use crate::api::{Options, State};
 use crate::clock;
 use crate::random::Random;
@@ -293,7 +294,7 @@ fn status(pod: &mut Value, component: &str, image: &str, address: &str, instance
         "started": instance.runs, "restartCount": instance.restarts, "lastState": {}, "state": state}]);
     for kind in ["Initialized", "ContainersReady", "Ready", "PodScheduled"] {
         let word = if matches!(kind, "Initialized" | "PodScheduled") { "True" } else { word };
-        super::condition(status, &json!({"type": kind, "status": word, "lastProbeTime": null}), now);
+        condition(status, &json!({"type": kind, "status": word, "lastProbeTime": null}), now);
     }
 }
 
@@ -348,7 +349,7 @@ impl Model {
     }
 }
 
-impl super::Model for Model {
+impl model::Model for Model {
     fn name(&self) -> &'static str {
         "kube-control-plane"
     }

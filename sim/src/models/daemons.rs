@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::claim;
+use super::model::{Model, World};
+use super::objects::leaving;
 use super::pods::{self, Pod, hash};
 use super::scheduler::{affine, tolerates};
-use super::{Model, World, claim, leaving};
 use crate::api::State;
 use crate::labels::LabelSelector;
 use crate::record::Record;

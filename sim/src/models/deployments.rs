@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::claim;
+use super::model::{Model, World};
+use super::objects::{condition, find_condition, leaving, owned_by};
 use super::pods::{hash, scaled};
-use super::{Model, World, claim, condition, leaving, owned_by};
 use crate::api::State;
 use crate::store::Change;
 
@@ -207,7 +209,7 @@ fn status(world: &mut World<'_>, deployment: &Value, key: &str, digest: &str, se
             ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
         };
         let set = |status: &mut Value, kind: &str, word: &str, reason: &str, message: &str| {
-            let old = super::find_condition(&json!({"status": status.clone()}), kind).cloned().unwrap_or_default();
+            let old = find_condition(&json!({"status": status.clone()}), kind).cloned().unwrap_or_default();
             let since = if old["reason"] == reason { old["lastUpdateTime"].clone() } else { now.clone().into() };
             let wanted = json!({"type": kind, "status": word, "reason": reason, "message": message, "lastUpdateTime": since});
             condition(status, &wanted, &now);

@@ -11,8 +11,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::model::{Model, World};
+use super::objects::condition;
 use super::pods::scaled;
-use super::{Model, World, condition};
 use crate::api::State;
 use crate::clock;
 use crate::labels::Labels;

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Model, World, leaving, owned_by};
+use super::model::{Model, World};
+use super::objects::{leaving, owned_by};
 use crate::api::State;
 use crate::labels::LabelSelector;
 use crate::store::Change;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use super::{Model, World, leaving};
+use super::model::{Model, World};
+use super::objects::leaving;
 use crate::api::{Deletion, State};
 use crate::store::Change;
 

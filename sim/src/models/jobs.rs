@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::claim;
+use super::model::{Model, World};
+use super::objects::{condition, find_condition, leaving};
 use super::pods::{self, Pod};
-use super::{Model, World, claim, condition, find_condition, leaving};
 use crate::api::State;
 use crate::record::Phase;
 use crate::store::Change;

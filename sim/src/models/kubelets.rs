@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{ControlPlane, World};
+use super::control::ControlPlane;
+use super::model::{self, World};
 use crate::api::State;
 use crate::clock;
 use crate::random::{Random, Spread};
@@ -179,7 +180,7 @@ impl Model {
     }
 }
 
-impl super::Model for Model {
+impl model::Model for Model {
     fn name(&self) -> &'static str {
         "kubelet"
     }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::model::{Model, World};
+use super::objects::{condition, find_condition};
 use super::scheduler::toleration_fits;
-use super::{Model, World, condition, find_condition};
 use crate::api::{Deletion, State};
 use crate::store::Change;
 

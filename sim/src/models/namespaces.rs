@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Model, World, leaving};
+use super::model::{Model, World};
+use super::objects::leaving;
 use crate::api::{Deletion, State};
 use crate::store::Change;
 

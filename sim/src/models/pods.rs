@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{World, find_condition, owned_by};
+use super::model::World;
+use super::objects::{find_condition, owned_by};
 use crate::api::Deletion;
 use crate::record::{Phase, Record};
 

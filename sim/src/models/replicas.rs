@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::claim;
+use super::model::{Model, World};
+use super::objects::leaving;
 use super::pods::{self, Pod};
-use super::{Model, World, claim, leaving};
 use crate::api::State;
 use crate::store::Change;
 

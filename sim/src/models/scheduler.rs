@@ -3,6 +3,7 @@
 //! Filters decide what is feasible, scores choose among it, chance decides between equals. It keeps what each node has
 //! left from its watches, so that a pod is placed without looking at every other.
 
+mod node;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,38 +12,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use node::{Load, Node, amount, load};
 pub(super) use rules::{affine, tolerates, toleration_fits};
 use rules::{bound, terms, tolerated};
 
-use super::{Model, World, condition, leaving};
+use super::model::{Model, World};
+use super::objects::{condition, leaving};
 use crate::api::State;
 use crate::labels::{LabelSelector, Labels};
-use crate::schema::milli;
 use crate::store::Change;
-
-/// How much of a node a pod needs.
-#[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    /// In thousandths.
-    cpu: i64,
-    /// In bytes.
-    memory: i64,
-    pods: i64,
-}
-
-/// A greater amount counts as this, which is more than any machine has, so that a hundred times an amount does not
-/// overflow.
-const MOST: i64 = i64::MAX / 512;
-
-struct Node {
-    name: Arc<str>,
-    labels: Arc<Labels>,
-    taints: Value,
-    unschedulable: bool,
-    room: Load,
-    used: Load,
-    pods: BTreeSet<Arc<str>>,
-}
 
 struct Placed {
     node: Arc<str>,
@@ -84,40 +62,6 @@ struct Wanted<'a> {
     claims: bool,
     /// How many pods with the same labels a node has, by the node's index.
     alike: BTreeMap<usize, i64>,
-}
-
-/// A quantity, in units of this many thousandths.
-fn amount(quantity: &Value, of: i128) -> i64 {
-    let exact = quantity.as_str().and_then(milli).unwrap_or(0) / of;
-    i64::try_from(exact).unwrap_or(MOST).min(MOST)
-}
-
-fn load(spec: &Value) -> Load {
-    let mut load = Load { pods: 1, ..Load::default() };
-    for container in spec["containers"].as_array().into_iter().flatten() {
-        let requests = &container["resources"]["requests"];
-        load.cpu = load.cpu.saturating_add(amount(&requests["cpu"], 1));
-        load.memory = load.memory.saturating_add(amount(&requests["memory"], 1000));
-    }
-    load
-}
-
-impl Load {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu.saturating_add(other.cpu),
-            memory: self.memory.saturating_add(other.memory),
-            pods: self.pods + other.pods,
-        }
-    }
-
-    fn minus(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu.saturating_sub(other.cpu),
-            memory: self.memory.saturating_sub(other.memory),
-            pods: self.pods - other.pods,
-        }
-    }
 }
 
 /// How many feasible nodes are enough to choose among, in a cluster of this many nodes. Source:

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::claim;
+use super::model::{Model, World};
+use super::objects::{leaving, owned_by};
 use super::pods::{self, Pod, hash};
-use super::{Model, World, claim, leaving, owned_by};
 use crate::api::State;
 use crate::record::Record;
 use crate::store::Change;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::super::{World, condition};
+use super::super::model::World;
+use super::super::objects::condition;
 use super::Model;
 use crate::clock;
 

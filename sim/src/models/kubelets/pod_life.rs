@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::{World, condition};
+use super::super::model::World;
+use super::super::objects::condition;
 use super::{Deed, Model};
 use crate::api::Deletion;
 use crate::random::Spread;

@@ -4,9 +4,9 @@
 
 use serde_json::{Value, json};
 
-use super::Node;
+use super::node::Node;
 use crate::labels::{LabelSelector, Labels};
-use crate::models::World;
+use crate::models::model::World;
 
 /// Whether a pod tolerates that the node is cordoned, and each taint of the node that keeps pods away.
 pub(super) fn tolerated(spec: &Value, node: &Node) -> bool {
