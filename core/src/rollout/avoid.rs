@@ -24,9 +24,10 @@ fn write(node: &Node, taints: Taints) -> Action {
     Action::Taint { node: node.reference(), taints }
 }
 
-/// Whether `of` takes part, is behind and may still move.
-fn is_outdated(of: &Selected<'_>) -> bool {
-    of.member.at_target == Some(false) && !of.member.node.held
+/// Whether `of` takes part, is behind and is to move.
+fn is_outdated(round: &Round<'_>, of: &Selected<'_>) -> bool {
+    let node = of.member.node;
+    of.member.at_target == Some(false) && !node.held && !round.excepted.contains_key(&node.name)
 }
 
 /// Whether `node` may be taken up as far as there is a place for what leaves it. Before any node is upgraded, whatever
@@ -69,7 +70,7 @@ pub(super) fn follow(round: &mut Round<'_>) {
     let selected = &round.selected;
     let outdated = |node: &Node| {
         let found = selected.binary_search_by(|of| of.member.node.name.cmp(&node.name));
-        found.ok().and_then(|at| selected.get(at)).is_some_and(is_outdated)
+        found.ok().and_then(|at| selected.get(at)).is_some_and(|of| is_outdated(round, of))
     };
     let marked = |node: &&Arc<Node>| node.outdated_for.as_ref().is_some_and(|by| by == uid);
     // From a node that we cordoned it goes together with the cordon.
@@ -89,7 +90,9 @@ pub(super) fn follow(round: &mut Round<'_>) {
             Some(write(node, Taints::with_ours(node, uid)?))
         };
         let room = AT_ONCE.saturating_sub(writes.len());
-        writes.extend(selected.iter().filter(|of| is_outdated(of)).filter(free).filter_map(ours).take(room));
+        writes.extend(
+            selected.iter().filter(|of| is_outdated(round, of)).filter(free).filter_map(ours).take(room),
+        );
     }
     round.actions.extend(writes);
 }

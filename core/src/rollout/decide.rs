@@ -1,10 +1,13 @@
 //! The one entry: what to do about an upgrade now.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState};
 use super::ends::{forget, settle};
+use super::except::excepted;
 use super::halt::halted;
 use super::hop::Current;
 use super::phase::Phase;
@@ -75,7 +78,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         selected,
         stage,
         missing: &missing,
-        halted: halted(cluster, upgrade, &mine),
+        halted: halted(cluster, upgrade, &mine, world.now),
         may_disrupt: approved && may_disrupt(upgrade, progress),
         hash: hash.as_deref(),
         policy: &policy,
@@ -88,10 +91,13 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         held_back: Vec::new(),
         blocked: Vec::new(),
         working: Vec::new(),
+        excepted: BTreeMap::new(),
         out: Vec::new(),
         went_back: false,
         needs_a_person: Vec::new(),
     };
+    round.excepted = excepted(&round);
+    round.excepted.values().map(|by| by.until).min().into_iter().for_each(|until| round.wake(until));
     let away = absent::away(cluster, &missing);
     let mut outlook = Outlook { from, way, nodes_of_hops, approved, seen, away, ..Outlook::default() };
     outlook.preflight = planned.refused().to_vec();
@@ -109,6 +115,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
 /// decide again.
 fn conclude(mut round: Round<'_>, outlook: &mut Outlook) -> (Vec<Action>, Withheld, Option<Timestamp>) {
     (outlook.held, outlook.halted) = (group::held(&round), round.halted.take());
+    outlook.excepted = std::mem::take(&mut round.excepted);
     let Round {
         upgrade,
         progress,

@@ -3,8 +3,11 @@
 //! Here belongs only the question whether it stopped; what that means for nodes is in `nodes` and `open`. The invariants:
 //! nothing is remembered for it but the node's parked claim; and no waiting ends it, only what somebody changed.
 
+use jiff::Timestamp;
+
 use super::claim::{Claim, ClaimState};
 use super::ends::{at_target, holds, node_of};
+use super::except::acceptance;
 use super::nodes::retried_after;
 use super::round::after;
 use crate::cluster::{Cluster, Node};
@@ -12,7 +15,12 @@ use crate::drain::OnTimeout;
 use crate::upgrade::Upgrade;
 
 /// Why `upgrade` begins nothing more, in one line that says what lets it go on; `None` where it goes on.
-pub(super) fn halted(cluster: &Cluster, upgrade: &Upgrade, mine: &[&Claim]) -> Option<String> {
+pub(super) fn halted(
+    cluster: &Cluster,
+    upgrade: &Upgrade,
+    mine: &[&Claim],
+    now: Timestamp,
+) -> Option<String> {
     if upgrade.drain.on_timeout != OnTimeout::Halt {
         return None;
     }
@@ -20,7 +28,9 @@ pub(super) fn halted(cluster: &Cluster, upgrade: &Upgrade, mine: &[&Claim]) -> O
         |claim: &&&Claim| claim.is_of_kubelet() && !claim.ending && claim.subject.to == upgrade.version;
     mine.iter().filter(stops).find_map(|claim| {
         let node = node_of(cluster, claim).filter(|node| !at_target(node, claim))?;
-        if !is_parked_for_a_person(upgrade, claim) || is_left_to_a_person(node, claim) || left(cluster, claim) {
+        let accepted = acceptance(&upgrade.accepted, &claim.blockers, now).is_some();
+        let goes_on = accepted || is_left_to_a_person(node, claim) || left(cluster, claim);
+        if goes_on || !is_parked_for_a_person(upgrade, claim) {
             return None;
         }
         Some(format!(

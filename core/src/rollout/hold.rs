@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::claim::{Claim, ClaimState, Unreadable};
 use crate::cluster::Node;
+use crate::text::harmless;
 use crate::version::KubeVersion;
 
 /// In which way a node is out of the rollout.
@@ -44,6 +45,39 @@ pub struct Out {
     pub since: Option<Timestamp>,
     /// Why, in one line.
     pub reason: String,
+    /// A person accepted that it stays behind.
+    pub excepted: Option<Exception>,
+}
+
+impl fmt::Display for Out {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.node, self.why())
+    }
+}
+
+impl Out {
+    /// Why it is out, and whether a person accepted that, in one line.
+    pub fn why(&self) -> String {
+        match &self.excepted {
+            Some(by) => format!("{} ({by})", self.reason),
+            None => self.reason.clone(),
+        }
+    }
+}
+
+/// Why a node may stay behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Until then.
+    pub until: Timestamp,
+    /// In the person's words.
+    pub reason: Arc<str>,
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "accepted until {}: {}", self.until, harmless(&self.reason))
+    }
 }
 
 /// Why a node that is not at the target is left alone.

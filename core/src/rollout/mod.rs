@@ -19,6 +19,7 @@ mod components;
 mod controllers;
 mod decide;
 mod ends;
+mod except;
 mod executor;
 mod forecast;
 mod gate;

@@ -17,7 +17,7 @@ use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
 use super::whole::{etcd_lacks, has_etcd, statics_return};
 use crate::cluster::{Cluster, Node, Pod};
-use crate::drain::{self, GivenUp, Held, Left, NodeDrain, SETTLE, Step, first};
+use crate::drain::{self, GivenUp, Held, Left, NodeDrain, OnTimeout, SETTLE, Step, first, look, yields};
 
 /// A parked node is not tried again sooner, even when nothing seems to block it.
 pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
@@ -26,7 +26,7 @@ const PARKED_AT_MOST: SignedDuration = SignedDuration::from_hours(6);
 /// What holds a drain back is written to its claim only when it lasts; numbers of a busy budget change all the time.
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
 /// How many blockers a claim names.
-const SHOWN_BLOCKERS: usize = 5;
+pub(super) const SHOWN_BLOCKERS: usize = 5;
 /// A drain is given up by what was read no longer ago.
 const READ_LASTS: SignedDuration = SignedDuration::from_secs(30);
 /// A node whose volumes stay attached has them read by a request of their own, so often.
@@ -266,8 +266,19 @@ fn detaching(round: &mut Round<'_>, name: &str, since: Timestamp, volumes: &str)
     }
 }
 
+/// What would hold back the pods of `node` if it was drained now.
+pub(super) fn what_blocks(round: &Round<'_>, node: &Node) -> Vec<Blocker> {
+    let world = round.world;
+    let forces = round.policy.on_timeout == OnTimeout::Force;
+    let mut left =
+        look(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
+    // At its deadline such a pod goes past its budgets.
+    left.retain(|left| !(forces && yields(left)));
+    blockers(&left)
+}
+
 /// What holds `left` back, for a person.
-pub(super) fn blockers(left: &[Left<'_>]) -> Vec<Blocker> {
+fn blockers(left: &[Left<'_>]) -> Vec<Blocker> {
     let blocker = |left: &Left<'_>| {
         let Held { budget, reason, lasting } = left.wait.held()?;
         Some(Blocker { pod: left.pod.full_name(), budget, reason, lasting })

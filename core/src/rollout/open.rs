@@ -11,8 +11,8 @@ use super::claim::{Blocker, Claim, ClaimState};
 use super::controllers::idle;
 use super::gate::{Opening, failures, may_open};
 use super::group::{Members, held_by, members, subject};
-use super::hold::{Out, OutOf};
-use super::nodes::{PARKED_AT_LEAST, blockers};
+use super::hold::{Exception, Out, OutOf};
+use super::nodes::{PARKED_AT_LEAST, what_blocks};
 use super::round::{Round, Selected, after, claim_name, record};
 use super::turn::{turn, waits_for};
 use super::wait::Wait;
@@ -20,7 +20,7 @@ use super::waiting::{WaitReason, Waiting};
 use super::whole::others_are_whole;
 use super::zones::place;
 use crate::cluster::Node;
-use crate::drain::{OnTimeout, look, yields};
+use crate::drain::OnTimeout;
 use crate::plan::{is_empty, is_spare, rank, zone};
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
@@ -238,11 +238,7 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
         }
         return Err(not_begun(round, node, claim, refused.reason));
     }
-    let world = round.world;
-    let mut left =
-        look(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
-    left.retain(|left| !(forces && yields(left)));
-    let blocked = blockers(&left);
+    let blocked = what_blocks(round, node);
     match claim {
         Some(parked) => retry(round, parked, node, &blocked).map(Some),
         None => match blocked.iter().find(|blocker| blocker.lasting) {
@@ -260,18 +256,28 @@ fn empties(round: &Round<'_>, node: &Node) -> bool {
 /// Leaves `node` out for `reason`, which only a person takes away: draining it would only move its other pods for
 /// nothing. Returns what it waits for. A parked node has a claim that says so already.
 fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: String) -> Waiting {
+    let excepted = round.excepted.get(&node.name).cloned();
     if claim.is_some() {
-        return Waiting::new(WaitReason::NODE_PARKED, format!("{} is parked: {reason}", node.name));
+        return parked(excepted.as_ref(), format!("{} is parked: {reason}", node.name));
     }
     let line = format!("{} is not begun: {reason}", node.name);
-    if round.policy.on_timeout == OnTimeout::Halt {
+    if excepted.is_none() && round.policy.on_timeout == OnTimeout::Halt {
         round.halted = Some(format!(
             "halted: {line}; remove what blocks it, hold the node with annotation evenkeel.dev/hold, or set \
              spec.drain.onTimeout to Park"
         ));
     }
-    round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason });
-    Waiting::new(WaitReason::NODE_PARKED, line)
+    let waiting = parked(excepted.as_ref(), line);
+    round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason, excepted });
+    waiting
+}
+
+/// What a node waits for that cannot be drained, as `line` says.
+fn parked(excepted: Option<&Exception>, line: String) -> Waiting {
+    match excepted {
+        Some(by) => Waiting::new(WaitReason::NodeExcepted, format!("{line} ({by})")).until(by.until),
+        None => Waiting::new(WaitReason::NODE_PARKED, line),
+    }
 }
 
 /// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked
@@ -281,15 +287,18 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
         return Err(Waiting::new(WaitReason::NODE_PARKED, format!("{} is not parked", node.name)));
     };
     let hope_until = after(since, HOPE_FOR);
-    if blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until {
+    let excepted = round.excepted.get(&node.name).cloned();
+    if excepted.is_none() && blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until {
         round.hope = true;
         round.wake(hope_until);
     }
     if let Some(first) = blocked.first() {
         let hopeless = first.lasting || round.world.now >= hope_until;
-        let reason = if hopeless { WaitReason::NODE_PARKED } else { WaitReason::PodsHeldBack };
         let line = format!("{} is parked: pod {}: {}", node.name, first.pod, first.reason);
-        return Err(Waiting::new(reason, line));
+        return Err(match excepted {
+            None if !hopeless => Waiting::new(WaitReason::PodsHeldBack, line),
+            excepted => parked(excepted.as_ref(), line),
+        });
     }
     let here =
         |blocker: &Blocker| round.world.cluster.pods_on(&node.name).any(|pod| pod.full_name() == blocker.pod);
@@ -301,7 +310,7 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
     if round.world.now < due {
         round.wake(due);
         let line = format!("{} is parked: {}", node.name, claim.message);
-        return Err(Waiting::new(WaitReason::NODE_PARKED, line).until(due));
+        return Err(parked(excepted.as_ref(), line).until(due));
     }
     let mut action = record(claim, ClaimState::Claimed, format!("tried again after: {}", claim.message));
     if let Action::Record { attempt, .. } = &mut action {

@@ -56,13 +56,15 @@ pub enum Phase {
     WritesRefused,
     /// Nothing more can move without a person: nodes are held or cordoned by someone else.
     NodesHeld,
+    /// Done, but for nodes that cannot be drained, which a person accepted for a time: they go on when they can.
+    CompletedWithExceptions,
     /// Done.
     Completed,
 }
 
 impl Phase {
     /// Those in which it waits, does nothing or stands still: all but [`Self::Working`] and [`Self::Completed`].
-    pub const WAITS: [Self; 22] = [
+    pub const WAITS: [Self; 23] = [
         Self::PlanOnly,
         Self::AwaitingApproval,
         Self::Suspended,
@@ -85,6 +87,7 @@ impl Phase {
         Self::ZoneGone,
         Self::WritesRefused,
         Self::NodesHeld,
+        Self::CompletedWithExceptions,
     ];
 
     /// The reason of condition `Ready`, which is also the STAGE column.
@@ -113,8 +116,14 @@ impl Phase {
             Self::NodesParked => "NodesParked",
             Self::WritesRefused => "WritesRefused",
             Self::NodesHeld => "NodesHeld",
+            Self::CompletedWithExceptions => "CompletedWithExceptions",
             Self::Completed => "Completed",
         }
+    }
+
+    /// kstatus: whether there is nothing that anybody has to do or to wait for.
+    pub const fn ready(self) -> bool {
+        matches!(self, Self::Completed | Self::CompletedWithExceptions)
     }
 
     /// kstatus: whether only a person can bring it further.

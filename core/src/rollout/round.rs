@@ -1,13 +1,14 @@
 //! What the parts of one decision share: the world, what was decided so far, and the writes they have in common.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject};
-use super::hold::Out;
+use super::hold::{Exception, Out};
 use super::hop::Current;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
@@ -99,6 +100,8 @@ pub(super) struct Round<'a> {
     pub(super) blocked: Vec<Waiting>,
     /// What is under way and takes its time.
     pub(super) working: Vec<Waiting>,
+    /// The nodes that may stay behind, by name.
+    pub(super) excepted: BTreeMap<Arc<str>, Exception>,
     /// Nodes that are out of the rollout for now without a claim that says so.
     pub(super) out: Vec<Out>,
     /// A control-plane component went back after it was upgraded.

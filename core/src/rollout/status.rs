@@ -1,5 +1,6 @@
 //! How an upgrade stands, for people and GitOps tools. It says only what was observed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -7,7 +8,7 @@ use jiff::Timestamp;
 use super::absent::Away;
 use super::action::Action;
 use super::claim::{Claim, ClaimState};
-use super::hold::{Hold, Out, OutOf};
+use super::hold::{Exception, Hold, Out, OutOf};
 use super::phase::Phase;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
@@ -78,6 +79,8 @@ pub(super) struct Outlook {
     pub(super) preflight: Vec<String>,
     pub(super) waits: Vec<Waiting>,
     pub(super) held: Vec<(Arc<str>, Hold)>,
+    /// Nodes that may stay behind.
+    pub(super) excepted: BTreeMap<Arc<str>, Exception>,
     pub(super) out: Vec<Out>,
     pub(super) hope: bool,
     pub(super) soaks: Vec<Soak>,
@@ -105,7 +108,6 @@ pub(super) fn status(
     let nodes_in_flight =
         mine.iter().filter(|claim| claim.is_of_kubelet() && claim.state.in_flight()).count();
     let parked = out(mine, &outlook);
-    let has = |state: OutOf| parked.iter().any(|out| out.state == state);
     let failed = |kubelet: bool| {
         let of = |c: &&&Claim| c.is_of_kubelet() == kubelet;
         mine.iter().filter(of).any(|c| matches!(c.state, ClaimState::Failed { .. }))
@@ -133,14 +135,13 @@ pub(super) fn status(
         Phase::NodesHalted
     } else if let Some(wait) = soonest(&outlook.held_back) {
         Phase::of(wait, stage.unwrap_or(Stage::Kubelets))
-    } else if stage.is_none_or(|stage| stage < Stage::Kubelets)
-        || !outlook.preflight.is_empty()
-        || outlook.hope
-    {
+    } else if stage.is_none_or(|stage| stage < Stage::Kubelets) || !outlook.preflight.is_empty() || outlook.hope {
         Phase::Working(stage.unwrap_or(Stage::Kubelets))
+    } else if only_exceptions_are_left(&stages, &parked) {
+        Phase::CompletedWithExceptions
     } else if failed(true) {
         Phase::NodesFailed
-    } else if has(OutOf::Parked) {
+    } else if parked.iter().any(|out| out.state == OutOf::Parked && out.excepted.is_none()) {
         Phase::NodesParked
     } else if !outlook.held.is_empty() {
         Phase::NodesHeld
@@ -175,6 +176,12 @@ pub(super) fn status(
         started,
         completed: progress.completed.or((phase == Phase::Completed).then_some(world.now)),
     }
+}
+
+/// Whether every node that is not at the target may stay behind.
+fn only_exceptions_are_left(stages: &[StageProgress; 3], parked: &[Out]) -> bool {
+    let behind: usize = stages.iter().map(|stage| stage.total.saturating_sub(stage.upgraded)).sum();
+    behind > 0 && behind == parked.iter().filter(|out| out.excepted.is_some()).count()
 }
 
 /// What `waits` besides is waited for: what condition Ready says, and what blocks the rest of the plan.
@@ -232,7 +239,8 @@ fn out(mine: &[&Claim], outlook: &Outlook) -> Vec<Out> {
             _ => return None,
         };
         let (node, reason) = (claim.subject.node.clone(), claim.message.clone());
-        Some(Out { node, state, since: Some(since), reason })
+        let excepted = outlook.excepted.get(&node).cloned();
+        Some(Out { node, state, since: Some(since), reason, excepted })
     };
     let mut all: Vec<Out> = mine.iter().filter(|claim| claim.is_of_kubelet()).filter_map(of_claim).collect();
     let held = outlook.held.iter().map(|(node, why)| Out {
@@ -240,6 +248,7 @@ fn out(mine: &[&Claim], outlook: &Outlook) -> Vec<Out> {
         state: OutOf::Held,
         since: None,
         reason: why.to_string(),
+        excepted: None,
     });
     let others: Vec<Out> = outlook.out.iter().cloned().chain(held).collect();
     for other in others {
@@ -273,9 +282,10 @@ fn message(
     };
     let first = |waits: &[Waiting]| waits.first().map(|waiting| waiting.line.clone()).unwrap_or_default();
     let refused = || outlook.preflight.first().cloned().unwrap_or_default();
+    let excepted = phase == Phase::CompletedWithExceptions;
     let nodes = |state: OutOf| {
-        let mut those = parked.iter().filter(|p| p.state == state);
-        let first = those.next().map(|p| format!("{}: {}", p.node, p.reason)).unwrap_or_default();
+        let mut those = parked.iter().filter(|p| p.state == state && p.excepted.is_some() == excepted);
+        let first = those.next().map(ToString::to_string).unwrap_or_default();
         match those.count() {
             0 => first,
             more => format!("{first} (and {more} more nodes)"),
@@ -283,6 +293,10 @@ fn message(
     };
     match phase {
         Phase::Completed => completed(&upgrade.version, stages),
+        Phase::CompletedWithExceptions => {
+            let (done, version) = (of(Stage::Kubelets), &upgrade.version);
+            format!("{done} nodes run {version}; what is left may stay behind: {}", nodes(OutOf::Parked))
+        }
         Phase::PlanOnly => "mode is PlanOnly: the plan is shown, nothing is done".to_owned(),
         Phase::AwaitingApproval => "set spec.approval.planHash to status.plan.hash to begin".to_owned(),
         Phase::Suspended => "suspended by spec.suspend".to_owned(),

@@ -17,7 +17,8 @@ pub(super) fn left<'a>(
 ) -> impl Iterator<Item = &'a Selected<'a>> {
     members.nodes.iter().filter(|node| {
         let behind = node.member.at_target != Some(true);
-        node.in_flight() || behind && held_by(round, node).is_none()
+        let excepted = round.excepted.contains_key(&node.member.node.name);
+        node.in_flight() || behind && !excepted && held_by(round, node).is_none()
     })
 }
 
@@ -30,7 +31,7 @@ pub(super) fn proven(members: &Members<'_>, version: &KubeVersion) -> usize {
 }
 
 /// Why no node of `members` may be taken up yet, in one line: a group that it depends on is not done. Nodes that somebody
-/// holds keep nobody waiting.
+/// holds, or that may stay behind, keep nobody waiting.
 pub(super) fn waits_for(round: &Round<'_>, all: &[Members<'_>], members: &Members<'_>) -> Option<String> {
     let of = |name: &str| all.iter().find(|other| *other.group.name == *name);
     let first = members.group.depends_on.iter().filter_map(|name| of(name)).find_map(|other| {

@@ -71,6 +71,8 @@ pub enum WaitReason {
     NodesInOrder,
     /// Pods start elsewhere first.
     PodsStarting,
+    /// A node cannot be drained, which a person accepted for a time.
+    NodeExcepted,
 }
 
 impl WaitReason {
@@ -82,7 +84,7 @@ impl WaitReason {
     pub(super) const NODE_PARKED: Self = Self::Upgrade(Phase::NodesParked);
 
     /// Those that are not reasons of the upgrade as a whole.
-    pub const OTHERS: [Self; 15] = [
+    pub const OTHERS: [Self; 16] = [
         Self::PlanBlocked,
         Self::ComponentAway,
         Self::VersionUnknown,
@@ -98,6 +100,7 @@ impl WaitReason {
         Self::GroupsInOrder,
         Self::NodesInOrder,
         Self::PodsStarting,
+        Self::NodeExcepted,
     ];
 
     /// The word for it in a status.
@@ -119,6 +122,7 @@ impl WaitReason {
             Self::GroupsInOrder => "GroupsInOrder",
             Self::NodesInOrder => "NodesInOrder",
             Self::PodsStarting => "PodsStarting",
+            Self::NodeExcepted => "NodeExcepted",
         }
     }
 
@@ -126,8 +130,11 @@ impl WaitReason {
     pub const fn ended_by(self) -> EndedBy {
         match self {
             Self::Upgrade(phase) if phase.stalled() => EndedBy::Person,
-            Self::Upgrade(Phase::PlanOnly | Phase::AwaitingApproval | Phase::Suspended)
-            | Self::JobRefused => EndedBy::Person,
+            Self::Upgrade(
+                Phase::PlanOnly | Phase::AwaitingApproval | Phase::Suspended | Phase::CompletedWithExceptions,
+            )
+            | Self::JobRefused
+            | Self::NodeExcepted => EndedBy::Person,
             Self::Upgrade(Phase::WaitingForWindow | Phase::Frozen | Phase::Soaking) | Self::Settling => {
                 EndedBy::Time
             }

@@ -299,7 +299,7 @@ fn divided(
         node: out.node.to_string(),
         state: out.state.name().to_owned(),
         since: out.since.map(Time),
-        reason: line_of(&out.reason),
+        reason: line_of(&out.why()),
     });
     ClusterUpgradeStatus {
         observed_generation: object.metadata.generation,
@@ -419,11 +419,11 @@ fn conditions_of(
     let message = message.as_str();
     // kstatus: Reconciling and Stalled are never both True, and a suspended object is neither.
     let ready = match phase {
-        Phase::Completed => "True",
+        _ if phase.ready() => "True",
         _ if phase.stalled() => "False",
         _ => "Unknown",
     };
-    let reconciling = !phase.stalled() && !matches!(phase, Phase::Completed | Phase::Suspended);
+    let reconciling = !phase.stalled() && !phase.ready() && phase != Phase::Suspended;
     let blocked = decided.out(OutOf::Parked);
     let blocked_line = format!("{blocked} nodes are parked because their drain is blocked");
     let preflight = decided.preflight.first().map(|line| line_of(line)).unwrap_or_default();

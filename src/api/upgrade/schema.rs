@@ -93,7 +93,8 @@ pub struct ClusterUpgradeSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<FailurePolicy>,
     /// Findings of the plan that you take upon you, each with an end and a reason. What would break the version skew
-    /// policy cannot be accepted.
+    /// policy cannot be accepted. A node that cannot be drained because of the budget or the pod that one is about may stay
+    /// behind until that end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["finding"]))]
     pub accepted_risks: Vec<AcceptedRisk>,

@@ -2,6 +2,7 @@
 
 mod plane;
 mod risks;
+mod statuses;
 mod taints;
 mod turns;
 mod waits;
@@ -405,22 +406,6 @@ fn invariant_10_somebody_writes_who_lost_the_lease() {
 }
 
 #[test]
-fn invariant_11_a_status_that_says_what_is_not() {
-    let status = |status: Value| {
-        said(async |stage| {
-            sleep(Duration::from_secs(50)).await;
-            let status = json!({"status": status});
-            stage.forger.merge(&format!("{UPGRADES}/{UP}/status"), &status).await.unwrap();
-        })
-    };
-    let ready = json!({"type": "Ready", "status": "True", "reason": "Completed", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    only(11, &status(json!({"observedGeneration": 1, "conditions": [ready]})));
-    only(11, &status(json!({"observedGeneration": 1, "progress": {"upgraded": 3}})));
-    only(11, &status(json!({"observedGeneration": 7})));
-}
-
-#[test]
 fn invariant_12_stuck_without_a_reason() {
     only(
         12,
@@ -430,33 +415,6 @@ fn invariant_12_stuck_without_a_reason() {
             stage.state("kubelet", "main-1", "Parked", "").await;
         }),
     );
-}
-
-#[test]
-fn invariant_12_a_wait_that_does_not_say_what_ends_it() {
-    let status = |reason: &str, waits: Value| {
-        said(async |stage| {
-            sleep(Duration::from_secs(50)).await;
-            let condition = |kind: &str, status: &str| {
-                json!({"type": kind, "status": status, "reason": reason,
-                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
-            };
-            let conditions = [condition("Ready", "False"), condition("Stalled", "True")];
-            let status =
-                json!({"status": {"observedGeneration": 1, "conditions": conditions, "waitingFor": waits}});
-            stage.forger.merge(&format!("{UPGRADES}/{UP}/status"), &status).await.unwrap();
-        })
-    };
-    let wait = |reason: &str, message: &str, ended_by: &str| json!({"reason": reason, "message": message, "endedBy": ended_by});
-    assert_eq!(status("NodesHeld", json!([wait("NodesHeld", "n-1 is held", "Person")])), Wrong::new());
-    names(12, "waits for", &status("NodesHeld", json!([wait("NodesHeld", "", "Person")])));
-    names(12, "does not say who ends", &status("NodesHeld", json!([wait("NodesHeld", "n-1 is held", "")])));
-    names(
-        12,
-        "and waits for \"GroupFull\" first",
-        &status("NodesHeld", json!([wait("GroupFull", "a", "Person")])),
-    );
-    names(12, "waits for no person", &status("NodesHeld", json!([wait("NodesHeld", "n-1 is held", "Time")])));
 }
 
 #[test]

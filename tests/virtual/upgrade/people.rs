@@ -215,7 +215,7 @@ async fn returning(kube: &Kube) {
 }
 
 /// A pod that can run on one node only, and that its budget never lets go.
-async fn impossible(kube: &Kube) {
+pub async fn impossible(kube: &Kube) {
     let here =
         json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "main-6"}}}}});
     kube.workload("deployments", "frozen", 1, &here).await;

@@ -131,6 +131,32 @@ fn a_risk_that_is_accepted_lets_the_upgrade_begin_until_it_ends() {
 }
 
 #[test]
+fn a_node_that_may_stay_behind_ends_nothing_and_calls_for_nobody() {
+    let accepted = "at 0 impossible; at 0 risk U3/PodDisruptionBudget/shop/frozen";
+    let run = ends(&format!("{accepted} 86400"));
+    assert_eq!(said(&run), ("CompletedWithExceptions", false, "8/9"), "{:#}", run.end["upgrades"]);
+    assert_eq!(claim(&run, "kubelet", "main-6"), "none");
+    let why = run.end["upgrades"]["up"]["conditions"]["Ready"].clone();
+    let line = why[2].to_string();
+    assert!(why[0] == "True" && line.contains("main-6: ") && line.contains("(accepted until "), "{line}");
+    end_as("an accepted exception", "CompletedWithExceptions", crashes(&format!("{accepted} 86400"), 3));
+    // Halt does not stop at it, no group waits for it, and it does not count as parked.
+    let strict = format!("{accepted} 86400; at 0 halt; at 0 limit maxParked 1");
+    assert_eq!(said(&ends(&strict)).0, "CompletedWithExceptions");
+    // Its budget is mended, or the acceptance ends.
+    let mended = format!("{accepted} 86400; at 400000 budget frozen maxUnavailable 1");
+    let run = ends(&mended);
+    assert_eq!(said(&run), DONE);
+    assert!(run.reasons.contains("CompletedWithExceptions"), "{:?}", run.reasons);
+    let run = ends(&format!("{accepted} 500; at 600000 compact"));
+    assert_eq!(said(&run), ("NodesParked", true, "8/9"), "{:#}", run.end["upgrades"]);
+    assert!(run.reasons.contains("CompletedWithExceptions"), "{:?}", run.reasons);
+    // A drain that was begun in vain.
+    let returning = "at 0 drain 60; at 0 returning; at 0 risk X/Pod/shop/returning 86400";
+    assert_eq!(said(&ends(returning)).0, "NodesParked", "that is no pod's name");
+}
+
+#[test]
 fn pods_that_would_be_lost_keep_their_node_or_leave_it_as_was_chosen() {
     let parked = |script: &str, node: &str, pod: &str| {
         let run = ends(script);

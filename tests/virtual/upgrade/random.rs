@@ -18,13 +18,14 @@ use super::run;
 const HIDDEN: &[&str] = &["hosts", "risk H1/kube-controller-manager 86400", "risk H1/kube-scheduler 86400"];
 
 /// What a person may ask for that is said in several words, and one in how many does.
-const TOGETHER: [(u64, &[&str]); 6] = [
+const TOGETHER: [(u64, &[&str]); 7] = [
     (6, &["gated", "gate kind", "gate True"]),
     (6, &["approval", "approves up 20"]),
     (8, &["webhook", "risk O5/guard/guard.example.com 86400"]),
     (10, &["drain 60", "batch", "rule batch WaitCompleted"]),
     (8, &["empty-dir Refuse", "cache main-4"]),
     (8, &["bare-pods Evict", "bare main-6"]),
+    (10, &["impossible", "risk U3/PodDisruptionBudget/shop/frozen 86400"]),
 ];
 
 /// What a person may ask for, how the cluster may be, and one in how many is so.

@@ -6,6 +6,7 @@ mod cluster;
 mod controllers;
 mod drains;
 mod ends;
+mod exceptions;
 mod executors;
 mod gates;
 mod hops;

@@ -1,13 +1,13 @@
-//! 1 and 2: what would stop an upgrade, unless a person answers for it in time: webhooks that fail closed, and
-//! controllers that nothing shows.
+//! 1, 2 and 11: what would stop an upgrade, unless a person answers for it in time: webhooks that fail closed, controllers
+//! that nothing shows, and nodes that cannot be drained.
 
 use evenkeel_sim::Write;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::model::{Upgrade, text};
-use super::{Claim, Watcher, version};
+use super::model::{Budget, Upgrade, text};
+use super::{Claim, Watcher, selects, version};
 
 /// The webhooks of a configuration that fail closed and see only what they list, as findings would be called.
 fn in_the_way(configuration: &Value) -> Vec<String> {
@@ -46,6 +46,26 @@ impl Watcher {
         // Nobody can tell what the clock of the operator showed.
         let unclear = self.clocks_jump || self.late;
         unclear || accepts(upgrade, finding, self.now() - moment) || accepts(upgrade, finding, self.now())
+    }
+
+    /// Whether a person accepts what may keep `node` from being drained: a pod on it, or the budget of one.
+    pub(super) fn may_stay(&self, upgrade: &Upgrade, node: &str) -> bool {
+        let risks = upgrade.spec["acceptedRisks"].as_array().into_iter().flatten();
+        let findings = risks.map(|risk| text(&risk["finding"]));
+        let about = |object: &str| {
+            let mut those =
+                findings.clone().filter(|id| id.split_once('/').is_some_and(|(_, of)| of == object));
+            those.any(|finding| self.is_accepted(upgrade, &finding))
+        };
+        self.pods.iter().filter(|(_, pod)| pod.node == node).any(|(key, pod)| {
+            let namespace = key.split('/').next();
+            let guards = |(name, budget): &(&String, &Budget)| {
+                name.split('/').next() == namespace && selects(&budget.labels, &pod.labels)
+            };
+            let mut budgets = self.budgets.iter().filter(guards);
+            about(&format!("Pod/{key}"))
+                || budgets.any(|(name, _)| about(&format!("PodDisruptionBudget/{name}")))
+        })
     }
 
     /// A host that is no node shows no controller, and a person may answer for that.

@@ -35,7 +35,7 @@ impl Watcher {
         let (ready, stalled) = (of("Ready"), of("Stalled"));
         let reason = text(&ready["reason"]);
         let first = waits.first().map(|wait| text(&wait["reason"])).unwrap_or_default();
-        if ready["status"] == "False" || ready["status"] == "Unknown" {
+        if ready["status"] != "True" && !ready["status"].is_null() || reason == "CompletedWithExceptions" {
             let works = reason.starts_with("Upgrading");
             if !works && first != reason {
                 bad.push(format!("is {reason}, and waits for {first:?} first"));
@@ -58,9 +58,13 @@ impl Watcher {
         {
             bad.push(format!("says generation {} of {}", after.seen_generation, after.generation));
         }
-        let selected = self.nodes.values().filter(|node| after.group_of(&node.labels).is_some());
-        let (mut all, mut done, mut unclear) = (0, 0, 0);
-        for node in selected {
+        let selected = self.nodes.iter().filter(|(_, node)| after.group_of(&node.labels).is_some());
+        let named = |name: &str| {
+            let mut parked = status["parked"].as_array().into_iter().flatten();
+            parked.any(|one| one["node"] == name && one["state"] == "Parked")
+        };
+        let (mut all, mut done, mut unclear, mut stays) = (0, 0, 0, 0);
+        for (name, node) in selected {
             all += 1;
             let there = match (version(&node.kubelet), version(&after.version)) {
                 (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
@@ -68,6 +72,7 @@ impl Watcher {
             };
             done += i64::from(there);
             unclear += i64::from(!self.is_old(node.kubelet_since));
+            stays += i64::from(!there && named(name) && self.may_stay(after, name));
         }
         let current = after.seen_generation == after.generation;
         let said = status["progress"]["upgraded"].as_i64().unwrap_or(0);
@@ -83,7 +88,7 @@ impl Watcher {
             all.is_some_and(|all| all.iter().any(|of| of["type"] == "Ready" && of["status"] == "True"))
         });
         if current && condition("Ready") == "True" && !was_ready {
-            if done + unclear < all {
+            if done + unclear + stays < all {
                 bad.push(format!("is Ready, and {done} of {all} nodes are upgraded"));
             }
             let wanted = version(&after.version);

@@ -1,0 +1,116 @@
+//! Nodes that may stay behind: what keeps them from being drained was accepted by a person, in the upgrade and for a time.
+//!
+//! Here belongs which nodes these are. What keeps a node back is seen by [`crate::drain`], as everywhere, and an acceptance
+//! allows no write that would be forbidden without it. The invariants: such a node is named, it goes on as soon as it can,
+//! and until the time that the person named it stands in nobody's way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::claim::{Blocker, ClaimState};
+use super::group::held_by;
+use super::hold::Exception;
+use super::nodes::{SHOWN_BLOCKERS, what_blocks};
+use super::round::{Round, Selected};
+use crate::cluster::Cluster;
+use crate::disruption::BudgetName;
+use crate::drain::OnTimeout;
+use crate::upgrade::AcceptedRisk;
+
+const BUDGET: &str = "PodDisruptionBudget";
+const POD: &str = "Pod";
+
+/// The nodes that may stay behind in the hop of `round`, by name. A hop that is not the last needs all of its nodes.
+pub(super) fn excepted(round: &Round<'_>) -> BTreeMap<Arc<str>, Exception> {
+    if !round.hop.last {
+        return BTreeMap::new();
+    }
+    let concerned = concerned(round);
+    let of = |of: &&Selected<'_>| of.member.at_target == Some(false) && held_by(round, of).is_none();
+    let those = round.selected.iter().filter(|of| concerned.contains(&of.member.node.name)).filter(of);
+    those.filter_map(|of| Some((of.member.node.name.clone(), exception(round, of)?))).collect()
+}
+
+/// The nodes of pods that an acceptance is about. Only these are looked at closely.
+fn concerned(round: &Round<'_>) -> BTreeSet<Arc<str>> {
+    let (cluster, now) = (round.world.cluster, round.world.now);
+    let open = round.upgrade.accepted.iter().filter(|risk| now < risk.until);
+    let mut nodes: BTreeSet<Arc<str>> =
+        open.filter_map(about).flat_map(|(kind, name)| nodes_of(cluster, kind, name)).collect();
+    // Pods may be gone that blocked a drain.
+    let parked = round.mine.iter().filter(|claim| accepted(round, &claim.blockers).is_some());
+    nodes.extend(parked.map(|claim| claim.subject.node.clone()));
+    nodes
+}
+
+/// The nodes with pods that the object of that kind and `namespace/name` is or guards.
+fn nodes_of(cluster: &Cluster, kind: &str, name: &str) -> Vec<Arc<str>> {
+    let Some((namespace, name)) = name.split_once('/') else { return Vec::new() };
+    match kind {
+        POD => cluster.pod(namespace, name).map(|pod| pod.node.clone()).into_iter().collect(),
+        BUDGET => {
+            let guarded = |pod: &&crate::cluster::Pod| {
+                cluster.budgets_of(pod).iter().any(|budget| *budget.name == *name)
+            };
+            cluster.pods_in(namespace).filter(guarded).map(|pod| pod.node.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Why the node of `of` may stay behind: all that keeps it from being drained is accepted.
+fn exception(round: &Round<'_>, of: &Selected<'_>) -> Option<Exception> {
+    let node = of.member.node;
+    let recorded = match of.claim.map(|claim| (&claim.state, &claim.blockers)) {
+        None => &[][..],
+        // A list that may be cut off does not tell all.
+        Some((ClaimState::Parked { .. }, blockers)) if blockers.len() < SHOWN_BLOCKERS => blockers,
+        Some((ClaimState::Parked { .. }, _)) => &[],
+        Some(_) => return None,
+    };
+    let forces = round.policy.on_timeout == OnTimeout::Force;
+    let refused = round.batch.admit(&node.name).err().filter(|refused| refused.lasting && !forces);
+    let mut lasting: Vec<Blocker> =
+        what_blocks(round, node).into_iter().filter(|blocker| blocker.lasting).collect();
+    lasting.extend(refused.map(|refused| Blocker {
+        pod: String::new(),
+        budget: Some(refused.budget),
+        reason: refused.reason,
+        lasting: true,
+    }));
+    accepted(round, if lasting.is_empty() { recorded } else { &lasting })
+}
+
+/// The acceptance of all `blockers`, of several the one that ends first; `None` where one of them is not accepted, or there
+/// are none.
+fn accepted(round: &Round<'_>, blockers: &[Blocker]) -> Option<Exception> {
+    acceptance(&round.upgrade.accepted, blockers, round.world.now)
+}
+
+/// The acceptance in `risks` of all `blockers` at `now`, of several the one that ends first; `None` where one of them is not
+/// accepted, or there are none.
+pub(super) fn acceptance(risks: &[AcceptedRisk], blockers: &[Blocker], now: Timestamp) -> Option<Exception> {
+    let of = |blocker: &Blocker| {
+        let named = |risk: &&AcceptedRisk| now < risk.until && about(risk).is_some_and(|it| is(it, blocker));
+        risks.iter().filter(named).max_by_key(|risk| risk.until)
+    };
+    let all: Option<Vec<&AcceptedRisk>> = blockers.iter().map(of).collect();
+    let first = all?.into_iter().min_by_key(|risk| risk.until)?;
+    Some(Exception { until: first.until, reason: first.reason.clone() })
+}
+
+/// The kind, and `namespace/name`, of what the finding of `risk` is about ([`Cause::id`](crate::disruption::preflight::Cause::id)).
+fn about(risk: &AcceptedRisk) -> Option<(&str, &str)> {
+    risk.finding.split_once('/')?.1.split_once('/')
+}
+
+fn is((kind, name): (&str, &str), blocker: &Blocker) -> bool {
+    let full = |(namespace, budget): &BudgetName| name.split_once('/') == Some((namespace, budget));
+    match kind {
+        POD => *name == blocker.pod,
+        BUDGET => blocker.budget.as_ref().is_some_and(full),
+        _ => false,
+    }
+}
