@@ -325,7 +325,7 @@ mod tests {
         answered: bool,
     }
 
-    struct Answer {
+    struct LeaseAnswer {
         who: usize,
         record: Record,
         sent: u64,
@@ -340,18 +340,18 @@ mod tests {
             let clock = |who: usize, at: u64| s(at + offsets[who]);
             let mut views = [View::new("a", Timing::default()), View::new("b", Timing::default())];
             let mut server = Server::default();
-            let (mut flying, mut answers): (Vec<InFlight>, Vec<Answer>) = (Vec::new(), Vec::new());
+            let (mut flying, mut answers): (Vec<InFlight>, Vec<LeaseAnswer>) = (Vec::new(), Vec::new());
             let (mut now, mut next) = (0, 0);
             let mut looks = looks.into_iter().peekable();
             while looks.peek().is_some() || !flying.is_empty() || !answers.is_empty() {
                 for arrived in flying.extract_if(.., |write| write.arrives <= now) {
                     let accepted = if arrived.lost { None } else { server.accept(&arrived.write) };
                     if let Some(record) = accepted.filter(|_| arrived.answered) {
-                        answers.push(Answer { who: arrived.who, record, sent: arrived.sent, at: now + arrived.back });
+                        answers.push(LeaseAnswer { who: arrived.who, record, sent: arrived.sent, at: now + arrived.back });
                     }
                 }
                 for answer in answers.extract_if(.., |answer| answer.at <= now) {
-                    let Answer { who, record, sent, at: _ } = answer;
+                    let LeaseAnswer { who, record, sent, at: _ } = answer;
                     views[who] = views[who].clone().wrote(record, clock(who, sent), clock(who, now));
                 }
                 while let Some(look) = looks.next_if(|look| next + look.after <= now) {

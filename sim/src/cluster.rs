@@ -10,7 +10,7 @@ use http::{Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::api::{Body, Kinds, Options, Release, Server, Shared, State};
+use crate::api::{ApiState, Body, Kinds, Options, Release, Server, Shared};
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::models::{ControlPlane, Kubelets};
@@ -437,7 +437,7 @@ impl Builder {
     /// It has to be called inside the tokio runtime whose clock the cluster uses, paused or not.
     pub fn start(self) -> Cluster {
         let release = Arc::new(Release::new(&self.version));
-        let mut state = State {
+        let mut state = ApiState {
             store: Store::new(self.hashed),
             kinds: Kinds::default(),
             random: Random::new(self.seed),

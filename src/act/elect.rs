@@ -334,10 +334,10 @@ mod tests {
 
     /// One Lease behind a server that enforces resourceVersion, and who is cut off from it.
     #[derive(Clone, Default)]
-    struct Server(Arc<Mutex<State>>);
+    struct Server(Arc<Mutex<Stored>>);
 
     #[derive(Default)]
-    struct State {
+    struct Stored {
         lease: Option<Value>,
         version: u64,
         cut_off: BTreeSet<&'static str>,
@@ -346,7 +346,7 @@ mod tests {
     impl Server {
         fn answer(&self, who: &str, method: &http::Method, sent: &[u8]) -> (u16, Value) {
             let mut server = self.0.lock().unwrap();
-            let State { lease, version, cut_off } = &mut *server;
+            let Stored { lease, version, cut_off } = &mut *server;
             let status = |code: u16, reason: &str| {
                 (
                     code,

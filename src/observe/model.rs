@@ -56,12 +56,12 @@ struct Has {
 #[derive(PartialEq, Eq)]
 struct FoundBy {
     leases: Vec<(LeaseSeen, bool, usize)>,
-    endpoints: Vec<Told>,
+    endpoints: Vec<EndpointTold>,
     candidates: Vec<CandidateSeen>,
 }
 
 /// What an endpoint tells: its address, version, what it emulates, its build, and whether it is ready.
-type Told = (Arc<str>, Observed, Option<Effective>, Arc<str>, bool);
+type EndpointTold = (Arc<str>, Observed, Option<Effective>, Arc<str>, bool);
 
 impl FoundBy {
     fn of(

@@ -4,10 +4,10 @@
 //! invariant: evictions run beside the loop, because one may take seconds; every other write is finished before the next
 //! decision, so that a decision always sees the claims that exist.
 
+mod announced;
 mod driving;
 mod figures;
 mod foretell;
-mod standing;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -31,9 +31,9 @@ use kube::core::DynamicObject;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::announced::Announced;
 use self::figures::{counts, label};
 use self::foretell::Forecasts;
-use self::standing::Standing;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
@@ -91,7 +91,7 @@ struct Kept {
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
     forecasts: Forecasts,
-    standing: Standing,
+    announced: Announced,
     complaint: String,
     /// Since when something has been out of sight.
     unseen: Option<Instant>,
@@ -390,7 +390,7 @@ impl Driver<'_> {
     /// action (the plan, the start or end time, the observed generation) changed and was not written.
     async fn tell(&self, kept: &mut Kept, object: &ClusterUpgrade, status: ClusterUpgradeStatus) -> bool {
         let name = object.name_any();
-        kept.standing.stands(&name, &status);
+        kept.announced.stands(&name, &status);
         if object.status.as_ref() == Some(&status) {
             return true;
         }
@@ -412,7 +412,7 @@ impl Driver<'_> {
         kept.status_written.insert(name, Instant::now());
         match write(&self.effects, &self.authority, FIELD_MANAGER, object, &status).await {
             Ok(written) => {
-                kept.standing.announce(&self.hands, object, &written, &status);
+                kept.announced.announce(&self.hands, object, &written, &status);
                 self.upgrades.apply_own(written);
                 return true;
             }

@@ -15,6 +15,6 @@ mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
 pub use emptying::{Emptying, Held, Left, PodWait, empty, first, look};
-pub use node::{Forced, GivenUp, NodeDrain, Seen, Step, yields};
+pub use node::{DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
 pub use policy::{OnTimeout, Options, Policy, SETTLE, STALLED, When};
 pub use request::{Action, Decision, DrainWorld, NodeState, NotDrained, Request, TOGETHER, decide, refusal};

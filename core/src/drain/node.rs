@@ -27,7 +27,7 @@ pub struct NodeDrain {
 
 /// What a step is decided from, besides the node and the budgets.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'c, 'w> {
+pub struct DrainView<'c, 'w> {
     /// The node's pods, and what surrounds them.
     pub cluster: &'c Cluster,
     /// What this process has asked for and not seen yet.
@@ -114,7 +114,7 @@ impl fmt::Display for GivenUp {
 
 /// What to do about a node now.
 #[derive(Debug)]
-pub enum Step<'c> {
+pub enum DrainStep<'c> {
     /// Its pods are leaving.
     Leaving {
         /// The times, with when it began to stall.
@@ -157,10 +157,10 @@ impl NodeDrain {
     pub fn step<'c>(
         self,
         node: &'c Node,
-        seen: Seen<'c, '_>,
+        seen: DrainView<'c, '_>,
         budgets: &mut Budgets<'_>,
-    ) -> (Step<'c>, Option<Timestamp>) {
-        let Seen { cluster, policy, now, .. } = seen;
+    ) -> (DrainStep<'c>, Option<Timestamp>) {
+        let DrainView { cluster, policy, now, .. } = seen;
         let deadline = policy.timeout.map(|timeout| after(self.begun, timeout));
         let ahead = deadline.filter(|deadline| *deadline > now);
         let late = deadline.is_some() && ahead.is_none();
@@ -168,7 +168,7 @@ impl NodeDrain {
         if late || self.stalled.is_some_and(|since| now >= after(since, STALLED)) {
             let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
             if let Some(why) = given_up(node, &left, seen, late) {
-                return (Step::GivenUp { why, left }, None);
+                return (DrainStep::GivenUp { why, left }, None);
             }
         }
         let asked = asks(node, seen, budgets);
@@ -182,19 +182,19 @@ impl NodeDrain {
             return match policy.timeout.filter(|_| late) {
                 Some(timeout) => {
                     let why = GivenUp::Late { timeout, waits: volumes };
-                    (Step::GivenUp { why, left: Vec::new() }, None)
+                    (DrainStep::GivenUp { why, left: Vec::new() }, None)
                 }
-                None => (Step::Detaching(volumes), ahead),
+                None => (DrainStep::Detaching(volumes), ahead),
             };
         }
         let settled = after(self.cordoned, policy.settle);
-        if now < settled { (Step::Settling, Some(settled)) } else { (Step::Empty, ahead) }
+        if now < settled { (DrainStep::Settling, Some(settled)) } else { (DrainStep::Empty, ahead) }
     }
 
     /// What to do about a node that is only cordoned, and whose pods stay, at `now`.
-    pub fn keep<'c>(self, policy: &Policy, now: Timestamp) -> (Step<'c>, Option<Timestamp>) {
+    pub fn keep<'c>(self, policy: &Policy, now: Timestamp) -> (DrainStep<'c>, Option<Timestamp>) {
         let settled = after(self.cordoned, policy.settle);
-        if now < settled { (Step::Settling, Some(settled)) } else { (Step::Empty, None) }
+        if now < settled { (DrainStep::Settling, Some(settled)) } else { (DrainStep::Empty, None) }
     }
 
     /// The step of a node that pods have yet to leave.
@@ -202,12 +202,12 @@ impl NodeDrain {
         self,
         node: &Node,
         asked: Emptying<'c>,
-        seen: Seen<'c, '_>,
+        seen: DrainView<'c, '_>,
         late: bool,
-    ) -> (Step<'c>, Option<Timestamp>) {
+    ) -> (DrainStep<'c>, Option<Timestamp>) {
         let Emptying { permits, left, again_at } = asked;
         if seen.stopped {
-            return (Step::Leaving { drain: self, permits, forced: Vec::new(), left }, None);
+            return (DrainStep::Leaving { drain: self, permits, forced: Vec::new(), left }, None);
         }
         // Only a drain that forces goes on after its time.
         let (permits, forced) =
@@ -215,13 +215,13 @@ impl NodeDrain {
         let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(seen.now));
         let gives_up = stalled.map(|since| after(since, STALLED));
         let drain = Self { stalled, ..self };
-        (Step::Leaving { drain, permits, forced, left }, earliest([again_at, gives_up]))
+        (DrainStep::Leaving { drain, permits, forced, left }, earliest([again_at, gives_up]))
     }
 }
 
 /// Why a node that is `late`, or on which nothing has moved for long, is given up, if it is.
-fn given_up(node: &Node, left: &[Left<'_>], seen: Seen<'_, '_>, late: bool) -> Option<GivenUp> {
-    let Seen { memory, policy, now, .. } = seen;
+fn given_up(node: &Node, left: &[Left<'_>], seen: DrainView<'_, '_>, late: bool) -> Option<GivenUp> {
+    let DrainView { memory, policy, now, .. } = seen;
     if left.is_empty() {
         return None;
     }
@@ -247,8 +247,8 @@ fn given_up(node: &Node, left: &[Left<'_>], seen: Seen<'_, '_>, late: bool) -> O
 }
 
 /// Asks the pods that may go, and nobody where the drain was stopped.
-fn asks<'c>(node: &'c Node, seen: Seen<'c, '_>, budgets: &mut Budgets<'_>) -> Emptying<'c> {
-    let Seen { cluster, memory, policy, stopped, now } = seen;
+fn asks<'c>(node: &'c Node, seen: DrainView<'c, '_>, budgets: &mut Budgets<'_>) -> Emptying<'c> {
+    let DrainView { cluster, memory, policy, stopped, now } = seen;
     if stopped {
         let left = look(cluster, &node.name, &policy.rules, memory, budgets, now);
         return Emptying { left, ..Emptying::default() };
@@ -293,7 +293,7 @@ fn leaves(left: &Left<'_>, now: Timestamp) -> bool {
 }
 
 /// The deletions of the pods in `left` that yield to one, and for which no request is under way or accepted already.
-fn forced(node: &Node, left: &[Left<'_>], seen: Seen<'_, '_>) -> Vec<Forced> {
+fn forced(node: &Node, left: &[Left<'_>], seen: DrainView<'_, '_>) -> Vec<Forced> {
     let may = |left: &&Left<'_>| {
         let asked = matches!(seen.memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
         yields(left) && !asked

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::batch::Batch;
 use super::emptying::Left;
-use super::node::{Forced, GivenUp, NodeDrain, Seen, Step};
+use super::node::{DrainStep, DrainView, Forced, GivenUp, NodeDrain};
 use super::policy::{OnTimeout, Policy, STALLED};
 use crate::cluster::{Cluster, Node, NodeRef};
 use crate::disruption::{Budgets, CordonMark, Handling, Memory, Permit, Rules, class, handling};
@@ -327,32 +327,32 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
     fn draining(&mut self, node: &'c Node, drain: NodeDrain) -> NodeState {
         let DrainWorld { cluster, memory, now, .. } = self.world;
         let Request { policy, stopped, .. } = self.request;
-        let seen = Seen { cluster, memory, policy, stopped: *stopped, now };
+        let seen = DrainView { cluster, memory, policy, stopped: *stopped, now };
         let (step, again) = drain.step(node, seen, &mut self.budgets);
         if let Some(at) = again {
             self.wake(at);
         }
         let name = || Arc::clone(&node.name);
         match step {
-            Step::GivenUp { why, left } => {
+            DrainStep::GivenUp { why, left } => {
                 if !matches!(why, GivenUp::Late { .. }) {
                     self.decision.left.insert(name(), left);
                 }
                 return NodeState::Failed { why: NotDrained::GivenUp(why) };
             }
-            Step::Leaving { drain, permits, forced, left } => {
+            DrainStep::Leaving { drain, permits, forced, left } => {
                 let actions = &mut self.decision.actions;
                 actions.extend(forced.into_iter().map(Action::Delete));
                 actions.extend(permits.into_iter().map(Action::Evict));
                 self.decision.left.insert(name(), left);
                 return NodeState::Draining(drain);
             }
-            Step::Detaching(volumes) => _ = self.decision.waiting.insert(name(), volumes),
-            Step::Settling => {}
-            Step::Empty if self.world.confirmed.contains(&node.name) => {
+            DrainStep::Detaching(volumes) => _ = self.decision.waiting.insert(name(), volumes),
+            DrainStep::Settling => {}
+            DrainStep::Empty if self.world.confirmed.contains(&node.name) => {
                 return NodeState::Drained { at: now, took: now.duration_since(drain.begun) };
             }
-            Step::Empty => self.decision.actions.push(Action::Confirm(name())),
+            DrainStep::Empty => self.decision.actions.push(Action::Confirm(name())),
         }
         NodeState::Draining(NodeDrain { stalled: None, ..drain })
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::action::Action;
 use super::claim::{Before, Claim, ClaimState, Subject};
 use super::ends::{at_target, node_of};
-use super::executor::{Seen, Standing, asked, deadline, drive, has_ended};
+use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended};
 use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
@@ -183,22 +183,22 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
     }
     let place = &claim.subject.node;
     let seen = match left {
-        _ if !together => Seen::Part(None),
-        Some((component, lacks)) => Seen::Part(Some(format!("{place}: {component} {lacks}"))),
-        None => etcd.map_or(Seen::All, Seen::But),
+        _ if !together => Effect::Part(None),
+        Some((component, lacks)) => Effect::Part(Some(format!("{place}: {component} {lacks}"))),
+        None => etcd.map_or(Effect::All, Effect::But),
     };
     match drive(round, claim, since, seen) {
-        Standing::Working(line) => {
+        ExecutorState::Working(line) => {
             let until = deadline(round, claim, since);
             round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
         }
-        Standing::Refused(line) => {
+        ExecutorState::Refused(line) => {
             if claim.message != line {
                 round.actions.push(record(claim, claim.state.clone(), line.clone()));
             }
             round.blocks(WaitReason::JobRefused, line);
         }
-        Standing::Failed(why) => {
+        ExecutorState::Failed(why) => {
             round.record(claim, ClaimState::Failed { since: now }, why.clone());
             round.blocks(WaitReason::STEP_FAILED, why);
         }

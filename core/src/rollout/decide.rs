@@ -13,7 +13,7 @@ use super::hop::Current;
 use super::phase::Phase;
 use super::round::{Round, is_approved, release, selected};
 use super::seen::follow;
-use super::status::{Outlook, Status, status};
+use super::status::{RoundNotes, Status, status};
 use super::waiting::{WaitReason, Waiting};
 use super::whole::{shown, static_pods_settle};
 use super::withheld::{Withheld, withhold};
@@ -99,23 +99,23 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     round.excepted = excepted(&round);
     round.excepted.values().map(|by| by.until).min().into_iter().for_each(|until| round.wake(until));
     let away = absent::away(cluster, &missing);
-    let mut outlook = Outlook { from, way, nodes_of_hops, approved, seen, away, ..Outlook::default() };
-    outlook.preflight = planned.refused().to_vec();
-    take_steps(&mut round, &outlook.preflight, &unsure);
-    let (mut actions, withheld, again_at) = conclude(round, &mut outlook);
-    (outlook.hop, outlook.hash) = (Some(current.version.clone()), hash);
+    let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, away, ..RoundNotes::default() };
+    notes.preflight = planned.refused().to_vec();
+    take_steps(&mut round, &notes.preflight, &unsure);
+    let (mut actions, withheld, again_at) = conclude(round, &mut notes);
+    (notes.hop, notes.hash) = (Some(current.version.clone()), hash);
     let stage = stage.map(|stage| shown(stage, &mine, world.now));
-    let status = status(whole, progress, world, &mine, (told, stage), outlook, &actions);
+    let status = status(whole, progress, world, &mine, (told, stage), notes, &actions);
     actions.extend(withheld.again);
     let again_at = [again_at, withheld.again_at].into_iter().flatten().min();
     Decision { actions, status, again_at }
 }
 
-/// What the round found out goes into `outlook`. Returns the writes, those besides that the server refuses, and when to
+/// What the round found out goes into `notes`. Returns the writes, those besides that the server refuses, and when to
 /// decide again.
-fn conclude(mut round: Round<'_>, outlook: &mut Outlook) -> (Vec<Action>, Withheld, Option<Timestamp>) {
-    (outlook.held, outlook.halted) = (group::held(&round), round.halted.take());
-    outlook.excepted = std::mem::take(&mut round.excepted);
+fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withheld, Option<Timestamp>) {
+    (notes.held, notes.halted) = (group::held(&round), round.halted.take());
+    notes.excepted = std::mem::take(&mut round.excepted);
     let Round {
         upgrade,
         progress,
@@ -136,19 +136,19 @@ fn conclude(mut round: Round<'_>, outlook: &mut Outlook) -> (Vec<Action>, Withhe
     let mut withheld = withhold(&mut actions, &upgrade.name, mine, world);
     held_back.splice(0..0, std::mem::take(&mut withheld.waits));
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
-    outlook.control_plane_held = !needs_a_person.is_empty() && !opens;
-    if outlook.control_plane_held || has_failed_step(mine) {
+    notes.control_plane_held = !needs_a_person.is_empty() && !opens;
+    if notes.control_plane_held || has_failed_step(mine) {
         withheld.stuck.extend(drains(mine).map(|claim| claim.name.clone()));
     }
-    outlook.stuck = withheld.stuck.len();
-    let halted = outlook.halted.iter().map(|line| (Phase::NodesHalted, line.clone()));
+    notes.stuck = withheld.stuck.len();
+    let halted = notes.halted.iter().map(|line| (Phase::NodesHalted, line.clone()));
     let held = needs_a_person.into_iter().map(|line| (Phase::ControlPlaneHeld, line));
     let first = halted.chain(held).map(|(phase, line)| Waiting::new(WaitReason::Upgrade(phase), line));
     blocked.splice(0..0, first);
     blocked.extend(held_back.iter().map(Waiting::from));
-    (outlook.hope, outlook.out, outlook.soaks) = (hope || withheld.hope, out, soaks);
-    outlook.held_back = held_back;
-    outlook.waits = blocked.into_iter().chain(working).collect();
+    (notes.hope, notes.out, notes.soaks) = (hope || withheld.hope, out, soaks);
+    notes.held_back = held_back;
+    notes.waits = blocked.into_iter().chain(working).collect();
     (actions, withheld, again_at)
 }
 

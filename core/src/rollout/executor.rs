@@ -23,7 +23,7 @@ const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(2);
 const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// How an executor stands.
-pub(super) enum Standing {
+pub(super) enum ExecutorState {
     /// At work; one line says what is waited for.
     Working(String),
     /// The server refuses its Job; one line for the claim.
@@ -33,7 +33,7 @@ pub(super) enum Standing {
 }
 
 /// What is seen of what an executor was asked for.
-pub(super) enum Seen {
+pub(super) enum Effect {
     /// Not all of it; where several things move together, one line says what is left.
     Part(Option<String>),
     /// The new version; this is still waited for, in words that follow "but".
@@ -92,47 +92,47 @@ pub(super) fn works_still(round: &mut Round<'_>, claim: &Claim, since: Timestamp
 }
 
 /// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`].
-pub(super) fn drive(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: Seen) -> Standing {
+pub(super) fn drive(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: Effect) -> ExecutorState {
     let Subject { node, to, .. } = &claim.subject;
     let standing = stands(round, claim, since, &seen);
     let all = || format!("{node}: every component is observed at {to}");
     let told = match seen {
-        Seen::Part(left) => left,
-        Seen::All => Some(all()),
-        Seen::But(_) => None,
+        Effect::Part(left) => left,
+        Effect::All => Some(all()),
+        Effect::But(_) => None,
     };
     match (standing, told) {
-        (Standing::Working(line), Some(told)) => Standing::Working(format!("{told}; {line}")),
-        (Standing::Failed(why), Some(told)) => Standing::Failed(format!("{why} ({told})")),
+        (ExecutorState::Working(line), Some(told)) => ExecutorState::Working(format!("{told}; {line}")),
+        (ExecutorState::Failed(why), Some(told)) => ExecutorState::Failed(format!("{why} ({told})")),
         (standing, _) => standing,
     }
 }
 
-fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Seen) -> Standing {
+fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Effect) -> ExecutorState {
     let subject = &claim.subject;
     let what = format!("{} from {} to {}", subject.what(), subject.from, subject.to);
     let Asked { job: by_job, until } = was_asked(round, claim, since);
     let late = round.world.now >= until;
     if late && !confirms(round, claim, until) {
-        return Standing::Working(format!("{what}: its time is over, and the node is read once more"));
+        return ExecutorState::Working(format!("{what}: its time is over, and the node is read once more"));
     }
     let seconds = until.duration_since(since).as_secs();
-    if let Seen::But(waits) = seen {
+    if let Effect::But(waits) = seen {
         if late {
-            return Standing::Failed(format!("{what} was observed, but {waits} after {seconds} s"));
+            return ExecutorState::Failed(format!("{what} was observed, but {waits} after {seconds} s"));
         }
         round.wake(until);
-        return Standing::Working(format!("{what} is observed; {waits}"));
+        return ExecutorState::Working(format!("{what} is observed; {waits}"));
     }
     if !by_job {
         if late {
-            return Standing::Failed(format!("{what} was not observed within {seconds} s"));
+            return ExecutorState::Failed(format!("{what} was not observed within {seconds} s"));
         }
         round.wake(until);
-        return Standing::Working(format!("waits for executor {} to take {what}", subject.executor));
+        return ExecutorState::Working(format!("waits for executor {} to take {what}", subject.executor));
     }
     round.wake(until);
-    job(round, claim, &what, since, (late.then_some(seconds), matches!(seen, Seen::All)))
+    job(round, claim, &what, since, (late.then_some(seconds), matches!(seen, Effect::All)))
 }
 
 /// Whether the node of `claim` was read after its deadline `until`, and long enough after the last gap in what is seen.
@@ -161,7 +161,7 @@ fn job(
     what: &str,
     since: Timestamp,
     (late, all): (Option<i64>, bool),
-) -> Standing {
+) -> ExecutorState {
     let made = made(round, claim);
     let refused = round.world.jobs.refused.get(&claim.uid);
     let too_late = |seen: &str| {
@@ -172,32 +172,32 @@ fn job(
     match (made, refused) {
         (Some(JobState::Failed(message)), _) => {
             let said = last_words(round, claim).map(|said| format!("; its pod {said}")).unwrap_or_default();
-            Standing::Failed(format!("its Job failed: {message}{said}"))
+            ExecutorState::Failed(format!("its Job failed: {message}{said}"))
         }
         (Some(JobState::Complete), _) => too_late("its Job is complete").map_or_else(
-            || Standing::Working(format!("its Job is complete; waits to observe {what}")),
-            Standing::Failed,
+            || ExecutorState::Working(format!("its Job is complete; waits to observe {what}")),
+            ExecutorState::Failed,
         ),
         (Some(JobState::Running), _) => {
             let failed = || last_words(round, claim).map(|said| format!("its pod {said}"));
             let pod = pod_waits(round, claim).or_else(failed);
             if let Some(why) = too_late(pod.as_deref().unwrap_or("its Job still runs")) {
-                return Standing::Failed(why);
+                return ExecutorState::Failed(why);
             }
             let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
-            Standing::Working(format!("waits for the Job that takes {what}{pod}"))
+            ExecutorState::Working(format!("waits for the Job that takes {what}{pod}"))
         }
         (None, _) if late.is_some() => {
             let why = template(round, claim).err().unwrap_or_else(|| "it has no Job".to_owned());
-            Standing::Failed(too_late(&why).unwrap_or_default())
+            ExecutorState::Failed(too_late(&why).unwrap_or_default())
         }
         (None, Some(why)) if round.world.now >= after(since, REFUSED_FOR) => {
-            Standing::Failed(format!("its Job is refused: {why}"))
+            ExecutorState::Failed(format!("its Job is refused: {why}"))
         }
         (None, refused) => {
             let template = match template(round, claim) {
                 Ok(template) => template,
-                Err(why) => return Standing::Refused(why),
+                Err(why) => return ExecutorState::Refused(why),
             };
             round.actions.push(Action::StartJob {
                 claim: claim.name.clone(),
@@ -209,9 +209,9 @@ fn job(
             match refused {
                 Some(why) => {
                     round.wake(after(since, REFUSED_FOR));
-                    Standing::Refused(format!("its Job is refused: {why}"))
+                    ExecutorState::Refused(format!("its Job is refused: {why}"))
                 }
-                None => Standing::Working(format!("starts the Job that takes {what}")),
+                None => ExecutorState::Working(format!("starts the Job that takes {what}")),
             }
         }
     }

@@ -11,13 +11,13 @@ use super::action::{Action, Drained};
 use super::claim::{Before, Blocker, Claim, ClaimState};
 use super::controllers::idle;
 use super::ends::{at_target, holds, node_of, settle};
-use super::executor::{Seen, Standing, asked, deadline, drive, works_still};
+use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still};
 use super::round::{Round, after, record, release};
 use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
 use super::whole::{etcd_lacks, has_etcd, statics_return};
 use crate::cluster::{Cluster, Node, Pod};
-use crate::drain::{self, GivenUp, Held, Left, NodeDrain, OnTimeout, SETTLE, Step, first, look, yields};
+use crate::drain::{self, DrainStep, GivenUp, Held, Left, NodeDrain, OnTimeout, SETTLE, first, look, yields};
 
 /// A parked node is not tried again sooner, even when nothing seems to block it.
 pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
@@ -152,7 +152,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
     }
     let away = control_plane_is_away(round);
     let idle = idle(round);
-    let seen = drain::Seen {
+    let seen = drain::DrainView {
         cluster: world.cluster,
         memory: world.memory,
         policy: round.policy,
@@ -170,8 +170,8 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         round.wake(at);
     }
     match step {
-        Step::GivenUp { why, left } => given_up(round, claim, name, why, &left),
-        Step::Leaving { drain, permits, forced, left } => {
+        DrainStep::GivenUp { why, left } => given_up(round, claim, name, why, &left),
+        DrainStep::Leaving { drain, permits, forced, left } => {
             round.actions.extend(permits.into_iter().map(Action::Evict));
             round.actions.extend(forced.into_iter().map(Action::Delete));
             let blockers = blockers(&left);
@@ -185,23 +185,23 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             }
             say_blocked(round, claim, &drain, blockers, first(&left));
         }
-        Step::Detaching(volumes) => detaching(round, name, since, &volumes),
-        Step::Settling if !empties => {
+        DrainStep::Detaching(volumes) => detaching(round, name, since, &volumes),
+        DrainStep::Settling if !empties => {
             round.works(WaitReason::Settling, format!("{name}: makes sure that no pod still arrives"));
         }
-        Step::Settling => {
+        DrainStep::Settling => {
             round.works(WaitReason::Settling, format!("{name}: empty; makes sure that no pod still arrives"));
         }
-        Step::Empty if away => {
+        DrainStep::Empty if away => {
             let line = format!("{name}: drained; waits until the whole control plane answers at the target");
             let until = Some(after(since, round.upgrade.drain.timeout)).filter(|until| world.now < *until);
             round.blocked.push(Waiting::new(WaitReason::ComponentAway, line).until(until));
         }
-        Step::Empty if !round.heard_afresh() => {
+        DrainStep::Empty if !round.heard_afresh() => {
             let line = format!("{name}: drained; asks every kube-apiserver afresh");
             round.works(WaitReason::ReadingAgain, line);
         }
-        Step::Empty => hand_over(round, claim, node, empties),
+        DrainStep::Empty => hand_over(round, claim, node, empties),
     }
 }
 
@@ -363,19 +363,19 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
         }
         return;
     }
-    let seen = waits.map_or(Seen::Part(None), Seen::But);
+    let seen = waits.map_or(Effect::Part(None), Effect::But);
     match drive(round, claim, since, seen) {
-        Standing::Working(line) => {
+        ExecutorState::Working(line) => {
             let until = deadline(round, claim, since);
             round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
         }
-        Standing::Refused(line) => {
+        ExecutorState::Refused(line) => {
             if claim.message != line {
                 round.actions.push(record(claim, claim.state.clone(), line.clone()));
             }
             round.blocks(WaitReason::JobRefused, format!("{}: {line}", node.name));
         }
-        Standing::Failed(why) => {
+        ExecutorState::Failed(why) => {
             round.record(claim, ClaimState::Failed { since: now }, format!("{why}; the node stays cordoned"));
             round.blocks(WaitReason::NODE_FAILED, format!("{}: {why}", node.name));
         }

@@ -67,7 +67,7 @@ impl Status {
 
 /// What a round of deciding found out besides its actions.
 #[derive(Default)]
-pub(super) struct Outlook {
+pub(super) struct RoundNotes {
     pub(super) from: Option<KubeVersion>,
     pub(super) hash: Option<String>,
     pub(super) way: Vec<KubeVersion>,
@@ -98,7 +98,7 @@ pub(super) fn status(
     world: World<'_>,
     mine: &[&Claim],
     (stages, stage): ([StageProgress; 3], Option<Stage>),
-    mut outlook: Outlook,
+    mut notes: RoundNotes,
     actions: &[Action],
 ) -> Status {
     let opens = actions
@@ -107,13 +107,13 @@ pub(super) fn status(
     let in_flight = mine.iter().filter(|claim| claim.state.in_flight()).count();
     let nodes_in_flight =
         mine.iter().filter(|claim| claim.is_of_kubelet() && claim.state.in_flight()).count();
-    let parked = out(mine, &outlook);
+    let parked = out(mine, &notes);
     let failed = |kubelet: bool| {
         let of = |c: &&&Claim| c.is_of_kubelet() == kubelet;
         mine.iter().filter(of).any(|c| matches!(c.state, ClaimState::Failed { .. }))
     };
     let busy = opens || in_flight > 0;
-    let moving = opens || in_flight > outlook.stuck;
+    let moving = opens || in_flight > notes.stuck;
     let never_began = progress.started.is_none() && mine.is_empty();
     let phase = if progress.ending {
         Phase::Deleting
@@ -121,21 +121,21 @@ pub(super) fn status(
         Phase::Completed
     } else if upgrade.absent().is_some() {
         Phase::Invalid
-    } else if never_began && !outlook.preflight.is_empty() {
+    } else if never_began && !notes.preflight.is_empty() {
         Phase::PreflightFailed
-    } else if let Some(phase) = waits_for_a_word(upgrade, progress, &outlook, stage, (busy, moving)) {
+    } else if let Some(phase) = waits_for_a_word(upgrade, progress, &notes, stage, (busy, moving)) {
         phase
     } else if moving {
         Phase::Working(stage.unwrap_or(Stage::Kubelets))
     } else if failed(false) {
         Phase::ControlPlaneFailed
-    } else if outlook.control_plane_held {
+    } else if notes.control_plane_held {
         Phase::ControlPlaneHeld
-    } else if outlook.halted.is_some() {
+    } else if notes.halted.is_some() {
         Phase::NodesHalted
-    } else if let Some(wait) = soonest(&outlook.held_back) {
+    } else if let Some(wait) = soonest(&notes.held_back) {
         Phase::of(wait, stage.unwrap_or(Stage::Kubelets))
-    } else if stage.is_none_or(|stage| stage < Stage::Kubelets) || !outlook.preflight.is_empty() || outlook.hope {
+    } else if stage.is_none_or(|stage| stage < Stage::Kubelets) || !notes.preflight.is_empty() || notes.hope {
         Phase::Working(stage.unwrap_or(Stage::Kubelets))
     } else if only_exceptions_are_left(&stages, &parked) {
         Phase::CompletedWithExceptions
@@ -143,7 +143,7 @@ pub(super) fn status(
         Phase::NodesFailed
     } else if parked.iter().any(|out| out.state == OutOf::Parked && out.excepted.is_none()) {
         Phase::NodesParked
-    } else if !outlook.held.is_empty() {
+    } else if !notes.held.is_empty() {
         Phase::NodesHeld
     } else {
         Phase::Working(Stage::Kubelets)
@@ -152,27 +152,27 @@ pub(super) fn status(
     let begins = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     let started = progress.started.or((begins || !mine.is_empty()).then_some(world.now));
     // What the condition says is waited for before whatever else is.
-    outlook.waits.sort_by_key(|waiting| waiting.reason != WaitReason::Upgrade(phase));
-    let message = message(upgrade, progress, phase, &stages, &outlook, &parked);
-    let waits = waits(std::mem::take(&mut outlook.waits), phase, &message, &outlook.preflight);
+    notes.waits.sort_by_key(|waiting| waiting.reason != WaitReason::Upgrade(phase));
+    let message = message(upgrade, progress, phase, &stages, &notes, &parked);
+    let waits = waits(std::mem::take(&mut notes.waits), phase, &message, &notes.preflight);
     Status {
         phase,
         message,
-        from: outlook.from,
-        hash: outlook.hash,
-        way: outlook.way,
-        hop: outlook.hop,
-        nodes_of_hops: outlook.nodes_of_hops,
+        from: notes.from,
+        hash: notes.hash,
+        way: notes.way,
+        hop: notes.hop,
+        nodes_of_hops: notes.nodes_of_hops,
         stages,
-        seen: outlook.seen,
-        away: outlook.away,
+        seen: notes.seen,
+        away: notes.away,
         in_flight,
         nodes_in_flight,
         parked,
-        soaks: outlook.soaks,
+        soaks: notes.soaks,
         waits,
         // What is done is refused nothing, whatever cannot be seen now.
-        preflight: if phase == Phase::Completed { Vec::new() } else { outlook.preflight },
+        preflight: if phase == Phase::Completed { Vec::new() } else { notes.preflight },
         started,
         completed: progress.completed.or((phase == Phase::Completed).then_some(world.now)),
     }
@@ -208,11 +208,11 @@ fn soonest(waits: &[Wait]) -> Option<&Wait> {
 fn waits_for_a_word(
     upgrade: &Upgrade,
     progress: &Progress,
-    outlook: &Outlook,
+    notes: &RoundNotes,
     stage: Option<Stage>,
     (busy, moving): (bool, bool),
 ) -> Option<Phase> {
-    if stage.is_none() && !outlook.control_plane_held && outlook.preflight.is_empty() {
+    if stage.is_none() && !notes.control_plane_held && notes.preflight.is_empty() {
         // What is in flight and does not move waits for what is told below.
         let stands = (!busy).then_some(Phase::Completed);
         return if moving { Some(Phase::Working(Stage::Kubelets)) } else { stands };
@@ -221,7 +221,7 @@ fn waits_for_a_word(
         Some(Phase::PlanOnly)
     } else if upgrade.suspended {
         Some(Phase::Suspended)
-    } else if !outlook.approved {
+    } else if !notes.approved {
         Some(Phase::AwaitingApproval)
     } else if progress.queued_behind.is_some() {
         Some(Phase::Queued)
@@ -231,7 +231,7 @@ fn waits_for_a_word(
 }
 
 /// The nodes that are out of the rollout for now, by name.
-fn out(mine: &[&Claim], outlook: &Outlook) -> Vec<Out> {
+fn out(mine: &[&Claim], notes: &RoundNotes) -> Vec<Out> {
     let of_claim = |claim: &&Claim| {
         let (state, since) = match claim.state {
             ClaimState::Parked { since, .. } => (OutOf::Parked, since),
@@ -239,18 +239,18 @@ fn out(mine: &[&Claim], outlook: &Outlook) -> Vec<Out> {
             _ => return None,
         };
         let (node, reason) = (claim.subject.node.clone(), claim.message.clone());
-        let excepted = outlook.excepted.get(&node).cloned();
+        let excepted = notes.excepted.get(&node).cloned();
         Some(Out { node, state, since: Some(since), reason, excepted })
     };
     let mut all: Vec<Out> = mine.iter().filter(|claim| claim.is_of_kubelet()).filter_map(of_claim).collect();
-    let held = outlook.held.iter().map(|(node, why)| Out {
+    let held = notes.held.iter().map(|(node, why)| Out {
         node: node.clone(),
         state: OutOf::Held,
         since: None,
         reason: why.to_string(),
         excepted: None,
     });
-    let others: Vec<Out> = outlook.out.iter().cloned().chain(held).collect();
+    let others: Vec<Out> = notes.out.iter().cloned().chain(held).collect();
     for other in others {
         if all.iter().all(|out| out.node != other.node) {
             all.push(other);
@@ -273,7 +273,7 @@ fn message(
     progress: &Progress,
     phase: Phase,
     stages: &[StageProgress; 3],
-    outlook: &Outlook,
+    notes: &RoundNotes,
     parked: &[Out],
 ) -> String {
     let of = |stage: Stage| {
@@ -281,7 +281,7 @@ fn message(
         progress.map_or_else(String::new, |p| format!("{} of {}", p.upgraded, p.total))
     };
     let first = |waits: &[Waiting]| waits.first().map(|waiting| waiting.line.clone()).unwrap_or_default();
-    let refused = || outlook.preflight.first().cloned().unwrap_or_default();
+    let refused = || notes.preflight.first().cloned().unwrap_or_default();
     let excepted = phase == Phase::CompletedWithExceptions;
     let nodes = |state: OutOf| {
         let mut those = parked.iter().filter(|p| p.state == state && p.excepted.is_some() == excepted);
@@ -304,12 +304,12 @@ fn message(
             let other = progress.queued_behind.as_deref().unwrap_or_default();
             format!("waits until ClusterUpgrade {other} is complete, or is deleted")
         }
-        Phase::Deleting if outlook.waits.is_empty() => "was deleted; gives its nodes back".to_owned(),
-        Phase::Deleting => format!("was deleted; {}", first(&outlook.waits)),
+        Phase::Deleting if notes.waits.is_empty() => "was deleted; gives its nodes back".to_owned(),
+        Phase::Deleting => format!("was deleted; {}", first(&notes.waits)),
         Phase::Invalid => upgrade.absent().unwrap_or_default(),
         Phase::PreflightFailed => refused(),
-        Phase::Working(_) if !outlook.waits.is_empty() => first(&outlook.waits),
-        Phase::Working(_) if !outlook.preflight.is_empty() => refused(),
+        Phase::Working(_) if !notes.waits.is_empty() => first(&notes.waits),
+        Phase::Working(_) if !notes.preflight.is_empty() => refused(),
         Phase::Working(Stage::Apiservers) => format!("{} kube-apiservers done", of(Stage::Apiservers)),
         Phase::Working(Stage::Controllers) => format!("{} controllers done", of(Stage::Controllers)),
         Phase::Working(Stage::Kubelets) => format!("{} nodes done", of(Stage::Kubelets)),
@@ -321,8 +321,8 @@ fn message(
         | Phase::FailurePolicy
         | Phase::NoWindowFits
         | Phase::ZoneGone
-        | Phase::WritesRefused => soonest(&outlook.held_back).map(ToString::to_string).unwrap_or_default(),
-        Phase::ControlPlaneFailed | Phase::ControlPlaneHeld | Phase::NodesHalted => first(&outlook.waits),
+        | Phase::WritesRefused => soonest(&notes.held_back).map(ToString::to_string).unwrap_or_default(),
+        Phase::ControlPlaneFailed | Phase::ControlPlaneHeld | Phase::NodesHalted => first(&notes.waits),
         Phase::NodesFailed => nodes(OutOf::Failed),
         Phase::NodesParked => nodes(OutOf::Parked),
         Phase::NodesHeld => nodes(OutOf::Held),

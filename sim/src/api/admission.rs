@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::defaults::{at, items, put};
 use super::kinds::Kind;
 use super::status::{Failure, Outcome};
-use super::{State, custom};
+use super::{ApiState, custom};
 
 /// The labels and the selector by which a job knows its pods.
 fn job_selector(object: &mut Value) {
@@ -32,7 +32,7 @@ fn job_selector(object: &mut Value) {
     }
 }
 
-impl State {
+impl ApiState {
     /// What admission plugins of a default server do on create.
     pub(crate) fn admit(&mut self, kind: &Arc<Kind>, object: &mut Value) -> Outcome<()> {
         if kind.custom.is_some() {

@@ -8,11 +8,11 @@ use super::answer::Answer;
 use super::kinds::Kind;
 use super::request::Request;
 use super::status::{self, Failure, Outcome};
-use super::{State, Subject};
+use super::{ApiState, RequestTarget};
 
-impl State {
+impl ApiState {
     /// Carries out a binding.
-    pub(super) fn bind(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
+    pub(super) fn bind(&mut self, request: &Request, subject: &RequestTarget, name: &str) -> Outcome<Answer> {
         let body = request.object()?;
         let node = body["target"]["name"].as_str().unwrap_or_default().to_owned();
         if node.is_empty() {

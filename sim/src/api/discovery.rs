@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::State;
+use super::ApiState;
 use super::answer::Answer;
 use super::kinds::Kind;
 use super::openapi;
@@ -18,7 +18,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// The answer to a path that names no resource; `None` if there is nothing at that path.
-pub(super) fn answer(state: &State, request: &Request) -> Option<Answer> {
+pub(super) fn answer(state: &ApiState, request: &Request) -> Option<Answer> {
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let value = match parts.as_slice() {
         ["healthz" | "readyz" | "livez", ..] => return Some(Answer::Plain(200, "ok".into())),
@@ -65,7 +65,7 @@ pub(super) fn answer(state: &State, request: &Request) -> Option<Answer> {
     Some(Answer::Value(200, value.into(), Vec::new()))
 }
 
-fn groups(state: &State) -> BTreeMap<String, Vec<String>> {
+fn groups(state: &ApiState) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for kind in state.kinds.all().filter(|kind| !kind.group.is_empty()) {
         let versions = groups.entry(kind.group.clone()).or_default();
@@ -77,7 +77,7 @@ fn groups(state: &State) -> BTreeMap<String, Vec<String>> {
 }
 
 /// The paths that `/` lists.
-fn roots(state: &State) -> Vec<String> {
+fn roots(state: &ApiState) -> Vec<String> {
     let mut roots = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
     for (group, versions) in groups(state) {
         roots.push(format!("/apis/{group}"));
@@ -115,7 +115,7 @@ fn below(
     below
 }
 
-fn resources(state: &State, group: &str, version: &str) -> Option<Value> {
+fn resources(state: &ApiState, group: &str, version: &str) -> Option<Value> {
     let mut resources = Vec::new();
     for kind in state.kinds.all().filter(|kind| kind.group == group && kind.version == version) {
         let mut resource = json!({"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
@@ -151,7 +151,7 @@ fn resources(state: &State, group: &str, version: &str) -> Option<Value> {
     Some(list)
 }
 
-fn aggregated(state: &State, core: bool) -> Value {
+fn aggregated(state: &ApiState, core: bool) -> Value {
     let mut items: BTreeMap<String, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
     for kind in state.kinds.all().filter(|kind| kind.group.is_empty() == core) {
         let response = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});

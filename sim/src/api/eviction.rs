@@ -12,7 +12,7 @@ use super::kinds::Kind;
 use super::request::Request;
 use super::status::{Cause, Failure, Named, Outcome};
 use super::write::{Deletion, Options};
-use super::{Server, State, Subject};
+use super::{ApiState, RequestTarget, Server};
 use crate::record::{Phase, Record};
 
 /// How often an eviction that meets conflicts is tried, and the time between two tries.
@@ -29,7 +29,7 @@ fn is_conflict(failure: &Failure) -> bool {
 pub(crate) async fn evict(
     server: &Server,
     request: &Request,
-    subject: &Subject,
+    subject: &RequestTarget,
     name: &str,
 ) -> Outcome<Value> {
     let how = asked(request, name)?;
@@ -208,7 +208,7 @@ fn processing(budget: &str) -> Failure {
     too_many(&format!("The disruption budget {budget} is still being processed by the server."), 10)
 }
 
-impl State {
+impl ApiState {
     fn pod(&self, kind: &Kind, key: &str, name: &str) -> Outcome<Arc<Record>> {
         self.store.get(&kind.resource, key).cloned().ok_or_else(|| Failure::not_found(kind.named(name)))
     }

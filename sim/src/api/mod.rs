@@ -1,7 +1,7 @@
 //! The API server: requests in, answers out, one store behind.
 //!
 //! Every request runs to its end under the store's lock, so requests are linearisable; only an eviction takes the lock
-//! anew for each of its steps, as a real one is several requests to etcd. Models use `State` directly and meet the same
+//! anew for each of its steps, as a real one is several requests to etcd. Models use `ApiState` directly and meet the same
 //! rules.
 
 mod admission;
@@ -53,7 +53,7 @@ pub(crate) const COMPACTION: Duration = Duration::from_mins(5);
 
 /// Everything that a request can touch.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ApiState {
     pub(crate) store: Store,
     pub(crate) kinds: Kinds,
     pub(crate) random: Random,
@@ -64,15 +64,15 @@ pub(crate) struct State {
 
 /// The state, shared by all clients and models.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<Mutex<State>>);
+pub(crate) struct Shared(Arc<Mutex<ApiState>>);
 
 impl Shared {
-    pub(crate) fn new(state: State) -> Self {
+    pub(crate) fn new(state: ApiState) -> Self {
         Self(Arc::new(Mutex::new(state)))
     }
 
     /// The state, for whoever writes to it.
-    pub(crate) fn lock_as(&self, author: &str) -> MutexGuard<'_, State> {
+    pub(crate) fn lock_as(&self, author: &str) -> MutexGuard<'_, ApiState> {
         let mut state = self.lock();
         state.store.authored_by(author);
         state
@@ -80,14 +80,14 @@ impl Shared {
 
     /// The state. A lock that a panic poisoned is taken all the same: every write is one insertion, so none is half
     /// done.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ApiState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What a request is about.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct RequestTarget {
     pub(crate) kind: Arc<Kind>,
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,

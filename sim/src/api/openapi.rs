@@ -6,12 +6,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Map, Value, json};
 
-use super::State;
+use super::ApiState;
 use super::kinds::Kind;
 use crate::schema::{OBJECT_META, component, definitions};
 
 /// Which documents there are, one for each version of each group.
-pub(super) fn root(state: &State) -> Value {
+pub(super) fn root(state: &ApiState) -> Value {
     let mut paths = Map::new();
     for (group, version) in versions(state) {
         let path = place(&group, &version);
@@ -24,7 +24,7 @@ pub(super) fn root(state: &State) -> Value {
 }
 
 /// The document of `api/v1` or `apis/<group>/<version>`; `None` if nothing is served there.
-pub(super) fn document(state: &State, path: &str) -> Option<Value> {
+pub(super) fn document(state: &ApiState, path: &str) -> Option<Value> {
     let kinds: Vec<&Kind> = served(state).filter(|kind| place(&kind.group, &kind.version) == path).collect();
     if kinds.is_empty() {
         return None;
@@ -38,22 +38,22 @@ pub(super) fn document(state: &State, path: &str) -> Option<Value> {
 }
 
 /// Everything in one document of version 2, as JSON.
-pub(super) fn second(state: &State) -> Value {
+pub(super) fn second(state: &ApiState) -> Value {
     let kinds: Vec<&Kind> = served(state).collect();
     let definitions = json!(schemas(&kinds)).to_string().replace("#/components/schemas/", "#/definitions/");
     let definitions: Value = serde_json::from_str(&definitions).unwrap_or_default();
     json!({"swagger": "2.0", "info": info(state), "paths": paths(&kinds), "definitions": definitions})
 }
 
-fn info(state: &State) -> Value {
+fn info(state: &ApiState) -> Value {
     json!({"title": "Kubernetes", "version": state.release.said["gitVersion"]})
 }
 
-fn served(state: &State) -> impl Iterator<Item = &Kind> {
+fn served(state: &ApiState) -> impl Iterator<Item = &Kind> {
     state.kinds.all().map(AsRef::as_ref)
 }
 
-fn versions(state: &State) -> std::collections::BTreeSet<(String, String)> {
+fn versions(state: &ApiState) -> std::collections::BTreeSet<(String, String)> {
     served(state).map(|kind| (kind.group.clone(), kind.version.clone())).collect()
 }
 

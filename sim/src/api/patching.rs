@@ -5,10 +5,15 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::request::Request;
 use super::status::{self, Failure, Outcome};
-use super::{State, Subject, patch};
+use super::{ApiState, RequestTarget, patch};
 
-impl State {
-    pub(super) fn patch(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
+impl ApiState {
+    pub(super) fn patch(
+        &mut self,
+        request: &Request,
+        subject: &RequestTarget,
+        name: &str,
+    ) -> Outcome<Answer> {
         let kind = subject.kind.clone();
         let options = Self::options(request, subject)?;
         let force = request.param("force");

@@ -12,7 +12,7 @@ use super::selector::FieldSelector;
 use super::shown_as::{self, Form, shown};
 use super::status::{Cause, Failure, Named, Outcome};
 use super::table::{self, Style};
-use super::{State, Subject};
+use super::{ApiState, RequestTarget};
 use crate::by_key::Live;
 use crate::labels::LabelSelector;
 use crate::record::Record;
@@ -27,7 +27,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub(crate) fn of(request: &Request, subject: &Subject) -> Outcome<Self> {
+    pub(crate) fn of(request: &Request, subject: &RequestTarget) -> Outcome<Self> {
         let known: Vec<&str> = subject.kind.selectable.iter().map(String::as_str).collect();
         let labels = request.param("labelSelector").unwrap_or_default();
         Ok(Self {
@@ -53,7 +53,12 @@ impl Filter {
 }
 
 /// One object, in the form that was asked for.
-pub(crate) fn one(state: &State, kind: &Kind, object: Arc<Value>, request: &Request) -> Outcome<Arc<Value>> {
+pub(crate) fn one(
+    state: &ApiState,
+    kind: &Kind,
+    object: Arc<Value>,
+    request: &Request,
+) -> Outcome<Arc<Value>> {
     Ok(match Form::of(request) {
         Form::Whole => object,
         Form::Metadata => shown_as::metadata(&object).into(),
@@ -136,8 +141,8 @@ pub(crate) fn check_match(request: &Request, watch: bool) -> Outcome<()> {
     if causes.is_empty() { Ok(()) } else { Err(list_options(&causes)) }
 }
 
-impl State {
-    pub(crate) fn get(&self, subject: &Subject, name: &str) -> Outcome<Arc<Value>> {
+impl ApiState {
+    pub(crate) fn get(&self, subject: &RequestTarget, name: &str) -> Outcome<Arc<Value>> {
         let key = subject.kind.key(subject.namespace.as_deref(), name);
         let record = self.store.get(&subject.kind.resource, &key);
         let record = record.ok_or_else(|| Failure::not_found(subject.named(name)))?;
@@ -145,7 +150,7 @@ impl State {
     }
 
     /// A list as JSON text: the texts of its objects are put together as they are.
-    pub(crate) fn list(&self, request: &Request, subject: &Subject) -> Outcome<String> {
+    pub(crate) fn list(&self, request: &Request, subject: &RequestTarget) -> Outcome<String> {
         let filter = Filter::of(request, subject)?;
         check_match(request, false)?;
         let current = self.store.revision();

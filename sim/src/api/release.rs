@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use serde_json::{Value, json};
 
-use super::{Shared, State};
+use super::{ApiState, Shared};
 
 /// A version, as `/version` says it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Release {
 
 /// The state as a server of one version sees it, for as long as it is locked.
 pub(crate) struct Entered<'a> {
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, ApiState>,
     before: Arc<Release>,
 }
 
@@ -54,15 +54,15 @@ impl Drop for Entered<'_> {
 }
 
 impl Deref for Entered<'_> {
-    type Target = State;
+    type Target = ApiState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &ApiState {
         &self.state
     }
 }
 
 impl DerefMut for Entered<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut ApiState {
         &mut self.state
     }
 }

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::State;
+use super::ApiState;
 use super::kinds::Kind;
 use super::request::Request;
 use super::status::{Failure, Outcome};
 
-impl State {
+impl ApiState {
     /// Unknown fields are refused, warned of or ignored, as the request asks.
     pub(super) fn validated(request: &Request, kind: &Kind, warnings: Vec<String>) -> Outcome<Vec<String>> {
         match request.param("fieldValidation") {

@@ -10,15 +10,15 @@ use super::kinds::Kind;
 use super::request::Request;
 use super::status::{Failure, Outcome};
 use super::write::Options;
-use super::{State, Subject, read};
+use super::{ApiState, RequestTarget, read};
 
 /// The answer to requests for logs, commands and connections.
 const NO_CONTAINERS: &str =
     "the pods of a virtual cluster have no containers that run: no logs, no commands, no connections";
 
-impl State {
+impl ApiState {
     /// What a path names.
-    pub(super) fn subject(&self, request: &Request) -> Outcome<Subject> {
+    pub(super) fn subject(&self, request: &Request) -> Outcome<RequestTarget> {
         let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
@@ -30,7 +30,7 @@ impl State {
                 .find(group, version, plural)
                 .filter(|kind| kind.custom.as_ref().is_none_or(|custom| custom.schema != Value::Bool(false)))
         };
-        let subject = |kind: &Arc<Kind>, namespace: Option<&str>, rest: &[&str]| Subject {
+        let subject = |kind: &Arc<Kind>, namespace: Option<&str>, rest: &[&str]| RequestTarget {
             kind: kind.clone(),
             namespace: namespace.map(str::to_owned),
             name: rest.first().map(|&name| name.to_owned()),
@@ -50,7 +50,7 @@ impl State {
         .ok_or_else(Failure::no_resource)
     }
 
-    pub(super) fn options(request: &Request, subject: &Subject) -> Outcome<Options> {
+    pub(super) fn options(request: &Request, subject: &RequestTarget) -> Outcome<Options> {
         Ok(Options {
             manager: request.manager(),
             subresource: subject.subresource.clone(),
@@ -60,7 +60,7 @@ impl State {
     }
 
     /// Answers a get or list as it would have been answered `back` revisions ago.
-    pub(super) fn stale(&self, request: &Request, subject: &Subject, back: u64) -> Outcome<Answer> {
+    pub(super) fn stale(&self, request: &Request, subject: &RequestTarget, back: u64) -> Outcome<Answer> {
         let then = self.store.revision().saturating_sub(back).max(self.store.compacted()).max(1);
         if let Some(name) = &subject.name {
             let key = subject.kind.key(subject.namespace.as_deref(), name);
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    pub(super) fn handle(&mut self, request: &Request, subject: &Subject) -> Outcome<Answer> {
+    pub(super) fn handle(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Answer> {
         let not_allowed = || Err(Failure::method(subject.named("")));
         let kind = subject.kind.clone();
         let Some(name) = subject.name.clone() else {

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::answer::{Answer, ok};
 use super::request::Request;
 use super::status::{Failure, Named, Outcome};
-use super::{State, Subject, patch};
+use super::{ApiState, RequestTarget, patch};
 use crate::record::selector as selects;
 use crate::schema::builtin;
 
 /// Where a kind keeps its wanted replicas, its present replicas and, if it says so, its selector: JSON pointers.
-fn paths(subject: &Subject) -> (String, String, Option<String>) {
+fn paths(subject: &RequestTarget) -> (String, String, Option<String>) {
     let pointer = |path: &Value| path.as_str().map(|path| path.replace('.', "/"));
     match &subject.kind.custom {
         Some(custom) => (
@@ -23,8 +23,8 @@ fn paths(subject: &Subject) -> (String, String, Option<String>) {
     }
 }
 
-impl State {
-    pub(crate) fn scale(&self, subject: &Subject, name: &str) -> Outcome<Value> {
+impl ApiState {
+    pub(crate) fn scale(&self, subject: &RequestTarget, name: &str) -> Outcome<Value> {
         let object = self.get(subject, name)?;
         let (spec, status, selector) = paths(subject);
         let count = |path: &str| object.pointer(path).and_then(Value::as_i64).unwrap_or(0);
@@ -53,7 +53,7 @@ impl State {
     pub(super) fn change_scale(
         &mut self,
         request: &Request,
-        subject: &Subject,
+        subject: &RequestTarget,
         name: &str,
     ) -> Outcome<Answer> {
         let mut scale = self.scale(subject, name)?;

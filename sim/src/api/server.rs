@@ -9,7 +9,7 @@ use super::answer::{Answer, Body, broken, print};
 use super::release::Entered;
 use super::request::{self, Request};
 use super::status::{Failure, Outcome};
-use super::{Release, Shared, Subject, discovery, eviction, watch};
+use super::{Release, RequestTarget, Shared, discovery, eviction, watch};
 use crate::faults::{Call, Fault, Faults, Mode};
 use crate::models::ControlPlane;
 use crate::program::Life;
@@ -99,7 +99,7 @@ impl Server {
     async fn carry_out(
         &self,
         request: Request,
-        subject: Outcome<Subject>,
+        subject: Outcome<RequestTarget>,
         fault: Option<&Fault>,
     ) -> Result<Answer, std::io::Error> {
         let stale = match fault {
@@ -174,7 +174,7 @@ impl Server {
     async fn answer(
         &self,
         request: &Request,
-        subject: Outcome<Subject>,
+        subject: Outcome<RequestTarget>,
         stale: u64,
         mode: Mode,
     ) -> Outcome<Answer> {
@@ -258,7 +258,7 @@ fn refusal(code: u16) -> Failure {
     Failure::new(code, reason, message)
 }
 
-fn call(request: &Request, subject: Option<&Subject>) -> Call {
+fn call(request: &Request, subject: Option<&RequestTarget>) -> Call {
     let named = subject.is_some_and(|subject| subject.name.is_some());
     let verb = match request.method {
         Method::GET if request.flag("watch") => "watch",

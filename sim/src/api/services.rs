@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::State;
+use super::ApiState;
 
-impl State {
+impl ApiState {
     /// Fills in the address and the node ports that the Service does not name.
     pub(super) fn admit_service(&mut self, service: &mut Value) {
         let kind = service["spec"]["type"].as_str().unwrap_or("ClusterIP").to_owned();

@@ -8,7 +8,7 @@ use super::answer::{Answer, ok};
 use super::request::Request;
 use super::status::{self, Failure, Outcome};
 use super::write::Deletion;
-use super::{State, Subject, eviction, read};
+use super::{ApiState, RequestTarget, eviction, read};
 
 /// How the options of a deletion are named in errors.
 const OPTIONS: status::Named<'_> = status::Named { group: "meta.k8s.io", kind: "DeleteOptions", name: "" };
@@ -20,7 +20,7 @@ fn asked(request: &Request) -> Value {
     json!({"gracePeriodSeconds": grace, "propagationPolicy": request.param("propagationPolicy"), "orphanDependents": orphans})
 }
 
-impl State {
+impl ApiState {
     pub(super) fn how(request: &Request) -> Outcome<Deletion> {
         // The query counts only where there is no body.
         let options = if request.body.is_empty() { asked(request) } else { request.object()? };
@@ -48,7 +48,7 @@ impl State {
         Ok(how)
     }
 
-    pub(super) fn delete_all(&mut self, request: &Request, subject: &Subject) -> Outcome<Answer> {
+    pub(super) fn delete_all(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Answer> {
         let how = Self::how(request)?;
         let list = self.list(request, subject)?;
         let filter = read::Filter::of(request, subject)?;
@@ -65,7 +65,7 @@ impl State {
         Ok(Answer::Text(200, list))
     }
 
-    pub(super) fn post(&mut self, request: &Request, subject: &Subject) -> Outcome<Answer> {
+    pub(super) fn post(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Answer> {
         let object = Self::body(request, &subject.kind)?;
         let options = Self::options(request, subject)?;
         Self::strict(request, &subject.kind, &object)?;
@@ -74,7 +74,12 @@ impl State {
         Ok(Answer::Value(201, read::one(self, &subject.kind, written.object, request)?, warnings))
     }
 
-    pub(super) fn put_object(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
+    pub(super) fn put_object(
+        &mut self,
+        request: &Request,
+        subject: &RequestTarget,
+        name: &str,
+    ) -> Outcome<Answer> {
         let kind = &subject.kind;
         let mut object = Self::body(request, kind)?;
         let options = Self::options(request, subject)?;
@@ -109,7 +114,12 @@ impl State {
         Ok(Answer::Value(200, written.object, warnings))
     }
 
-    pub(super) fn finalize(&mut self, request: &Request, subject: &Subject, name: &str) -> Outcome<Answer> {
+    pub(super) fn finalize(
+        &mut self,
+        request: &Request,
+        subject: &RequestTarget,
+        name: &str,
+    ) -> Outcome<Answer> {
         let kind = &subject.kind;
         let sent = request.object()?;
         let before = self.store.get(&kind.resource, name).cloned();

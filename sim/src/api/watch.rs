@@ -17,7 +17,7 @@ use super::request::Request;
 use super::shown_as::{self, Form};
 use super::status::{Failure, Outcome};
 use super::table::{self, Style};
-use super::{Shared, State, Subject};
+use super::{ApiState, RequestTarget, Shared};
 use crate::by_key::Live;
 use crate::clock::Clock;
 use crate::faults::{Ending, Stream as Faults};
@@ -72,7 +72,7 @@ fn start_revision(request: &Request) -> Outcome<Option<u64>> {
 pub(crate) fn start(
     shared: &Shared,
     request: &Request,
-    subject: &Subject,
+    subject: &RequestTarget,
     faults: Faults,
     stale: u64,
 ) -> Outcome<Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>> {
@@ -135,7 +135,7 @@ pub(crate) fn start(
 
 impl Watch {
     /// Begins with all objects, as they are or as they were `stale` revisions ago.
-    fn begin_with_all(&mut self, state: &State, stale: u64) {
+    fn begin_with_all(&mut self, state: &ApiState, stale: u64) {
         let then = (stale > 0).then(|| {
             self.at = state.store.revision().saturating_sub(stale).max(state.store.compacted()).max(1);
             state.store.at(&self.kind.resource, self.at)
@@ -150,7 +150,7 @@ impl Watch {
     }
 
     /// Begins with what comes after a revision, unless that is forgotten.
-    fn begin_after(&mut self, revision: u64, state: &State) {
+    fn begin_after(&mut self, revision: u64, state: &ApiState) {
         if revision < state.store.compacted() {
             self.expire(revision, state);
         }
@@ -158,7 +158,7 @@ impl Watch {
     }
 
     /// Ends the watch with a 410: what came after the revision is forgotten.
-    fn expire(&mut self, revision: u64, state: &State) {
+    fn expire(&mut self, revision: u64, state: &ApiState) {
         let expired =
             Failure::expired(format!("too old resource version: {revision} ({})", state.store.compacted()));
         self.lines.push_back(json!({"type": "ERROR", "object": expired.body}).to_string());

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::model::World;
+use super::model::ModelStep;
 use super::objects::{leaving, owned_by};
-use crate::api::State;
+use crate::api::ApiState;
 use crate::labels::Labels;
 use crate::record::Record;
 use crate::store::Change;
 
 /// Adopts and releases objects for `owner`; only objects that `may` be its own are adopted.
-pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: impl Fn(&Record) -> bool) {
+pub(super) fn claim(world: &mut ModelStep<'_>, resource: &str, owner: &Value, may: impl Fn(&Record) -> bool) {
     let text = |name: &str| owner["metadata"][name].as_str().unwrap_or_default();
     let (namespace, uid) = (text("namespace"), text("uid"));
     let Some(selector) = crate::record::selector(owner) else { return };
@@ -68,7 +68,7 @@ pub(super) fn claim(world: &mut World<'_>, resource: &str, owner: &Value, may: i
 
 /// Which of `sets`, of this kind, a changed object concerns: those that control it or did so, and those that may adopt
 /// it.
-pub(super) fn keys(change: &Change, kind: &str, sets: &str, state: &State) -> Vec<String> {
+pub(super) fn keys(change: &Change, kind: &str, sets: &str, state: &ApiState) -> Vec<String> {
     let namespace = change.record.namespace();
     let versions = || std::iter::once(&change.record).chain(&change.before);
     let controllers = versions().filter_map(|record| record.controller.as_ref());

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::model::{self, World};
+use super::model::{self, ModelStep};
 use super::objects::{condition, leaving};
-use crate::api::{Options, State};
+use crate::api::{ApiState, Options};
 use crate::clock;
 use crate::random::Random;
 use crate::store::Change;
@@ -93,7 +93,7 @@ impl ControlPlane {
     }
 
     /// Puts the static pods of a new control-plane node into the cluster.
-    pub(crate) fn join(&self, state: &mut State, node: &str, version: &str) {
+    pub(crate) fn join(&self, state: &mut ApiState, node: &str, version: &str) {
         let address = self.with(|inner| {
             let next = inner.addresses.len() + 1;
             let [a, b, c] = inner.network;
@@ -140,7 +140,7 @@ impl ControlPlane {
     }
 
     /// Sets what runs on a node from now on: a new process, which its mirror pod shows.
-    pub(crate) fn set(&self, state: &mut State, node: &str, component: &str, version: &str, runs: bool) {
+    pub(crate) fn set(&self, state: &mut ApiState, node: &str, component: &str, version: &str, runs: bool) {
         let process = state.random.uid();
         self.with(|inner| {
             let at = (node.to_owned(), component.to_owned());
@@ -156,7 +156,7 @@ impl ControlPlane {
     }
 
     /// Ends a component, or starts it again as it was.
-    pub(crate) fn run(&self, state: &mut State, node: &str, component: &str, runs: bool) -> bool {
+    pub(crate) fn run(&self, state: &mut ApiState, node: &str, component: &str, runs: bool) -> bool {
         let at = (node.to_owned(), component.to_owned());
         let Some(version) = self.with(|inner| inner.instances.get(&at).map(|of| of.version.clone())) else {
             return false;
@@ -166,7 +166,7 @@ impl ControlPlane {
     }
 
     /// Ends a component and takes its mirror pod away, until it is set or run again.
-    pub(crate) fn take(&self, state: &mut State, node: &str, component: &str) -> bool {
+    pub(crate) fn take(&self, state: &mut ApiState, node: &str, component: &str) -> bool {
         let at = (node.to_owned(), component.to_owned());
         let taken = self.with(|inner| {
             let Some(instance) = inner.instances.get_mut(&at) else { return false };
@@ -183,7 +183,7 @@ impl ControlPlane {
     }
 
     /// The pod by which the API shows what a node's kubelet runs from a file.
-    fn mirror(&self, state: &mut State, node: &str, component: &str) {
+    fn mirror(&self, state: &mut ApiState, node: &str, component: &str) {
         let at = (node.to_owned(), component.to_owned());
         let Some((instance, address)) = self.with(|inner| {
             Some((inner.instances.get(&at)?.clone(), inner.addresses.get(node).cloned().unwrap_or_default()))
@@ -240,7 +240,7 @@ impl ControlPlane {
     }
 
     /// The endpoints of the Service `default/kubernetes`: every apiserver that runs.
-    fn publish(&self, state: &mut State) {
+    fn publish(&self, state: &mut ApiState) {
         let running = self.with(|inner| {
             let runs = |node: &str| {
                 inner.instances.get(&(node.to_owned(), "kube-apiserver".to_owned())).is_some_and(|of| of.runs)
@@ -309,7 +309,7 @@ impl Model {
     }
 
     /// Renews a lease for `holder`, or takes it.
-    fn hold(&self, world: &mut World<'_>, name: &str, labels: &Value, seconds: u32, holder: &str) {
+    fn hold(&self, world: &mut ModelStep<'_>, name: &str, labels: &Value, seconds: u32, holder: &str) {
         let (key, now) = (format!("kube-system/{name}"), clock::micros(world.state.clock.now()));
         let Some(before) = world.record(LEASES, &key) else {
             let lease = json!({"metadata": {"name": name, "labels": labels}, "spec": {"holderIdentity": holder,
@@ -332,7 +332,7 @@ impl Model {
         });
     }
 
-    fn elect(&self, component: &str, world: &mut World<'_>) {
+    fn elect(&self, component: &str, world: &mut ModelStep<'_>) {
         let processes = self.control.processes(component);
         let holder = |(node, of): &(String, Instance)| format!("{node}_{}", of.process);
         let lease = world.get(LEASES, &format!("kube-system/{component}"));
@@ -358,14 +358,14 @@ impl model::Model for Model {
         vec![(Duration::ZERO, "identities".into()), (Duration::from_millis(500), "leaders".into())]
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, _: &ApiState) -> Vec<String> {
         if resource == "pods" && change.record.namespace() == "kube-system" && change.deleted {
             return vec![format!("pod|{}", change.record.name())];
         }
         Vec::new()
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         match key {
             "identities" => {
                 for (node, instance) in self.control.processes("kube-apiserver") {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::claim;
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::leaving;
 use super::pods::{self, Pod, hash};
 use super::scheduler::{affine, tolerates};
-use crate::api::State;
+use crate::api::ApiState;
 use crate::labels::LabelSelector;
 use crate::record::Record;
 use crate::store::Change;
@@ -26,7 +26,7 @@ impl Model for DaemonSets {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             SETS if !change.deleted => vec![change.record.key.to_string()],
             "pods" => claim::keys(change, "DaemonSet", SETS, state),
@@ -49,7 +49,7 @@ impl Model for DaemonSets {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(set) = world.get(SETS, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         claim::claim(world, "pods", &set, |_| true);
@@ -156,7 +156,7 @@ fn suits(spec: &Value, node: &Record) -> (bool, bool) {
 }
 
 fn status(
-    world: &mut World<'_>,
+    world: &mut ModelStep<'_>,
     key: &str,
     all: &[Pod],
     wanted: &BTreeSet<String>,

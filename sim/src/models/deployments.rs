@@ -8,10 +8,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::claim;
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::{condition, find_condition, leaving, owned_by};
 use super::pods::{hash, scaled};
-use crate::api::State;
+use crate::api::ApiState;
 use crate::store::Change;
 
 /// The Deployment controller.
@@ -29,7 +29,7 @@ impl Model for Deployments {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             ALL if !change.deleted => vec![change.record.key.to_string()],
             SETS => claim::keys(change, "Deployment", ALL, state),
@@ -37,7 +37,7 @@ impl Model for Deployments {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(deployment) = world.get(ALL, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let uid = deployment["metadata"]["uid"].as_str().unwrap_or_default();
@@ -73,7 +73,13 @@ fn surge(deployment: &Value) -> (i64, i64) {
     (surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable })
 }
 
-fn new_set(world: &mut World<'_>, deployment: &Value, namespace: &str, digest: &str, sets: &[Arc<Value>]) {
+fn new_set(
+    world: &mut ModelStep<'_>,
+    deployment: &Value,
+    namespace: &str,
+    digest: &str,
+    sets: &[Arc<Value>],
+) {
     let wanted = count(deployment, "/spec/replicas");
     let (surge, _) = surge(deployment);
     let have: i64 = sets.iter().map(|set| count(set, "/spec/replicas")).sum();
@@ -113,12 +119,18 @@ fn new_set(world: &mut World<'_>, deployment: &Value, namespace: &str, digest: &
     });
 }
 
-fn set_replicas(world: &mut World<'_>, namespace: &str, set: &Value, replicas: i64) {
+fn set_replicas(world: &mut ModelStep<'_>, namespace: &str, set: &Value, replicas: i64) {
     let key = format!("{namespace}/{}", set["metadata"]["name"].as_str().unwrap_or_default());
     let _ = world.change(SETS, &key, false, |set| set["spec"]["replicas"] = replicas.into());
 }
 
-fn roll(world: &mut World<'_>, deployment: &Value, namespace: &str, current: &Value, sets: &[Arc<Value>]) {
+fn roll(
+    world: &mut ModelStep<'_>,
+    deployment: &Value,
+    namespace: &str,
+    current: &Value,
+    sets: &[Arc<Value>],
+) {
     let wanted = count(deployment, "/spec/replicas");
     let (surge, unavailable) = surge(deployment);
     let mut old: Vec<&Value> = sets
@@ -177,7 +189,7 @@ fn roll(world: &mut World<'_>, deployment: &Value, namespace: &str, current: &Va
     }
 }
 
-fn status(world: &mut World<'_>, deployment: &Value, key: &str, digest: &str, sets: &[Arc<Value>]) {
+fn status(world: &mut ModelStep<'_>, deployment: &Value, key: &str, digest: &str, sets: &[Arc<Value>]) {
     let sum = |path: &str| sets.iter().map(|set| count(set, path)).sum::<i64>();
     let current = sets.iter().find(|set| set["metadata"]["labels"]["pod-template-hash"] == digest);
     let wanted = count(deployment, "/spec/replicas");

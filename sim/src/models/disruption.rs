@@ -11,10 +11,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::condition;
 use super::pods::scaled;
-use crate::api::State;
+use crate::api::ApiState;
 use crate::clock;
 use crate::labels::Labels;
 use crate::record::{Owner, Record};
@@ -48,7 +48,7 @@ impl Model for Disruption {
         Duration::from_millis(5)
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             BUDGETS => {
                 let before = change.before.as_ref().filter(|_| !change.deleted);
@@ -74,7 +74,7 @@ impl Model for Disruption {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(record) = world.record(BUDGETS, key) else { return };
         let (budget, namespace) = (record.value(), record.namespace());
         let pods = record
@@ -106,7 +106,7 @@ impl Model for Disruption {
 
 impl Disruption {
     /// The first budget that selects a pod; a pod of several wakes only that one.
-    fn budget_of(&mut self, state: &State, pod: &Record) -> Option<String> {
+    fn budget_of(&mut self, state: &ApiState, pod: &Record) -> Option<String> {
         let selects = |budget: &&Arc<Record>| {
             budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
         };
@@ -125,7 +125,7 @@ impl Disruption {
 
 /// How many pods there should be, and how many must be healthy.
 fn expected(
-    world: &World<'_>,
+    world: &ModelStep<'_>,
     budget: &Value,
     pods: &[Arc<Record>],
     namespace: &str,
@@ -146,7 +146,7 @@ fn expected(
 }
 
 /// The sizes of the pods' controllers, each counted once.
-fn scale(world: &World<'_>, pods: &[Arc<Record>], namespace: &str) -> Result<i64, String> {
+fn scale(world: &ModelStep<'_>, pods: &[Arc<Record>], namespace: &str) -> Result<i64, String> {
     let mut sizes: BTreeMap<Box<str>, i64> = BTreeMap::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for pod in pods {
@@ -162,7 +162,7 @@ fn scale(world: &World<'_>, pods: &[Arc<Record>], namespace: &str) -> Result<i64
 }
 
 /// The size of a controller, by its own UID; of a ReplicaSet that belongs to a Deployment, the Deployment's.
-fn size(world: &World<'_>, owner: &Owner, namespace: &str) -> Result<Option<(Box<str>, i64)>, String> {
+fn size(world: &ModelStep<'_>, owner: &Owner, namespace: &str) -> Result<Option<(Box<str>, i64)>, String> {
     let Owner { api_version, kind, name, uid } = owner;
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let key = format!("{namespace}/{name}");
@@ -186,7 +186,7 @@ fn size(world: &World<'_>, owner: &Owner, namespace: &str) -> Result<Option<(Box
             if group.is_empty() { found.plural.clone() } else { format!("{}.{group}", found.plural) };
         return Err(format!("{plural} does not implement the scale subresource"));
     }
-    let subject = crate::api::Subject {
+    let subject = crate::api::RequestTarget {
         kind: found.clone(),
         namespace: Some(namespace.to_owned()),
         name: None,
@@ -221,7 +221,7 @@ fn disrupted(
 }
 
 fn write(
-    world: &mut World<'_>,
+    world: &mut ModelStep<'_>,
     key: &str,
     budget: &Value,
     disrupted: &BTreeMap<String, Value>,
@@ -250,7 +250,7 @@ fn write(
 }
 
 /// Closes a budget until the lookup works again.
-fn fail_safe(world: &mut World<'_>, key: &str, why: &str) {
+fn fail_safe(world: &mut ModelStep<'_>, key: &str, why: &str) {
     let now = world.now();
     let _ = world.change(BUDGETS, key, true, |budget| {
         budget["status"]["disruptionsAllowed"] = 0.into();

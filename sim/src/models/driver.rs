@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::control::{self, ControlPlane};
 use super::kubelets::{self, Kubelets};
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::{
     daemons, deployments, disruption, endpoints, garbage, jobs, lifecycle, namespaces, replicas, scheduler,
     sets,
@@ -120,7 +120,7 @@ impl Driver {
             let Some(Worker { model, random, .. }) = self.workers.get_mut(at) else { continue };
             let shared = self.shared.clone();
             let mut state = shared.lock_as(model.name());
-            let mut world = World { manager: model.name(), state: &mut state, random, later: Vec::new() };
+            let mut world = ModelStep { manager: model.name(), state: &mut state, random, later: Vec::new() };
             model.step(&key, &mut world);
             let later = world.later;
             if now >= self.compacted + crate::api::COMPACTION {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::{leaving, owned_by};
-use crate::api::State;
+use crate::api::ApiState;
 use crate::labels::LabelSelector;
 use crate::store::Change;
 
@@ -18,7 +18,7 @@ impl Model for Endpoints {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             "services" => vec![change.record.key.to_string()],
             "pods" => {
@@ -35,7 +35,7 @@ impl Model for Endpoints {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(service) = world.get("services", key) else { return };
         if service["spec"]["selector"].as_object().is_none_or(serde_json::Map::is_empty) {
             return;

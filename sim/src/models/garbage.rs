@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::leaving;
-use crate::api::{Deletion, State};
+use crate::api::{ApiState, Deletion};
 use crate::store::Change;
 
 /// Who owns what, as the watches told it.
@@ -24,7 +24,7 @@ impl Model for Garbage {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, _: &ApiState) -> Vec<String> {
         // Events own nothing, and nobody owns them.
         if matches!(resource, "events") {
             return Vec::new();
@@ -75,7 +75,7 @@ impl Model for Garbage {
         (5, 50)
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some((resource, name)) = key.split_once('|') else { return };
         if resource == "owner" {
             let found = world.state.store.shelves().find_map(|(resource, shelf)| {
@@ -114,7 +114,7 @@ impl Model for Garbage {
 
 impl Garbage {
     /// Does for an object that is being deleted what its finalizers ask for: orphans or deletes what it owns.
-    fn finish(&mut self, world: &mut World<'_>, resource: &str, key: &str) {
+    fn finish(&mut self, world: &mut ModelStep<'_>, resource: &str, key: &str) {
         let Some(object) = world.record(resource, key).filter(|record| record.leaving) else { return };
         let object = object.value();
         let has = |name: &str| {

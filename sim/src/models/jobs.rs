@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::claim;
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::{condition, find_condition, leaving};
 use super::pods::{self, Pod};
-use crate::api::State;
+use crate::api::ApiState;
 use crate::record::Phase;
 use crate::store::Change;
 
@@ -22,7 +22,7 @@ impl Model for Jobs {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             JOBS if !change.deleted => vec![change.record.key.to_string()],
             "pods" => claim::keys(change, "Job", JOBS, state),
@@ -30,7 +30,7 @@ impl Model for Jobs {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(job) = world.get(JOBS, key) else { return };
         let over = ["Complete", "Failed"]
             .iter()

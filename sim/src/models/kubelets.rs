@@ -14,8 +14,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::control::ControlPlane;
-use super::model::{self, World};
-use crate::api::State;
+use super::model::{self, ModelStep};
+use crate::api::ApiState;
 use crate::clock;
 use crate::random::{Random, Spread};
 use crate::store::Change;
@@ -185,7 +185,7 @@ impl model::Model for Model {
         "kubelet"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             "pods" if change.deleted => {
                 self.timed.remove(&*change.record.key);
@@ -221,7 +221,7 @@ impl model::Model for Model {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         if let Some(pod) = key.strip_prefix("pod|") {
             self.pod(pod, false, world);
         } else if let Some(pod) = key.strip_prefix("due|") {
@@ -249,7 +249,7 @@ impl model::Model for Model {
 }
 
 /// Writes what a kubelet reports when it begins: its version. `false` if there is no such node.
-pub(crate) fn returned(state: &mut State, node: &str, version: &str) -> bool {
+pub(crate) fn returned(state: &mut ApiState, node: &str, version: &str) -> bool {
     let Some(kind) = state.kinds.stored("nodes").cloned() else { return false };
     let Some(before) = state.store.get("nodes", node).cloned() else { return false };
     let mut object = before.copy();

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::{condition, find_condition};
 use super::scheduler::toleration_fits;
-use crate::api::{Deletion, State};
+use crate::api::{ApiState, Deletion};
 use crate::store::Change;
 
 const PERIOD: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ impl Model for Lifecycle {
         vec![(PERIOD, "monitor".into())]
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             "leases.coordination.k8s.io" => {
                 if let Some(node) =
@@ -110,7 +110,7 @@ impl Model for Lifecycle {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         if key == "monitor" {
             self.monitor(world);
             world.after(PERIOD, key);
@@ -157,7 +157,7 @@ impl Lifecycle {
         }
     }
 
-    fn monitor(&mut self, world: &mut World<'_>) {
+    fn monitor(&mut self, world: &mut ModelStep<'_>) {
         let now = world.state.clock.elapsed();
         let text = world.now();
         let mut zones: BTreeMap<Arc<str>, (usize, usize)> = BTreeMap::new();
@@ -237,7 +237,7 @@ impl Lifecycle {
 }
 
 /// Pods on a node that is not ready are not ready either.
-fn unready(node: &str, world: &mut World<'_>) {
+fn unready(node: &str, world: &mut ModelStep<'_>) {
     let now = world.now();
     for pod in world.state.store.pods_of(node) {
         let _ = world.change("pods", &pod.key, true, |pod| {
@@ -253,7 +253,7 @@ fn unready(node: &str, world: &mut World<'_>) {
 }
 
 /// Sets the taint that makes pods leave a node; without a `key`, takes such taints off.
-fn execute(node: &str, key: Option<&str>, world: &mut World<'_>) {
+fn execute(node: &str, key: Option<&str>, world: &mut ModelStep<'_>) {
     let now = world.now();
     let _ = world.change("nodes", node, false, |node| {
         let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
@@ -276,7 +276,7 @@ fn put_taints(node: &mut Value, taints: Vec<Value>) {
 }
 
 /// The taints that follow from a node's conditions and from its being cordoned.
-fn taint(name: &str, world: &mut World<'_>) {
+fn taint(name: &str, world: &mut ModelStep<'_>) {
     let Some(node) = world.get("nodes", name) else { return };
     let status = ready(&node);
     let wanted = [
@@ -320,7 +320,7 @@ fn taint(name: &str, world: &mut World<'_>) {
 }
 
 /// Deletes a pod that does not tolerate its node's taints, or has tolerated them for as long as it says.
-fn evict(key: &str, world: &mut World<'_>) {
+fn evict(key: &str, world: &mut ModelStep<'_>) {
     let Some(record) = world.record("pods", key) else { return };
     let Some(node) = record.node.as_deref().and_then(|node| world.record("nodes", node)) else { return };
     if record.leaving || !node.text().contains("\"NoExecute\"") {

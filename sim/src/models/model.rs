@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::api::{Deletion, Kind, Options, Outcome, State};
+use crate::api::{ApiState, Deletion, Kind, Options, Outcome};
 use crate::random::Random;
 use crate::record::Record;
 use crate::store::Change;
@@ -18,9 +18,9 @@ pub(crate) trait Model: Send {
     /// The field manager of the model's writes.
     fn name(&self) -> &'static str;
     /// The keys of what the model has to look at because of a change.
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String>;
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String>;
     /// Looks at what `key` names, and takes one step.
-    fn step(&mut self, key: &str, world: &mut World<'_>);
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>);
     /// Whether the model is told of heartbeats, too.
     fn hears_beats(&self) -> bool {
         false
@@ -40,14 +40,14 @@ pub(crate) trait Model: Send {
 }
 
 /// What a model works with for one step.
-pub(crate) struct World<'a> {
-    pub(crate) state: &'a mut State,
+pub(crate) struct ModelStep<'a> {
+    pub(crate) state: &'a mut ApiState,
     pub(crate) random: &'a mut Random,
     pub(super) manager: &'static str,
     pub(super) later: Vec<(Duration, String)>,
 }
 
-impl World<'_> {
+impl ModelStep<'_> {
     /// Has the model look at `key` again after this time.
     pub(crate) fn after(&mut self, time: Duration, key: impl Into<String>) {
         self.later.push((time, key.into()));

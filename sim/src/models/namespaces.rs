@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::leaving;
-use crate::api::{Deletion, State};
+use crate::api::{ApiState, Deletion};
 use crate::store::Change;
 
 /// The namespace controller, with the service account and root CA publishers.
@@ -17,7 +17,7 @@ impl Model for Namespaces {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, _: &ApiState) -> Vec<String> {
         match resource {
             "namespaces" if !change.deleted => vec![change.record.key.to_string()],
             "serviceaccounts" if change.deleted => vec![change.record.namespace().to_owned()],
@@ -25,7 +25,7 @@ impl Model for Namespaces {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(namespace) = world.get("namespaces", key) else { return };
         if !leaving(&namespace) {
             let account = json!({"metadata": {"name": "default"}});

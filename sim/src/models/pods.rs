@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::model::World;
+use super::model::ModelStep;
 use super::objects::{find_condition, owned_by};
 use crate::api::Deletion;
 use crate::record::{Phase, Record};
@@ -52,7 +52,7 @@ impl Pod {
 }
 
 /// The pods of an owner.
-pub(super) fn of(world: &World<'_>, namespace: &str, uid: &str) -> Vec<Pod> {
+pub(super) fn of(world: &ModelStep<'_>, namespace: &str, uid: &str) -> Vec<Pod> {
     let here = |pod: &&Arc<Record>| pod.namespace() == namespace;
     world.state.store.owned_by(uid).filter(here).cloned().map(Pod).collect()
 }
@@ -90,7 +90,7 @@ pub(super) fn sort_for_deletion(pods: &mut [Pod]) {
 }
 
 /// Deletes a pod as a controller does.
-pub(super) fn delete(world: &mut World<'_>, pod: &Pod) {
+pub(super) fn delete(world: &mut ModelStep<'_>, pod: &Pod) {
     let how = Deletion { uid: Some(pod.0.uid.to_string()), ..Deletion::default() };
     // It does not matter if the pod is gone already.
     let _ = world.delete("pods", &pod.0.key, &how);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::claim;
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::leaving;
 use super::pods::{self, Pod};
-use crate::api::State;
+use crate::api::ApiState;
 use crate::store::Change;
 
 /// The controller of either kind.
@@ -32,7 +32,7 @@ impl Model for Replicas {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             _ if resource == self.sets && !change.deleted => vec![change.record.key.to_string()],
             "pods" => claim::keys(change, self.kind, self.sets, state),
@@ -40,7 +40,7 @@ impl Model for Replicas {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(set) = world.get(self.sets, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let uid = set["metadata"]["uid"].as_str().unwrap_or_default();

@@ -16,9 +16,9 @@ use node::{Load, Node, amount, load};
 pub(super) use rules::{affine, tolerates, toleration_fits};
 use rules::{bound, terms, tolerated};
 
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::{condition, leaving};
-use crate::api::State;
+use crate::api::ApiState;
 use crate::labels::{LabelSelector, Labels};
 use crate::store::Change;
 
@@ -77,7 +77,7 @@ impl Model for Scheduler {
         "kube-scheduler"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, _: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, _: &ApiState) -> Vec<String> {
         match resource {
             "nodes" => {
                 // A heartbeat changes nothing here.
@@ -99,7 +99,7 @@ impl Model for Scheduler {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(record) = world.record("pods", key) else { return };
         let pod = record.value();
         if record.node.is_some() || leaving(&pod) || pod["spec"]["schedulerName"] != "default-scheduler" {
@@ -287,7 +287,7 @@ impl Scheduler {
         }
     }
 
-    fn fits(&self, world: &World<'_>, wanted: &Wanted<'_>, node: &Node) -> bool {
+    fn fits(&self, world: &ModelStep<'_>, wanted: &Wanted<'_>, node: &Node) -> bool {
         let wants = wanted.load.plus(node.used);
         wants.pods <= node.room.pods
             && (wants.cpu <= node.room.cpu || wanted.load.cpu == 0)

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::claim;
-use super::model::{Model, World};
+use super::model::{Model, ModelStep};
 use super::objects::{leaving, owned_by};
 use super::pods::{self, Pod, hash};
-use crate::api::State;
+use crate::api::ApiState;
 use crate::record::Record;
 use crate::store::Change;
 
@@ -25,7 +25,7 @@ impl Model for StatefulSets {
         "kube-controller-manager"
     }
 
-    fn keys(&mut self, resource: &str, change: &Change, state: &State) -> Vec<String> {
+    fn keys(&mut self, resource: &str, change: &Change, state: &ApiState) -> Vec<String> {
         match resource {
             SETS if !change.deleted => vec![change.record.key.to_string()],
             "pods" => claim::keys(change, "StatefulSet", SETS, state),
@@ -33,7 +33,7 @@ impl Model for StatefulSets {
         }
     }
 
-    fn step(&mut self, key: &str, world: &mut World<'_>) {
+    fn step(&mut self, key: &str, world: &mut ModelStep<'_>) {
         let Some(set) = world.get(SETS, key) else { return };
         let namespace = key.split('/').next().unwrap_or_default();
         let name = set["metadata"]["name"].as_str().unwrap_or_default();
@@ -54,7 +54,7 @@ impl Model for StatefulSets {
 
 /// Keeps the template in a `ControllerRevision`: pods below the partition are made from it after the template has
 /// changed.
-fn remember(world: &mut World<'_>, set: &Value, namespace: &str, revision: &str, hash: &str) {
+fn remember(world: &mut ModelStep<'_>, set: &Value, namespace: &str, revision: &str, hash: &str) {
     if world.record(REVISIONS, &format!("{namespace}/{revision}")).is_some() {
         return;
     }
@@ -75,7 +75,7 @@ fn remember(world: &mut World<'_>, set: &Value, namespace: &str, revision: &str,
 
 /// The template and revision of the pod with this ordinal; below the partition those from before the update.
 fn version<'a>(
-    world: &World<'_>,
+    world: &ModelStep<'_>,
     set: &'a Value,
     namespace: &str,
     at: u64,
@@ -96,7 +96,7 @@ fn ordinal(pod: &Pod) -> u64 {
 }
 
 fn act(
-    world: &mut World<'_>,
+    world: &mut ModelStep<'_>,
     set: &Value,
     namespace: &str,
     name: &str,
@@ -166,7 +166,7 @@ fn act(
     }
 }
 
-fn status(world: &mut World<'_>, key: &str, set: &Value, all: &[Pod], revision: &str, wanted: u64) {
+fn status(world: &mut ModelStep<'_>, key: &str, set: &Value, all: &[Pod], revision: &str, wanted: u64) {
     let seconds = set["spec"]["minReadySeconds"].as_i64().unwrap_or(0);
     let now = world.state.clock.now();
     let well = all.iter().filter(|pod| pod.ready() && !pod.leaving());

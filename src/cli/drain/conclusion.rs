@@ -5,7 +5,7 @@
 use evenkeel_core::drain::NodeState;
 
 use super::super::exit::{EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_OK};
-use super::display::{OfNode, Told};
+use super::display::{DrainTold, OfNode};
 use super::draining::Draining;
 use super::narrate::ours;
 
@@ -13,7 +13,8 @@ impl Draining {
     /// Says how it ended, and what is left behind.
     pub(super) fn finish(mut self) -> Result<u8, String> {
         let cluster = self.cluster();
-        let mut told = Told { evictions: self.kept.evictions, refused: self.kept.refused, nodes: Vec::new() };
+        let mut told =
+            DrainTold { evictions: self.kept.evictions, refused: self.kept.refused, nodes: Vec::new() };
         let mut cordoned = Vec::new();
         for name in &self.request.nodes {
             let state = self.kept.states.get(name).cloned().unwrap_or_default();

@@ -9,7 +9,7 @@ use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use evenkeel_core::disruption::preflight::Forecast;
+use evenkeel_core::disruption::preflight::DrainForecast;
 use evenkeel_core::text::harmless;
 use serde::Serialize;
 
@@ -80,7 +80,7 @@ pub(super) struct OfNode {
 /// The result of a drain: every node, and how many evictions the server accepted and refused.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Told {
+pub(super) struct DrainTold {
     pub(super) nodes: Vec<OfNode>,
     pub(super) evictions: usize,
     pub(super) refused: usize,
@@ -93,7 +93,7 @@ pub(super) struct Teller {
     /// How many lines of the live view stand on the terminal.
     shown: usize,
     events: Vec<Event>,
-    forecast: Option<Forecast>,
+    forecast: Option<DrainForecast>,
     out: Box<dyn Write + Send + Sync>,
     /// Where lines about the command itself go, such as warnings: standard error, unless a caller chose another writer.
     notes: Box<dyn Write + Send + Sync>,
@@ -161,7 +161,7 @@ impl Teller {
 
     /// Tells how long the drain will take: a note before the first event for text, a field of the document for JSON,
     /// nothing for JSON lines.
-    pub(super) fn foretell(&mut self, forecast: Forecast) -> Result<(), String> {
+    pub(super) fn foretell(&mut self, forecast: DrainForecast) -> Result<(), String> {
         match self.form {
             Form::Text => self.note(&forecast.to_string()),
             Form::Jsonl => Ok(()),
@@ -221,7 +221,7 @@ impl Teller {
         }
     }
 
-    pub(super) fn end(&mut self, told: &Told) -> Result<(), String> {
+    pub(super) fn end(&mut self, told: &DrainTold) -> Result<(), String> {
         let wipe = self.wipe();
         match self.form {
             Form::Text => print_to(&mut self.out, &wipe),

@@ -36,7 +36,7 @@ use crate::clock::Clock;
 use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
 use crate::observe::lean;
-use display::{Event, Form, Teller, Told};
+use display::{DrainTold, Event, Form, Teller};
 use draining::Draining;
 
 /// How many pods a page has in the list that confirms that a node is empty.
@@ -350,6 +350,6 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
         };
         teller.tell(event)?;
     }
-    teller.end(&Told::default())?;
+    teller.end(&DrainTold::default())?;
     Ok(if left > 0 { EXIT_FINDINGS } else { EXIT_OK })
 }

@@ -11,7 +11,7 @@ use evenkeel_core::disruption::{Budgets, Memory};
 use evenkeel_core::drain::{PodWait, empty, refusal};
 
 use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
-use super::display::{Event, OfNode, Told};
+use super::display::{DrainTold, Event, OfNode};
 use super::draining::Draining;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, node};
@@ -23,7 +23,7 @@ impl Draining {
         let now = self.clock.now();
         let (budgets, surroundings) = (cluster.budgets().cloned().collect(), self.surroundings.clone());
         let without_pods = Parts { budgets, surroundings, ..Parts::default() }.seal();
-        let (mut failed, mut told) = (false, Told::default());
+        let (mut failed, mut told) = (false, DrainTold::default());
         for name in self.request.nodes.clone() {
             let Some(at) = cluster.node(&name) else { continue };
             self.warn(&cluster, now)?;

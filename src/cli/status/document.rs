@@ -19,7 +19,7 @@ const UNTOLD: &str = "no operator has looked at it yet; is one installed that dr
 pub(super) struct Document {
     api_version: &'static str,
     kind: &'static str,
-    pub(super) upgrades: Vec<Standing>,
+    pub(super) upgrades: Vec<UpgradeRow>,
     /// Where it was read: titles and lines.
     #[serde(skip)]
     pub(super) about: Vec<(&'static str, String)>,
@@ -30,7 +30,7 @@ pub(super) struct Document {
 /// How one upgrade stands.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Standing {
+pub(super) struct UpgradeRow {
     pub(super) name: String,
     pub(super) from: String,
     pub(super) to: String,
@@ -51,7 +51,7 @@ pub(super) struct Standing {
     pub(super) parked: i32,
     pub(super) failed: i32,
     pub(super) eta: String,
-    pub(super) waiting_for: Vec<Waiting>,
+    pub(super) waiting_for: Vec<WaitingRow>,
     pub(super) waiting_for_omitted: i32,
     pub(super) in_flight: Vec<Flight>,
     /// Nodes that are out of the rollout for now.
@@ -62,7 +62,7 @@ pub(super) struct Standing {
 /// Something that is waited for.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Waiting {
+pub(super) struct WaitingRow {
     pub(super) reason: String,
     pub(super) message: String,
     /// `Person`, `Cluster` or `Time`; empty where an older operator wrote the line alone.
@@ -89,7 +89,7 @@ pub(super) struct Out {
     pub(super) reason: String,
 }
 
-impl Standing {
+impl UpgradeRow {
     /// `WaitingForWindow: no window is open; opens …`
     pub(super) fn line(&self) -> String {
         let Self { stage, message, .. } = self;
@@ -103,7 +103,7 @@ impl Standing {
     /// What it waits for and which nodes are out, one line each, without what condition Ready says already.
     pub(super) fn details(&self) -> Vec<String> {
         // Nodes that are out are named with their reasons below.
-        let of_stage = |of: &Waiting| of.reason == self.stage && !self.out.is_empty();
+        let of_stage = |of: &WaitingRow| of.reason == self.stage && !self.out.is_empty();
         let others = self.waiting_for.iter().filter(|of| of.message != self.message && !of_stage(of));
         let mut lines: Vec<String> = others.map(|of| of.message.clone()).collect();
         lines.extend(omitted(self.waiting_for_omitted, "line"));
@@ -135,7 +135,7 @@ pub(super) fn document(stored: &Stored, name: Option<&str>) -> Document {
     }
 }
 
-fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> Standing {
+fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> UpgradeRow {
     let status = upgrade.status.clone().unwrap_or_default();
     let condition = |kind: &str| status.conditions.iter().find(|of| of.type_ == kind);
     let ready = condition("Ready");
@@ -153,7 +153,7 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> Standing {
         reason: harmless(&out.reason),
     });
     let progress = &status.progress;
-    Standing {
+    UpgradeRow {
         name: harmless(&upgrade.name_any()),
         from: harmless(&plan.from),
         to: harmless(&upgrade.spec.version),
@@ -176,8 +176,8 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> Standing {
     }
 }
 
-fn waiting(of: &WaitingFor) -> Waiting {
-    Waiting {
+fn waiting(of: &WaitingFor) -> WaitingRow {
+    WaitingRow {
         reason: harmless(&of.reason),
         message: harmless(&of.message),
         ended_by: harmless(&of.ended_by),

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::super::output::Paint;
 use super::super::output::paint::Ink;
 use super::super::output::table::{Cell, fitting, table};
-use super::document::{Document, Standing, Waiting, omitted};
+use super::document::{Document, UpgradeRow, WaitingRow, omitted};
 
 /// How many rows and lines of a section are shown where not all are asked for.
 const ROWS: usize = 10;
@@ -44,7 +44,7 @@ pub(super) fn text(document: &Document, style: Style) -> String {
     }
 }
 
-fn one(text: &mut String, upgrade: &Standing, style: Style) {
+fn one(text: &mut String, upgrade: &UpgradeRow, style: Style) {
     let ink = match upgrade.ready.as_str() {
         _ if upgrade.stalled => Ink::Bad,
         "True" => Ink::Good,
@@ -92,12 +92,12 @@ fn one(text: &mut String, upgrade: &Standing, style: Style) {
 }
 
 /// What it waits for: lines, and where everything is asked for who ends each wait, and when.
-fn waits(text: &mut String, upgrade: &Standing, more: Option<String>, style: Style) {
+fn waits(text: &mut String, upgrade: &UpgradeRow, more: Option<String>, style: Style) {
     let shown = some(&upgrade.waiting_for, style);
     if !style.wide || shown.is_empty() {
         return section(text, style, "WAITS FOR", shown.iter().map(|of| of.message.clone()).chain(more));
     }
-    let row = |of: &Waiting| {
+    let row = |of: &WaitingRow| {
         let until = of.until.clone().unwrap_or_else(|| "-".to_owned());
         [of.reason.clone(), of.ended_by.clone(), until, of.message.clone()].map(Cell::from).into()
     };
@@ -109,8 +109,8 @@ fn waits(text: &mut String, upgrade: &Standing, more: Option<String>, style: Sty
     }
 }
 
-fn progress(upgrade: &Standing) -> String {
-    let Standing { upgraded, selected, parked, failed, eta, in_flight, .. } = upgrade;
+fn progress(upgrade: &UpgradeRow) -> String {
+    let UpgradeRow { upgraded, selected, parked, failed, eta, in_flight, .. } = upgrade;
     let mut line = format!("{upgraded}/{selected} nodes upgraded, {} in flight", in_flight.len());
     _ = write!(line, ", {parked} parked, {failed} failed");
     if !eta.is_empty() {

@@ -79,7 +79,7 @@ pub(super) struct ContainerPort {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ContainerState {
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<ContainerWaiting>,
     pub(super) terminated: Option<Terminated>,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Terminated {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Waiting {
+pub(super) struct ContainerWaiting {
     pub(super) reason: Option<String>,
 }
 

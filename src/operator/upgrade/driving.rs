@@ -55,7 +55,7 @@ impl Driven for Driving<'_> {
             }
         };
         let upgrades = driver.upgrades.list();
-        kept.standing.show(driver.metrics, |name| upgrades.iter().any(|there| there.name_any() == name));
+        kept.announced.show(driver.metrics, |name| upgrades.iter().any(|there| there.name_any() == name));
         driver.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
         Ok(Look::Again(wait_until(look_at, kept.again, driver.clock.now())))
     }

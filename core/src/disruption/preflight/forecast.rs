@@ -25,7 +25,7 @@ const LEAVES: SignedDuration = SignedDuration::from_secs(2);
 
 /// What a drain of several nodes will take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forecast {
+pub struct DrainForecast {
     /// How many nodes.
     pub nodes: usize,
     /// How many of them at a time.
@@ -46,7 +46,7 @@ pub struct Forecast {
     pub kept: usize,
 }
 
-impl fmt::Display for Forecast {
+impl fmt::Display for DrainForecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at_a_time = match self.at_once {
             1 => "one at a time".to_owned(),
@@ -85,7 +85,7 @@ impl fmt::Display for Forecast {
 
 /// What a drain of the nodes of `question`, `at_once` at a time, will take. `None` for a single node, and where no pod
 /// has to leave.
-pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<Forecast> {
+pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<DrainForecast> {
     let cluster = question.cluster;
     let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
     let (mut pods, mut unguarded, mut kept) = (0, 0, 0);
@@ -129,7 +129,7 @@ pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<Forecast> {
     let better = (at_once + 1..=rounds.len()).find(|nodes| time(*nodes) == best).filter(|_| worth);
     let nodes = question.nodes.len();
     let better = better.map(|nodes| (nodes, best));
-    Some(Forecast {
+    Some(DrainForecast {
         nodes,
         at_once: at_once.min(nodes),
         slot,

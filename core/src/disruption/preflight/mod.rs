@@ -21,7 +21,7 @@ pub use all::causes;
 pub use bounds::{Bound, bounds, shown};
 pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
 pub use cause::{Cause, Object, Outlook};
-pub use forecast::{Forecast, forecast};
+pub use forecast::{DrainForecast, forecast};
 pub use question::Question;
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::super::status::{Failure, Outcome};
-use super::super::{State, Subject, defaults};
+use super::super::{ApiState, RequestTarget, defaults};
 use super::{Options, Written, drop_field, text, warnings};
 use crate::fields::{Managed, Writer};
 
-impl State {
+impl ApiState {
     /// Server-side apply.
     pub(crate) fn apply(
         &mut self,
-        subject: &Subject,
+        subject: &RequestTarget,
         name: &str,
         mut applied: Value,
         options: &Options,

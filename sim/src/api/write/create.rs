@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::super::kinds::Kind;
 use super::super::status::{self, Failure, Outcome};
-use super::super::{State, defaults, validate};
+use super::super::{ApiState, defaults, validate};
 use super::{Options, Written, drop_field, text, warnings};
 use crate::clock;
 use crate::fields::Managed;
 
-impl State {
+impl ApiState {
     /// Makes an object.
     pub(crate) fn create(
         &mut self,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::super::State;
+use super::super::ApiState;
 use super::super::kinds::Kind;
 use super::super::status::{Failure, Named, Outcome, success};
 use super::{Deletion, same};
 use crate::clock;
 use crate::record::Record;
 
-impl State {
+impl ApiState {
     /// Deletes an object, at once or when its grace and finalizers allow.
     pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &str, how: &Deletion) -> Outcome<Arc<Value>> {
         let name = key.rsplit('/').next().unwrap_or(key).to_owned();

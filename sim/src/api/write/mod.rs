@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::kinds::Kind;
 use super::status::{Failure, Named, Outcome};
-use super::{State, custom};
+use super::{ApiState, custom};
 use crate::clock;
 use crate::record::Record;
 
@@ -54,7 +54,7 @@ fn drop_field(object: &mut Value, name: &str) {
     }
 }
 
-impl State {
+impl ApiState {
     pub(crate) fn now(&self) -> String {
         clock::seconds(self.clock.now())
     }

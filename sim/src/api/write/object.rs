@@ -4,14 +4,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::super::Subject;
+use super::super::RequestTarget;
 use super::super::kinds::{Kind, Kinds};
 use super::super::status::{Failure, Named, Outcome};
 use super::{Options, alike, text};
 use crate::fields::Writer;
 use crate::schema::Decoded;
 
-impl Subject {
+impl RequestTarget {
     pub(crate) fn named<'a>(&'a self, name: &'a str) -> Named<'a> {
         Named { group: &self.kind.group, kind: &self.kind.plural, name }
     }

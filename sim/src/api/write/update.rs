@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::super::kinds::Kind;
 use super::super::status::{self, Failure, Outcome};
-use super::super::{State, defaults, validate};
+use super::super::{ApiState, defaults, validate};
 use super::{Options, Written, drop_field, same, text, warnings};
 use crate::fields::Managed;
 use crate::record::Record;
 
-impl State {
+impl ApiState {
     /// Changes an object from what it is to `object`, which may be a patch's result.
     pub(crate) fn replace(
         &mut self,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::super::model::World;
+use super::super::model::ModelStep;
 use super::super::objects::condition;
 use super::Model;
 use crate::clock;
@@ -21,7 +21,13 @@ const STATUS: u32 = 30;
 impl Model {
     /// Renews the lease, and now and then the node's status. `false` if the node is gone, or is another one of its
     /// name.
-    pub(super) fn beat(&self, node: &Arc<str>, kubelet: u32, now: Timestamp, world: &mut World<'_>) -> bool {
+    pub(super) fn beat(
+        &self,
+        node: &Arc<str>,
+        kubelet: u32,
+        now: Timestamp,
+        world: &mut ModelStep<'_>,
+    ) -> bool {
         let state = self.kubelets.with(|inner| {
             let found = inner.nodes.get_mut(node).filter(|found| found.address == kubelet)?;
             let count = found.beats;
@@ -39,7 +45,7 @@ impl Model {
     }
 
     /// Sets a timer for the next heartbeats of these nodes. Heartbeats that are due at the same moment share a timer.
-    pub(super) fn again(&mut self, mut nodes: Vec<(Arc<str>, u32)>, world: &mut World<'_>) {
+    pub(super) fn again(&mut self, mut nodes: Vec<(Arc<str>, u32)>, world: &mut ModelStep<'_>) {
         if nodes.is_empty() {
             return;
         }
@@ -54,7 +60,7 @@ impl Model {
         world.after(LEASE, format!("beats|{}", timer + 1));
     }
 
-    fn renew(&self, node: &str, now: Timestamp, world: &mut World<'_>) {
+    fn renew(&self, node: &str, now: Timestamp, world: &mut ModelStep<'_>) {
         let key = [NODE_LEASES, "/", node].concat();
         if world.state.store.beat("leases.coordination.k8s.io", &key, now).is_some() {
             return;
@@ -68,7 +74,7 @@ impl Model {
     }
 
     /// Reports the node's conditions.
-    fn report(&self, node: &str, well: bool, now: Timestamp, world: &mut World<'_>) {
+    fn report(&self, node: &str, well: bool, now: Timestamp, world: &mut ModelStep<'_>) {
         if well && world.state.store.beat("nodes", node, now).is_some() {
             return;
         }

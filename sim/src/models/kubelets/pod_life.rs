@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::model::World;
+use super::super::model::ModelStep;
 use super::super::objects::condition;
 use super::{Deed, Model};
 use crate::api::Deletion;
@@ -25,7 +25,7 @@ fn images(pod: &Value) -> Vec<String> {
 
 impl Model {
     /// One step of a pod's life. `due` says that the time that was drawn for it is over.
-    pub(super) fn pod(&mut self, key: &str, due: bool, world: &mut World<'_>) {
+    pub(super) fn pod(&mut self, key: &str, due: bool, world: &mut ModelStep<'_>) {
         let Some(record) = world.record("pods", key) else { return };
         let Some(node) = record.node.clone() else { return };
         // A pod that runs and is to go on is left alone.
@@ -113,7 +113,7 @@ impl Model {
         node: &str,
         pod: &Value,
         now: &str,
-        world: &mut World<'_>,
+        world: &mut ModelStep<'_>,
     ) -> Option<bool> {
         let program = self.kubelets.with(|inner| inner.program.clone());
         match program.map_or(Deed::Succeed, |program| program(pod)) {
@@ -153,7 +153,7 @@ impl Model {
         found.is_some_and(|(_, runs)| !runs)
     }
 
-    fn finish_first(&self, key: &str, now: &str, world: &mut World<'_>) {
+    fn finish_first(&self, key: &str, now: &str, world: &mut ModelStep<'_>) {
         let _ = world.change("pods", key, true, |pod| step(pod, "finish", now, (0, 0), false));
     }
 
@@ -166,7 +166,7 @@ impl Model {
     }
 
     /// Gets the images of a pod; if one is missing, says so in the pod's status and tries again later.
-    fn pull(&mut self, key: &str, node: &str, pod: &Value, world: &mut World<'_>) {
+    fn pull(&mut self, key: &str, node: &str, pod: &Value, world: &mut ModelStep<'_>) {
         let missing = self.kubelets.with(|inner| {
             let missing = images(pod).into_iter().find(|image| inner.missing.contains(image));
             if missing.is_none() {

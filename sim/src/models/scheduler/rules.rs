@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::node::Node;
 use crate::labels::{LabelSelector, Labels};
-use crate::models::model::World;
+use crate::models::model::ModelStep;
 
 /// Whether a pod tolerates that the node is cordoned, and each taint of the node that keeps pods away.
 pub(super) fn tolerated(spec: &Value, node: &Node) -> bool {
@@ -55,7 +55,7 @@ pub(super) fn terms(term: &Value, labels: &Labels, name: &str) -> bool {
 }
 
 /// Whether the node affinity of the pod's volumes allows the node. A claim that does not exist allows no node.
-pub(super) fn bound(world: &World<'_>, pod: &Value, node: &Node) -> bool {
+pub(super) fn bound(world: &ModelStep<'_>, pod: &Value, node: &Node) -> bool {
     let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
     pod["spec"]["volumes"].as_array().into_iter().flatten().all(|volume| {
         let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() else { return true };

@@ -17,7 +17,7 @@ use crate::api::{ClusterUpgrade, ClusterUpgradeStatus};
 
 /// How upgrades stand, as it was last shown, and what was told of it in events. Losing it is safe.
 #[derive(Default)]
-pub(super) struct Standing {
+pub(super) struct Announced {
     /// By the name of the upgrade.
     shown: BTreeMap<String, Shown>,
     /// When an event was last sent, by the name of the upgrade and what the event was about.
@@ -32,7 +32,7 @@ struct Shown {
     omitted: i32,
 }
 
-impl Standing {
+impl Announced {
     /// Remembers `status` of the upgrade called `name` for the metrics.
     pub(super) fn stands(&mut self, name: &str, status: &ClusterUpgradeStatus) {
         let ready = status.conditions.iter().find(|of| of.type_ == "Ready");
