@@ -187,6 +187,22 @@ fn a_crash_after_any_write_of_two_hops_ends_alike() {
 }
 
 #[test]
+fn a_node_without_which_there_is_no_further_hop_may_not_stay_behind() {
+    let mut toy = toy("v1.35.2", &["v1.33.0", "v1.33.0"]);
+    toy.deploy("frozen", 1, 1);
+    toy.cluster.set_pod(crate::fixture::pod("free", 2, "n-2"));
+    toy.upgrade.accepted = vec![crate::upgrade::AcceptedRisk {
+        finding: "U3/PodDisruptionBudget/shop/frozen".into(),
+        until: crate::fixture::at(1_000_000),
+        reason: "OPS-1".into(),
+    }];
+    toy.run_to_the_end(3000);
+    let status = toy.status();
+    assert_eq!((status.phase, toy.kubelets("Upgraded")), (Phase::NodesParked, 1), "{status:?}");
+    assert_eq!(status.hop, Some("v1.36.9".parse().unwrap()));
+}
+
+#[test]
 fn a_controller_with_numbers_of_its_own_is_left_alone() {
     let mut toy = toy("v1.36.4", &["v1.36.4"]);
     let mut own = crate::fixture::instance(Component::CloudControllerManager, "cp-1", "v1.36.4");

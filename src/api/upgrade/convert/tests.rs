@@ -294,6 +294,7 @@ fn longest(planes: usize) -> (Planned, rollout::Status, Forecast) {
         state: OutOf::Parked,
         since: Some(Timestamp::UNIX_EPOCH),
         reason: line(n),
+        excepted: None,
     };
     let stage = |stage| StageProgress { stage, total: 5_000, upgraded: 0 };
     let decided = rollout::Status {
