@@ -21,6 +21,7 @@ mod plane;
 mod policies;
 mod random;
 mod refused;
+mod told;
 mod waits;
 mod watcher;
 

@@ -15,7 +15,7 @@ use super::UP;
 use super::base::{self, Setting, UPGRADES};
 
 /// The page of metrics at `address`. The virtual clock stands still meanwhile.
-async fn page(address: SocketAddr) -> String {
+pub async fn page(address: SocketAddr) -> String {
     let ask = move || {
         let mut server = TcpStream::connect(address).unwrap();
         server.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();

@@ -80,5 +80,5 @@ fn invariant_11_ready_although_a_node_is_behind() {
     names(11, words, &ready("", parked()));
     names(11, words, &ready(&accepted(20), parked()));
     names(11, words, &ready(&accepted(86_400), json!([])));
-    names(11, words, &ready("at 0 risk U3/PodDisruptionBudget/shop/cart 86400", parked()));
+    names(11, words, &ready("at 0 risk U3/PodDisruptionBudget/other/frozen 86400", parked()));
 }
