@@ -187,12 +187,19 @@ fn only_exceptions_are_left(stages: &[StageProgress; 3], parked: &[Out]) -> bool
 /// What `waits` besides is waited for: what condition Ready says, and what blocks the rest of the plan.
 fn waits(mut waits: Vec<Waiting>, phase: Phase, message: &str, preflight: &[String]) -> Vec<Waiting> {
     let reason = WaitReason::Upgrade(phase);
-    let says = waits.first().is_some_and(|waiting| waiting.reason == reason);
-    if matches!(phase, Phase::Working(_)) && waits.is_empty() {
-        let blocked = |line: &String| Waiting::new(WaitReason::PlanBlocked, line.clone());
-        waits.extend(preflight.iter().map(blocked));
-    } else if !says && !matches!(phase, Phase::Completed | Phase::Working(_)) {
-        waits.insert(0, Waiting::new(reason, message));
+    if let Some(first) = waits.first_mut().filter(|waiting| waiting.reason == reason) {
+        // The condition may tell of more than one node.
+        message.clone_into(&mut first.line);
+        return waits;
+    }
+    match phase {
+        Phase::Completed => {}
+        Phase::Working(_) if !waits.is_empty() => {}
+        Phase::Working(_) => {
+            let blocked = |line: &String| Waiting::new(WaitReason::PlanBlocked, line.clone());
+            waits.extend(preflight.iter().map(blocked));
+        }
+        _ => waits.insert(0, Waiting::new(reason, message)),
     }
     waits
 }
@@ -283,9 +290,12 @@ fn message(
     let first = |waits: &[Waiting]| waits.first().map(|waiting| waiting.line.clone()).unwrap_or_default();
     let refused = || notes.preflight.first().cloned().unwrap_or_default();
     let excepted = phase == Phase::CompletedWithExceptions;
+    // What is waited for first names the first of them, where it is about one of them.
+    let waited = || notes.waits.first().filter(|waiting| waiting.reason == WaitReason::Upgrade(phase));
     let nodes = |state: OutOf| {
         let mut those = parked.iter().filter(|p| p.state == state && p.excepted.is_some() == excepted);
         let first = those.next().map(ToString::to_string).unwrap_or_default();
+        let first = waited().map_or(first, |waiting| waiting.line.clone());
         match those.count() {
             0 => first,
             more => format!("{first} (and {more} more nodes)"),
