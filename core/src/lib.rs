@@ -27,5 +27,7 @@ pub mod plan;
 pub mod rollout;
 pub mod skew;
 pub mod text;
+#[cfg(test)]
+mod toy;
 pub mod upgrade;
 pub mod version;

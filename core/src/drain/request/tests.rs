@@ -4,10 +4,11 @@ use super::*;
 use crate::cluster::{Attachment, Budget, Parts, Pod, Traits};
 use crate::disruption::Sent;
 use crate::fixture::{at, budget, node, pod, terminating};
+use crate::toy::ToyCluster;
 
-/// A toy cluster in which what is decided happens at once, and evicted pods are gone after two seconds.
+/// A drain of a toy cluster, in which evicted pods are gone after two seconds.
 struct Toy {
-    cluster: Cluster,
+    cluster: ToyCluster,
     request: Request,
     states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
@@ -23,7 +24,7 @@ impl Toy {
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
         Self {
             uids: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
-            cluster: Parts { nodes, pods, budgets, ..Parts::default() }.seal(),
+            cluster: ToyCluster(Parts { nodes, pods, budgets, ..Parts::default() }.seal()),
             request: Request {
                 nodes: names,
                 concurrency: 1,
@@ -63,7 +64,7 @@ impl Toy {
         for action in actions {
             self.apply(action, now);
         }
-        self.cluster.retain_pods(|pod| pod.deleting().is_none_or(|at| at > now));
+        self.cluster.pass(now);
         done
     }
 
@@ -73,39 +74,22 @@ impl Toy {
             Action::Cordon(node) => {
                 self.log.push(format!("{} cordon {}", self.seconds, node.name));
                 let mark = self.request.mark.clone();
-                self.cluster.change_node(&node.name, |node| {
-                    (node.unschedulable, node.cordoned_by) = (true, Some(mark.into()));
-                });
+                self.cluster.cordon(&node, &mark);
             }
             Action::Uncordon(node) => {
                 self.log.push(format!("{} uncordon {}", self.seconds, node.name));
-                self.cluster.change_node(&node.name, |node| {
-                    (node.unschedulable, node.cordoned_by) = (false, None);
-                });
+                self.cluster.uncordon(&node, &self.request.mark);
             }
             Action::Evict(permit) => {
-                let cordoned = self.cluster.node(permit.node()).unwrap().unschedulable;
-                assert!(cordoned, "pods leave only a cordoned node");
                 self.log.push(format!("{} evict {}", self.seconds, permit.pod()));
                 self.sent.sends(&permit, now);
                 let answer = crate::disruption::answer::Answer::Accepted(None);
                 self.sent.answered(permit.uid().clone(), permit.charge().cloned(), &answer, now);
-                if let Some(charge) = permit.charge() {
-                    self.cluster.change_budget(&charge.budget.1, |budget| {
-                        assert!(budget.disruptions_allowed > 0, "PDB {} is violated", budget.name);
-                        budget.disruptions_allowed -= 1;
-                        budget.current_healthy -= 1;
-                        budget.resource_version = format!("{}1", budget.resource_version).into();
-                    });
-                }
-                self.cluster.change_pod(permit.uid(), |pod| {
-                    assert!(pod.deleting().is_none(), "{} is evicted twice", pod.name);
-                    *pod = terminating(pod.clone(), gone);
-                });
+                assert!(self.cluster.evict(&permit, gone), "{} goes past its budget", permit.pod());
             }
             Action::Delete(forced) => {
                 self.log.push(format!("{} delete {}", self.seconds, forced.pod()));
-                self.cluster.change_pod(forced.uid(), |pod| *pod = terminating(pod.clone(), gone));
+                self.cluster.delete(forced.uid(), gone);
             }
             Action::Confirm(name) => {
                 self.log.push(format!("{} confirm {name}", self.seconds));

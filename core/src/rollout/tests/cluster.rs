@@ -1,4 +1,4 @@
-//! A toy cluster, a second a tick: it carries out the machine's writes, moves pods, computes budgets and upgrades what
+//! An upgrade of a toy cluster, a second a tick: it carries out the machine's writes, moves pods, computes budgets and upgrades what
 //! the machine gives to an executor. After every write it checks the design's invariants.
 
 use std::collections::BTreeMap;
@@ -7,11 +7,12 @@ use std::fmt::Write as _;
 use jiff::SignedDuration;
 
 use super::super::*;
-use crate::cluster::{Cluster, Component, Instance, Pod, Selector};
+use crate::cluster::{Component, Instance, Pod, Selector};
 use crate::drain;
 use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;
 use crate::rollout::Freshness;
+use crate::toy::ToyCluster;
 use crate::upgrade::{Amount, Executor, Group, Mode, Progress, Upgrade};
 use crate::version::{Observed, Unknown};
 
@@ -33,7 +34,7 @@ pub(super) enum Way {
 }
 
 pub(super) struct Toy {
-    pub(super) cluster: Cluster,
+    pub(super) cluster: ToyCluster,
     pub(super) claims: Vec<Claim>,
     pub(super) upgrade: Upgrade,
     pub(super) progress: Progress,
@@ -109,7 +110,7 @@ impl Toy {
             ..Upgrade::to("v1.37.1".parse().unwrap())
         };
         Self {
-            cluster: cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &kubelets),
+            cluster: ToyCluster(cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &kubelets)),
             claims: Vec::new(),
             upgrade,
             progress: Progress { protected: true, ..Progress::default() },
@@ -311,19 +312,11 @@ impl Toy {
             Action::Cordon { node, mark } => {
                 assert!(self.claims.iter().any(|c| c.mark() == mark), "the claim comes first");
                 self.log.push(format!("Cordon {}", node.name));
-                self.cluster.change_node(&node.name, |live| {
-                    assert!(!live.unschedulable && live.uid == node.uid);
-                    live.unschedulable = true;
-                    live.cordoned_by = Some(mark.into());
-                });
+                self.cluster.cordon(&node, &mark);
             }
             Action::Uncordon { node, mark, taints } => {
                 self.log.push(format!("Uncordon {}", node.name));
-                self.cluster.change_node(&node.name, |live| {
-                    assert_eq!(live.cordoned_by.as_deref(), Some(mark.as_str()), "only what we cordoned");
-                    live.unschedulable = false;
-                    live.cordoned_by = None;
-                });
+                self.cluster.uncordon(&node, &mark);
                 if let Some(taints) = taints {
                     self.taint(&node.name, &taints);
                 }

@@ -11,7 +11,7 @@ use crate::version::Minor;
 /// 1.37.1.
 fn toy(control_plane: &str, kubelets: &[&str]) -> Toy {
     let mut toy = Toy::new(kubelets.len(), 1);
-    toy.cluster = cluster(&[control_plane, control_plane], control_plane, kubelets);
+    *toy.cluster = cluster(&[control_plane, control_plane], control_plane, kubelets);
     toy
 }
 
@@ -122,7 +122,8 @@ fn what_is_gone_for_a_moment_does_not_take_the_upgrade_to_the_next_hop() {
 fn controllers_that_nothing_shows_are_not_left_two_minors_behind() {
     let mut toy = toy("v1.35.2", &["v1.35.2"]);
     let servers = |toy: &Toy| toy.cluster.of(Component::KubeApiserver).cloned().collect::<Vec<_>>();
-    toy.cluster.set_instances(servers(&toy));
+    let alone = servers(&toy);
+    toy.cluster.set_instances(alone);
     toy.hidden.push((Component::KubeScheduler, "kube-scheduler is led by x".to_owned()));
     let all = claimed(&mut toy);
     assert_eq!(all, ["kube-apiserver.cp-1 to v1.36.9", "kube-apiserver.cp-2 to v1.36.9"]);

@@ -6,7 +6,7 @@ use super::cluster::Toy;
 use crate::cluster::{Phase as PodPhase, Pod, Traits};
 use crate::disruption::{Busy, may_stay};
 use crate::drain;
-use crate::fixture::{at, terminating};
+use crate::fixture::at;
 
 impl Toy {
     pub(super) fn is_drained(&self, Drained { node, mark, rules }: &Drained) {
@@ -40,46 +40,27 @@ impl Toy {
         }
         self.memory.pods.insert(forced.uid().clone(), PodMemory::Sent);
         let gone_at = at(self.seconds + self.lingers);
-        self.cluster.change_pod(forced.uid(), |pod| {
-            assert!(pod.deleting().is_none(), "{} is deleted twice", pod.name);
-            *pod = terminating(pod.clone(), gone_at);
-            pod.ready = false;
-        });
+        self.cluster.delete(forced.uid(), gone_at);
         self.deleted += 1;
     }
 
     pub(super) fn evict(&mut self, permit: &crate::disruption::Permit) {
         self.log.push(format!("Evict {}", permit.pod()));
-        let node = self.cluster.node(permit.node()).unwrap();
-        assert!(node.unschedulable && node.cordoned_by.is_some(), "pods leave only a node that we cordoned");
         self.memory.pods.insert(permit.uid().clone(), PodMemory::Sent);
         if let Some(charge) = permit.charge() {
             self.memory.budgets.insert(charge.budget.clone(), Busy::Until(charge.resource_version.clone()));
-            let (namespace, name) = &charge.budget;
-            if self.cluster.budget(namespace, name).unwrap().disruptions_allowed < 1 {
-                self.refused += 1;
-                return;
-            }
-            self.cluster.change_budget(name, |budget| {
-                budget.disruptions_allowed -= 1;
-                budget.resource_version = format!("{}+", budget.resource_version).into();
-            });
         }
-        let gone_at = at(self.seconds + self.lingers);
-        self.cluster.change_pod(permit.uid(), |pod| {
-            assert!(pod.deleting().is_none(), "{} is evicted twice", pod.name);
-            *pod = terminating(pod.clone(), gone_at);
-            pod.ready = false;
-        });
+        if !self.cluster.evict(permit, at(self.seconds + self.lingers)) {
+            self.refused += 1;
+            return;
+        }
         self.evictions += 1;
     }
 
     /// Terminating pods go, and come back on a node that is free, ready two seconds later.
     pub(super) fn workloads(&mut self) {
         let now = at(self.seconds);
-        let gone: Vec<Pod> =
-            self.cluster.pods().filter(|p| p.deleting().is_some_and(|d| d <= now)).cloned().collect();
-        self.cluster.retain_pods(|p| p.deleting().is_none_or(|d| d > now));
+        let gone = self.cluster.pass(now);
         let stays_unready = self.stays_unready;
         self.cluster.change_pods(|pod| {
             if pod.deleting().is_none() && !stays_unready && pod.phase != PodPhase::Finished {
