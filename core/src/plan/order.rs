@@ -52,6 +52,8 @@ pub struct StageProgress {
     /// How many of them are done: a component is ready and runs the target; a node runs the target and no upgrade holds
     /// its cordon.
     pub upgraded: usize,
+    /// How many of them are seen at another version.
+    pub behind: usize,
 }
 
 impl StageProgress {
@@ -79,11 +81,13 @@ pub fn progress(
         let of_stage = cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
         // What has numbers of its own is nobody's to compare, and is left alone.
         let of_stage = of_stage.filter(|i| !matches!(i.version, Observed::Unknown(Unknown::OwnNumber(_))));
-        let (total, upgraded) = if stage == Stage::Kubelets {
-            (members.len(), members.iter().filter(|member| node(member)).count())
-        } else {
-            (of_stage.clone().count(), of_stage.filter(|instance| component(instance)).count())
-        };
-        StageProgress { stage, total, upgraded }
+        if stage == Stage::Kubelets {
+            let count = |is: &dyn Fn(&Member<'_>) -> bool| members.iter().filter(|member| is(member)).count();
+            let behind = count(&|member| member.at_target == Some(false));
+            return StageProgress { stage, total: members.len(), upgraded: count(&node), behind };
+        }
+        let count = |is: &dyn Fn(&Instance) -> bool| of_stage.clone().filter(|instance| is(instance)).count();
+        let behind = count(&|instance| instance.version.known().is_some_and(|version| !reached(version)));
+        StageProgress { stage, total: of_stage.clone().count(), upgraded: count(&component), behind }
     })
 }

@@ -267,9 +267,10 @@ fn out(mine: &[&Claim], notes: &RoundNotes) -> Vec<Out> {
     all
 }
 
-/// What a completed upgrade to `version` says. Nothing is done any more about what changed since.
+/// What a completed upgrade to `version` says. Nothing is done any more about what changed since; what cannot be seen for a
+/// while did not change.
 fn completed(version: &KubeVersion, stages: &[StageProgress; 3]) -> String {
-    if stages.iter().all(StageProgress::done) {
+    if stages.iter().all(|stage| stage.behind == 0) {
         return format!("every selected component runs {version}");
     }
     format!("every selected component ran {version} when the upgrade was complete; not all of them do now")

@@ -296,7 +296,7 @@ fn longest(planes: usize) -> (Planned, rollout::Status, Forecast) {
         reason: line(n),
         excepted: None,
     };
-    let stage = |stage| StageProgress { stage, total: 5_000, upgraded: 0 };
+    let stage = |stage| StageProgress { stage, total: 5_000, upgraded: 0, behind: 5_000 };
     let decided = rollout::Status {
         phase: Phase::NodesParked,
         message: line(0),
