@@ -89,6 +89,10 @@ pub(super) struct Out {
     pub(super) reason: String,
 }
 
+/// The reasons that name a node that is out.
+const OF_NODES: [&str; 5] =
+    ["NodesParked", "NodesFailed", "NodesHeld", "CompletedWithExceptions", "NodeExcepted"];
+
 impl UpgradeRow {
     /// `WaitingForWindow: no window is open; opens …`
     pub(super) fn line(&self) -> String {
@@ -100,12 +104,16 @@ impl UpgradeRow {
         }
     }
 
+    /// What it waits for besides what condition Ready says, and besides nodes that are out, which are named with their
+    /// reasons elsewhere.
+    pub(super) fn other_waits(&self) -> impl Iterator<Item = &WaitingRow> {
+        let of_out = |of: &WaitingRow| !self.out.is_empty() && OF_NODES.contains(&of.reason.as_str());
+        self.waiting_for.iter().filter(move |of| of.message != self.message && !of_out(of))
+    }
+
     /// What it waits for and which nodes are out, one line each, without what condition Ready says already.
     pub(super) fn details(&self) -> Vec<String> {
-        // Nodes that are out are named with their reasons below.
-        let of_stage = |of: &WaitingRow| of.reason == self.stage && !self.out.is_empty();
-        let others = self.waiting_for.iter().filter(|of| of.message != self.message && !of_stage(of));
-        let mut lines: Vec<String> = others.map(|of| of.message.clone()).collect();
+        let mut lines: Vec<String> = self.other_waits().map(|of| of.message.clone()).collect();
         lines.extend(omitted(self.waiting_for_omitted, "line"));
         let out = self.out.iter().filter(|out| self.message != format!("{}: {}", out.node, out.reason));
         lines.extend(out.map(|out| format!("{} ({}): {}", out.node, out.state, out.reason)));

@@ -63,8 +63,7 @@ fn one(text: &mut String, upgrade: &UpgradeRow, style: Style) {
     if !upgrade.current && !upgrade.stage.is_empty() {
         line("Note", "its spec was changed after this was written; the operator has not told of that yet");
     }
-    let more = left_out(upgrade.waiting_for.len(), upgrade.waiting_for_omitted, "line", style);
-    waits(text, upgrade, more, style);
+    waits(text, upgrade, style);
     let rows = |rows: Vec<Vec<Cell>>, title: &str, header: &[&str], more: Option<String>| {
         let mut part = String::new();
         if !rows.is_empty() {
@@ -91,20 +90,24 @@ fn one(text: &mut String, upgrade: &UpgradeRow, style: Style) {
     text.push_str(&rows(out.collect(), "OUT OF THE ROLLOUT", &["NODE", "STATE", "SINCE", "REASON"], more));
 }
 
-/// What it waits for: lines, and where everything is asked for who ends each wait, and when.
-fn waits(text: &mut String, upgrade: &UpgradeRow, more: Option<String>, style: Style) {
-    let shown = some(&upgrade.waiting_for, style);
-    if !style.wide || shown.is_empty() {
-        return section(text, style, "WAITS FOR", shown.iter().map(|of| of.message.clone()).chain(more));
+/// What it waits for besides what its stage says: lines; where everything is asked for, all of it, with who ends each wait
+/// and when.
+fn waits(text: &mut String, upgrade: &UpgradeRow, style: Style) {
+    let omitted = upgrade.waiting_for_omitted;
+    if !style.wide || upgrade.waiting_for.is_empty() {
+        let others: Vec<String> = upgrade.other_waits().map(|of| of.message.clone()).collect();
+        let more = left_out(others.len(), omitted, "line", style);
+        let shown = some(&others, style).iter().cloned();
+        return section(text, style, "ALSO WAITS FOR", shown.chain(more));
     }
     let row = |of: &WaitingRow| {
         let until = of.until.clone().unwrap_or_else(|| "-".to_owned());
         [of.reason.clone(), of.ended_by.clone(), until, of.message.clone()].map(Cell::from).into()
     };
-    let rows: Vec<Vec<Cell>> = shown.iter().map(row).collect();
+    let rows: Vec<Vec<Cell>> = upgrade.waiting_for.iter().map(row).collect();
     _ = writeln!(text, "\n{}", style.paint.on(Ink::Bold, "WAITS FOR"));
     text.push_str(&table(&["REASON", "ENDED BY", "UNTIL", "MESSAGE"], &rows, style.paint, None));
-    if let Some(line) = more {
+    if let Some(line) = left_out(rows.len(), omitted, "line", style) {
         _ = writeln!(text, "- {line}");
     }
 }
