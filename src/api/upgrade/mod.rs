@@ -1,7 +1,7 @@
 //! `ClusterUpgrade`: what a person wants, kept in git, and how far the upgrade is.
 //!
 //! The schema is in `schema` (what a person writes, of which `drain` and `selector` are parts) and `state` (the status);
-//! `convert`, `waits`, `when` and `outlook` translate between it and the core's values. No rule is decided here.
+//! `convert`, `status`, `waits`, `when` and `outlook` translate between it and the core's values. No rule is decided here.
 
 mod convert;
 mod drain;
@@ -9,12 +9,11 @@ mod outlook;
 mod schema;
 mod selector;
 mod state;
+mod status;
 mod waits;
 mod when;
 
-pub use convert::{
-    FINALIZER, Invalid, UNSEEN_REASONS, progress, status, status_of_invalid, status_of_unseen, validate,
-};
+pub use convert::{FINALIZER, Invalid, progress, validate};
 pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use schema::{
     AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, FailurePolicy, Freeze,
@@ -25,5 +24,6 @@ pub use state::{
     ClusterUpgradeStatus, ParkedNode, PastUpgrade, Plan, PlanEstimate, PlanFinding, PlanHop, PlanStage,
     PlanWave, Progress, SeenComponent, Soak,
 };
+pub use status::{UNSEEN_REASONS, status, status_of_invalid, status_of_unseen};
 pub use waits::WaitingFor;
 pub use when::InvalidTime;

@@ -1,0 +1,274 @@
+//! The status of a `ClusterUpgrade`: what the core decided, and what is told where nothing can be decided.
+//!
+//! Here belongs only the form of it, and how much of each list it holds; reasons and lines are the core's. The invariant: it fits
+//! into what an object of ours may hold, and counts what it leaves out.
+
+use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
+use evenkeel_core::rollout::{self, EndedBy, Forecast, OutOf, Phase};
+use evenkeel_core::upgrade::{Place, Upgrade};
+use evenkeel_core::version::KubeVersion;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use super::outlook;
+use super::schema::ClusterUpgrade;
+use super::state::{
+    ClusterUpgradeStatus, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent,
+};
+use super::waits::WaitingFor;
+use super::when;
+use crate::api::bounds::{fitting, short};
+use crate::api::conditions;
+use crate::api::report::count;
+
+/// How many nodes the status names as out of the rollout.
+const MAX_PARKED: usize = 50;
+/// How many lines a list of the status has.
+const MAX_LINES: usize = 20;
+/// How many control-plane components the status remembers.
+const MAX_SEEN: usize = 256;
+/// How many soaks the status remembers: two of each group, and the control plane's.
+const MAX_SOAKS: usize = 160;
+/// How many hops the status shows.
+const MAX_HOPS: usize = 16;
+/// The longest line of a list, and the longest message of a condition, in characters: an event takes no more than twice
+/// that, and shows the same words.
+const MAX_MESSAGE: usize = 500;
+
+/// The status that says `decided` of `upgrade`, the core's value of `object`. `forecast` is what lies ahead of the plan, as
+/// it was last reckoned.
+pub fn status(
+    of: (&ClusterUpgrade, &Upgrade),
+    planned: &Planned,
+    decided: &rollout::Status,
+    forecast: Option<&Forecast>,
+    now: Timestamp,
+) -> ClusterUpgradeStatus {
+    fitting(|divisor| divided(of, planned, decided, forecast, now, divisor))
+}
+
+/// The same, with lists for people of which each has at most its bound divided by `divisor`.
+fn divided(
+    (object, upgrade): (&ClusterUpgrade, &Upgrade),
+    planned: &Planned,
+    decided: &rollout::Status,
+    forecast: Option<&Forecast>,
+    now: Timestamp,
+    divisor: usize,
+) -> ClusterUpgradeStatus {
+    let nodes = decided.stages.iter().find(|s| s.stage == Stage::Kubelets);
+    let (upgraded, selected) = nodes.map_or((0, 0), |s| (s.upgraded, s.total));
+    let phase = decided.phase;
+    let most = |bound: usize| (bound / divisor).max(1);
+    let (waiting_for, waiting_for_omitted) =
+        cut(&decided.waits, most(MAX_LINES), |waiting| WaitingFor::of(waiting, line_of));
+    let (parked, parked_omitted) = cut(&decided.parked, most(MAX_PARKED), |out| ParkedNode {
+        node: out.node.to_string(),
+        state: out.state.name().to_owned(),
+        since: out.since.map(Time),
+        reason: line_of(&out.why()),
+    });
+    ClusterUpgradeStatus {
+        observed_generation: object.metadata.generation,
+        plan: plan_of((object, upgrade), planned.plan(), decided, forecast, most),
+        progress: Progress {
+            summary: format!("{upgraded}/{selected}"),
+            upgraded: count(upgraded),
+            selected: count(selected),
+            in_flight: count(decided.nodes_in_flight),
+            blocked: count(decided.out(OutOf::Parked)),
+            failed: count(decided.out(OutOf::Failed)),
+            eta: outlook::eta(phase, forecast),
+        },
+        control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
+        soaks: decided.soaks.iter().take(MAX_SOAKS).map(when::told).collect(),
+        waiting_for,
+        waiting_for_omitted,
+        parked,
+        parked_omitted,
+        start_time: decided.started.map(Time),
+        completion_time: decided.completed.map(Time),
+        history: outlook::history(object, decided, upgraded),
+        conditions: conditions_of(object, phase, decided, now),
+    }
+}
+
+/// What the status says of `plan`; `None` where it has no hash. `most` says how many entries a list may have that is
+/// otherwise bound by its argument.
+fn plan_of(
+    (object, upgrade): (&ClusterUpgrade, &Upgrade),
+    plan: &plan::Plan,
+    decided: &rollout::Status,
+    forecast: Option<&Forecast>,
+    most: impl Fn(usize) -> usize,
+) -> Option<Plan> {
+    let (hash, from) = decided.hash.as_ref().zip(decided.from.as_ref())?;
+    let stage = |s: &StageProgress| PlanStage {
+        name: s.stage.name().to_owned(),
+        total: count(s.total),
+        upgraded: count(s.upgraded),
+    };
+    let (blockers, blockers_omitted) = cut(&decided.preflight, most(MAX_LINES), |line| line_of(line));
+    let findings = forecast.map_or(&plan.findings, |forecast| &forecast.findings);
+    let (findings, findings_omitted) = cut(findings, most(MAX_LINES), finding);
+    let waves = most(outlook::MAX_WAVES);
+    Some(Plan {
+        hash: hash.clone(),
+        from: from.to_string(),
+        to: object.spec.version.clone(),
+        stages: decided.stages.iter().map(stage).collect(),
+        blockers,
+        blockers_omitted,
+        via: decided.way.iter().map(ToString::to_string).collect(),
+        hop: decided.hop.as_ref().map(ToString::to_string).unwrap_or_default(),
+        hops: hops(plan, decided, forecast),
+        hops_omitted: count(plan.hops.len().saturating_sub(MAX_HOPS)),
+        waves: forecast.map(|forecast| outlook::waves(forecast, upgrade, waves)).unwrap_or_default(),
+        waves_omitted: forecast.map(|forecast| outlook::waves_omitted(forecast, waves)).unwrap_or_default(),
+        estimate: forecast.map(|of| outlook::estimate(of.timing.least, of.timing.estimate)),
+        findings,
+        findings_omitted,
+    })
+}
+
+/// The first `most` of `all`, each as `shown`, and how many are left out.
+fn cut<T, S>(all: &[T], most: usize, shown: impl Fn(&T) -> S) -> (Vec<S>, i32) {
+    (all.iter().take(most).map(shown).collect(), count(all.len().saturating_sub(most)))
+}
+
+/// `line`, as long as a line of the status may be.
+fn line_of(line: &str) -> String {
+    short(line, MAX_MESSAGE)
+}
+
+fn hops(plan: &plan::Plan, decided: &rollout::Status, forecast: Option<&Forecast>) -> Vec<PlanHop> {
+    let timing = |version: &KubeVersion| {
+        let hops = &forecast?.timing.hops;
+        hops.iter().find(|timing| timing.hop == version.minor())
+    };
+    let hop = |(hop, nodes): (&plan::Hop, &usize)| PlanHop {
+        version: hop.version.to_string(),
+        steps: count(hop.steps.len()),
+        nodes: count(*nodes),
+        needs: hop.needs.iter().map(ToString::to_string).collect(),
+        estimate: timing(&hop.version).map(|timing| outlook::estimate(timing.least, timing.estimate)),
+    };
+    plan.hops.iter().zip(&decided.nodes_of_hops).take(MAX_HOPS).map(hop).collect()
+}
+
+fn finding(finding: &plan::Finding) -> PlanFinding {
+    PlanFinding {
+        id: finding.id.clone(),
+        weight: finding.weight.name().to_owned(),
+        message: line_of(&finding.to_string()),
+        accepted: finding.accepted.as_ref().map(|by| line_of(&by.reason)).unwrap_or_default(),
+    }
+}
+
+fn seen(place: &Place) -> SeenComponent {
+    SeenComponent {
+        component: place.component.name().to_owned(),
+        name: place.name.to_string(),
+        node_uid: place.node_uid.to_string(),
+    }
+}
+
+fn conditions_of(
+    object: &ClusterUpgrade,
+    phase: Phase,
+    decided: &rollout::Status,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let before = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let yes = |on: bool| if on { "True" } else { "False" };
+    let reason = phase.reason();
+    let message = line_of(&decided.message);
+    let message = message.as_str();
+    // kstatus: Reconciling and Stalled are never both True, and a suspended object is neither.
+    let ready = match phase {
+        _ if phase.ready() => "True",
+        _ if phase.stalled() => "False",
+        _ => "Unknown",
+    };
+    let reconciling = !phase.stalled() && !phase.ready() && phase != Phase::Suspended;
+    let blocked = decided.out(OutOf::Parked);
+    let blocked_line = format!("{blocked} nodes are parked because their drain is blocked");
+    let preflight = decided.preflight.first().map(|line| line_of(line)).unwrap_or_default();
+    let wanted = [
+        ("Ready", ready, reason, message),
+        ("Reconciling", yes(reconciling), reason, ""),
+        ("Stalled", yes(phase.stalled()), reason, if phase.stalled() { message } else { "" }),
+        ("AwaitingApproval", yes(phase == Phase::AwaitingApproval), reason, ""),
+        ("Paused", yes(phase == Phase::Suspended), reason, ""),
+        (
+            "DrainBlocked",
+            yes(blocked > 0),
+            if blocked > 0 { "NodesParked" } else { "NothingBlocked" },
+            if blocked > 0 { &blocked_line } else { "" },
+        ),
+        (
+            "PreflightPassed",
+            yes(decided.preflight.is_empty()),
+            if decided.preflight.is_empty() { "Passed" } else { "Blocked" },
+            &preflight,
+        ),
+    ];
+    conditions(&wanted, before, object.metadata.generation, now)
+}
+
+/// The status of an upgrade whose spec cannot be carried out.
+pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> ClusterUpgradeStatus {
+    let before = object.status.clone().unwrap_or_default();
+    let why = &line_of(why);
+    let wanted = [
+        ("Ready", "False", "Invalid", why.as_str()),
+        ("Reconciling", "False", "Invalid", ""),
+        ("Stalled", "True", "Invalid", why.as_str()),
+    ];
+    let generation = object.metadata.generation;
+    let conditions = conditions(&wanted, &before.conditions, generation, now);
+    let waiting_for = vec![only("Invalid", EndedBy::Person, why)];
+    ClusterUpgradeStatus {
+        observed_generation: generation,
+        waiting_for,
+        waiting_for_omitted: 0,
+        conditions,
+        ..before
+    }
+}
+
+/// The reasons of condition Ready while something of the cluster cannot be seen: it is not seen, or the server forbids it.
+pub const UNSEEN_REASONS: [&str; 2] = ["ClusterNotSeen", "Forbidden"];
+
+/// The status of an upgrade that waits because something of the cluster cannot be seen; `line` says what. Everything
+/// else in the status stays as it last was. `refused` is whether the server does not let us see it, so that only a
+/// person can change that.
+pub fn status_of_unseen(
+    object: &ClusterUpgrade,
+    line: &str,
+    refused: bool,
+    now: Timestamp,
+) -> ClusterUpgradeStatus {
+    let before = object.status.clone().unwrap_or_default();
+    let (reason, line) = (UNSEEN_REASONS[usize::from(refused)], line_of(line));
+    let yes = |on: bool| if on { "True" } else { "False" };
+    let wanted = [
+        ("Ready", if refused { "False" } else { "Unknown" }, reason, line.as_str()),
+        ("Reconciling", yes(!refused), reason, ""),
+        ("Stalled", yes(refused), reason, if refused { &line } else { "" }),
+    ];
+    let mut told = conditions(&wanted, &before.conditions, before.observed_generation, now);
+    let others = before.conditions.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != *type_));
+    told.extend(others.cloned());
+    let waiting_for = vec![only(reason, if refused { EndedBy::Person } else { EndedBy::Cluster }, &line)];
+    ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, conditions: told, ..before }
+}
+
+/// The one thing that is waited for where nothing can be decided.
+fn only(reason: &str, ended_by: EndedBy, message: &str) -> WaitingFor {
+    let ended_by = ended_by.name().to_owned();
+    WaitingFor { reason: reason.to_owned(), message: message.to_owned(), ended_by, until: None }
+}
+
+#[cfg(test)]
+mod tests;
