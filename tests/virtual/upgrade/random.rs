@@ -3,7 +3,7 @@
 //! A script says at its beginning how its upgrade is (`at 0 …`), and then which faults it meets. It ends like the same
 //! upgrade without faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use evenkeel_sim::Random;
@@ -83,7 +83,9 @@ fn wish(random: &mut Random) -> Vec<Step> {
         }
     }
     deeds.extend(ALONE.into_iter().filter(|(count, _)| one_in(*count)).map(|(_, deed)| deed));
-    deeds.into_iter().map(|deed| at(0, deed)).collect()
+    // Nothing is done twice.
+    let mut done = BTreeSet::new();
+    deeds.into_iter().filter(|deed| done.insert(*deed)).map(|deed| at(0, deed)).collect()
 }
 
 /// The same upgrade ends alike, but for the names of pods that were made anew on the way.
