@@ -174,6 +174,7 @@ impl Candidate {
             timing: self.timing,
             origin: Instant::now(),
             held: None,
+            troubled: false,
             lessor,
         };
         (leadership, tokio::spawn(election.run(stop)))
@@ -188,6 +189,8 @@ struct Election {
     origin: Instant,
     /// The Lease as our last write left it. `None` when it may have changed since: then it is read again.
     held: Option<Lease>,
+    /// Whether the last look failed, which was said when the first one did.
+    troubled: bool,
     lessor: Lessor,
 }
 
@@ -237,7 +240,7 @@ impl Election {
             None => match within(self.limit(), self.leases.get_opt(&self.name)).await {
                 Ok(lease) => lease,
                 Err(error) => {
-                    tracing::warn!(error = one_line(&error), "cannot read the leader election lease");
+                    self.fails("cannot read the leader election lease", &error);
                     return self.publish();
                 }
             },
@@ -245,19 +248,35 @@ impl Election {
         let (view, write) = step(self.view.clone(), lease.as_ref().map(record), self.now());
         self.view = view;
         self.publish();
-        let Some(write) = write else { return };
+        let Some(write) = write else { return self.succeeds() };
         let sent = self.now();
         match self.send(&write, lease).await {
             Ok(lease) => {
+                self.succeeds();
                 self.view = self.view.clone().wrote(record(&lease), sent, self.now());
                 self.held = Some(lease);
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {
+                self.succeeds();
                 tracing::debug!("another candidate wrote the lease first");
             }
-            Err(error) => tracing::warn!(error = one_line(&error), "cannot write the leader election lease"),
+            Err(error) => self.fails("cannot write the leader election lease", &error),
         }
         self.publish();
+    }
+
+    /// Says that a look failed, unless the one before did too: a kube-apiserver may be away for minutes.
+    fn fails(&mut self, what: &str, error: &kube::Error) {
+        if !std::mem::replace(&mut self.troubled, true) {
+            tracing::warn!(error = one_line(error), "{what}; it is tried again");
+        }
+    }
+
+    /// Says that a look succeeded, if the one before did not.
+    fn succeeds(&mut self) {
+        if std::mem::take(&mut self.troubled) {
+            tracing::info!("the leader election lease can be read and written again");
+        }
     }
 
     async fn send(&self, write: &Write, lease: Option<Lease>) -> kube::Result<Lease> {
@@ -322,146 +341,4 @@ fn record(lease: &Lease) -> Record {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::convert::Infallible;
-    use std::sync::Mutex;
-
-    use kube::client::Body;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    /// One Lease behind a server that enforces resourceVersion, and who is cut off from it.
-    #[derive(Clone, Default)]
-    struct Server(Arc<Mutex<Stored>>);
-
-    #[derive(Default)]
-    struct Stored {
-        lease: Option<Value>,
-        version: u64,
-        cut_off: BTreeSet<&'static str>,
-    }
-
-    impl Server {
-        fn answer(&self, who: &str, method: &http::Method, sent: &[u8]) -> (u16, Value) {
-            let mut server = self.0.lock().unwrap();
-            let Stored { lease, version, cut_off } = &mut *server;
-            let status = |code: u16, reason: &str| {
-                (
-                    code,
-                    json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": reason}),
-                )
-            };
-            if cut_off.contains(who) {
-                return status(503, "ServiceUnavailable");
-            }
-            if method == http::Method::GET {
-                return lease.clone().map_or_else(|| status(404, "NotFound"), |lease| (200, lease));
-            }
-            let mut object: Value = serde_json::from_slice(sent).unwrap();
-            let precondition = object["metadata"]["resourceVersion"].clone();
-            let current =
-                lease.as_ref().map_or(Value::Null, |lease| lease["metadata"]["resourceVersion"].clone());
-            if precondition != current {
-                return status(409, if method == http::Method::POST { "AlreadyExists" } else { "Conflict" });
-            }
-            *version += 1;
-            object["metadata"]["resourceVersion"] = json!(version.to_string());
-            *lease = Some(object.clone());
-            (200, object)
-        }
-
-        fn client(&self, who: &'static str) -> Client {
-            let server = self.clone();
-            let service = tower::service_fn(move |request: http::Request<Body>| {
-                let server = server.clone();
-                async move {
-                    let (parts, body) = request.into_parts();
-                    let sent = body.collect_bytes().await.unwrap();
-                    let (code, answer) = server.answer(who, &parts.method, &sent);
-                    let answer = Body::from(answer.to_string().into_bytes());
-                    Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
-                }
-            });
-            Client::new(service, "default")
-        }
-
-        fn candidate(&self, who: &'static str, stop: &CancellationToken) -> (Leadership, JoinHandle<()>) {
-            let timing = Timing {
-                // Whole seconds on the wire.
-                lease: Duration::from_secs(1),
-                renew_deadline: Duration::from_millis(500),
-                retry: Duration::from_millis(50),
-            };
-            let (namespace, name) = ("evenkeel".to_owned(), "evenkeel".to_owned());
-            Candidate { client: self.client(who), namespace, name, identity: who.to_owned(), timing }
-                .spawn(stop.clone())
-        }
-
-        fn holder(&self) -> String {
-            self.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["holderIdentity"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        }
-    }
-
-    fn leads(leadership: &Leadership) -> bool {
-        leadership.0.borrow().as_ref().is_some_and(|led| led.proof.check().is_ok())
-    }
-
-    async fn soon<T>(future: impl Future<Output = T>) -> T {
-        tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_released_lease_is_taken_over() {
-        let server = Server::default();
-        let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
-        let (a, a_ends) = server.candidate("a", &stop_a);
-        let term = soon(a.gained()).await;
-        let (b, _) = server.candidate("b", &stop_b);
-        sleep(Duration::from_millis(1500)).await;
-        assert!(term.proof().is_some() && !leads(&b), "a leader that renews keeps the lease");
-
-        stop_a.cancel();
-        soon(a_ends).await.unwrap();
-        assert!(term.proof().is_none());
-        soon(b.gained()).await;
-        assert_eq!(server.holder(), "b");
-        assert_eq!(server.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["leaseTransitions"], json!(1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_leader_that_is_cut_off_stops_before_another_begins() {
-        let server = Server::default();
-        let stop = CancellationToken::new();
-        let (a, _) = server.candidate("a", &stop);
-        let term = soon(a.gained()).await;
-        let proof = term.proof().unwrap();
-        let (b, _) = server.candidate("b", &stop);
-        server.0.lock().unwrap().cut_off.insert("a");
-        soon(term.lost()).await;
-        assert!(proof.check().is_err() && !leads(&b));
-        soon(b.gained()).await;
-        assert!(!leads(&a));
-        stop.cancel();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_leads_again_leads_another_term() {
-        let server = Server::default();
-        let stop = CancellationToken::new();
-        let (a, _) = server.candidate("a", &stop);
-        let first = soon(a.gained()).await;
-        server.0.lock().unwrap().cut_off.insert("a");
-        soon(first.lost()).await;
-        server.0.lock().unwrap().cut_off.clear();
-        let second = soon(a.gained()).await;
-        assert!(second.proof().is_some());
-        assert!(first.proof().is_none(), "what was begun in the first term ends with it");
-        soon(first.lost()).await;
-        stop.cancel();
-    }
-}
+mod tests;

@@ -1,0 +1,180 @@
+//! Candidates for one Lease, behind a server that enforces its version and that some of them cannot reach.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// One Lease behind a server that enforces resourceVersion, and who is cut off from it.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<Stored>>);
+
+#[derive(Default)]
+struct Stored {
+    lease: Option<Value>,
+    version: u64,
+    cut_off: BTreeSet<&'static str>,
+}
+
+impl Server {
+    fn answer(&self, who: &str, method: &http::Method, sent: &[u8]) -> (u16, Value) {
+        let mut server = self.0.lock().unwrap();
+        let Stored { lease, version, cut_off } = &mut *server;
+        let status = |code: u16, reason: &str| {
+            (
+                code,
+                json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": reason}),
+            )
+        };
+        if cut_off.contains(who) {
+            return status(503, "ServiceUnavailable");
+        }
+        if method == http::Method::GET {
+            return lease.clone().map_or_else(|| status(404, "NotFound"), |lease| (200, lease));
+        }
+        let mut object: Value = serde_json::from_slice(sent).unwrap();
+        let precondition = object["metadata"]["resourceVersion"].clone();
+        let current =
+            lease.as_ref().map_or(Value::Null, |lease| lease["metadata"]["resourceVersion"].clone());
+        if precondition != current {
+            return status(409, if method == http::Method::POST { "AlreadyExists" } else { "Conflict" });
+        }
+        *version += 1;
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        *lease = Some(object.clone());
+        (200, object)
+    }
+
+    fn client(&self, who: &'static str) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let sent = body.collect_bytes().await.unwrap();
+                let (code, answer) = server.answer(who, &parts.method, &sent);
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn candidate(&self, who: &'static str, stop: &CancellationToken) -> (Leadership, JoinHandle<()>) {
+        let timing = Timing {
+            // Whole seconds on the wire.
+            lease: Duration::from_secs(1),
+            renew_deadline: Duration::from_millis(500),
+            retry: Duration::from_millis(50),
+        };
+        let (namespace, name) = ("evenkeel".to_owned(), "evenkeel".to_owned());
+        Candidate { client: self.client(who), namespace, name, identity: who.to_owned(), timing }
+            .spawn(stop.clone())
+    }
+
+    fn holder(&self) -> String {
+        self.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["holderIdentity"].as_str().unwrap().to_owned()
+    }
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn leads(leadership: &Leadership) -> bool {
+    leadership.0.borrow().as_ref().is_some_and(|led| led.proof.check().is_ok())
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_is_taken_over() {
+    let server = Server::default();
+    let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
+    let (a, a_ends) = server.candidate("a", &stop_a);
+    let term = soon(a.gained()).await;
+    let (b, _) = server.candidate("b", &stop_b);
+    sleep(Duration::from_millis(1500)).await;
+    assert!(term.proof().is_some() && !leads(&b), "a leader that renews keeps the lease");
+
+    stop_a.cancel();
+    soon(a_ends).await.unwrap();
+    assert!(term.proof().is_none());
+    soon(b.gained()).await;
+    assert_eq!(server.holder(), "b");
+    assert_eq!(server.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["leaseTransitions"], json!(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_before_another_begins() {
+    let server = Server::default();
+    let stop = CancellationToken::new();
+    let (a, _) = server.candidate("a", &stop);
+    let term = soon(a.gained()).await;
+    let proof = term.proof().unwrap();
+    let (b, _) = server.candidate("b", &stop);
+    server.0.lock().unwrap().cut_off.insert("a");
+    soon(term.lost()).await;
+    assert!(proof.check().is_err() && !leads(&b));
+    soon(b.gained()).await;
+    assert!(!leads(&a));
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_leads_again_leads_another_term() {
+    let server = Server::default();
+    let stop = CancellationToken::new();
+    let (a, _) = server.candidate("a", &stop);
+    let first = soon(a.gained()).await;
+    server.0.lock().unwrap().cut_off.insert("a");
+    soon(first.lost()).await;
+    server.0.lock().unwrap().cut_off.clear();
+    let second = soon(a.gained()).await;
+    assert!(second.proof().is_some());
+    assert!(first.proof().is_none(), "what was begun in the first term ends with it");
+    soon(first.lost()).await;
+    stop.cancel();
+}
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_for_long_is_told_of_once() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _log = tracing::subscriber::set_default(subscriber);
+    let lines = |word: &str| {
+        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        log.lines().filter(|line| line.contains(word)).count()
+    };
+    let server = Server::default();
+    let stop = CancellationToken::new();
+    let (a, _) = server.candidate("a", &stop);
+    let term = soon(a.gained()).await;
+    for outage in 1..3 {
+        server.0.lock().unwrap().cut_off.insert("a");
+        soon(term.lost()).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(lines("it is tried again"), outage, "a hundred looks failed");
+        server.0.lock().unwrap().cut_off.clear();
+        soon(a.gained()).await;
+        assert_eq!(lines("can be read and written again"), outage);
+    }
+    stop.cancel();
+}
