@@ -50,6 +50,8 @@ pub struct AuditEntry {
     pub name: String,
     /// Who asked.
     pub user: String,
+    /// The pod that asked with the token of its service account; empty for everybody else.
+    pub pod: String,
     /// What the client calls itself.
     pub user_agent: String,
     /// Path and query.
@@ -93,7 +95,12 @@ struct Line {
 struct User {
     #[serde(default)]
     username: String,
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
 }
+
+/// What the authenticator of service accounts' tokens adds to a user.
+const POD: &str = "authentication.kubernetes.io/pod-name";
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -123,7 +130,8 @@ pub(crate) fn read(path: &Path, apiserver: usize) -> std::io::Result<Vec<AuditEn
 fn parse(text: &str, apiserver: usize) -> Vec<AuditEntry> {
     let mut by_id: BTreeMap<String, AuditEntry> = BTreeMap::new();
     for line in text.lines() {
-        let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
+        let Ok(mut line) = serde_json::from_str::<Line>(line) else { continue };
+        let pod = line.user.extra.remove(POD).and_then(|names| names.into_iter().next());
         // A later stage of the same request replaces the earlier one.
         by_id.insert(
             line.audit_id,
@@ -137,6 +145,7 @@ fn parse(text: &str, apiserver: usize) -> Vec<AuditEntry> {
                 namespace: line.object_ref.namespace,
                 name: line.object_ref.name,
                 user: line.user.username,
+                pod: pod.unwrap_or_default(),
                 user_agent: line.user_agent,
                 uri: line.request_uri,
                 code: line.response_status.code,
@@ -154,7 +163,7 @@ fn parse(text: &str, apiserver: usize) -> Vec<AuditEntry> {
 mod tests {
     use super::*;
 
-    const EVICTION: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"b","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/pods/cart-1/eviction","verb":"create","user":{"username":"system:serviceaccount:ops:up","groups":["system:authenticated"]},"sourceIPs":["192.0.2.1"],"userAgent":"tool/1","objectRef":{"resource":"pods","namespace":"shop","name":"cart-1","apiVersion":"v1","subresource":"eviction"},"responseStatus":{"metadata":{},"status":"Failure","reason":"TooManyRequests","code":429},"requestReceivedTimestamp":"2026-11-21T10:00:01.500000Z","stageTimestamp":"2026-11-21T10:00:01.600000Z"}"#;
+    const EVICTION: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"b","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/pods/cart-1/eviction","verb":"create","user":{"username":"system:serviceaccount:ops:up","groups":["system:authenticated"],"extra":{"authentication.kubernetes.io/pod-name":["up-1"]}},"sourceIPs":["192.0.2.1"],"userAgent":"tool/1","objectRef":{"resource":"pods","namespace":"shop","name":"cart-1","apiVersion":"v1","subresource":"eviction"},"responseStatus":{"metadata":{},"status":"Failure","reason":"TooManyRequests","code":429},"requestReceivedTimestamp":"2026-11-21T10:00:01.500000Z","stageTimestamp":"2026-11-21T10:00:01.600000Z"}"#;
 
     fn watch(stage: &str) -> String {
         format!(
@@ -170,7 +179,7 @@ mod tests {
         assert_eq!((entry.verb.as_str(), entry.resource.as_str()), ("create", "pods"));
         assert_eq!((entry.subresource.as_str(), entry.name.as_str()), ("eviction", "cart-1"));
         assert_eq!((entry.namespace.as_str(), entry.user_agent.as_str()), ("shop", "tool/1"));
-        assert_eq!(entry.user, "system:serviceaccount:ops:up");
+        assert_eq!((entry.user.as_str(), entry.pod.as_str()), ("system:serviceaccount:ops:up", "up-1"));
         assert_eq!(entry.received.to_string(), "2026-11-21T10:00:01.5Z");
         assert!(entry.is_write());
     }

@@ -8,6 +8,7 @@
 
 mod binary;
 pub mod golden;
+pub mod lease;
 pub mod observer;
 pub mod operator;
 pub mod scenario;

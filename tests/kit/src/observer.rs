@@ -15,6 +15,7 @@ use kube::api::{DynamicObject, ListParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt as _};
 
+use crate::lease::{Leading, leading};
 use crate::scenario::{MAX_UNAVAILABLE, OPERATOR_USER, TO, is_ready};
 use crate::standin::node_upgrades;
 use crate::watched::Watched;
@@ -262,7 +263,8 @@ impl Observer {
     /// What the audit log tells afterwards: evictions and nothing else took pods away, and a budget was not hammered.
     pub fn audit(&self, cluster: &impl Watched) -> Result<Requests, Failure> {
         let log: Vec<AuditEntry> = cluster.audit_log()?;
-        let mut requests = Requests::default();
+        let mut requests = Requests { leading: leading(&log, OPERATOR_USER), ..Requests::default() };
+        requests.leading.wrong.iter().cloned().for_each(|line| self.note(line));
         for entry in log.iter().filter(|entry| entry.user == OPERATOR_USER) {
             let what = if entry.subresource.is_empty() {
                 entry.resource.clone()
@@ -316,6 +318,8 @@ pub struct Requests {
     pub refused: usize,
     /// Answers to evictions by HTTP status.
     pub answers: BTreeMap<u16, usize>,
+    /// Which of its pods led, where it runs in pods.
+    pub leading: Leading,
 }
 
 impl Requests {
