@@ -5,6 +5,7 @@
 //! decision, so that a decision always sees the claims that exist.
 
 mod announced;
+mod complaints;
 mod driving;
 mod figures;
 mod foretell;
@@ -32,6 +33,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::announced::Announced;
+use self::complaints::Complaints;
 use self::figures::{counts, label};
 use self::foretell::Forecasts;
 use super::decoded::Decoded;
@@ -93,6 +95,7 @@ struct Kept {
     forecasts: Forecasts,
     announced: Announced,
     complaint: String,
+    complaints: Complaints,
     /// Since when something has been out of sight.
     unseen: Option<Instant>,
     /// The lines about ClusterUpgrades that cannot be read, which the log has already.
@@ -308,6 +311,7 @@ impl Driver<'_> {
 
     /// Folds in what a write returned, so that the next decision sees it.
     fn take(&self, kept: &mut Kept, outcome: Outcome) {
+        kept.complaints.hear(&outcome);
         match outcome {
             Outcome::Claim(claim) => {
                 let state = claim.data["status"]["state"].as_str().unwrap_or("Claimed");
@@ -378,7 +382,7 @@ impl Driver<'_> {
                 kept.again = Some(Instant::now() + AFTER_FAILURE);
             }
             Outcome::Failed(line) => {
-                tracing::warn!(line, "a write failed");
+                kept.complaints.failed(&line, "a write failed");
                 self.fails(kept, Reason::Api);
                 kept.again = Some(Instant::now() + AFTER_FAILURE);
             }
@@ -412,6 +416,7 @@ impl Driver<'_> {
         kept.status_written.insert(name, Instant::now());
         match write(&self.effects, &self.authority, FIELD_MANAGER, object, &status).await {
             Ok(written) => {
+                kept.complaints.answered();
                 kept.announced.announce(&self.hands, object, &written, &status);
                 self.upgrades.apply_own(written);
                 return true;
@@ -422,7 +427,7 @@ impl Driver<'_> {
                 self.fails(kept, Reason::Conflict);
             }
             Err(NotWritten::Failed(line)) => {
-                tracing::warn!(line, "a status was not written");
+                kept.complaints.failed(&line, "a status was not written");
                 self.fails(kept, Reason::Api);
                 kept.again = Some(Instant::now() + AFTER_FAILURE);
             }
