@@ -47,7 +47,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let way = from.as_ref().map(|from| plan::on_the_way(upgrade, from, &progress.via, Some(planned.plan())));
     let way = way.unwrap_or_default();
     let hash = from.as_ref().map(|from| plan::hash(upgrade, from, &way));
-    let hidden = hidden(upgrade, planned.plan(), world);
+    let hidden = hidden(upgrade, planned.plan(), world, &missing);
     let current = Current::of(planned.plan(), progress, &mine, &missing, &hidden);
     let whole = upgrade;
     // What is wanted of this hop: the same, to its version.
@@ -190,8 +190,9 @@ fn told(
     plan::progress(cluster, &upgrade.members(cluster), |version| current.reached(version))
 }
 
-/// The controllers whose version nothing shows and that nobody answers for, one line each.
-fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>) -> Vec<String> {
+/// The controllers whose version nothing shows and that nobody answers for, one line each. One that was seen, and is
+/// `missing`, is away: its lease outlives the pod that is being replaced.
+fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>, missing: &[Place]) -> Vec<String> {
     if upgrade.control_plane.hidden == Hidden::Accept {
         return Vec::new();
     }
@@ -199,7 +200,8 @@ fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>) -> Vec<String> {
         let id = hidden_id(*component);
         plan.findings.iter().any(|finding| finding.id == id && finding.accepted.is_some())
     };
-    let open = world.hidden.iter().filter(|(component, _)| !accepted(component));
+    let away = |component: &Component| missing.iter().any(|place| place.component == *component);
+    let open = world.hidden.iter().filter(|(component, _)| !accepted(component) && !away(component));
     open.map(|(_, why)| why.clone()).collect()
 }
 

@@ -126,7 +126,7 @@ pub(super) fn status(
     } else if let Some(phase) = waits_for_a_word(upgrade, progress, &notes, stage, (busy, moving)) {
         phase
     } else if moving {
-        Phase::Working(stage.unwrap_or(Stage::Kubelets))
+        Phase::Working(works_at(stage, &stages, mine))
     } else if failed(false) {
         Phase::ControlPlaneFailed
     } else if notes.control_plane_held {
@@ -235,6 +235,15 @@ fn waits_for_a_word(
     } else {
         None
     }
+}
+
+/// The stage that it works at: that of the nodes while one of them is in flight and the control plane has nothing left to
+/// do, though a part of it is away. The static pods of a control-plane node are, when its kubelet is replaced.
+fn works_at(stage: Option<Stage>, stages: &[StageProgress; 3], mine: &[&Claim]) -> Stage {
+    let of_nodes = mine.iter().any(|claim| claim.is_of_kubelet() && claim.state.in_flight());
+    let of_plane = mine.iter().any(|claim| !claim.is_of_kubelet() && claim.state.unfinished());
+    let left = stages.iter().any(|progress| progress.stage < Stage::Kubelets && !progress.done());
+    if of_nodes && !of_plane && !left { Stage::Kubelets } else { stage.unwrap_or(Stage::Kubelets) }
 }
 
 /// The nodes that are out of the rollout for now, by name.

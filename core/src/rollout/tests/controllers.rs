@@ -7,6 +7,7 @@ use super::super::*;
 use super::cluster::Toy;
 use crate::cluster::{Component, ControlPlane, EtcdMember, Leader};
 use crate::fixture::at;
+use crate::plan::Stage;
 use crate::upgrade::Executor;
 
 /// Puts what is seen of the control plane into the toy, and looks at it.
@@ -112,4 +113,30 @@ fn a_node_is_not_given_back_while_its_job_runs() {
     toy.run_until(5, |toy| toy.kubelets("Upgraded") == 1);
     // One that says nothing for all of its time is not waited for any longer.
     toy.run_until(900, |toy| toy.kubelets("Upgraded") == 2);
+}
+
+#[test]
+fn a_static_pod_that_is_away_with_its_kubelet_takes_no_stage_back() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") == 1);
+    let whole = toy.cluster.instances().to_vec();
+    let without = whole.iter().filter(|of| of.component != Component::KubeScheduler).cloned().collect();
+    toy.cluster.set_instances(without);
+    // Its lease is held on.
+    let line = "kube-scheduler is led by cp-1_x, which cannot be seen from here".to_owned();
+    toy.hidden.push((Component::KubeScheduler, line));
+    toy.tick();
+    let status = toy.status();
+    assert_eq!(status.phase, Phase::Working(Stage::Kubelets));
+    let asks = |line: &&String| line.contains("controlPlane.hidden");
+    assert_eq!(status.lines().iter().find(asks), None, "nobody has to answer for what was seen a moment ago");
+    for _ in 0..20 {
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets("Upgraded"), 1, "no other node is taken up meanwhile");
+    assert_eq!(toy.kubelets_in_flight(), 0, "{:?}", toy.log);
+    toy.hidden.clear();
+    toy.cluster.set_instances(whole);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
 }
