@@ -1,6 +1,7 @@
 //! The cluster of real nodes as the test sees it from within: kubectl, Evenkeel's own Deployment, and what the observer
 //! has to know of static pods.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,13 +9,25 @@ use std::time::Duration;
 use evenkeel_devcluster::real::Inner;
 use evenkeel_devcluster::{AuditEntry, Failure, Release, Role, TestResult};
 use evenkeel_testkit::scenario::{TO, is_ready, root, until};
+use evenkeel_testkit::standin::node_upgrades;
 use evenkeel_testkit::watched::{Component, Watched};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+
+use crate::report::Size;
 
 /// How long a static pod may be away while its node's kubelet is replaced.
 const AWAY: Duration = Duration::from_mins(2);
+
+/// A NodeUpgrade, as far as tests look at it.
+pub struct Claimed {
+    pub node: String,
+    pub component: String,
+    pub state: String,
+    pub message: String,
+}
 
 pub struct Real {
     inner: Inner,
@@ -80,10 +93,8 @@ impl Real {
             self.kubectl(&["label", "node", worker, "pool=general"]).await?;
         }
         self.apply("tests/real/workloads.yaml").await?;
-        let pods: Api<Pod> = Api::namespaced(self.client(), "shop");
         until("every pod of the workloads is ready", Duration::from_mins(2), async || {
-            let pods = pods.list(&ListParams::default()).await?.items;
-            Ok(pods.len() == 8 && pods.iter().all(is_ready))
+            self.pods_are_ready().await
         })
         .await?;
         let healthy = ["-n", "shop", "get", "pdb", "-o", "jsonpath={.items[*].status.disruptionsAllowed}"];
@@ -93,12 +104,126 @@ impl Real {
         .await
     }
 
+    /// Whether every pod of the workloads is ready.
+    pub async fn pods_are_ready(&self) -> Result<bool, Failure> {
+        let pods = Api::<Pod>::namespaced(self.client(), "shop").list(&ListParams::default()).await?.items;
+        Ok(pods.len() == 8 && pods.iter().all(is_ready))
+    }
+
     /// The addresses of all nodes.
     pub async fn addresses(&self) -> Result<Vec<Ipv4Addr>, Failure> {
         let nodes = Api::<Node>::all(self.client()).list(&ListParams::default()).await?;
         let addresses = nodes.iter().filter_map(|node| node.status.as_ref()?.addresses.as_ref()).flatten();
         let internal = addresses.filter(|address| address.type_ == "InternalIP");
         Ok(internal.filter_map(|address| address.address.parse().ok()).collect())
+    }
+
+    /// How many nodes there are.
+    pub async fn size(&self) -> Result<Size, Failure> {
+        let control_planes = self.inner.control_planes().len();
+        let nodes = Api::<Node>::all(self.client()).list(&ListParams::default()).await?.items.len();
+        Ok(Size { control_planes, workers: nodes - control_planes })
+    }
+
+    /// How many kubelets run this version, as they say themselves.
+    pub async fn kubelets_at(&self, version: &str) -> Result<u64, Failure> {
+        let nodes = Api::<Node>::all(self.client()).list(&ListParams::default()).await?;
+        let runs = |node: &&Node| {
+            let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+            info.is_some_and(|info| info.kubelet_version == version)
+        };
+        Ok(u64::try_from(nodes.iter().filter(runs).count())?)
+    }
+
+    /// What the kube-apiserver of a control-plane node answers, if it does.
+    pub async fn apiserver_version(&self, node: &str) -> Option<String> {
+        let index = self.inner.control_planes().iter().position(|name| name == node)?;
+        self.inner.apiserver_version(index).await.ok()
+    }
+
+    /// The report as the API has it.
+    pub async fn report(&self) -> Result<Value, Failure> {
+        let report = self.kubectl(&["get", "clusterskewreport", "cluster", "-o", "json"]).await?;
+        Ok(serde_json::from_str::<Value>(&report)?["status"].take())
+    }
+
+    /// What the operator's pods have logged at level WARN or above: each line without its time, and how often.
+    pub async fn warnings(&self) -> Result<BTreeMap<String, usize>, Failure> {
+        let pods: Api<Pod> = Api::namespaced(self.client(), "evenkeel-system");
+        let mut warnings = BTreeMap::new();
+        for pod in pods.list(&ListParams::default()).await? {
+            let log = self.kubectl(&["-n", "evenkeel-system", "logs", &pod.name_any()]).await?;
+            for line in log.lines() {
+                let Value::Object(mut fields) = serde_json::from_str(line)? else { continue };
+                let level = fields.remove("level");
+                if level.is_some_and(|level| level == "WARN" || level == "ERROR") {
+                    fields.retain(|name, _| name != "timestamp" && name != "target");
+                    *warnings.entry(format!("{}: {}", pod.name_any(), Value::Object(fields))).or_default() +=
+                        1;
+                }
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Every NodeUpgrade.
+    pub async fn claims(&self) -> Result<Vec<Claimed>, Failure> {
+        let claims = node_upgrades(self.client()).list(&ListParams::default()).await?;
+        let claimed = |claim: &DynamicObject| {
+            let text =
+                |part: &str, field: &str| claim.data[part][field].as_str().unwrap_or_default().to_owned();
+            Claimed {
+                node: text("spec", "nodeName"),
+                component: text("spec", "component"),
+                state: text("status", "state"),
+                message: text("status", "message"),
+            }
+        };
+        Ok(claims.iter().map(claimed).collect())
+    }
+
+    /// Waits for a claim on this component that is in one of these states.
+    pub async fn claimed(
+        &self,
+        component: &str,
+        states: &[&str],
+        limit: Duration,
+    ) -> Result<Claimed, Failure> {
+        let mut found = None;
+        until(&format!("a {component} is {}", states.join(" or ")), limit, async || {
+            let claims = self.claims().await?.into_iter();
+            let mut claims = claims.filter(|claim| claim.component == component);
+            found = claims.find(|claim| states.contains(&claim.state.as_str()));
+            Ok(found.is_some())
+        })
+        .await?;
+        found.ok_or_else(|| Failure::new("nothing was found"))
+    }
+
+    /// The pod that leads.
+    pub async fn leader(&self) -> Result<String, Failure> {
+        let lease =
+            ["-n", "kube-system", "get", "lease", "evenkeel", "-o", "jsonpath={.spec.holderIdentity}"];
+        let holder = self.kubectl(&lease).await?;
+        // A pod's name and a word that changes with each start.
+        Ok(holder.rsplit_once('_').map_or(holder.as_str(), |(pod, _)| pod).to_owned())
+    }
+
+    /// What the pod that leads has to say to Prometheus.
+    pub async fn metrics_of_leader(&self) -> Result<String, Failure> {
+        let leader = self.leader().await?;
+        let path = format!("/api/v1/namespaces/evenkeel-system/pods/{leader}:8080/proxy/metrics");
+        self.kubectl(&["get", "--raw", &path]).await
+    }
+
+    /// A command that runs what its arguments name on a node, in all of its namespaces, as its administrator would.
+    pub fn on_node(&self, node: &str) -> Result<tokio::process::Command, Failure> {
+        let process = self.inner.process(node)?.to_string();
+        let mut command = tokio::process::Command::new("nsenter");
+        command.args(["--target", &process, "--mount", "--net", "--uts", "--ipc", "--pid", "--cgroup", "--"]);
+        command.args(["env", "-i", "HOME=/root", "LANG=C.UTF-8"]);
+        command.arg("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        Ok(command)
     }
 
     /// The program, in the cluster's network.

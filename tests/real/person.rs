@@ -1,0 +1,59 @@
+//! The same upgrade by a person's hand, as kubeadm's documentation tells it: what it takes beside Evenkeel's.
+//!
+//! Here belongs the run of the script and its figures. A person is judged by the same observer.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use evenkeel_devcluster::{Failure, TestResult};
+use evenkeel_testkit::observer;
+use evenkeel_testkit::scenario::{TO, root, until};
+use evenkeel_testkit::watched::Watched as _;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::Beside;
+use crate::cluster::Real;
+
+/// Twice what it takes.
+const LIMIT: Duration = Duration::from_mins(12);
+
+pub async fn upgrades_by_hand(real: &Real) -> TestResult {
+    real.workloads().await?;
+    // Whoever watches wants to see that nothing of Evenkeel is there.
+    real.apply("config/crd").await?;
+    let size = real.size().await?;
+    let of = |kind: &str, count: usize| (1..=count).map(move |n| format!("{kind}-{n}")).collect::<Vec<_>>();
+    let nodes = [of("cp", size.control_planes), of("worker", size.workers)].concat();
+    let beside = Beside::new();
+    let (from, began) = (Timestamp::now(), Instant::now());
+    beside.during(real, async || by_hand(&nodes).await).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    until("every pod is ready again", Duration::from_mins(2), async || real.pods_are_ready().await).await?;
+    assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
+    assert_eq!(real.kubelets_at(TO).await?, u64::try_from(nodes.len())?);
+
+    let log = real.audit_log()?;
+    let asked: Vec<_> = log
+        .iter()
+        .filter(|entry| entry.user_agent.starts_with("kubectl") && entry.received >= from)
+        .collect();
+    let refused = asked.iter().filter(|entry| entry.code == 429).count();
+    let evictions = asked.iter().filter(|entry| entry.subresource == "eviction" && entry.code < 300).count();
+    println!(
+        "by hand: {seconds:.0} s, {} requests by kubectl, {evictions} evictions, {refused} refused, the Service: {}, violations: {:?}",
+        asked.len(),
+        beside.probe.asked().summary(),
+        beside.observer.seen().violations
+    );
+    assert!(evictions > 0, "the audit log shows no eviction by kubectl");
+    Ok(())
+}
+
+async fn by_hand(nodes: &[String]) -> TestResult {
+    let mut script = tokio::process::Command::new("sh");
+    script.arg(root("tests/real/by-hand.sh")).arg(TO).args(nodes).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(LIMIT, script.output()).await??;
+    evenkeel_devcluster::lab::said(&output, "tests/real/by-hand.sh")
+        .map(drop)
+        .map_err(|failure| Failure::new(failure.to_string()))
+}
