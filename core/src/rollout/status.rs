@@ -101,9 +101,8 @@ pub(super) fn status(
     mut notes: RoundNotes,
     actions: &[Action],
 ) -> Status {
-    let opens = actions
-        .iter()
-        .any(|action| matches!(action, Action::Claim { .. } | Action::Protect | Action::TryJob { .. }));
+    let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
+    let tries = actions.iter().any(|action| matches!(action, Action::TryJob { .. }));
     let in_flight = mine.iter().filter(|claim| claim.state.in_flight()).count();
     let nodes_in_flight =
         mine.iter().filter(|claim| claim.is_of_kubelet() && claim.state.in_flight()).count();
@@ -112,8 +111,9 @@ pub(super) fn status(
         let of = |c: &&&Claim| c.is_of_kubelet() == kubelet;
         mine.iter().filter(of).any(|c| matches!(c.state, ClaimState::Failed { .. }))
     };
-    let busy = opens || in_flight > 0;
-    let moving = opens || in_flight > notes.stuck;
+    let busy = opens || tries || in_flight > 0;
+    // Whoever leads anew tries every Job; that brings no control plane further that failed.
+    let moving = opens || tries && !failed(false) || in_flight > notes.stuck;
     let never_began = progress.started.is_none() && mine.is_empty();
     let phase = if progress.ending {
         Phase::Deleting
@@ -149,8 +149,7 @@ pub(super) fn status(
         Phase::Working(Stage::Kubelets)
     };
     // It began when it was first going to touch something; trying a Job touches nothing.
-    let begins = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
-    let started = progress.started.or((begins || !mine.is_empty()).then_some(world.now));
+    let started = progress.started.or((opens || !mine.is_empty()).then_some(world.now));
     // What the condition says is waited for before whatever else is.
     notes.waits.sort_by_key(|waiting| waiting.reason != WaitReason::Upgrade(phase));
     let message = message(upgrade, progress, phase, &stages, &notes, &parked);

@@ -65,3 +65,19 @@ fn a_changed_template_is_asked_about_again_and_a_suspended_upgrade_asks_nothing(
     toy.tick();
     assert_eq!((toy.tries, refused_jobs(&toy.upgrade, &toy.jobs).len()), (2, 1));
 }
+
+#[test]
+fn a_control_plane_that_failed_stays_so_while_a_new_leader_asks_about_jobs() {
+    let mut toy = Toy::new(2, 1);
+    let deadline = SignedDuration::from_mins(5);
+    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
+    toy.upgrade.groups[0].executor = "job".into();
+    toy.broken = Some("cp-2".to_owned());
+    toy.run_to_the_end(3000);
+    assert_eq!(toy.phase(), Phase::ControlPlaneFailed);
+    let tries = toy.tries;
+    toy.jobs = Jobs::default();
+    assert_eq!(toy.phase(), Phase::ControlPlaneFailed, "a person is needed as before");
+    toy.tick();
+    assert_eq!(toy.tries, tries + 1);
+}
