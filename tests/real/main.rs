@@ -6,10 +6,12 @@
 
 mod cluster;
 mod drains;
+mod people;
 mod person;
 mod probe;
 mod report;
 mod story;
+mod troubles;
 mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,6 +194,23 @@ fn three_control_planes_and_two_workers_are_brought_even() -> TestResult {
 fn a_single_control_plane_is_brought_even() -> TestResult {
     let nodes = ["--control-planes", "1", "--workers", "2"];
     on_real_nodes("a_single_control_plane_is_brought_even", nodes, brought_even)
+}
+
+#[test]
+#[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
+fn people_are_told_and_obeyed() -> TestResult {
+    on_real_nodes(
+        "people_are_told_and_obeyed",
+        ["--control-planes", "1", "--workers", "2"],
+        people::interfere,
+    )
+}
+
+#[test]
+#[ignore = "real nodes: a quarter of an hour, and root; run it with `make e2e-real`"]
+fn troubles_change_nothing_in_the_end() -> TestResult {
+    let nodes = ["--control-planes", "1", "--workers", "2"];
+    on_real_nodes("troubles_change_nothing_in_the_end", nodes, troubles::change_nothing)
 }
 
 #[test]
