@@ -68,9 +68,11 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Makes the folders of a node and moves this process into them.
+    /// Makes the folders of a node anew and moves this process into them.
     pub(crate) fn enter(&self, node: &str) -> Result<()> {
         for hierarchy in &self.hierarchies {
+            // What a machine whose power failed had in them is gone: kubelet would look at each for seconds.
+            remove(&hierarchy.base.join(&self.folder).join(node))?;
             let folders = [hierarchy.base.join(&self.folder), hierarchy.base.join(&self.folder).join(node)];
             let mut above = hierarchy.base.as_path();
             for folder in &folders {
