@@ -90,7 +90,7 @@ check-rules: ## Check the Prometheus alerts with promtool, and run their tests (
 	scripts/check-rules
 
 .PHONY: e2e-real
-e2e-real: real-binaries ## Test real nodes: kubelets, kubeadm, whole upgrades of them by Evenkeel; needs root (45 minutes)
+e2e-real: real-binaries ## Test real nodes: kubelets, kubeadm, whole upgrades of them by Evenkeel; needs root (an hour)
 	$(CARGO) test -p evenkeel-devcluster --test real_nodes -- --include-ignored --nocapture --test-threads=1 $(ARGS)
 	$(CARGO) test --test real -- --include-ignored --nocapture --test-threads=1 $(ARGS)
 
