@@ -6,6 +6,7 @@
 
 mod cluster;
 mod drains;
+mod executors;
 mod people;
 mod person;
 mod probe;
@@ -218,6 +219,13 @@ fn troubles_change_nothing_in_the_end() -> TestResult {
 fn a_drain_is_faster_and_asks_less_than_kubectls() -> TestResult {
     let nodes = ["--control-planes", "1", "--workers", "2"];
     on_real_nodes("a_drain_is_faster_and_asks_less_than_kubectls", nodes, drains::beside_each_other)
+}
+
+#[test]
+#[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
+fn executors_end_well_however_often_they_run() -> TestResult {
+    let nodes = ["--control-planes", "1", "--workers", "1"];
+    on_real_nodes("executors_end_well_however_often_they_run", nodes, executors::end_well)
 }
 
 #[test]
