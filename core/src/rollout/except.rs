@@ -63,6 +63,9 @@ fn nodes_of(cluster: &Cluster, kind: &str, name: &str) -> Vec<Arc<str>> {
 /// Why the node of `of` may stay behind: all that keeps it from being drained is accepted.
 fn exception(round: &Round<'_>, of: &Selected<'_>) -> Option<Exception> {
     let node = of.member.node;
+    if !round.will_empty(node) {
+        return None;
+    }
     let recorded = match of.claim.map(|claim| (&claim.state, &claim.blockers)) {
         None => &[][..],
         // A list that may be cut off does not tell all.

@@ -171,7 +171,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             let subject = subject(round, group, node);
             Action::Claim { name: claim_name(&round.upgrade.name, &subject), subject }
         }));
-        if empties(round, node) {
+        if round.will_empty(node) {
             round.batch.open(&node.name);
         }
         zone_now = Some(zone(node));
@@ -223,7 +223,7 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
         round.hope |= !cluster.nodes().iter().any(|other| other.control_plane && round.is_gone(other));
         return Err(Waiting::new(WaitReason::NodesInOrder, format!("{} {line}", node.name)));
     }
-    if !empties(round, node) {
+    if !round.will_empty(node) {
         return claim.map(|parked| retry(round, parked, node, &[])).transpose();
     }
     let forces = round.policy.on_timeout == OnTimeout::Force;
@@ -246,11 +246,6 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
             None => Ok(None),
         },
     }
-}
-
-/// Whether pods leave `node` before its kubelet goes to the version of the hop.
-fn empties(round: &Round<'_>, node: &Node) -> bool {
-    round.upgrade.drain.empties(node.kubelet.minor(), round.upgrade.version.minor())
 }
 
 /// Leaves `node` out for `reason`, which only a person takes away: draining it would only move its other pods for

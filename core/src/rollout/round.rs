@@ -161,6 +161,11 @@ impl Round<'_> {
         self.upgrade.drain.empties(from.map(|from| from.minor()), claim.subject.to.minor())
     }
 
+    /// Whether pods leave `node` before its kubelet goes to the version of the hop.
+    pub(super) fn will_empty(&self, node: &Node) -> bool {
+        self.upgrade.drain.empties(node.kubelet.minor(), self.upgrade.version.minor())
+    }
+
     /// Whether the machine of `node` has been silent for so long that a person has to look at it.
     pub(super) fn is_gone(&self, node: &Node) -> bool {
         let silent = |at: Timestamp| self.world.now.duration_since(at) > GONE;

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::SignedDuration;
-
 use super::cluster::Toy;
 use crate::cluster::Selector;
-use crate::drain::OnTimeout;
+use crate::drain::{OnTimeout, When};
 use crate::fixture::{at, pod};
 use crate::rollout::{Phase, WaitReason};
 use crate::upgrade::{AcceptedRisk, Amount, Group};
@@ -129,6 +127,22 @@ fn a_node_that_was_parked_may_stay_behind_too() {
 }
 
 #[test]
+fn a_node_that_is_not_drained_is_waited_for() {
+    let mut toy = Toy::new(3, 1);
+    toy.deploy("frozen", 0, 1);
+    toy.cluster.set_pod(pod("frozen", 0, "n-2"));
+    toy.settle_budgets();
+    accepts(&mut toy, "U3/PodDisruptionBudget/shop/frozen");
+    toy.upgrade.version = "v1.36.5".parse().unwrap();
+    toy.upgrade.drain.when = When::MinorOnly;
+    last_group(&mut toy);
+    toy.run_until(300, |toy| toy.log.contains(&"Claim up.kubelet.n-3".to_owned()));
+    assert_eq!(toy.kubelets("Upgraded"), 2, "nothing keeps n-2 from being upgraded first: {:?}", toy.log);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
 fn halt_does_not_stop_at_it() {
     let mut toy = frozen();
     toy.upgrade.drain.on_timeout = OnTimeout::Halt;
@@ -136,23 +150,26 @@ fn halt_does_not_stop_at_it() {
     assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (Phase::CompletedWithExceptions, 2));
 }
 
+/// Puts the third node into a group of its own, which depends on that of the others.
+fn last_group(toy: &mut Toy) {
+    let pool = BTreeMap::from([("pool".to_owned(), "last".to_owned())]);
+    toy.cluster.change_node("n-3", |node| node.labels = Arc::new(pool.clone()));
+    let selector = Selector { match_labels: pool, match_expressions: Vec::new() };
+    let last = Group {
+        depends_on: vec![toy.upgrade.groups[0].name.clone()],
+        ..Group::new("last", selector, "external")
+    };
+    toy.upgrade.groups.insert(0, last);
+}
+
 #[test]
 fn no_group_waits_for_it() {
-    let pool = || BTreeMap::from([("pool".to_owned(), "last".to_owned())]);
     let run = |accepted: bool| {
         let mut toy = frozen();
         if !accepted {
             toy.upgrade.accepted.clear();
         }
-        toy.cluster.change_node("n-3", |node| node.labels = Arc::new(pool()));
-        let selector = Selector { match_labels: pool(), match_expressions: Vec::new() };
-        let first = toy.upgrade.groups[0].clone();
-        let last = Group {
-            depends_on: vec![first.name.clone()],
-            soak: SignedDuration::ZERO,
-            ..Group::new("last", selector, "external")
-        };
-        toy.upgrade.groups.insert(0, last);
+        last_group(&mut toy);
         toy.run_to_the_end(900);
         (toy.phase(), toy.kubelets("Upgraded"))
     };
