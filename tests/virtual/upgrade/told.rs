@@ -117,5 +117,7 @@ fn an_upgrade_says_one_thing_wherever_it_is_told() {
         let explained = printed(&upgrade, &["explain", &format!("cup/{UP}")]);
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&explained).contains(&words(message)), "{message}: {explained}");
+        let table = printed(&upgrade, &["status"]);
+        assert_eq!(words(&table).matches(&words(message)).count(), 1, "said once: {table}");
     }
 }
