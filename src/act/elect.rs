@@ -165,9 +165,13 @@ impl Candidate {
     /// `stop` must not be cancelled before everything that acts as the leader has ended. Must be called inside a
     /// tokio runtime.
     pub fn spawn(self, stop: CancellationToken) -> (Leadership, JoinHandle<()>) {
-        let lessor = Lessor::default();
-        let leadership = Leadership(lessor.proofs.subscribe());
-        let election = Election {
+        let election = self.election();
+        let leadership = Leadership(election.lessor.proofs.subscribe());
+        (leadership, tokio::spawn(election.run(stop)))
+    }
+
+    fn election(self) -> Election {
+        Election {
             leases: Api::namespaced(self.client, &self.namespace),
             name: self.name,
             view: View::new(&self.identity, self.timing),
@@ -175,10 +179,22 @@ impl Candidate {
             origin: Instant::now(),
             held: None,
             troubled: false,
-            lessor,
-        };
-        (leadership, tokio::spawn(election.run(stop)))
+            lessor: Lessor::default(),
+        }
     }
+}
+
+/// A look that failed.
+struct Failure {
+    what: &'static str,
+    error: kube::Error,
+}
+
+/// What people are told after a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Fails,
+    Works,
 }
 
 struct Election {
@@ -189,14 +205,23 @@ struct Election {
     origin: Instant,
     /// The Lease as our last write left it. `None` when it may have changed since: then it is read again.
     held: Option<Lease>,
-    /// Whether the last look failed, which was said when the first one did.
+    /// Whether the last look failed.
     troubled: bool,
     lessor: Lessor,
 }
 
 impl Election {
     async fn run(mut self, stop: CancellationToken) {
-        while stop.run_until_cancelled(self.look()).await.is_some() {
+        while let Some(looked) = stop.run_until_cancelled(self.look()).await {
+            match (self.news(&looked), looked) {
+                (Some(News::Fails), Err(Failure { what, error })) => {
+                    tracing::warn!(error = one_line(&error), "{what}; it is tried again");
+                }
+                (Some(News::Works), _) => {
+                    tracing::info!("the leader election lease can be read and written again");
+                }
+                _ => {}
+            }
             if stop.run_until_cancelled(sleep(self.timing.retry)).await.is_none() {
                 break;
             }
@@ -233,49 +258,47 @@ impl Election {
         }
     }
 
-    /// One look at the Lease and, if it is our turn, one write.
-    async fn look(&mut self) {
+    /// One look at the Lease and, if it is our turn, one write. Whatever becomes of it, who leads is published.
+    async fn look(&mut self) -> Result<(), Failure> {
+        let looked = self.look_and_write().await;
+        self.publish();
+        looked
+    }
+
+    async fn look_and_write(&mut self) -> Result<(), Failure> {
         let lease = match self.held.take() {
             Some(held) => Some(held),
-            None => match within(self.limit(), self.leases.get_opt(&self.name)).await {
-                Ok(lease) => lease,
-                Err(error) => {
-                    self.fails("cannot read the leader election lease", &error);
-                    return self.publish();
-                }
-            },
+            None => within(self.limit(), self.leases.get_opt(&self.name))
+                .await
+                .map_err(|error| Failure { what: "cannot read the leader election lease", error })?,
         };
         let (view, write) = step(self.view.clone(), lease.as_ref().map(record), self.now());
         self.view = view;
         self.publish();
-        let Some(write) = write else { return self.succeeds() };
+        let Some(write) = write else { return Ok(()) };
         let sent = self.now();
         match self.send(&write, lease).await {
             Ok(lease) => {
-                self.succeeds();
                 self.view = self.view.clone().wrote(record(&lease), sent, self.now());
                 self.held = Some(lease);
+                Ok(())
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {
-                self.succeeds();
                 tracing::debug!("another candidate wrote the lease first");
+                Ok(())
             }
-            Err(error) => self.fails("cannot write the leader election lease", &error),
-        }
-        self.publish();
-    }
-
-    /// Says that a look failed, unless the one before did too: a kube-apiserver may be away for minutes.
-    fn fails(&mut self, what: &str, error: &kube::Error) {
-        if !std::mem::replace(&mut self.troubled, true) {
-            tracing::warn!(error = one_line(error), "{what}; it is tried again");
+            Err(error) => Err(Failure { what: "cannot write the leader election lease", error }),
         }
     }
 
-    /// Says that a look succeeded, if the one before did not.
-    fn succeeds(&mut self) {
-        if std::mem::take(&mut self.troubled) {
-            tracing::info!("the leader election lease can be read and written again");
+    /// What is new with that look: nothing while it ends as the one before did, for a kube-apiserver may be away for
+    /// minutes.
+    fn news(&mut self, looked: &Result<(), Failure>) -> Option<News> {
+        let before = std::mem::replace(&mut self.troubled, looked.is_err());
+        match (before, self.troubled) {
+            (false, true) => Some(News::Fails),
+            (true, false) => Some(News::Works),
+            _ => None,
         }
     }
 

@@ -64,7 +64,7 @@ impl Server {
         Client::new(service, "default")
     }
 
-    fn candidate(&self, who: &'static str, stop: &CancellationToken) -> (Leadership, JoinHandle<()>) {
+    fn candidate(&self, who: &'static str) -> Candidate {
         let timing = Timing {
             // Whole seconds on the wire.
             lease: Duration::from_secs(1),
@@ -73,26 +73,10 @@ impl Server {
         };
         let (namespace, name) = ("evenkeel".to_owned(), "evenkeel".to_owned());
         Candidate { client: self.client(who), namespace, name, identity: who.to_owned(), timing }
-            .spawn(stop.clone())
     }
 
     fn holder(&self) -> String {
         self.0.lock().unwrap().lease.as_ref().unwrap()["spec"]["holderIdentity"].as_str().unwrap().to_owned()
-    }
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
@@ -108,9 +92,9 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 async fn a_released_lease_is_taken_over() {
     let server = Server::default();
     let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
-    let (a, a_ends) = server.candidate("a", &stop_a);
+    let (a, a_ends) = server.candidate("a").spawn(stop_a.clone());
     let term = soon(a.gained()).await;
-    let (b, _) = server.candidate("b", &stop_b);
+    let (b, _) = server.candidate("b").spawn(stop_b.clone());
     sleep(Duration::from_millis(1500)).await;
     assert!(term.proof().is_some() && !leads(&b), "a leader that renews keeps the lease");
 
@@ -126,10 +110,10 @@ async fn a_released_lease_is_taken_over() {
 async fn a_leader_that_is_cut_off_stops_before_another_begins() {
     let server = Server::default();
     let stop = CancellationToken::new();
-    let (a, _) = server.candidate("a", &stop);
+    let (a, _) = server.candidate("a").spawn(stop.clone());
     let term = soon(a.gained()).await;
     let proof = term.proof().unwrap();
-    let (b, _) = server.candidate("b", &stop);
+    let (b, _) = server.candidate("b").spawn(stop.clone());
     server.0.lock().unwrap().cut_off.insert("a");
     soon(term.lost()).await;
     assert!(proof.check().is_err() && !leads(&b));
@@ -142,7 +126,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_begins() {
 async fn whoever_leads_again_leads_another_term() {
     let server = Server::default();
     let stop = CancellationToken::new();
-    let (a, _) = server.candidate("a", &stop);
+    let (a, _) = server.candidate("a").spawn(stop.clone());
     let first = soon(a.gained()).await;
     server.0.lock().unwrap().cut_off.insert("a");
     soon(first.lost()).await;
@@ -153,28 +137,26 @@ async fn whoever_leads_again_leads_another_term() {
     soon(first.lost()).await;
     stop.cancel();
 }
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_for_long_is_told_of_once() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _log = tracing::subscriber::set_default(subscriber);
-    let lines = |word: &str| {
-        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        log.lines().filter(|line| line.contains(word)).count()
-    };
     let server = Server::default();
-    let stop = CancellationToken::new();
-    let (a, _) = server.candidate("a", &stop);
-    let term = soon(a.gained()).await;
-    for outage in 1..3 {
+    let mut election = server.candidate("a").election();
+    for outage in 0..2 {
+        assert_eq!(looks(&mut election, 100).await, if outage == 0 { vec![] } else { vec![News::Works] });
         server.0.lock().unwrap().cut_off.insert("a");
-        soon(term.lost()).await;
-        sleep(Duration::from_secs(5)).await;
-        assert_eq!(lines("it is tried again"), outage, "a hundred looks failed");
+        assert_eq!(looks(&mut election, 100).await, [News::Fails], "a hundred looks failed");
         server.0.lock().unwrap().cut_off.clear();
-        soon(a.gained()).await;
-        assert_eq!(lines("can be read and written again"), outage);
     }
-    stop.cancel();
+}
+
+/// The news of so many looks.
+async fn looks(election: &mut Election, count: usize) -> Vec<News> {
+    let mut news = Vec::new();
+    for _ in 0..count {
+        let looked = election.look().await;
+        news.extend(election.news(&looked));
+        sleep(election.timing.retry).await;
+    }
+    news
 }
