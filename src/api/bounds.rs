@@ -1,6 +1,6 @@
 //! How much an object of ours may hold: the length of a text, and the size of a whole status.
 //!
-//! Nothing is decided here. The invariants: a text that is cut ends with `…`; and a status is made with shorter lists
+//! Nothing is decided here. The invariants: a text that is cut lacks its middle, where it has `…`; and a status is made with shorter lists
 //! until it fits, so that what must be remembered is never cut to make room for what is only shown.
 
 use serde::Serialize;
@@ -8,12 +8,16 @@ use serde::Serialize;
 /// The largest status that is written, in bytes of JSON, where lists for people can make it that small.
 pub(super) const MAX_BYTES: usize = 64 * 1024;
 
-/// `text` in at most `most` characters; one that is cut ends with `…`.
+/// `text` in at most `most` characters. In a longer one `…` takes the place of the middle: it begins with the object that it is
+/// about, and its cause comes last.
 pub(super) fn short(text: &str, most: usize) -> String {
-    if text.chars().nth(most).is_none() {
+    let count = text.chars().count();
+    if count <= most {
         return text.to_owned();
     }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    let kept = most.saturating_sub(1);
+    let (begin, end) = (kept.div_ceil(2), kept / 2);
+    text.chars().take(begin).chain(['…']).chain(text.chars().skip(count - end)).collect()
 }
 
 /// What `make` makes when its lists have all that they may have, or else a half, a quarter and so on of it: the first
@@ -55,7 +59,8 @@ mod tests {
     #[test]
     fn a_text_that_is_cut_says_so() {
         assert_eq!(short("größer", 6), "größer");
-        assert_eq!(short("größer", 5), "größ…");
+        assert_eq!(short("größer", 5), "gr…er");
+        assert_eq!(short("größer", 4), "gr…r");
     }
 
     #[test]

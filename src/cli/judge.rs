@@ -22,7 +22,7 @@ use super::output::Report;
 use super::releases;
 use crate::clients::{Connect, effects_client, one_line, probe_client, read_client, within};
 use crate::judgement::{Basis, judge};
-use crate::observe::cache::Changes;
+use crate::observe::cache::Shared;
 use crate::observe::files::{Places, Snapshot, shown};
 use crate::observe::stated::Given;
 use crate::observe::version_answer::VersionAnswer;
@@ -180,13 +180,13 @@ pub(super) async fn observe(config: &Config) -> Result<(Cluster, Inventory), Str
         .map_err(|error| format!("cannot reach {}: {}", config.cluster_url, one_line(&error)))?;
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
-    let changes = Changes::default();
-    let mut changed = changes.subscribe();
+    let shared = Shared::until(stop.clone());
+    let mut changed = shared.changes.subscribe();
     let connect: Connect = {
         let config = config.clone();
         Arc::new(move |address: &str| probe_client(&config, address))
     };
-    let observer = Observer::start(&read, connect, PodScope::KubeSystem, changes, &stop);
+    let observer = Observer::start(&read, connect, PodScope::KubeSystem, &shared);
     let begun = tokio::time::Instant::now();
     loop {
         let seen = observer.cluster(Timestamp::now());

@@ -32,7 +32,7 @@ pub use scenario::Scenario;
 
 use crate::clients::{Clients, one_line};
 use crate::clock::Clock;
-use crate::observe::cache::Changes;
+use crate::observe::cache::Shared;
 use crate::observe::{Inventory, NotReady, Observer, PodScope};
 use crate::operator::{self, Options};
 
@@ -117,7 +117,7 @@ impl Demo {
         let operating = tokio::spawn(operating);
         let eyes = clients(&cluster.process("evenkeel-demo"));
         let observer =
-            Observer::start(&eyes.read, eyes.connect, PodScope::KubeSystem, Changes::default(), &stop);
+            Observer::start(&eyes.read, eyes.connect, PodScope::KubeSystem, &Shared::until(stop.clone()));
         let demo =
             Self { cluster, client, observer, happened, joined: Mutex::default(), _stop: stop.drop_guard() };
         tokio::time::sleep_until(seen_first).await;

@@ -6,19 +6,19 @@
 
 mod follow;
 mod held;
+mod outage;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::api::Api;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use self::follow::Follow;
 use self::held::{Inner, What};
 use super::fold::{Fold, News, SyncState, Watched};
 
-pub use self::held::{Changed, Changes, Pace, Select};
+pub use self::held::{Changed, Changes, Pace, Select, Shared};
 
 /// The objects of one kind. A clone is another handle on the same cache.
 #[derive(Debug)]
@@ -31,24 +31,17 @@ impl<K: Watched> Clone for Cache<K> {
 }
 
 impl<K: Watched> Cache<K> {
-    /// Starts watching what `api` names, on the current tokio runtime, until `stop`.
+    /// Starts watching what `api` names, on the current tokio runtime, until `shared.stop`.
     ///
     /// `dyntype` is `&()` for a typed kind and the `ApiResource` for a `DynamicObject`.
-    pub fn spawn(
-        api: Api<K>,
-        dyntype: &K::DynamicType,
-        select: Select,
-        changes: Changes,
-        pace: Pace,
-        stop: CancellationToken,
-    ) -> Self {
+    pub fn spawn(api: Api<K>, dyntype: &K::DynamicType, select: Select, pace: Pace, shared: &Shared) -> Self {
         let what = What {
             kind: K::kind(dyntype).into_owned(),
             resource: K::plural(dyntype).into_owned(),
             group: K::group(dyntype).into_owned(),
         };
         let held = RwLock::new((Fold::new(select.detail), None));
-        let inner = Arc::new(Inner { held, changes, what });
+        let inner = Arc::new(Inner { held, shared: shared.clone(), what });
         let mut task = Follow {
             api,
             select,
@@ -58,6 +51,7 @@ impl<K: Watched> Cache<K> {
             anew: false,
             inner: Arc::clone(&inner),
         };
+        let stop = shared.stop.clone();
         tokio::spawn(async move { stop.run_until_cancelled(task.run()).await });
         Self(inner)
     }

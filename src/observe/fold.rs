@@ -119,6 +119,11 @@ impl SyncState {
             Self::Tainted(why) | Self::Failing(why) | Self::Refused(why) => Some(why),
         }
     }
+
+    /// Whether the server does not answer, or refuses.
+    pub fn fails(&self) -> bool {
+        matches!(self, Self::Failing(_) | Self::Refused(_))
+    }
 }
 
 /// The objects of one kind, as the lists and events so far tell.

@@ -29,7 +29,7 @@ use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use apiservers::Apiservers;
-use cache::{Cache, Changes, Pace, Select};
+use cache::{Cache, Changes, Pace, Select, Shared};
 use fold::{SyncState, Watched};
 use interner::Detail;
 use lean::{
@@ -71,25 +71,18 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts every watch with `client` (a read client), and asks the apiservers through `connect`, until `stop`.
+    /// Starts every watch with `client` (a read client), and asks the apiservers through `connect`, until `shared.stop`.
     ///
     /// Must be called inside a tokio runtime.
-    pub fn start(
-        client: &Client,
-        connect: Connect,
-        scope: PodScope,
-        changes: Changes,
-        stop: &CancellationToken,
-    ) -> Self {
+    pub fn start(client: &Client, connect: Connect, scope: PodScope, shared: &Shared) -> Self {
         fn watch<K: Watched<DynamicType = ()>>(
             api: Api<K>,
             labels: Option<&str>,
             detail: Detail,
-            changes: &Changes,
-            stop: &CancellationToken,
+            shared: &Shared,
         ) -> Cache<K> {
             let select = Select { labels: labels.map(str::to_owned), detail, ..Select::default() };
-            Cache::spawn(api, &(), select, changes.clone(), Pace::default(), stop.clone())
+            Cache::spawn(api, &(), select, Pace::default(), shared)
         }
         let pods = match scope {
             PodScope::KubeSystem => Api::namespaced(client.clone(), "kube-system"),
@@ -97,28 +90,29 @@ impl Observer {
         };
         let slices = Api::namespaced(client.clone(), "default");
         let leases = Api::namespaced(client.clone(), "kube-system");
-        let apiservers = Arc::new(Apiservers::new(connect, apiservers::Pace::default(), changes.clone()));
+        let apiservers =
+            Arc::new(Apiservers::new(connect, apiservers::Pace::default(), shared.changes.clone()));
         let detail = match scope {
             PodScope::KubeSystem => Detail::Report,
             PodScope::All => Detail::Decisions,
         };
         let drains = scope == PodScope::All;
         let observer = Self {
-            nodes: watch(Api::all(client.clone()), None, detail, &changes, stop),
-            pods: watch(pods, None, detail, &changes, stop),
-            budgets: watch(Api::all(client.clone()), None, detail, &changes, stop),
-            endpoints: watch(slices, Some("kubernetes.io/service-name=kubernetes"), detail, &changes, stop),
-            leases: watch(leases, None, detail, &changes, stop),
-            validating: watch(Api::all(client.clone()), None, detail, &changes, stop),
-            mutating: watch(Api::all(client.clone()), None, detail, &changes, stop),
-            volumes: drains.then(|| watch(Api::all(client.clone()), None, detail, &changes, stop)),
-            attachments: drains.then(|| watch(Api::all(client.clone()), None, detail, &changes, stop)),
-            candidates: OptionalKind::watch(client, "kube-system", &changes, stop),
+            nodes: watch(Api::all(client.clone()), None, detail, shared),
+            pods: watch(pods, None, detail, shared),
+            budgets: watch(Api::all(client.clone()), None, detail, shared),
+            endpoints: watch(slices, Some("kubernetes.io/service-name=kubernetes"), detail, shared),
+            leases: watch(leases, None, detail, shared),
+            validating: watch(Api::all(client.clone()), None, detail, shared),
+            mutating: watch(Api::all(client.clone()), None, detail, shared),
+            volumes: drains.then(|| watch(Api::all(client.clone()), None, detail, shared)),
+            attachments: drains.then(|| watch(Api::all(client.clone()), None, detail, shared)),
+            candidates: OptionalKind::watch(client, "kube-system", shared),
             apiservers,
             model: Mutex::new(Model::new(scope)),
-            changes,
+            changes: shared.changes.clone(),
         };
-        observer.ask_apiservers(stop.clone());
+        observer.ask_apiservers(shared.stop.clone());
         observer
     }
 

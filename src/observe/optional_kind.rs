@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use kube::{Api, Client};
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
-use super::cache::{Cache, Changes, Pace, Select};
+use super::cache::{Cache, Pace, Select, Shared};
 use super::fold::{SyncState, Watched};
 use crate::clients::{PROBE_TIMEOUT, within};
 
@@ -25,24 +24,17 @@ impl<K> OptionalKind<K>
 where
     K: Watched<DynamicType = ()> + kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
 {
-    /// Watches the kind in `namespace` from when it is served, on the current tokio runtime, until `stop`.
-    pub(super) fn watch(
-        client: &Client,
-        namespace: &'static str,
-        changes: &Changes,
-        stop: &CancellationToken,
-    ) -> Self {
+    /// Watches the kind in `namespace` from when it is served, on the current tokio runtime, until `shared.stop`.
+    pub(super) fn watch(client: &Client, namespace: &'static str, shared: &Shared) -> Self {
         let cache = Arc::new(OnceLock::new());
-        let (client, changes, served, stopped) =
-            (client.clone(), changes.clone(), Arc::clone(&cache), stop.clone());
+        let (client, served, of_cache) = (client.clone(), Arc::clone(&cache), shared.clone());
         let ask = async move {
             loop {
                 let version = K::api_version(&());
                 let kinds = within(PROBE_TIMEOUT, client.list_api_group_resources(&version)).await;
                 if kinds.is_ok_and(|list| list.resources.iter().any(|found| found.name == K::plural(&()))) {
                     let api = Api::namespaced(client, namespace);
-                    let (all, pace) = (Select::default(), Pace::default());
-                    let cache = Cache::spawn(api, &(), all, changes, pace, stopped.clone());
+                    let cache = Cache::spawn(api, &(), Select::default(), Pace::default(), &of_cache);
                     // Nobody else sets it.
                     let _ = served.set(cache);
                     return;
@@ -50,7 +42,7 @@ where
                 sleep(AGAIN).await;
             }
         };
-        let stop = stop.clone();
+        let stop = shared.stop.clone();
         tokio::spawn(async move { stop.run_until_cancelled(ask).await });
         Self(cache)
     }

@@ -80,7 +80,7 @@ fn client() -> Client {
 async fn a_cluster_is_made_of_what_can_be_relied_on() {
     let stop = CancellationToken::new();
     let connect: Connect = Arc::new(|_| Ok(client()));
-    let observer = Observer::start(&client(), connect, PodScope::KubeSystem, Changes::default(), &stop);
+    let observer = Observer::start(&client(), connect, PodScope::KubeSystem, &Shared::until(stop.clone()));
     let mut changes = observer.changes().subscribe();
     let now = "2026-11-20T12:00:00Z".parse().unwrap();
     assert!(observer.cluster(now).is_err(), "nothing is known yet");

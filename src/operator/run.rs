@@ -24,7 +24,7 @@ use crate::act::{Authority, Effects, Hands};
 use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade, UpgradeExecutor};
 use crate::clients::{ClientError, Clients, one_line};
 use crate::clock::Clock;
-use crate::observe::cache::{Cache, Changes, Pace, Select};
+use crate::observe::cache::{Cache, Pace, Select, Shared};
 use crate::observe::fold::SyncState;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, PodScope};
@@ -103,15 +103,15 @@ pub async fn operate(
     let listener = serve::bind(options.listen).await?;
     tracing::info!(address = %options.listen, upgrades = options.upgrades, "serving metrics and health");
     let connect = Arc::clone(&clients.connect);
-    let changes = Changes::default();
-    let observer = Arc::new(Observer::start(&clients.read, connect, scope, changes.clone(), &watching));
+    let shared = Shared::until(watching.clone());
+    let observer = Arc::new(Observer::start(&clients.read, connect, scope, &shared));
     let needs = Arc::new(Needs::default());
     let ready = readiness(Arc::clone(&observer), Arc::clone(&needs));
     let serving = tokio::spawn(serve::serve(listener, Arc::clone(&metrics), ready, watching.clone()));
     let work = async {
         let installed = needs.met(&clients.read, options.upgrades);
         if stop.run_until_cancelled(installed).await.is_some() {
-            let watches = Watches::start(&clients, &options, Arc::clone(&observer), &changes, &watching);
+            let watches = Watches::start(&clients, &options, Arc::clone(&observer), &shared);
             campaign(&watches, &clients, &options, &metrics, &clock, &stop).await;
         }
     };
@@ -181,22 +181,16 @@ struct Driven {
 }
 
 impl Watches {
-    fn start(
-        clients: &Clients,
-        options: &Options,
-        observer: Arc<Observer>,
-        changes: &Changes,
-        stop: &CancellationToken,
-    ) -> Self {
+    fn start(clients: &Clients, options: &Options, observer: Arc<Observer>, shared: &Shared) -> Self {
         let read = &clients.read;
         let custom = |resource: ApiResource| {
             let api: Api<DynamicObject> = Api::all_with(read.clone(), &resource);
-            Cache::spawn(api, &resource, Select::default(), changes.clone(), Pace::default(), stop.clone())
+            Cache::spawn(api, &resource, Select::default(), Pace::default(), shared)
         };
         let jobs = || {
             let api = Api::namespaced(read.clone(), &options.executors_namespace);
             let select = Select { labels: Some(EXECUTOR_LABEL.to_owned()), ..Select::default() };
-            Cache::spawn(api, &(), select, changes.clone(), Pace::default(), stop.clone())
+            Cache::spawn(api, &(), select, Pace::default(), shared)
         };
         Self {
             observer,

@@ -14,7 +14,7 @@ use evenkeel_testkit::watched::{Component, Watched};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::report::Size;
 
@@ -85,6 +85,16 @@ impl Real {
         self.kubectl(&[&map[..], &[&allow]].concat()).await?;
         let rollout = ["-n", "evenkeel-system", "rollout", "status", "deployment/evenkeel", "--timeout=120s"];
         self.kubectl(&rollout).await.map(drop)
+    }
+
+    /// Takes away the configuration without which kubeadm refuses every upgrade; returns what brings it back when it is
+    /// applied.
+    pub async fn take_kubeadm_config(&self) -> Result<String, Failure> {
+        let map = ["-n", "kube-system", "get", "configmap", "kubeadm-config", "-o", "json"];
+        let mut taken: Value = serde_json::from_str(&self.kubectl(&map).await?)?;
+        taken["metadata"] = json!({"namespace": "kube-system", "name": "kubeadm-config"});
+        self.kubectl(&["-n", "kube-system", "delete", "configmap", "kubeadm-config"]).await?;
+        Ok(taken.to_string())
     }
 
     /// Starts the workloads and waits until every pod is ready and every budget whole.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::{Failure, TestResult, lab};
 use evenkeel_testkit::scenario::{TO, root, until};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::cluster::Real;
@@ -73,10 +73,7 @@ async fn on_node(real: &Real, node: &str, script: &str) -> Result<String, Failur
 /// kubeadm refuses while the cluster lacks its configuration: the script fails with kubeadm's last words, and everything on
 /// the node runs on untouched.
 async fn refuses(real: &Real, script: &str) -> TestResult {
-    let map = ["-n", "kube-system", "get", "configmap", "kubeadm-config", "-o", "json"];
-    let mut kept: Value = serde_json::from_str(&real.kubectl(&map).await?)?;
-    kept["metadata"] = json!({"namespace": "kube-system", "name": "kubeadm-config"});
-    real.kubectl(&["-n", "kube-system", "delete", "configmap", "kubeadm-config"]).await?;
+    let taken = real.take_kubeadm_config().await?;
     let before = state(real, "cp-1").await?;
     let output = run(real, "cp-1", script).await?;
     assert!(!output.status.success(), "kubeadm upgraded a cluster without its configuration");
@@ -84,7 +81,7 @@ async fn refuses(real: &Real, script: &str) -> TestResult {
     let last: Vec<_> = said.lines().rev().take(5).collect();
     assert!(last.iter().any(|line| line.contains("kubeadm-config")), "its last words are {last:#?}");
     assert_eq!(state(real, "cp-1").await?, before, "something was changed");
-    real.apply_text("kubeadm-config.json", &kept.to_string()).await
+    real.apply_text("kubeadm-config.json", &taken).await
 }
 
 /// Kills the package manager while it unpacks this package, and so the script.

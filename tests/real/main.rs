@@ -178,8 +178,8 @@ fn figures(requests: &Requests, beside: &Beside) {
         requests.refused,
         asked.summary()
     );
-    for (at, node, why) in asked.lost.iter().take(20) {
-        println!("{:>5.1} s  by {node}: {why}", at.as_secs_f64());
+    for line in asked.losses() {
+        println!("{line}");
     }
 }
 
@@ -215,6 +215,13 @@ fn troubles_change_nothing_in_the_end() -> TestResult {
 }
 
 #[test]
+#[ignore = "real nodes: half an hour, and root; run it with `make e2e-real`"]
+fn troubles_change_nothing_on_three_control_planes() -> TestResult {
+    let nodes = ["--control-planes", "3", "--workers", "2"];
+    on_real_nodes("troubles_change_nothing_on_three_control_planes", nodes, troubles::change_nothing)
+}
+
+#[test]
 #[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
 fn a_drain_is_faster_and_asks_less_than_kubectls() -> TestResult {
     let nodes = ["--control-planes", "1", "--workers", "2"];
@@ -233,6 +240,13 @@ fn executors_end_well_however_often_they_run() -> TestResult {
 fn a_person_upgrades_by_hand() -> TestResult {
     let nodes = ["--control-planes", "1", "--workers", "2"];
     on_real_nodes("a_person_upgrades_by_hand", nodes, person::upgrades_by_hand)
+}
+
+#[test]
+#[ignore = "real nodes: a quarter of an hour, and root; run it with `make e2e-real`"]
+fn a_person_upgrades_three_control_planes_by_hand() -> TestResult {
+    let nodes = ["--control-planes", "3", "--workers", "2"];
+    on_real_nodes("a_person_upgrades_three_control_planes_by_hand", nodes, person::upgrades_by_hand)
 }
 
 /// Workloads, Evenkeel, and its first report.

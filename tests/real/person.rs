@@ -10,12 +10,13 @@ use evenkeel_testkit::observer;
 use evenkeel_testkit::scenario::{TO, root, until};
 use evenkeel_testkit::watched::Watched as _;
 use k8s_openapi::jiff::Timestamp;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use crate::Beside;
 use crate::cluster::Real;
 
-/// Twice what it takes.
-const LIMIT: Duration = Duration::from_mins(12);
+/// Twice what it takes on three control planes.
+const LIMIT: Duration = Duration::from_mins(25);
 
 pub async fn upgrades_by_hand(real: &Real) -> TestResult {
     real.workloads().await?;
@@ -26,7 +27,7 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
     let nodes = [of("cp", size.control_planes), of("worker", size.workers)].concat();
     let beside = Beside::new();
     let (from, began) = (Timestamp::now(), Instant::now());
-    beside.during(real, async || by_hand(&nodes).await).await?;
+    beside.during(real, async || by_hand(&nodes, began).await).await?;
     let seconds = began.elapsed().as_secs_f64();
     until("every pod is ready again", Duration::from_mins(2), async || real.pods_are_ready().await).await?;
     assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
@@ -45,15 +46,40 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
         beside.probe.asked().summary(),
         beside.observer.seen().violations
     );
+    for line in beside.probe.asked().losses() {
+        println!("{line}");
+    }
     assert!(evictions > 0, "the audit log shows no eviction by kubectl");
     Ok(())
 }
 
-async fn by_hand(nodes: &[String]) -> TestResult {
+/// Runs the script to its end, and prints which step begins when.
+async fn by_hand(nodes: &[String], began: Instant) -> TestResult {
     let mut script = tokio::process::Command::new("sh");
-    script.arg(root("tests/real/by-hand.sh")).arg(TO).args(nodes).stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(LIMIT, script.output()).await??;
-    evenkeel_devcluster::lab::said(&output, "tests/real/by-hand.sh")
-        .map(drop)
-        .map_err(|failure| Failure::new(failure.to_string()))
+    script.arg(root("tests/real/by-hand.sh")).arg(TO).args(nodes).kill_on_drop(true);
+    let mut running = script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (Some(stdout), Some(mut stderr)) = (running.stdout.take(), running.stderr.take()) else {
+        return Err(Failure::new("the script has no output"));
+    };
+    let steps = async {
+        let mut lines = BufReader::new(stdout).lines();
+        while let Some(line) = lines.next_line().await? {
+            if let Some(step) = line.strip_prefix("--- ") {
+                println!("{:>5.0} s  {step}", began.elapsed().as_secs_f64());
+            }
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    let complaints = async {
+        let mut complaints = String::new();
+        stderr.read_to_string(&mut complaints).await.map(|_| complaints)
+    };
+    let ended = async { tokio::try_join!(steps, complaints, running.wait()) };
+    let ((), complaints, status) = tokio::time::timeout(LIMIT, ended).await??;
+    if status.success() {
+        return Ok(());
+    }
+    let last: Vec<_> = complaints.lines().rev().take(12).collect();
+    let last: Vec<_> = last.into_iter().rev().collect();
+    Err(Failure::new(format!("tests/real/by-hand.sh: {status}\n{}", last.join("\n"))))
 }

@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 
 /// Between two requests. They do not wait for each other.
 const PACE: Duration = Duration::from_millis(50);
+/// What is lost so soon after another request belongs to the same time of trouble.
+const SPELL: Duration = Duration::from_secs(5);
 /// After this a request is lost.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -24,6 +26,27 @@ impl Asked {
     /// For people: how many of how many.
     pub fn summary(&self) -> String {
         format!("{} of {} requests lost", self.lost.len(), self.sent)
+    }
+
+    /// For people: what came instead of answers, by node, a line for each time in which that went on.
+    pub fn losses(&self) -> Vec<String> {
+        let mut spells: Vec<(Duration, Duration, Ipv4Addr, &str, usize)> = Vec::new();
+        let mut lost: Vec<_> = self.lost.iter().collect();
+        lost.sort();
+        for (at, node, why) in lost {
+            let goes_on = |spell: &&mut (Duration, Duration, Ipv4Addr, &str, usize)| {
+                spell.2 == *node && spell.3 == why && *at < spell.1 + SPELL
+            };
+            match spells.iter_mut().rev().find(goes_on) {
+                Some(spell) => (spell.1, spell.4) = (*at, spell.4 + 1),
+                None => spells.push((*at, *at, *node, why, 1)),
+            }
+        }
+        let line = |(from, until, node, why, count): (Duration, Duration, Ipv4Addr, &str, usize)| {
+            let (from, until) = (from.as_secs_f64(), until.as_secs_f64());
+            format!("{from:>5.1} to {until:.1} s  {count} by {node}: {why}")
+        };
+        spells.into_iter().map(line).collect()
     }
 }
 

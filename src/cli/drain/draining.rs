@@ -27,7 +27,7 @@ use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, NotDone, node};
 use crate::clock::Clock;
 use crate::drive::{Conclusion, Driven, Interrupt, Look, drive};
-use crate::observe::cache::{Cache, Changes, Pace, Select};
+use crate::observe::cache::{Cache, Changes, Pace, Select, Shared};
 use crate::observe::fold::SyncState;
 use crate::observe::lean;
 use crate::observe::survey::Survey;
@@ -162,26 +162,26 @@ impl Draining {
         // A steady clock: no wait becomes longer if somebody sets the machine's clock back.
         let clock = clock.steady();
         let stop = CancellationToken::new();
-        let changes = Changes::default();
+        let shared = Shared::until(stop.clone());
         let watch = |fields: String| Select { fields: Some(fields), ..Select::default() };
         let pace = Pace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
         let nodes = request.nodes.iter().map(|name| {
             let select = watch(format!("metadata.name={name}"));
             let api = Api::all(client.clone());
-            (Arc::clone(name), Cache::spawn(api, &(), select, changes.clone(), pace, stop.clone()))
+            (Arc::clone(name), Cache::spawn(api, &(), select, pace, &shared))
         });
         let nodes = nodes.collect();
         let pods = request.nodes.iter().map(|name| {
             let select = watch(format!("spec.nodeName={name}"));
             let api = Api::all(client.clone());
-            (Arc::clone(name), Cache::spawn(api, &(), select, changes.clone(), pace, stop.clone()))
+            (Arc::clone(name), Cache::spawn(api, &(), select, pace, &shared))
         });
         let pods = pods.collect();
         let all = Api::all(client.clone());
-        let budgets = Cache::spawn(all, &(), Select::default(), changes.clone(), pace, stop.clone());
+        let budgets = Cache::spawn(all, &(), Select::default(), pace, &shared);
         let attachments = request.policy.await_volumes.then(|| {
             let all = Api::all(client.clone());
-            Cache::spawn(all, &(), Select::default(), changes.clone(), pace, stop.clone())
+            Cache::spawn(all, &(), Select::default(), pace, &shared)
         });
         let mut work = Self {
             client: client.clone(),
@@ -192,7 +192,7 @@ impl Draining {
             manner: Manner { grace, dry_run: false },
             conditions: false,
             chunk,
-            changes,
+            changes: shared.changes.clone(),
             nodes,
             pods,
             budgets,

@@ -8,9 +8,11 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::super::fold::{Fold, SyncState, Watched};
 use super::super::interner::Detail;
+use super::outage::Outage;
 use crate::clients::one_line;
 
 /// Wakes the controllers: one that every cache and probe shares. Those that wait are woken in the order in which they began
@@ -57,6 +59,24 @@ impl Changed {
     }
 }
 
+/// What all watches of a program share.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Whom they wake.
+    pub changes: Changes,
+    /// When they end.
+    pub stop: CancellationToken,
+    /// Why they fail.
+    pub(super) outage: Outage,
+}
+
+impl Shared {
+    /// For watches that last until `stop`.
+    pub fn until(stop: CancellationToken) -> Self {
+        Self { changes: Changes::default(), stop, outage: Outage::default() }
+    }
+}
+
 /// Which objects of the kind are watched.
 #[derive(Clone, Debug, Default)]
 pub struct Select {
@@ -90,7 +110,7 @@ pub(super) const STARTING: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(super) struct Inner<K: Watched> {
     pub(super) held: RwLock<(Fold<K>, Option<Instant>)>,
-    pub(super) changes: Changes,
+    pub(super) shared: Shared,
     pub(super) what: What,
 }
 
@@ -120,9 +140,12 @@ impl<K: Watched> Inner<K> {
         let changed = change(&mut held.0);
         let after = held.0.state();
         drop(held);
+        if before.fails() && !after.fails() {
+            self.shared.outage.ends(&self.what.kind);
+        }
         // Half a list is nothing to decide on; the end of the list wakes the subscribers.
         if before != after || (changed && after != SyncState::Syncing) {
-            self.changes.bump();
+            self.shared.changes.bump();
         }
     }
 
@@ -142,7 +165,7 @@ impl<K: Watched> Inner<K> {
             _ => String::new(),
         };
         let text = format!("{kind}: an object could not be decoded, so the set is incomplete{detail}");
-        tracing::warn!(%text);
+        tracing::warn!(problem = text, "a watch is not whole");
         self.change(|fold| {
             fold.undecodable(&text);
             false
@@ -154,9 +177,11 @@ impl<K: Watched> Inner<K> {
         let starting = told.is_some_and(|at| at.elapsed() < STARTING);
         let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
         let text = self.what.explain(error, refused);
-        // The same trouble is logged once, not at every try.
-        if self.read_state().fault().is_none_or(|told| told.as_ref() != text) {
-            tracing::warn!(%text);
+        if self.shared.outage.begins(&self.what.kind, self.what.cause(error, &text)) {
+            tracing::warn!(
+                problem = text,
+                "a watch fails; others that fail for the same cause are not listed"
+            );
         }
         self.change(|fold| {
             if refused {
@@ -170,6 +195,15 @@ impl<K: Watched> Inner<K> {
 }
 
 impl What {
+    /// What other kinds can have in common with this failure, which `text` explains: all of it where the server answered
+    /// about this kind.
+    fn cause(&self, error: &kube::Error, text: &str) -> String {
+        match error {
+            kube::Error::Api(status) if status.code < 500 => text.to_owned(),
+            _ => one_line(error),
+        }
+    }
+
     /// One line that names the kind and what to do.
     pub(super) fn explain(&self, error: &kube::Error, refused: bool) -> String {
         let Self { kind, resource, group } = self;

@@ -10,6 +10,7 @@ use futures::{StreamExt as _, stream};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::super::lean::Lease;
 use super::held::STARTING;
@@ -68,7 +69,7 @@ impl Server {
         let api = Api::namespaced(Client::new(service, "default"), "kube-system");
         let pace = Pace { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
         let stop = CancellationToken::new();
-        (Cache::spawn(api, &(), Select::default(), Changes::default(), pace, stop.clone()), stop)
+        (Cache::spawn(api, &(), Select::default(), pace, &Shared::until(stop.clone())), stop)
     }
 }
 
@@ -92,7 +93,7 @@ fn names(cache: &Cache<Lease>) -> Vec<String> {
 }
 
 async fn until(cache: &Cache<Lease>, done: impl Fn(&Cache<Lease>) -> bool) {
-    let mut changes = cache.0.changes.subscribe();
+    let mut changes = cache.0.shared.changes.subscribe();
     let settled = async {
         while !done(cache) {
             assert!(changes.changed().await);
@@ -230,7 +231,7 @@ async fn a_connection_that_died_without_a_word_is_noticed_after_two_bookmarks() 
     until(&cache, |cache| synced(cache, &["a"])).await;
     let begun = Instant::now();
     let sees = async {
-        let mut changes = cache.0.changes.subscribe();
+        let mut changes = cache.0.shared.changes.subscribe();
         while !synced(&cache, &["a", "b"]) {
             assert!(changes.changed().await);
         }

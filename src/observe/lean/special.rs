@@ -21,19 +21,26 @@ const USUAL_GRACE: i64 = 30;
 /// How much is kept of what a container said, in characters: why a program refuses is at the end of what it says.
 const MAX_LAST_WORDS: usize = 400;
 
-/// The end of what the container that failed last said, in one line.
+/// The end of what the container that failed last said, in one line: as many of its last lines as there is room for, or the
+/// end of the last.
 fn last_words(status: &PodStatus) -> Option<Arc<str>> {
     let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     let ended = all.filter_map(|container| container.state.as_ref()?.terminated.as_ref());
     let failed = ended.filter(|ended| ended.exit_code != 0).filter_map(|ended| ended.message.as_deref());
     let said = failed.map(str::trim).rfind(|message| !message.is_empty())?;
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let line = harmless(&lines.join(" / "));
-    let cut = line.chars().count().saturating_sub(MAX_LAST_WORDS);
-    if cut == 0 {
-        return Some(line.into());
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty()).rev().map(harmless);
+    let mut kept = String::new();
+    for line in lines {
+        let longer = if kept.is_empty() { line } else { format!("{line} / {kept}") };
+        match longer.chars().count().checked_sub(MAX_LAST_WORDS).filter(|over| *over > 0) {
+            None => kept = longer,
+            Some(over) if kept.is_empty() => {
+                return Some(format!("…{}", longer.chars().skip(over).collect::<String>()).into());
+            }
+            Some(_) => return Some(format!("… / {kept}").into()),
+        }
     }
-    Some(format!("…{}", line.chars().skip(cut).collect::<String>()).into())
+    Some(kept.into())
 }
 
 /// The traits of a pod; `None` for a pod that has none.

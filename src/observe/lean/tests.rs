@@ -117,6 +117,8 @@ fn what_an_executor_said_at_its_end_is_one_line_of_it() {
     assert_eq!(said(json!({}), &[(1, "somebody else's")]), None);
     let long = said(ours(), &[(1, &"ä".repeat(4000))]).unwrap();
     assert_eq!((long.chars().count(), long.starts_with('…')), (401, true));
+    let many = said(ours(), &[(1, &format!("{}\nReading package lists\nE: not found", "x".repeat(380)))]);
+    assert_eq!(many.as_deref(), Some("… / Reading package lists / E: not found"));
 }
 
 #[test]

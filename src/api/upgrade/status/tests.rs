@@ -181,7 +181,7 @@ fn a_status_stays_small_and_counts_what_it_leaves_out() {
         assert_eq!(whole(plan.waves.len(), plan.waves_omitted), 200);
         assert_eq!(whole(plan.hops.len(), plan.hops_omitted), 20);
         let line = &told.waiting_for[0].message;
-        assert!(line.ends_with('…') && line.chars().count() == 500);
+        assert!(line.contains('…') && line.chars().count() == 500);
         assert_eq!(told.conditions[0].message.chars().count(), 500);
     }
 }
