@@ -18,13 +18,13 @@ use crate::cluster::Real;
 const LIMIT: Duration = Duration::from_mins(8);
 
 pub async fn end_well(real: &Real) -> TestResult {
-    let first = script("first")?;
+    let first = script("kubeadm/first")?;
     killed_while_it_unpacks(real, "cp-1", &first, "kubeadm").await?;
     refuses(real, &first).await?;
     ends_well_twice(real, "cp-1", &first).await?;
     assert_eq!(real.apiserver_version("cp-1").await.as_deref(), Some(TO));
 
-    let worker = script("worker")?;
+    let worker = script("kubeadm/worker")?;
     killed_while_it_unpacks(real, "worker-1", &worker, "kubelet").await?;
     ends_well_twice(real, "worker-1", &worker).await?;
     until("the kubelet of worker-1 is upgraded", Duration::from_mins(1), async || {
@@ -33,25 +33,25 @@ pub async fn end_well(real: &Real) -> TestResult {
     .await
 }
 
-/// The script of a shipped executor.
-fn script(name: &str) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(root(&format!("config/executors/kubeadm/{name}.yaml")))?;
+/// The script of a shipped executor, by its folder and name.
+pub fn script(name: &str) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(root(&format!("config/executors/{name}.yaml")))?;
     let executor: Value = serde_saphyr::from_str(&text)?;
     let script = executor["spec"]["job"]["template"]["spec"]["containers"][0]["args"][0].as_str();
     script.map(str::to_owned).ok_or_else(|| Failure::new(format!("{name}.yaml has no script")))
 }
 
 /// Runs the script on a node as its Job does.
-fn job(real: &Real, node: &str, script: &str) -> Result<Command, Failure> {
+pub fn job(real: &Real, node: &str, script: &str, version: &str) -> Result<Command, Failure> {
     let mut command = real.on_node(node)?;
-    command.args([&format!("EVENKEEL_TO={TO}"), "/bin/sh", "-euc", script]);
+    command.args([&format!("EVENKEEL_TO={version}"), "/bin/sh", "-euc", script]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     Ok(command)
 }
 
-async fn run(real: &Real, node: &str, script: &str) -> Result<Output, Failure> {
+pub async fn run(real: &Real, node: &str, script: &str, version: &str) -> Result<Output, Failure> {
     let began = Instant::now();
-    let output = tokio::time::timeout(LIMIT, job(real, node, script)?.output()).await??;
+    let output = tokio::time::timeout(LIMIT, job(real, node, script, version)?.output()).await??;
     println!("       {node}: {} after {:.0} s", output.status, began.elapsed().as_secs_f64());
     Ok(output)
 }
@@ -65,7 +65,7 @@ async fn state(real: &Real, node: &str) -> Result<String, Failure> {
     on_node(real, node, look).await
 }
 
-async fn on_node(real: &Real, node: &str, script: &str) -> Result<String, Failure> {
+pub async fn on_node(real: &Real, node: &str, script: &str) -> Result<String, Failure> {
     let output = real.on_node(node)?.args(["/bin/sh", "-euc", script]).stdin(Stdio::null()).output().await?;
     lab::said(&output, script)
 }
@@ -75,7 +75,7 @@ async fn on_node(real: &Real, node: &str, script: &str) -> Result<String, Failur
 async fn refuses(real: &Real, script: &str) -> TestResult {
     let taken = real.take_kubeadm_config().await?;
     let before = state(real, "cp-1").await?;
-    let output = run(real, "cp-1", script).await?;
+    let output = run(real, "cp-1", script, TO).await?;
     assert!(!output.status.success(), "kubeadm upgraded a cluster without its configuration");
     let said = String::from_utf8_lossy(&output.stderr);
     let last: Vec<_> = said.lines().rev().take(5).collect();
@@ -86,7 +86,7 @@ async fn refuses(real: &Real, script: &str) -> TestResult {
 
 /// Kills the package manager while it unpacks this package, and so the script.
 async fn killed_while_it_unpacks(real: &Real, node: &str, script: &str, package: &str) -> TestResult {
-    let mut child = job(real, node, script)?.spawn()?;
+    let mut child = job(real, node, script, TO)?.spawn()?;
     let unpacks = format!("pkill -KILL -f '^/usr/bin/dpkg .*--unpack.*{package}_'");
     while on_node(real, node, &unpacks).await.is_err() {
         if let Some(ended) = child.try_wait()? {
@@ -106,7 +106,7 @@ async fn killed_while_it_unpacks(real: &Real, node: &str, script: &str, package:
 async fn ends_well_twice(real: &Real, node: &str, script: &str) -> TestResult {
     let mut states = Vec::new();
     for _ in 0..2 {
-        let output = run(real, node, script).await?;
+        let output = run(real, node, script, TO).await?;
         lab::said(&output, "the script of the executor")?;
         let held = on_node(real, node, "apt-mark showhold").await?;
         assert_eq!(

@@ -4,6 +4,7 @@
 //! These tests take minutes each and need root, so they are a group of their own: `make e2e-real`. On a machine that
 //! cannot run real nodes they fail with the line that says what is missing.
 
+mod binaries;
 mod cluster;
 mod drains;
 mod executors;
@@ -233,6 +234,13 @@ fn a_drain_is_faster_and_asks_less_than_kubectls() -> TestResult {
 fn executors_end_well_however_often_they_run() -> TestResult {
     let nodes = ["--control-planes", "1", "--workers", "1"];
     on_real_nodes("executors_end_well_however_often_they_run", nodes, executors::end_well)
+}
+
+#[test]
+#[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
+fn executors_of_k3s_and_rke2_move_their_service() -> TestResult {
+    let nodes = ["--control-planes", "1", "--workers", "1"];
+    on_real_nodes("executors_of_k3s_and_rke2_move_their_service", nodes, binaries::move_their_service)
 }
 
 #[test]

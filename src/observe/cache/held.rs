@@ -177,7 +177,7 @@ impl<K: Watched> Inner<K> {
         let starting = told.is_some_and(|at| at.elapsed() < STARTING);
         let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
         let text = self.what.explain(error, refused);
-        if self.shared.outage.begins(&self.what.kind, self.what.cause(error, &text)) {
+        if self.shared.outage.begins(&self.what.kind, cause(error, &text)) {
             tracing::warn!(
                 problem = text,
                 "a watch fails; others that fail for the same cause are not listed"
@@ -194,16 +194,16 @@ impl<K: Watched> Inner<K> {
     }
 }
 
-impl What {
-    /// What other kinds can have in common with this failure, which `text` explains: all of it where the server answered
-    /// about this kind.
-    fn cause(&self, error: &kube::Error, text: &str) -> String {
-        match error {
-            kube::Error::Api(status) if status.code < 500 => text.to_owned(),
-            _ => one_line(error),
-        }
+/// What other kinds can have in common with a failure, which `text` explains: all of it where the server answered about this
+/// kind.
+fn cause(error: &kube::Error, text: &str) -> String {
+    match error {
+        kube::Error::Api(status) if status.code < 500 => text.to_owned(),
+        _ => one_line(error),
     }
+}
 
+impl What {
     /// One line that names the kind and what to do.
     pub(super) fn explain(&self, error: &kube::Error, refused: bool) -> String {
         let Self { kind, resource, group } = self;
