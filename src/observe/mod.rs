@@ -117,7 +117,7 @@ impl Observer {
     }
 
     /// Probes exactly the endpoints that exist. A changed slice, or an identity lease with another holder, means
-    /// that an apiserver came, went or was replaced: then all are asked at once.
+    /// that an apiserver came, went or was replaced: then all are asked at once, as after the watch of slices failed.
     fn ask_apiservers(&self, stop: CancellationToken) {
         let (endpoints, leases) = (self.endpoints.clone(), self.leases.clone());
         let apiservers = Arc::clone(&self.apiservers);
@@ -130,7 +130,9 @@ impl Observer {
                 let holders: Vec<_> = identities.map(|lease| lease.holder).collect();
                 let now = Some((slices, holders));
                 // A list that is not complete must not remove an endpoint.
-                if endpoints.state() == SyncState::Synced && asked != now {
+                if endpoints.state() != SyncState::Synced {
+                    asked = None;
+                } else if asked != now {
                     let slices = now.iter().flat_map(|(slices, _)| slices);
                     apiservers.set(&slices.flat_map(|slice| slice.addresses.iter().cloned()).collect());
                     asked = now;

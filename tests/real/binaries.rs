@@ -17,7 +17,7 @@ const NODE: &str = "worker-1";
 /// Where the scripts get a build from, and where these tests have it.
 const UPSTREAM: [&str; 2] =
     ["https://github.com/k3s-io/k3s/releases/", "https://github.com/rancher/rke2/releases/"];
-const MIRROR: &str = "file:///opt/mirror/";
+const MIRROR: &str = "file:///var/mirror/";
 /// So slow that a download can be killed on its way.
 const SLOW: &str = "limit-rate = 2M";
 
@@ -74,29 +74,29 @@ pub async fn move_their_service(real: &Real) -> TestResult {
 }
 
 /// The kubelets of both releases.
-const KUBELETS: &str = "mkdir -p /opt/kubelets
-cp /usr/bin/kubelet /opt/kubelets/v1.36.4
-dpkg-deb -x /opt/repo/pkgs.k8s.io/core:/stable:/v1.37/deb/kubelet_*.deb /opt/unpacked
-mv /opt/unpacked/usr/bin/kubelet /opt/kubelets/v1.37.1
+const KUBELETS: &str = "mkdir -p /var/kubelets
+cp /usr/bin/kubelet /var/kubelets/v1.36.4
+dpkg-deb -x /opt/repo/pkgs.k8s.io/core:/stable:/v1.37/deb/kubelet_*.deb /var/unpacked
+mv /var/unpacked/usr/bin/kubelet /var/kubelets/v1.37.1
 systemctl disable --now kubelet";
 
 impl Installed {
-    /// The stand-in of a release, and its unit, below /opt/tree as its archive has them. It is as large as a download that
+    /// The stand-in of a release, and its unit, below /var/tree as its archive has them. It is as large as a download that
     /// takes a while.
     fn tree(self, version: &str) -> String {
         let Self { program, unit, build, .. } = self;
         format!(
-            r##"rm -rf /opt/tree; mkdir -p /opt/tree/bin /opt/tree/lib/systemd/system
-cat > /opt/tree/bin/{program} <<'END'
+            r##"rm -rf /var/tree; mkdir -p /var/tree/bin /var/tree/lib/systemd/system
+cat > /var/tree/bin/{program} <<'END'
 #!/bin/sh
 case "$1" in
 --version) echo "{program} version {version}{build} (stand-in)"; echo "go version go1.26" ;;
-*) shift; exec /opt/kubelets/{version} "$@" ;;
+*) shift; exec /var/kubelets/{version} "$@" ;;
 esac
 exit
 END
-head -c 8M /dev/urandom | base64 -w 0 >> /opt/tree/bin/{program}
-chmod 755 /opt/tree/bin/{program}
+head -c 8M /dev/urandom | base64 -w 0 >> /var/tree/bin/{program}
+chmod 755 /var/tree/bin/{program}
 {{
   echo '[Service]'
   grep -h '^Environment' /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf
@@ -104,7 +104,7 @@ chmod 755 /opt/tree/bin/{program}
     sed 's#/usr/bin/kubelet#/usr/local/bin/{program} agent#'
   echo 'KillMode=process'
   echo 'Restart=always'
-}} > /opt/tree/lib/systemd/system/{unit}.service
+}} > /var/tree/lib/systemd/system/{unit}.service
 "##
         )
     }
@@ -114,12 +114,12 @@ chmod 755 /opt/tree/bin/{program}
         let Self { program, build, .. } = self;
         let tree = self.tree(TO);
         let archive = if program == "k3s" {
-            "mv /opt/tree/bin/k3s k3s; file=k3s list=sha256sum-amd64.txt"
+            "mv /var/tree/bin/k3s k3s; file=k3s list=sha256sum-amd64.txt"
         } else {
-            "file=rke2.linux-amd64.tar.gz list=sha256sum-amd64.txt; tar czf $file -C /opt/tree ."
+            "file=rke2.linux-amd64.tar.gz list=sha256sum-amd64.txt; tar czf $file -C /var/tree ."
         };
         format!(
-            "{tree}\nmkdir -p '/opt/mirror/download/{TO}{build}'; cd '/opt/mirror/download/{TO}{build}'\n{archive}\n{sums} $file > $list"
+            "{tree}\nmkdir -p '/var/mirror/download/{TO}{build}'; cd '/var/mirror/download/{TO}{build}'\n{archive}\n{sums} $file > $list"
         )
     }
 
@@ -128,8 +128,8 @@ chmod 755 /opt/tree/bin/{program}
         let Self { program, unit, units, .. } = self;
         let tree = self.tree(FROM);
         let install = format!(
-            "{tree}\nrm -rf /opt/mirror; mkdir -p {units}\ncp /opt/tree/bin/{program} /usr/local/bin/{program}\n\
-             cp /opt/tree/lib/systemd/system/{unit}.service {units}/{unit}.service\n\
+            "{tree}\nrm -rf /var/mirror; mkdir -p {units}\ncp /var/tree/bin/{program} /usr/local/bin/{program}\n\
+             cp /var/tree/lib/systemd/system/{unit}.service {units}/{unit}.service\n\
              systemctl daemon-reload\nsystemctl start {unit}"
         );
         on_node(real, NODE, &install).await?;
@@ -206,7 +206,7 @@ chmod 755 /opt/tree/bin/{program}
                 )));
             }
         }
-        on_node(real, NODE, "pkill -KILL -f '/opt/[m]irror'; rm /root/.curlrc").await?;
+        on_node(real, NODE, "pkill -KILL -f '/var/[m]irror'; rm /root/.curlrc").await?;
         assert!(!child.wait().await?.success(), "the script of a download that was killed ended well");
         Ok(())
     }

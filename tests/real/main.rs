@@ -300,6 +300,11 @@ fn warned(warnings: &BTreeMap<String, usize>) {
     println!("warnings so far: {warnings:#?}");
     let often: Vec<_> = warnings.iter().filter(|(_, times)| **times > 2).collect();
     assert!(often.is_empty(), "said again and again: {often:#?}");
+    // Two causes: no connection, and a server that starts.
+    let pods: BTreeSet<_> =
+        warnings.keys().filter_map(|line| line.split_once(": ")).map(|(pod, _)| pod).collect();
+    let watches = warnings.keys().filter(|line| line.contains("a watch fails")).count();
+    assert!(watches <= 2 * pods.len(), "{watches} of {} operators tell of their watches", pods.len());
 }
 
 /// What has to be true of an upgrade that nobody disturbed.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::fold::{Fold, Watched};
 use super::held::{Inner, Pace, Select};
@@ -96,9 +96,11 @@ impl<K: Watched> Follow<K> {
         }
     }
 
-    /// Waits, and doubles the next wait up to the longest. Events of a healthy watch set the wait back.
+    /// Waits, and doubles the next wait up to the longest. Events of a healthy watch set the wait back. It is over when another
+    /// watch works again that failed for the same cause: a server that was away is back.
     async fn pause(&mut self) {
-        sleep(self.wait).await;
+        let Inner { shared, what, .. } = self.inner.as_ref();
+        let _either = timeout(self.wait, shared.outage.passes(&what.kind)).await;
         self.wait = (self.wait * 2).min(self.pace.longest);
     }
 

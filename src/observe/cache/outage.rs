@@ -1,32 +1,59 @@
-//! Why watches fail at the moment, so that a kube-apiserver that is away is logged once and not for each kind.
+//! Why watches fail at the moment: so a kube-apiserver that is away is logged once and not for each kind, and when one watch
+//! works again, those that failed with it do not wait any longer.
 //!
-//! Here belongs what the log has of it already; what a failure means for a decision is in [`super::super::fold`]. The
+//! Here belongs what watches tell each other; what a failure means for a decision is in [`super::super::fold`]. The
 //! invariant: a cause is news when no watch fails for it yet.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Notify;
+
 /// The watches of one program that fail: each kind with its cause. A clone is another handle on the same.
 #[derive(Clone, Debug, Default)]
-pub struct Outage(Arc<Mutex<BTreeMap<String, String>>>);
+pub struct Outage(Arc<Mutex<BTreeMap<String, Arc<Cause>>>>);
+
+/// Why watches fail.
+#[derive(Debug)]
+struct Cause {
+    text: String,
+    /// A watch that failed for this works again.
+    passes: Notify,
+}
 
 impl Outage {
     /// The watch of `kind` fails for `cause`. Returns whether no watch failed for it before.
     pub(super) fn begins(&self, kind: &str, cause: String) -> bool {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = !failing.values().any(|known| *known == cause);
+        let known = failing.values().find(|known| known.text == cause).cloned();
+        let is_news = known.is_none();
+        let cause = known.unwrap_or_else(|| Arc::new(Cause { text: cause, passes: Notify::new() }));
         failing.insert(kind.to_owned(), cause);
         is_news
     }
 
     /// The watch of `kind` works again.
     pub(super) fn ends(&self, kind: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+        let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+        if let Some(cause) = cause {
+            cause.passes.notify_waiters();
+        }
+    }
+
+    /// Resolves when another watch works again that failed for the same cause as that of `kind`.
+    pub(super) async fn passes(&self, kind: &str) {
+        let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
+        match cause {
+            Some(cause) => cause.passes.notified().await,
+            None => std::future::pending().await,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -43,5 +70,18 @@ mod tests {
             outage.ends("Lease");
             outage.ends("Pod");
         }
+    }
+
+    #[test]
+    fn those_that_failed_alike_are_told_when_one_works_again() {
+        let outage = Outage::default();
+        for (kind, cause) in [("Node", "away"), ("Pod", "away"), ("Lease", "forbidden")] {
+            outage.begins(kind, cause.to_owned());
+        }
+        let mut waiting = ["Pod", "Lease", "Job"].map(|kind| Box::pin(outage.passes(kind)));
+        let mut woken = || waiting.each_mut().map(|wait| wait.now_or_never().is_some());
+        assert_eq!(woken(), [false; 3]);
+        outage.ends("Node");
+        assert_eq!(woken(), [true, false, false]);
     }
 }
