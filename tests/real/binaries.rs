@@ -175,6 +175,8 @@ chmod 755 /var/tree/bin/{program}
         assert!(left.starts_with(&before) && left != before, "a download was killed on its way: {left}");
         self.killed_before_the_restart(real, &script, &to).await?;
         self.runs(real, FROM).await?;
+        // What is put in place and started within one second is started again.
+        tokio::time::sleep(Duration::from_secs(2)).await;
 
         lab::said(&run(real, NODE, &script, &to).await?, self.executor)?;
         self.runs(real, TO).await?;
