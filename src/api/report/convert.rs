@@ -262,13 +262,23 @@ fn reason(judged: &Assessment, missing: &[String]) -> String {
             "every component that has a version of Kubernetes is inside the version skew policy".to_owned()
         }
         (Verdict::True, _) => "every component is inside the version skew policy".to_owned(),
-        _ if judged.unknown == 1 => "the version of 1 component is not known".to_owned(),
-        _ if judged.unknown > 0 => format!("the version of {} components is not known", judged.unknown),
         _ if judged.servers.is_none() && missing.is_empty() => {
             "no kube-apiserver's version is known".to_owned()
         }
-        _ => "not everything could be read".to_owned(),
+        _ => unknown(judged).unwrap_or_else(|| "not everything could be read".to_owned()),
     }
+}
+
+/// Whose versions are not known, by name where they are few; `None` where all are.
+fn unknown(judged: &Assessment) -> Option<String> {
+    let rows = judged.rows.iter().filter(|row| !row.has_own_numbers());
+    let mut rows = rows.filter(|row| matches!(row.version, Observed::Unknown(_)));
+    let first = rows.next()?;
+    let named = format!("{} ({})", first.component, names(first.count, &first.samples));
+    Some(match rows.map(|row| row.count).sum() {
+        0 => format!("the version of {named} is not known"),
+        more => format!("the versions of {named} and {more} more are not known"),
+    })
 }
 
 /// The reason of `SkewSupported`: what is wrong with the first component, in upgrade order, that is outside.
@@ -320,4 +330,60 @@ pub fn word(verdict: Verdict) -> &'static str {
 /// `count` as an integer of the API; at most [`i32::MAX`].
 pub fn count(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_core::cluster::{Evidence, Instance, Parts, Reach};
+    use evenkeel_core::skew::{assess, policy::Policy};
+
+    use super::*;
+
+    /// The reason of a report on components of which some run a version that nobody knows.
+    fn said(components: &[(Component, &str, &str)], missing: &[String]) -> String {
+        let instances = components.iter().map(|(component, name, version)| Instance {
+            component: *component,
+            name: (*name).into(),
+            node: None,
+            version: Observed::from_report(version),
+            evidence: Evidence::Image,
+            effective: None,
+            reach: Reach::Any,
+            incarnation: "".into(),
+            ready: true,
+            probed: None,
+        });
+        let cluster = Parts { instances: instances.collect(), ..Parts::default() }.seal();
+        reason(&assess(&cluster, &Policy::default()), missing)
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        use Component::{KubeApiserver, KubeControllerManager, KubeScheduler};
+
+        let server = (KubeApiserver, "192.0.2.1:6443", "v1.37.1");
+        let scheduler = |version| (KubeScheduler, "kube-scheduler-cp-1", version);
+        let manager = |version| (KubeControllerManager, "kube-controller-manager-cp-1", version);
+        for (components, expected) in [
+            (
+                [server, scheduler("?"), manager("v1.37.1")],
+                "the version of kube-scheduler (kube-scheduler-cp-1) is not known",
+            ),
+            (
+                [server, scheduler("?"), manager("?")],
+                "the versions of kube-controller-manager (kube-controller-manager-cp-1) and 1 more are not known",
+            ),
+            (
+                [scheduler("v1.37.1"), manager("v1.37.1"), (KubeApiserver, "192.0.2.1:6443", "?")],
+                "no kube-apiserver's version is known",
+            ),
+            (
+                [server, scheduler("v1.37.1"), manager("v1.37.1")],
+                "every component is inside the version skew policy",
+            ),
+        ] {
+            assert_eq!(said(&components, &[]), expected);
+        }
+        assert_eq!(said(&[scheduler("v1.37.1")], &["Node: away".to_owned()]), "not everything could be read");
+    }
 }
