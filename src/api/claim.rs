@@ -130,9 +130,11 @@ pub struct NodeUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub not_ready_before: Vec<String>,
-    /// Whether a member of etcd ran on the node before the executor began. Afterwards it has to be back and Ready.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub etcd_before: bool,
+    /// The static pods of the control-plane node before the executor began, as `namespace/name`. Afterwards each has to be
+    /// back and Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
+    pub static_pods_before: Vec<String>,
     /// What the UpgradeExecutor was when it was asked: `Job` or `External`. A later change of it does not change that.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub executor_kind: String,
@@ -209,7 +211,7 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
                     .map(|part| (part.component, part.incarnation.as_str().into()))
                     .collect(),
                 not_ready: status.not_ready_before.iter().map(|name| name.as_str().into()).collect(),
-                etcd: status.etcd_before,
+                static_pods: status.static_pods_before.iter().map(|name| name.as_str().into()).collect(),
                 asked: status
                     .deadline_time
                     .as_ref()
@@ -314,7 +316,7 @@ pub fn status_of(
                 })
                 .collect(),
             not_ready_before: before.not_ready.iter().map(ToString::to_string).collect(),
-            etcd_before: before.etcd,
+            static_pods_before: before.static_pods.iter().map(ToString::to_string).collect(),
             executor_kind: before
                 .asked
                 .as_ref()
@@ -365,7 +367,8 @@ mod tests {
             let parts = components.iter().map(|of| (*of, format!("container={of}").into())).collect();
             let asked = Asked { job: components.is_empty(), until: Timestamp::UNIX_EPOCH };
             let not_ready = vec!["a/b".into()];
-            let before = Before { parts, not_ready, etcd: true, asked: Some(asked), ..Before::default() };
+            let static_pods = vec!["kube-system/etcd-cp-1".into()];
+            let before = Before { parts, not_ready, static_pods, asked: Some(asked), ..Before::default() };
             let since = Timestamp::UNIX_EPOCH;
             let state = ClaimState::Upgrading { since, before, observed: Some(since) };
             let mut object = NodeUpgrade::new("up.x.cp-1", spec_of("up", "uid", &subject));

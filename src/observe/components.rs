@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Component, EtcdMember, Evidence, Instance, Phase, Reach, RunMark, incarnation};
+use evenkeel_core::cluster::{Component, Evidence, Instance, Phase, Reach, RunMark, incarnation};
 use evenkeel_core::version::{Observed, Unknown};
 use jiff::Timestamp;
 
@@ -166,20 +166,8 @@ fn running<'a>(seen: &Sources<'a>) -> impl Iterator<Item = (&'a PodSeen, &'a Run
     let alive = seen.pods.iter().filter(|pod| pod.pod.phase != Phase::Finished);
     alive.filter_map(|pod| {
         let runs = pod.runs.as_deref()?;
-        Some((*pod, runs, runs.component?))
+        Some((*pod, runs, runs.component))
     })
-}
-
-/// Etcd's members, in no particular order.
-pub fn etcd(pods: &[&PodSeen]) -> Vec<EtcdMember> {
-    let is_etcd = |pod: &&&PodSeen| pod.runs.as_deref().is_some_and(|runs| runs.component.is_none());
-    let alive = pods.iter().filter(|pod| pod.pod.phase != Phase::Finished).filter(is_etcd);
-    let member = |pod: &&PodSeen| EtcdMember {
-        node: Arc::clone(&pod.pod.node),
-        name: Arc::clone(&pod.pod.name),
-        ready: pod.pod.ready && pod.pod.deleting().is_none(),
-    };
-    alive.map(member).collect()
 }
 
 fn node_of(pod: &PodSeen) -> Option<Arc<str>> {

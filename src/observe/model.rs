@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Cluster, ControlPlane, Instance, Webhook};
+use evenkeel_core::cluster::{Cluster, Instance, Webhook};
 use evenkeel_core::version::{Effective, Observed};
 use jiff::Timestamp;
 
@@ -319,8 +319,7 @@ impl Model {
                 self.platform = platform::recognise(&nodes, &pods);
                 cluster.set_instances(instances);
             }
-            let (etcd, leaders) = (components::etcd(&pods), leaders::leaders(&all, &nodes));
-            cluster.set_control_plane(ControlPlane { etcd, leaders });
+            cluster.set_leaders(leaders::leaders(&all, &nodes));
             (self.found_by, self.led_by) = (Some(by), leases.to_vec());
         }
         let probed = |server: &Instance| {

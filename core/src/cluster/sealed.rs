@@ -12,9 +12,9 @@ use jiff::Timestamp;
 
 use super::budget::Budget;
 use super::component::Component;
-use super::control::{ControlPlane, EtcdMember, Leader};
 use super::guards::Guards;
 use super::instance::Instance;
+use super::leader::Leader;
 use super::node::Node;
 use super::pod::Pod;
 use super::surroundings::Surroundings;
@@ -33,8 +33,8 @@ pub struct Parts {
     pub budgets: Vec<Budget>,
     /// Admission webhooks. Empty where none were read; they are asked only about the next minor.
     pub webhooks: Vec<Webhook>,
-    /// Etcd's members, and who leads.
-    pub control_plane: ControlPlane,
+    /// One for each controller whose lease somebody holds.
+    pub leaders: Vec<Leader>,
     /// What a drain's preflight reads besides.
     pub surroundings: Surroundings,
 }
@@ -43,14 +43,14 @@ impl Parts {
     /// Seals the parts into a [`Cluster`], each list in its fixed order.
     #[must_use]
     pub fn seal(self) -> Cluster {
-        let Self { instances, nodes, pods, budgets, webhooks, control_plane, surroundings } = self;
+        let Self { instances, nodes, pods, budgets, webhooks, leaders, surroundings } = self;
         let mut cluster = Cluster { surroundings, ..Cluster::default() };
         cluster.set_instances(instances);
         cluster.set_nodes(nodes);
         cluster.set_pods(pods.into_iter().map(Arc::new).collect());
         cluster.set_budgets(budgets.into_iter().map(Arc::new).collect());
         cluster.set_webhooks(webhooks);
-        cluster.set_control_plane(control_plane);
+        cluster.set_leaders(leaders);
         cluster
     }
 }
@@ -78,7 +78,8 @@ pub struct Cluster {
     guards: Guards,
     /// Sorted.
     webhooks: Vec<Webhook>,
-    control_plane: ControlPlane,
+    /// Sorted.
+    leaders: Vec<Leader>,
     surroundings: Surroundings,
 }
 
@@ -159,14 +160,9 @@ impl Cluster {
         &self.webhooks
     }
 
-    /// Etcd's members, by node; none where they cannot be seen.
-    pub fn etcd(&self) -> &[EtcdMember] {
-        &self.control_plane.etcd
-    }
-
     /// Who leads each controller whose lease somebody holds, in the order of [`Component`].
     pub fn leaders(&self) -> &[Leader] {
-        &self.control_plane.leaders
+        &self.leaders
     }
 
     /// What a drain's preflight reads besides.
@@ -322,9 +318,10 @@ impl Cluster {
         self.webhooks = webhooks;
     }
 
-    /// Replaces etcd's members and the leaders.
-    pub fn set_control_plane(&mut self, control_plane: ControlPlane) {
-        self.control_plane = control_plane.sorted();
+    /// Replaces the leaders.
+    pub fn set_leaders(&mut self, mut leaders: Vec<Leader>) {
+        leaders.sort();
+        self.leaders = leaders;
     }
 
     /// What a drain's preflight reads besides, for the caller to change.

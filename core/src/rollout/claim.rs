@@ -33,8 +33,9 @@ pub struct Before {
     pub parts: Vec<(Component, Arc<str>)>,
     /// `DaemonSets` whose pod on the node was not ready, as `namespace/name`: nobody waits for those afterwards.
     pub not_ready: Vec<Arc<str>>,
-    /// A member of etcd ran on the node: its static pod has to be back afterwards.
-    pub etcd: bool,
+    /// The static pods of the control-plane node, as `namespace/name`: each has to be back and Ready afterwards, the member
+    /// of etcd among them.
+    pub static_pods: Vec<Arc<str>>,
     /// What was asked; `None` where nobody recorded it.
     pub asked: Option<Asked>,
 }

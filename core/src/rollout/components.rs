@@ -15,7 +15,7 @@ use super::nodes::{heartbeat, not_ready, waits_for};
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
 use super::waiting::{WaitReason, Waiting};
-use super::whole::{etcd_lacks, has_etcd, others_are_whole, statics_return};
+use super::whole::{others_are_whole, static_pods, statics_lack, statics_return};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step};
 use crate::upgrade::{Place, Unit};
@@ -113,12 +113,12 @@ fn before(round: &Round<'_>, claim: &Claim) -> Before {
     if !subject.is_of_plane() {
         return Before { incarnation: run(subject.component), ..Before::default() };
     }
-    let etcd = has_etcd(cluster, &subject.node);
+    let static_pods = static_pods(cluster, &subject.node);
     let moves = subject.components.iter().filter(|of| lacks(cluster, claim, **of, None).is_some());
     let parts = moves.map(|of| (*of, run(*of))).collect();
     let kubelet = subject.components.contains(&Component::Kubelet);
     let unready = node_of(cluster, claim).filter(|_| kubelet).map(|node| not_ready(cluster, node));
-    Before { parts, not_ready: unready.unwrap_or_default(), etcd, ..Before::default() }
+    Before { parts, not_ready: unready.unwrap_or_default(), static_pods, ..Before::default() }
 }
 
 /// Whether `claim` moves together what the upgrade wants to be moved together: a person may have changed that since.
@@ -168,9 +168,9 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
     let now = round.world.now;
     let left = left(round, claim, Some(before));
     let together = claim.subject.is_of_plane();
-    let etcd = etcd_lacks(round.world.cluster, &claim.subject.node, before).filter(|_| left.is_none());
+    let statics = statics_lack(round.world.cluster, &claim.subject.node, before).filter(|_| left.is_none());
     // kubeadm goes on after its versions can be seen: it writes its configuration last.
-    if left.is_none() && etcd.is_none() && (!together || has_ended(round, claim)) {
+    if left.is_none() && statics.is_none() && (!together || has_ended(round, claim)) {
         let kubelet = claim.subject.moves().contains(&Component::Kubelet);
         if kubelet
             && node_of(round.world.cluster, claim).is_some_and(|node| statics_return(round, claim, node))
@@ -185,7 +185,7 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
     let seen = match left {
         _ if !together => Effect::Part(None),
         Some((component, lacks)) => Effect::Part(Some(format!("{place}: {component} {lacks}"))),
-        None => etcd.map_or(Effect::All, Effect::But),
+        None => statics.map_or(Effect::All, Effect::But),
     };
     match drive(round, claim, since, seen) {
         ExecutorState::Working(line) => {

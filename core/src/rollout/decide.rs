@@ -104,7 +104,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     take_steps(&mut round, &notes.preflight, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut notes);
     (notes.hop, notes.hash) = (Some(current.version.clone()), hash);
-    let stage = stage.map(|stage| shown(stage, &mine, world.now));
+    let stage = stage.map(|stage| shown(stage, &mine, cluster));
     let status = status(whole, progress, world, &mine, (told, stage), notes, &actions);
     actions.extend(withheld.again);
     let again_at = [again_at, withheld.again_at].into_iter().flatten().min();

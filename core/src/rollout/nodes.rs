@@ -15,7 +15,7 @@ use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still
 use super::round::{Round, after, record, release};
 use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
-use super::whole::{etcd_lacks, has_etcd, statics_return};
+use super::whole::{static_pods, statics_lack, statics_return};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{self, DrainStep, GivenUp, Held, Left, NodeDrain, OnTimeout, SETTLE, first, look, yields};
 
@@ -107,7 +107,8 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         }
         ClaimState::Failed { .. } => {
             let waits = waits_for(round.world.cluster, node, &Before::default());
-            if at_target(node, claim) && node.ready && waits.is_none() {
+            let misses = round.missing.iter().any(|place| place.name == node.name);
+            if at_target(node, claim) && node.ready && waits.is_none() && !misses {
                 if !give_back(round, node, claim) {
                     round.record(claim, ClaimState::Upgraded { at: now }, "observed at the target after all");
                 }
@@ -211,7 +212,7 @@ fn hand_over(round: &mut Round<'_>, claim: &Claim, node: &Node, empties: bool) {
     let before = Before {
         incarnation: heartbeat(node),
         not_ready: not_ready(world.cluster, node),
-        etcd: has_etcd(world.cluster, &node.name),
+        static_pods: if node.control_plane { static_pods(world.cluster, &node.name) } else { Vec::new() },
         asked: Some(asked(round, claim)),
         ..Before::default()
     };
@@ -414,7 +415,7 @@ pub(super) fn waits_for(cluster: &Cluster, node: &Node, before: &Before) -> Opti
         !pod.ready && pod.deleting().is_none() && (of_set || pod.mirror)
     };
     let Some(pod) = cluster.pods_on(&node.name).find(awaited) else {
-        return etcd_lacks(cluster, &node.name, before);
+        return statics_lack(cluster, &node.name, before);
     };
     let kind = if pod.mirror { "static pod" } else { "DaemonSet pod" };
     Some(format!("{kind} {} is not ready", pod.full_name()))

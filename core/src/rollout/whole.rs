@@ -3,6 +3,8 @@
 //! Both ways in which such a node is taken away ask here: its kubelet alone, after a drain, and its control plane as one
 //! step. The invariant: what this sees as away is never joined by a second node because of us.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
@@ -15,6 +17,8 @@ use crate::plan::Stage;
 /// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back, the
 /// node is not upgraded, and nothing else is taken away.
 const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
+/// A claim remembers at most so many static pods. kubeadm makes four.
+const MAX_STATIC_PODS: usize = 20;
 
 /// Until when the static pods of `claim`'s node have time to come back, as far as its kubelet is observed.
 fn settles(claim: &Claim) -> Option<Timestamp> {
@@ -30,9 +34,11 @@ pub(super) fn static_pods_settle(mine: &[&Claim], now: Timestamp) -> Option<Time
     mine.iter().filter_map(|claim| settles(claim)).max().filter(|until| now < *until)
 }
 
-/// The stage that people are told: none goes back because static pods return that a later one restarted.
-pub(super) fn shown(stage: Stage, mine: &[&Claim], now: Timestamp) -> Stage {
-    let returning = mine.iter().filter(|claim| settles(claim).is_some_and(|until| now < until));
+/// The stage that people are told: none goes back because static pods are away that a later one restarts.
+pub(super) fn shown(stage: Stage, mine: &[&Claim], cluster: &Cluster) -> Stage {
+    let of_plane = |claim: &Claim| cluster.node(&claim.subject.node).is_some_and(|node| node.control_plane);
+    let restarts = |claim: &&&Claim| matches!(claim.state, ClaimState::Upgrading { .. }) && of_plane(claim);
+    let returning = mine.iter().filter(restarts);
     returning.map(|claim| claim.subject.stage()).max().map_or(stage, |of| of.max(stage))
 }
 
@@ -59,15 +65,24 @@ pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) 
     returns
 }
 
-/// Whether a member of etcd is seen on `node`.
-pub(super) fn has_etcd(cluster: &Cluster, node: &str) -> bool {
-    cluster.etcd().iter().any(|member| *member.node == *node)
+/// The static pods on `node`, as `namespace/name`, in order.
+pub(super) fn static_pods(cluster: &Cluster, node: &str) -> Vec<Arc<str>> {
+    let pods = cluster.pods_on(node).filter(|pod| pod.mirror && pod.deleting().is_none());
+    let mut names: Vec<Arc<str>> = pods.map(|pod| pod.full_name().into()).collect();
+    names.sort();
+    names.truncate(MAX_STATIC_PODS);
+    names
 }
 
-/// What `node` lacks of etcd, if a member was on it `before`. A static pod that is gone is no pod that is not ready.
-pub(super) fn etcd_lacks(cluster: &Cluster, node: &str, before: &Before) -> Option<String> {
-    let back = cluster.etcd().iter().any(|member| *member.node == *node && member.ready);
-    (before.etcd && !back).then(|| "its member of etcd is not back".to_owned())
+/// What `node` lacks of the static pods that were on it `before`, in words that follow "but". While a static pod is
+/// replaced its copy in the API is gone, and so it is not among the pods that are not ready.
+pub(super) fn statics_lack(cluster: &Cluster, node: &str, before: &Before) -> Option<String> {
+    let is_back = |name: &&Arc<str>| {
+        let mut pods = cluster.pods_on(node).filter(|pod| pod.mirror && pod.full_name() == ***name);
+        pods.any(|pod| pod.ready && pod.deleting().is_none())
+    };
+    let away = before.static_pods.iter().find(|name| !is_back(name))?;
+    Some(format!("static pod {away} is not back"))
 }
 
 /// Whether the control-plane node `name` may be taken away. The error says why not, in words that follow its name.

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use evenkeel_core::cluster::{Cluster, Component, ControlPlane};
+use evenkeel_core::cluster::{Cluster, Component};
 use evenkeel_core::text::harmless;
 use jiff::Timestamp;
 use kube::Client;
@@ -183,10 +183,7 @@ fn without_drains(why: &str) -> String {
 fn joined(mut drains: Cluster, versions: &Cluster) -> Cluster {
     drains.set_instances(versions.instances().to_vec());
     drains.set_webhooks(versions.webhooks().to_vec());
-    drains.set_control_plane(ControlPlane {
-        etcd: versions.etcd().to_vec(),
-        leaders: versions.leaders().to_vec(),
-    });
+    drains.set_leaders(versions.leaders().to_vec());
     drains
 }
 

@@ -1,6 +1,6 @@
 //! Tables: what each platform shows, and which instances that means.
 
-use evenkeel_core::cluster::{Parts, Traits};
+use evenkeel_core::cluster::Parts;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -299,33 +299,6 @@ fn an_upgraded_apiserver_is_seen_to_be_another_process() {
 }
 
 #[test]
-fn etcds_members_are_its_static_pods() {
-    let image = "registry.k8s.io/etcd:3.6.8-0";
-    let leaving = |mut pod: PodSeen| {
-        let special = Traits { deleting: NOW.parse().ok(), ..Traits::default() };
-        Arc::make_mut(&mut pod.pod).special = Some(Arc::new(special));
-        pod
-    };
-    let mut all = [
-        pod("etcd-cp-1", "cp-1", "etcd", image),
-        leaving(pod("etcd-cp-2", "cp-2", "etcd", image)),
-        pod("kube-apiserver-cp-1", "cp-1", "kube-apiserver", SERVER),
-        // Somebody's own, of which the cluster's is not made.
-        keep::<Pod>(
-            json!({"metadata": {"name": "etcd-0", "namespace": "kube-system", "labels": {"component": "etcd"}}}),
-        ),
-    ];
-    Arc::make_mut(&mut all[0].pod).ready = true;
-    let members = etcd(&all.iter().collect::<Vec<_>>());
-    let shown: Vec<_> = members.iter().map(|m| format!("{} on {} {}", m.name, m.node, m.ready)).collect();
-    assert_eq!(shown, ["etcd-cp-1 on cp-1 true", "etcd-cp-2 on cp-2 false"]);
-    let nodes = [node("cp-1", "192.0.2.1")];
-    let one = endpoint("192.0.2.1:6443", Some("v1.36.4"));
-    let members = &all[..2];
-    check(&nodes, members, &[], &[one], &["192.0.2.1:6443@cp-1 v1.36.4 build=v1.36.4"]);
-}
-
-#[test]
 fn a_container_tells_its_run_and_a_copy_in_the_api_does_not() {
     let mark = |component: &str, uid: &str, status: Value| {
         let pod = json!({
@@ -351,7 +324,7 @@ fn one_image_for_all_components() {
             "metadata": {"name": "p", "namespace": "kube-system", "labels": {}},
             "spec": {"nodeName": "n", "containers": [{"name": name, "image": image, "command": command}]},
         });
-        keep::<Pod>(pod).runs.map(|runs| format!("{} {}", runs.component.unwrap(), runs.version))
+        keep::<Pod>(pod).runs.map(|runs| format!("{} {}", runs.component, runs.version))
     };
     for (name, image, command, expected) in [
         (
@@ -387,7 +360,7 @@ fn pods_are_recognised_by_label_or_image() {
         });
         keep::<Pod>(pod).runs.map(|runs| {
             let restarts = runs.mark.1.rsplit('/').next().unwrap_or_default().to_owned();
-            format!("{} {} {restarts}", runs.component.unwrap(), runs.version)
+            format!("{} {} {restarts}", runs.component, runs.version)
         })
     };
     for (labels, image, running, expected) in [

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{self, Component, Phase, RunMark};
-use evenkeel_core::version::{Observed, Unknown};
+use evenkeel_core::version::Observed;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -32,15 +32,15 @@ pub struct Pod {
 pub struct PodSeen {
     /// The pod as decisions read it; its node is empty while it is not bound.
     pub pod: Arc<cluster::Pod>,
-    /// What it runs, if it is a pod of kube-system that runs a component of the skew policy, or etcd.
+    /// What it runs, if it is a pod of kube-system that runs a component of the skew policy.
     pub runs: Option<Box<Runs>>,
 }
 
 /// A component in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// Which component; none for etcd, of which the skew policy says nothing.
-    pub component: Option<Component>,
+    /// Which component.
+    pub component: Component,
     /// Its version, by the tag of its image.
     pub version: Observed,
     /// What tells this run of the component from its other runs.
@@ -54,15 +54,11 @@ pub struct Runs {
 /// What tells this run of `component` from its other runs: the ID of its container; where that has none, the UID of
 /// its pod and the number of restarts. For a kube-proxy it is always the latter: nobody waits for one to be
 /// replaced, and there are as many as Nodes.
-fn mark_of(
-    component: Option<Component>,
-    pod: Option<&str>,
-    container: Option<&Container>,
-) -> (RunMark, Box<str>) {
+fn mark_of(component: Component, pod: Option<&str>, container: Option<&Container>) -> (RunMark, Box<str>) {
     /// As many digits of a container's ID as tools show.
     const SHOWN: usize = 12;
     let id = container.and_then(|container| container.id.as_deref()).and_then(|id| id.split("://").last());
-    if let Some(id) = id.filter(|id| !id.is_empty() && component != Some(Component::KubeProxy)) {
+    if let Some(id) = id.filter(|id| !id.is_empty() && component != Component::KubeProxy) {
         return (RunMark::Container, id.chars().take(SHOWN).collect());
     }
     let restarts = container.and_then(|container| container.restart_count).unwrap_or_default();
@@ -100,13 +96,7 @@ impl Watched for Pod {
         let mirror = annotations.contains_key(MIRROR_ANNOTATION);
         let namespace = names.text(self.metadata.namespace.as_deref().unwrap_or_default());
         let statuses = status.container_statuses.unwrap_or_default();
-        let what = || {
-            let found = image_of(&labels, mirror, &spec.containers.unwrap_or_default(), &statuses);
-            let etcd = mirror && labels.get("component").is_some_and(|component| component == "etcd");
-            let found = found.map(|(component, version, container)| (Some(component), version, container));
-            found
-                .or_else(|| etcd.then_some((None, Observed::Unknown(Unknown::NotReported), statuses.first())))
-        };
+        let what = || image_of(&labels, mirror, &spec.containers.unwrap_or_default(), &statuses);
         let runs = (namespace.as_ref() == "kube-system").then(what).flatten();
         let runs = runs.map(|(component, version, container)| {
             Box::new(Runs {

@@ -269,11 +269,9 @@ impl World {
         let mut instances = components::instances(&seen);
         leaders::add(&mut instances, &leases, &[], &nodes, now);
         let bound = pods.into_iter().filter(|seen| scope == PodScope::All && is_bound(seen));
-        let control_plane =
-            ControlPlane { etcd: components::etcd(&running), leaders: leaders::leaders(&leases, &nodes) };
         let parts = Parts {
             instances,
-            control_plane,
+            leaders: leaders::leaders(&leases, &nodes),
             nodes: nodes.iter().map(|seen| Arc::clone(&seen.node)).collect(),
             pods: bound.map(|seen| seen.pod.as_ref().clone()).collect(),
             budgets: usable(&self.budgets).into_iter().map(|budget| budget.as_ref().clone()).collect(),

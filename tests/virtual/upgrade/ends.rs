@@ -1,5 +1,6 @@
 //! Executors of every kind, and control planes of both: how each run ends, and what it says then.
 
+use evenkeel_sim::faults::Call;
 use serde_json::Value;
 
 use super::super::script;
@@ -112,6 +113,20 @@ fn a_job_that_somebody_deletes_is_made_again_or_failed() {
 fn nodes_of_the_control_plane_go_one_at_a_time() {
     let run = ends("at 0 everything");
     assert_eq!(said(&run), ("Completed", false, "12/12"));
+}
+
+/// One needs far longer to come back than static pods usually do, also under a leader that has seen nothing of it.
+#[test]
+fn a_node_of_the_control_plane_is_given_back_when_each_of_its_static_pods_is_back() {
+    for died in ["", "; call evenkeel-a 352 1 crash-after"] {
+        let run = ends(&format!(
+            "at 0 everything; at 190000 take cp-2 kube-scheduler; at 260000 start cp-2 kube-scheduler{died}"
+        ));
+        assert_eq!(said(&run), ("Completed", false, "12/12"));
+        let gives_back = |call: &&Call| call.line().contains("patch nodes cp-2");
+        let since = run.calls.iter().rfind(gives_back).map(|call| call.at - run.calls[0].at).unwrap();
+        assert!((255..300).contains(&since.as_secs()), "{died}: cp-2 was given back after {since:?}");
+    }
 }
 
 #[test]

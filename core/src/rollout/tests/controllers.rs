@@ -1,35 +1,39 @@
 //! What has to be back after a step of the control plane before anything more is taken away: the controllers' work, by their
-//! leases, the member of etcd, and the executor's Job.
+//! leases, every static pod, and the executor's Job.
 
 use jiff::SignedDuration;
 
 use super::super::*;
 use super::cluster::Toy;
-use crate::cluster::{Component, ControlPlane, EtcdMember, Leader};
-use crate::fixture::at;
+use crate::cluster::{Component, Leader, Node, Pod};
+use crate::fixture::{at, node, pod};
 use crate::plan::Stage;
 use crate::upgrade::Executor;
 
-/// Puts what is seen of the control plane into the toy, and looks at it.
-fn see(toy: &mut Toy, etcd: &[(&str, bool)], renewed: Option<i64>) {
-    let member = |(node, ready): &(&str, bool)| EtcdMember {
-        node: (*node).into(),
-        name: format!("etcd-{node}").into(),
-        ready: *ready,
-    };
-    let leader = |renewed: i64| Leader {
+/// Has kube-controller-manager of cp-2 lead since then, and looks at it.
+fn renews(toy: &mut Toy, at_second: i64) {
+    toy.cluster.set_leaders(vec![Leader {
         component: Component::KubeControllerManager,
         holder: "cp-2_a".into(),
         node: Some("cp-2".into()),
         acquired: None,
-        renewed: at(renewed),
-    };
-    toy.cluster.set_control_plane(ControlPlane {
-        etcd: etcd.iter().map(member).collect(),
-        leaders: renewed.map(leader).into_iter().collect(),
-    });
+        renewed: at(at_second),
+    }]);
     let now = at(toy.seconds);
     toy.freshness.renewals.see(toy.cluster.leaders(), now);
+}
+
+/// The copy of a static pod of `node` in the API.
+fn mirror(app: &str, node: &str, ready: bool) -> Pod {
+    let name = format!("{app}-{node}");
+    Pod {
+        mirror: true,
+        owner: None,
+        ready,
+        uid: name.as_str().into(),
+        name: name.into(),
+        ..pod(app, 1, node)
+    }
 }
 
 fn planes_are_upgraded(toy: &Toy) -> bool {
@@ -42,12 +46,12 @@ fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
     let mut toy = Toy::kubeadm(2, 1);
     while !planes_are_upgraded(&toy) {
         let seconds = toy.seconds;
-        see(&mut toy, &[], Some(seconds));
+        renews(&mut toy, seconds);
         toy.tick();
     }
     let last = toy.seconds - 1;
     for _ in 0..60 {
-        see(&mut toy, &[], Some(last));
+        renews(&mut toy, last);
         toy.tick();
     }
     assert_eq!(toy.kubelets("Claimed") + toy.kubelets("Draining"), 0, "{:?}", toy.log);
@@ -56,7 +60,7 @@ fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
     assert_eq!((status.lines().first().map(String::as_str), status.phase.stalled()), (Some(line), false));
     for _ in 0..10 {
         let seconds = toy.seconds;
-        see(&mut toy, &[], Some(seconds));
+        renews(&mut toy, seconds);
         toy.tick();
     }
     assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
@@ -66,32 +70,74 @@ fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
 fn a_lease_that_was_left_behind_long_ago_keeps_nothing_waiting() {
     let mut toy = Toy::kubeadm(2, 1);
     for _ in 0..900 {
-        see(&mut toy, &[], Some(-7200));
+        renews(&mut toy, -7200);
         toy.tick();
     }
     assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
 }
 
 #[test]
-fn the_next_node_waits_until_the_member_of_etcd_is_back() {
+fn the_next_control_plane_waits_until_every_static_pod_is_back() {
     let mut toy = Toy::kubeadm(2, 1);
-    see(&mut toy, &[("cp-1", true), ("cp-2", true)], None);
+    let etcd = |ready| mirror("etcd", "cp-1", ready);
+    toy.cluster.set_pod(etcd(true));
     toy.run_until(60, |toy| !toy.jobs.made.is_empty());
-    for away in [&[("cp-2", true)][..], &[("cp-1", false), ("cp-2", true)]] {
-        see(&mut toy, away, None);
+    let waits = |toy: &mut Toy| {
         for _ in 0..25 {
             toy.tick();
         }
         assert_eq!(toy.claims.len(), 1, "{:?}", toy.log);
+        let line = "static pod shop/etcd-cp-1 is not back";
+        assert!(toy.status().lines().iter().any(|said| said.contains(line)), "{:?}", toy.status().lines());
+    };
+    toy.cluster.remove_pod("shop", "etcd-cp-1");
+    waits(&mut toy);
+    toy.stays_unready = true;
+    toy.cluster.set_pod(etcd(false));
+    waits(&mut toy);
+    toy.stays_unready = false;
+    toy.cluster.set_pod(etcd(true));
+    toy.run_until(60, |toy| toy.claims.len() == 2);
+}
+
+#[test]
+fn a_kubelet_is_upgraded_when_every_static_pod_is_back_however_long_that_takes() {
+    let mut toy = Toy::new(2, 1);
+    toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
+    toy.cluster.set_pod(mirror("kube-scheduler", "cp-1", true));
+    let moves = |toy: &Toy, state: &str| {
+        toy.claims.iter().any(|c| *c.name == *"up.kubelet.cp-1" && c.state.name() == state)
+    };
+    let unready = |toy: &mut Toy, unready: bool| {
+        toy.cluster.change_instances(|i| i.ready = !(unready && i.component == Component::KubeScheduler));
+    };
+    toy.run_until(600, |toy| moves(toy, "Upgrading"));
+    unready(&mut toy, true);
+    assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets), "its kubelet has just begun to start again");
+    unready(&mut toy, false);
+    // Most go when the node is Ready at the target already.
+    toy.run_until(600, |toy| {
+        moves(toy, "Upgrading") && toy.cluster.node("cp-1").unwrap().kubelet.to_string() == "v1.37.1"
+    });
+    toy.tick();
+    let whole = toy.cluster.instances().to_vec();
+    toy.cluster.remove_pod("shop", "kube-scheduler-cp-1");
+    toy.cluster
+        .set_instances(whole.iter().filter(|of| of.component != Component::KubeScheduler).cloned().collect());
+    // A leader that dies meanwhile leaves the same claim to the next one.
+    for _ in 0..50 {
+        toy.tick();
+        assert!(!moves(&toy, "Upgraded"), "{:?}", toy.log);
+        assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets), "STAGE does not go back");
     }
     let status = toy.status();
-    assert!(
-        status.lines().iter().any(|line| line.contains("its member of etcd is not back")),
-        "{:?}",
-        status.lines()
-    );
-    see(&mut toy, &[("cp-1", true), ("cp-2", true)], None);
-    toy.run_until(60, |toy| toy.claims.len() == 2);
+    let line = "static pod shop/kube-scheduler-cp-1 is not back";
+    assert!(status.lines().iter().any(|said| said.contains(line)), "{:?}", status.lines());
+    assert!(toy.cluster.node("cp-1").unwrap().unschedulable, "it is not given back");
+    toy.cluster.set_pod(mirror("kube-scheduler", "cp-1", true));
+    toy.cluster.set_instances(whole);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
 }
 
 #[test]

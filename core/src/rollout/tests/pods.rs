@@ -17,7 +17,7 @@ impl Toy {
         };
         let moves = |pod: &&Pod| {
             let of_set = pod.owner.as_ref().is_some_and(|owner| *owner.kind == *"DaemonSet");
-            !of_set && !stays(pod)
+            !of_set && !pod.mirror && !stays(pod)
         };
         let left = self.cluster.pods_on(&node.name).filter(moves).count();
         assert_eq!(left, 0, "{} is upgraded with pods on it", node.name);

@@ -1,7 +1,7 @@
-//! What is seen of a control plane besides the versions that it runs: etcd's members, and who leads.
+//! Who leads the controllers, and when that was last renewed.
 //!
-//! Plain values; nothing here judges them. An upgrade reads from them whether a member of etcd is back after the step of
-//! its node, and whether the controllers work again after a step of the control plane.
+//! Plain values; nothing here judges them. An upgrade reads from them whether the controllers work again after a step of
+//! the control plane.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,17 +9,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::component::Component;
-
-/// A member of the cluster's etcd, as far as it is seen: where it is a static pod, by the pod's copy in the API.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EtcdMember {
-    /// The Node it runs on.
-    pub node: Arc<str>,
-    /// Its pod's name.
-    pub name: Arc<str>,
-    /// Its pod is Ready and not on its way out. The kubelet asks etcd itself for that, every few seconds.
-    pub ready: bool,
-}
 
 /// Who leads one of the controllers, by its lease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,25 +24,6 @@ pub struct Leader {
     /// When its holder last renewed it, by the holder's clock: the process worked at that time. A process that has
     /// ended renews nothing, so its last renewal stays here.
     pub renewed: Timestamp,
-}
-
-/// Etcd's members and the controllers' leaders.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ControlPlane {
-    /// Etcd's members; empty where they cannot be seen: processes of the host, a managed control plane, k3s.
-    pub etcd: Vec<EtcdMember>,
-    /// One for each controller whose lease somebody holds.
-    pub leaders: Vec<Leader>,
-}
-
-impl ControlPlane {
-    /// The same, each list in a fixed order.
-    #[must_use]
-    pub(super) fn sorted(mut self) -> Self {
-        self.etcd.sort();
-        self.leaders.sort();
-        self
-    }
 }
 
 /// When controllers renewed their leases, by the clock of whoever looks again and again, and not by the holder's, which may
