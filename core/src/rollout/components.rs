@@ -12,9 +12,10 @@ use super::ends::{at_target, node_of};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended};
 use super::gate::{Opening, may_open};
 use super::nodes::{heartbeat, not_ready, waits_for};
+use super::phase::Phase;
 use super::round::{Round, claim_name, record, release};
 use super::seen::name_of;
-use super::waiting::{WaitReason, Waiting};
+use super::waiting::{EndedBy, WaitReason, Waiting};
 use super::whole::{others_are_whole, static_pods, statics_lack, statics_return};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step};
@@ -145,7 +146,12 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             } else if left(round, claim, None).is_none() {
                 round.record(claim, ClaimState::Upgraded { at: now }, "was at the target already");
             } else if let Some((reason, line)) = not_now(round, claim) {
-                round.blocks(reason, format!("{place}: {line}"));
+                let line = format!("{place}: {line}");
+                if reason.ended_by() == EndedBy::Person {
+                    round.needs_a_person.push(line);
+                } else {
+                    round.blocks(reason, line);
+                }
             } else if !round.heard_afresh() {
                 round.works(WaitReason::ReadingAgain, format!("{place}: asks every kube-apiserver afresh"));
             } else {
@@ -268,8 +274,9 @@ fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
                 format!("waits until NodeUpgrade {} has ended", other.name),
             ));
         }
-        if let Err(line) = others_are_whole(round, &subject.node) {
-            return Some((WaitReason::NodesInOrder, line));
+        if let Err(not_whole) = others_are_whole(round, &subject.node) {
+            let held = WaitReason::Upgrade(Phase::ControlPlaneHeld);
+            return Some((if not_whole.lasting { held } else { WaitReason::NodesInOrder }, not_whole.line));
         }
     }
     let mut others = cluster

@@ -138,7 +138,8 @@ fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withh
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     notes.control_plane_held = !needs_a_person.is_empty() && !opens;
     if notes.control_plane_held || has_failed_step(mine) {
-        withheld.stuck.extend(drains(mine).map(|claim| claim.name.clone()));
+        let waits = mine.iter().copied().filter(|claim| drains(claim) || is_unbegun_step(claim));
+        withheld.stuck.extend(waits.map(|claim| claim.name.clone()));
     }
     notes.stuck = withheld.stuck.len();
     let halted = notes.halted.iter().map(|line| (Phase::NodesHalted, line.clone()));
@@ -157,10 +158,14 @@ fn has_failed_step(mine: &[&Claim]) -> bool {
     mine.iter().any(|claim| !claim.is_of_kubelet() && matches!(claim.state, ClaimState::Failed { .. }))
 }
 
-/// The claims of nodes that drain, or are empty and not given to their executor yet.
-fn drains<'a>(mine: &[&'a Claim]) -> impl Iterator<Item = &'a Claim> {
-    let drains = |claim: &&Claim| matches!(claim.state, ClaimState::Draining { .. });
-    mine.iter().copied().filter(drains)
+/// Whether its node drains, or is empty and not given to its executor yet.
+fn drains(claim: &Claim) -> bool {
+    matches!(claim.state, ClaimState::Draining { .. })
+}
+
+/// Whether it is of a step of the control plane that its executor has not begun.
+fn is_unbegun_step(claim: &Claim) -> bool {
+    !claim.is_of_kubelet() && matches!(claim.state, ClaimState::Claimed)
 }
 
 /// Whether an upgrade whose plan is approved may disrupt anything.

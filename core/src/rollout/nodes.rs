@@ -15,7 +15,7 @@ use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still
 use super::round::{Round, after, record, release};
 use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
-use super::whole::{static_pods, statics_lack, statics_return};
+use super::whole::{others_are_whole, static_pods, statics_lack, statics_return};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{self, DrainStep, GivenUp, Held, Left, NodeDrain, OnTimeout, SETTLE, first, look, yields};
 
@@ -85,7 +85,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             }
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }
-        ClaimState::Draining { since, .. } if waited_too_long(round, *since) => {
+        ClaimState::Draining { since, .. } if waited_too_long(round, node, *since) => {
             if !give_back(round, node, claim) {
                 round.actions.push(release(claim));
             }
@@ -129,10 +129,15 @@ fn control_plane_is_away(round: &mut Round<'_>) -> bool {
     round.static_pods_until.is_some() || !round.control_plane_is_done()
 }
 
+/// What the rest of the control plane lacks, while `node` is part of it and must not be given to its executor for that.
+fn others_lack(round: &Round<'_>, node: &Node) -> Option<String> {
+    others_are_whole(round, &node.name).err().map(|lack| lack.line).filter(|_| node.control_plane)
+}
+
 /// Whether a node that drains `since` then has no more time, and what it waits for is the control plane. Nothing blocked
 /// its drain, so that it is not parked: it is taken up anew when the control plane is at the target again.
-fn waited_too_long(round: &mut Round<'_>, since: Timestamp) -> bool {
-    if round.control_plane_is_done() {
+fn waited_too_long(round: &mut Round<'_>, node: &Node, since: Timestamp) -> bool {
+    if round.control_plane_is_done() && others_lack(round, node).is_none() {
         return false;
     }
     let deadline = after(since, round.upgrade.drain.timeout);
@@ -196,6 +201,11 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         DrainStep::Empty if away => {
             let line = format!("{name}: drained; waits until the whole control plane answers at the target");
             let until = Some(after(since, round.upgrade.drain.timeout)).filter(|until| world.now < *until);
+            round.blocked.push(Waiting::new(WaitReason::ComponentAway, line).until(until));
+        }
+        DrainStep::Empty if let Some(line) = others_lack(round, node) => {
+            let until = Some(after(since, round.upgrade.drain.timeout)).filter(|until| world.now < *until);
+            let line = format!("{name}: drained; {line}");
             round.blocked.push(Waiting::new(WaitReason::ComponentAway, line).until(until));
         }
         DrainStep::Empty if !round.heard_afresh() => {

@@ -204,11 +204,13 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
         nodes.len(),
         named.join(", "),
     );
-    round.blocks(WaitReason::GroupFull, line);
-    // Nodes that failed under us stay as they are, and machines that have long been silent too; others may recover by
-    // themselves.
-    let lost = |of: &&Selected<'_>| failed(of) || round.is_gone(of.member.node);
+    // Nodes that failed under us stay as they are, those that somebody cordoned too, and machines that have long been
+    // silent; others may recover by themselves.
+    let cordoned = |of: &Selected<'_>| of.member.node.ready && of.member.node.unschedulable && !failed(of);
+    let lost = |of: &&Selected<'_>| failed(of) || cordoned(of) || round.is_gone(of.member.node);
     let hope = nodes.iter().filter(lost).count() < *limit;
+    let theirs = !hope && nodes.iter().any(cordoned);
+    round.blocks(if theirs { WaitReason::NODES_HELD } else { WaitReason::GroupFull }, line);
     round.hope |= hope;
 }
 
@@ -216,12 +218,12 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
 /// is what it waits for.
 fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, Waiting> {
     if node.control_plane
-        && let Err(line) = others_are_whole(round, &node.name)
+        && let Err(not_whole) = others_are_whole(round, &node.name)
     {
         // Others come back by themselves, unless their machines have been silent for long.
-        let cluster = round.world.cluster;
-        round.hope |= !cluster.nodes().iter().any(|other| other.control_plane && round.is_gone(other));
-        return Err(Waiting::new(WaitReason::NodesInOrder, format!("{} {line}", node.name)));
+        round.hope |= !not_whole.lasting;
+        let reason = if not_whole.lasting { WaitReason::NODES_HELD } else { WaitReason::NodesInOrder };
+        return Err(Waiting::new(reason, format!("{} {}", node.name, not_whole.line)));
     }
     if !round.will_empty(node) {
         return claim.map(|parked| retry(round, parked, node, &[])).transpose();

@@ -143,7 +143,7 @@ pub(super) fn status(
         Phase::NodesFailed
     } else if parked.iter().any(|out| out.state == OutOf::Parked && out.excepted.is_none()) {
         Phase::NodesParked
-    } else if !notes.held.is_empty() {
+    } else if !notes.held.is_empty() || notes.waits.iter().any(|wait| wait.reason == WaitReason::NODES_HELD) {
         Phase::NodesHeld
     } else {
         Phase::Working(Stage::Kubelets)

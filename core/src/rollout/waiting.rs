@@ -80,6 +80,8 @@ impl WaitReason {
     pub(super) const STEP_FAILED: Self = Self::Upgrade(Phase::ControlPlaneFailed);
     /// A node failed.
     pub(super) const NODE_FAILED: Self = Self::Upgrade(Phase::NodesFailed);
+    /// Somebody else holds nodes back.
+    pub(super) const NODES_HELD: Self = Self::Upgrade(Phase::NodesHeld);
     /// A node is parked.
     pub(super) const NODE_PARKED: Self = Self::Upgrade(Phase::NodesParked);
 

@@ -85,36 +85,63 @@ pub(super) fn statics_lack(cluster: &Cluster, node: &str, before: &Before) -> Op
     Some(format!("static pod {away} is not back"))
 }
 
-/// Whether the control-plane node `name` may be taken away. The error says why not, in words that follow its name.
-pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), String> {
+/// Why a control-plane node may not be taken away.
+pub(super) struct NotWhole {
+    /// In words that follow the node's name.
+    pub(super) line: String,
+    /// Only a person ends it.
+    pub(super) lasting: bool,
+}
+
+impl NotWhole {
+    fn passing(line: String) -> Self {
+        Self { line, lasting: false }
+    }
+}
+
+/// Whether a control-plane node is taken up in this round: anew, or again after it was parked.
+fn one_is_opened(round: &Round<'_>) -> bool {
+    let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(|node| node.control_plane);
+    let subject_of = |name: &str| round.mine.iter().find(|claim| *claim.name == *name).map(|c| &c.subject);
+    let opened = |action: &Action| {
+        let subject = match action {
+            Action::Claim { subject, .. } => Some(subject),
+            Action::Record { claim, state: ClaimState::Claimed, .. } => subject_of(claim),
+            _ => None,
+        };
+        subject.is_some_and(|of| of.component == Component::Kubelet && of_plane(&of.node))
+    };
+    round.actions.iter().any(opened)
+}
+
+/// Whether the control-plane node `name` may be taken away.
+pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotWhole> {
     let cluster = round.world.cluster;
     let mut others = cluster.nodes().iter().filter(|other| other.control_plane && *other.name != *name);
-    let away = others.find(|other| {
+    let in_flight = |other: &Node| {
         let of_it = |claim: &Claim| claim.is_of_kubelet() && claim.subject.node_uid == other.uid;
-        !other.ready || other.unschedulable || round.mine.iter().any(|c| of_it(c) && c.state.in_flight())
-    });
-    let opened = |action: &Action| match action {
-        Action::Claim { subject, .. } if subject.component == Component::Kubelet => {
-            cluster.node(&subject.node).is_some_and(|node| node.control_plane)
-        }
-        _ => false,
+        round.mine.iter().any(|claim| of_it(claim) && claim.state.in_flight())
     };
+    let away = others.find(|other| !other.ready || other.unschedulable || in_flight(other));
     if let Some(other) = away {
-        return Err(format!("waits: control-plane node {} is away, and they go one at a time", other.name));
+        let theirs = other.ready && !in_flight(other);
+        let is = if theirs { "cordoned" } else { "away" };
+        let line = format!("waits: control-plane node {} is {is}, and they go one at a time", other.name);
+        return Err(NotWhole { line, lasting: theirs || round.is_gone(other) });
     }
-    if round.actions.iter().any(opened) {
-        return Err("waits: control-plane nodes go one at a time".to_owned());
+    if one_is_opened(round) {
+        return Err(NotWhole::passing("waits: control-plane nodes go one at a time".to_owned()));
     }
     let mut servers = cluster.of(Component::KubeApiserver);
     if let Some(silent) = servers.find(|server| !server.ready && server.node.as_deref() != Some(name)) {
-        return Err(format!("waits until kube-apiserver {} answers", silent.name));
+        return Err(NotWhole::passing(format!("waits until kube-apiserver {} answers", silent.name)));
     }
     let mut statics = cluster.nodes().iter().filter(|other| other.control_plane && *other.name != *name);
     let unready = statics.find_map(|other| {
         cluster.pods_on(&other.name).find(|pod| pod.mirror && !pod.ready && pod.deleting().is_none())
     });
     match unready {
-        Some(pod) => Err(format!("waits until static pod {} is ready", pod.full_name())),
+        Some(pod) => Err(NotWhole::passing(format!("waits until static pod {} is ready", pod.full_name()))),
         None => Ok(()),
     }
 }

@@ -26,8 +26,8 @@ use expect_test::expect;
 
 use self::cluster::Toy;
 use super::*;
-use crate::cluster::{Component, Pod, Traits};
-use crate::fixture::at;
+use crate::cluster::{Component, Node, Pod, Traits};
+use crate::fixture::{at, node};
 use crate::upgrade::{Amount, Mode};
 use crate::version::Observed;
 
@@ -149,6 +149,54 @@ fn a_persons_cordon_is_respected() {
     toy.cluster.change_instances(|instance| instance.version = Observed::from_report("unknown"));
     assert!(!toy.planned().refused().is_empty());
     assert_eq!((toy.phase(), toy.status().preflight), (Phase::Completed, Vec::new()));
+}
+
+#[test]
+fn a_cordon_that_leaves_no_room_for_others_calls_for_whoever_set_it() {
+    let mut toy = Toy::new(3, 1);
+    toy.cluster.change_node("n-2", |node| node.unschedulable = true);
+    toy.run_to_the_end(600);
+    let line = "group all: 1 of 3 nodes are unavailable, 1 may be: n-2 (cordoned)";
+    let status = toy.status();
+    assert_eq!((status.phase, status.message.as_str()), (Phase::NodesHeld, line));
+    assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
+    // A machine that is silent for a moment comes back by itself.
+    toy.cluster.change_node("n-2", |node| (node.unschedulable, node.ready) = (false, false));
+    toy.cluster.change_node("n-1", |node| node.held = true);
+    assert_eq!(toy.kubelets("Upgraded"), 0);
+    assert!(!toy.phase().stalled(), "{:?}", toy.status());
+    toy.cluster.change_node("n-2", |node| node.ready = true);
+    toy.cluster.change_node("n-1", |node| node.held = false);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
+fn a_cordoned_control_plane_node_calls_for_whoever_cordoned_it() {
+    // As one step each, before anything began; and by their kubelets, when the others are at the target.
+    let mut toys = [Toy::kubeadm(3, 1), Toy::new(0, 2)];
+    for name in ["cp-1", "cp-2"] {
+        toys[1].cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
+    }
+    toys[1].run_until(600, |toy| toy.kubelets("Upgraded") == 1);
+    for (mut toy, phase) in toys.into_iter().zip([Phase::ControlPlaneHeld, Phase::NodesHeld]) {
+        let done = |name: &str| toy.cluster.node(name).unwrap().kubelet.to_string() == "v1.37.1";
+        let cordoned = if done("cp-1") { "cp-1" } else { "cp-2" };
+        toy.cluster.change_node(cordoned, |node| node.unschedulable = true);
+        for _ in 0..60 {
+            toy.tick();
+        }
+        let status = toy.status();
+        assert_eq!(status.phase, phase, "{status:?}");
+        assert!(
+            status.message.contains(&format!("control-plane node {cordoned} is cordoned")),
+            "{}",
+            status.message
+        );
+        toy.cluster.change_node(cordoned, |node| node.unschedulable = false);
+        toy.run_to_the_end(1200);
+        assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    }
 }
 
 #[test]

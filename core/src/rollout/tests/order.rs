@@ -190,6 +190,60 @@ fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
 }
 
 #[test]
+fn an_empty_control_plane_node_waits_until_every_other_one_is_whole() {
+    let mut toy = Toy::new(0, 2);
+    toy.upgrade.drain.timeout = SignedDuration::from_secs(60);
+    for name in ["cp-1", "cp-2"] {
+        toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
+    }
+    toy.run_until(300, |toy| toy.kubelets("Draining") == 1);
+    toy.stays_unready = true;
+    toy.cluster.set_pod(Pod { mirror: true, ready: false, owner: None, ..pod("etcd", 1, "cp-2") });
+    for _ in 0..30 {
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets("Upgrading"), 0, "one member of etcd less is all that three of them bear");
+    let line = "cp-1: drained; waits until static pod shop/etcd-1 is ready";
+    assert_eq!(toy.status().lines()[0], line);
+    // It is given back when its time is over, and taken up anew when that is back.
+    toy.run_until(60, |toy| !toy.cluster.node("cp-1").unwrap().unschedulable);
+    toy.stays_unready = false;
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+}
+
+#[test]
+fn control_plane_nodes_that_were_parked_go_one_at_a_time_too() {
+    let mut toy = Toy::new(0, 3);
+    toy.upgrade.drain.timeout = SignedDuration::from_secs(20);
+    for name in ["cp-1", "cp-2"] {
+        toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
+    }
+    toy.cluster.set_node(Node { held: true, ..node("n-9", "v1.36.4") });
+    toy.deploy("web", 2, 0);
+    for (number, name) in [(0, "cp-1"), (1, "cp-2")] {
+        toy.cluster.set_pod(pod("web", number, name));
+    }
+    // As long as one pod is not ready elsewhere, the budget lets none go: not for good, so that each node is tried.
+    toy.absent = 1;
+    let shuts = |toy: &mut Toy, shut: i32| {
+        toy.cluster.change_budget("web", |budget| budget.desired_healthy = shut);
+    };
+    shuts(&mut toy, 2);
+    toy.run_until(600, |toy| toy.kubelets("Parked") == 2);
+    // Then both may be tried again at once.
+    (0..30).for_each(|_| toy.tick());
+    assert_eq!(toy.kubelets("Parked"), 2, "{:?}", toy.log);
+    shuts(&mut toy, 0);
+    let mut most = 0;
+    for _ in 0..600 {
+        toy.tick();
+        most = most.max(toy.kubelets_in_flight());
+    }
+    assert_eq!(most, 1, "{:?}", toy.log);
+}
+
+#[test]
 fn a_control_plane_node_waits_until_every_other_one_is_there_with_what_runs_on_it() {
     let opens = |change: fn(&mut Toy)| {
         let mut toy = Toy::new(0, 3);
