@@ -272,7 +272,7 @@ pub struct GateCondition {
     pub type_: String,
     /// `True`, `False` or `Unknown`. Default `True`.
     #[serde(default = "yes")]
-    #[schemars(length(min = 1, max = 16))]
+    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
     pub status: String,
 }
 

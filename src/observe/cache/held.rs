@@ -104,7 +104,7 @@ impl Default for Pace {
 }
 
 /// A kube-apiserver that has just started answers 403 until it has read the RBAC objects. So a 403 this soon after
-/// the last answer is a failure that passes, and not a refusal.
+/// the last answer, or after it was away, is a failure that passes, and not a refusal.
 pub(super) const STARTING: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -173,11 +173,15 @@ impl<K: Watched> Inner<K> {
     }
 
     pub(super) fn failing(&self, error: &kube::Error) {
-        let told = self.held.read().unwrap_or_else(PoisonError::into_inner).1;
-        let starting = told.is_some_and(|at| at.elapsed() < STARTING);
+        let outage = &self.shared.outage;
+        if !matches!(error, kube::Error::Api(status) if status.code < 500) {
+            outage.is_away();
+        }
+        let told = self.held.read().unwrap_or_else(PoisonError::into_inner).1.map(|at| at.elapsed());
+        let starting = [told, outage.was_away()].into_iter().flatten().any(|ago| ago < STARTING);
         let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
         let text = self.what.explain(error, refused);
-        if self.shared.outage.begins(&self.what.kind, cause(error, &text)) {
+        if outage.begins(&self.what.kind, cause(error, &text)) {
             tracing::warn!(
                 problem = text,
                 "a watch fails; others that fail for the same cause are not listed"

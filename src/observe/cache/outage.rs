@@ -1,17 +1,27 @@
-//! Why watches fail at the moment: so a kube-apiserver that is away is logged once and not for each kind, and when one watch
-//! works again, those that failed with it do not wait any longer.
+//! Why watches fail at the moment, and when the server was last away. So a kube-apiserver that is away is logged once and not
+//! for each kind; when one watch works again, those that failed with it do not wait any longer; and a server that has just
+//! come back is not believed when it refuses.
 //!
 //! Here belongs what watches tell each other; what a failure means for a decision is in [`super::super::fold`]. The
 //! invariant: a cause is news when no watch fails for it yet.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// The watches of one program that fail: each kind with its cause. A clone is another handle on the same.
 #[derive(Clone, Debug, Default)]
-pub struct Outage(Arc<Mutex<BTreeMap<String, Arc<Cause>>>>);
+pub struct Outage(Arc<Mutex<Failing>>);
+
+#[derive(Debug, Default)]
+struct Failing {
+    kinds: BTreeMap<String, Arc<Cause>>,
+    /// When the server last did not answer, or with an error of its own.
+    away: Option<Instant>,
+}
 
 /// Why watches fail.
 #[derive(Debug)]
@@ -22,19 +32,33 @@ struct Cause {
 }
 
 impl Outage {
+    fn failing(&self) -> MutexGuard<'_, Failing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The watch of `kind` fails for `cause`. Returns whether no watch failed for it before.
     pub(super) fn begins(&self, kind: &str, cause: String) -> bool {
-        let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = failing.values().find(|known| known.text == cause).cloned();
+        let mut failing = self.failing();
+        let known = failing.kinds.values().find(|known| known.text == cause).cloned();
         let is_news = known.is_none();
         let cause = known.unwrap_or_else(|| Arc::new(Cause { text: cause, passes: Notify::new() }));
-        failing.insert(kind.to_owned(), cause);
+        failing.kinds.insert(kind.to_owned(), cause);
         is_news
+    }
+
+    /// The server does not answer, or with an error of its own.
+    pub(super) fn is_away(&self) {
+        self.failing().away = Some(Instant::now());
+    }
+
+    /// How long ago the server last was away; `None` if it never was.
+    pub(super) fn was_away(&self) -> Option<Duration> {
+        self.failing().away.map(|at| at.elapsed())
     }
 
     /// The watch of `kind` works again.
     pub(super) fn ends(&self, kind: &str) {
-        let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+        let cause = self.failing().kinds.remove(kind);
         if let Some(cause) = cause {
             cause.passes.notify_waiters();
         }
@@ -42,7 +66,7 @@ impl Outage {
 
     /// Resolves when another watch works again that failed for the same cause as that of `kind`.
     pub(super) async fn passes(&self, kind: &str) {
-        let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
+        let cause = self.failing().kinds.get(kind).cloned();
         match cause {
             Some(cause) => cause.passes.notified().await,
             None => std::future::pending().await,

@@ -208,6 +208,27 @@ async fn a_server_that_has_just_started_is_no_lost_permission() {
     until(&cache, |cache| matches!(cache.state(), SyncState::Refused(_))).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_away_for_long_and_has_just_started_is_no_lost_permission() {
+    let begins = Answer::Watch(vec![mark(7, true)], false);
+    // With the longest wait of these tests, longer than `STARTING`.
+    let away = std::iter::repeat_with(|| Answer::Refuse(503, "no connection")).take(3000);
+    let refuses = std::iter::repeat_with(|| Answer::Refuse(403, "leases is forbidden")).take(5000);
+    let server = Server::new(std::iter::once(begins).chain(away).chain(refuses));
+    let (cache, _stop) = server.watch();
+    let failing = |cache: &Cache<Lease>, with: &str| {
+        assert!(!matches!(cache.state(), SyncState::Refused(_)), "{:?}", cache.state());
+        matches!(cache.state(), SyncState::Failing(why) if why.contains(with))
+    };
+    until(&cache, |cache| failing(cache, "503")).await;
+    sleep(STARTING + Duration::from_secs(55)).await;
+    assert!(failing(&cache, "503"), "it is away for longer than it takes to start");
+    until(&cache, |cache| failing(cache, "403")).await;
+    sleep(STARTING.saturating_sub(Duration::from_secs(6))).await;
+    assert!(failing(&cache, "403"));
+    until(&cache, |cache| matches!(cache.state(), SyncState::Refused(_))).await;
+}
+
 #[tokio::test]
 async fn a_watch_that_breaks_keeps_what_is_held() {
     let server = Server::new([
