@@ -64,10 +64,15 @@ where
     sent.map_err(|error| not_written(&what, &error))
 }
 
-/// The path of the first field of `wanted` that the status of `written` lacks: a server drops every field that its
-/// `CustomResourceDefinition` does not have. `None` when nothing is missing.
-pub fn dropped(written: &DynamicObject, wanted: &Value) -> Option<String> {
-    lacks(&written.data["status"], wanted, "status")
+/// What a person has to do where the status of `written` lacks a field of `wanted`, in one line that names the first: a
+/// server drops every field that its `CustomResourceDefinition`, here `definition`, does not have. `None` when nothing is
+/// missing.
+pub fn dropped(written: &DynamicObject, wanted: &Value, definition: &str) -> Option<String> {
+    let field = lacks(&written.data["status"], wanted, "status")?;
+    Some(format!(
+        "the server drops {field}: its CustomResourceDefinition {definition} is of another version; install this one's with \
+         kubectl apply -k config/crd"
+    ))
 }
 
 fn lacks(is: &Value, wanted: &Value, path: &str) -> Option<String> {

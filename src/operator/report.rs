@@ -5,11 +5,12 @@
 //! status write a second; looking takes at most a twentieth of a processor, however much changes; and a short outage,
 //! such as an apiserver's restart, is waited out and not reported.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Cluster, Node};
+use evenkeel_core::cluster::{Cluster, Component, Node};
 use evenkeel_core::disruption::preflight::closed;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::{Assessment, Verdict};
@@ -32,6 +33,7 @@ use crate::clock::Clock;
 use crate::judgement::{Basis, judge};
 use crate::observe::cache::Cache;
 use crate::observe::fold::SyncState;
+use crate::observe::leaders::Leading;
 use crate::observe::platform::Platform;
 use crate::observe::{Inventory, NotReady, Observer, Source, Trouble};
 
@@ -49,6 +51,8 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// How long sources may be unclear before the report says so. A watch that breaks with its apiserver is open again
 /// within a second or two.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So long a static pod may be away while it is replaced: on two cores, kubeadm's were for up to 110 s.
+const MOMENT: Duration = Duration::from_mins(2);
 
 /// What the controller works with.
 pub(super) struct Reporter<'a> {
@@ -74,6 +78,8 @@ struct Memory {
     outdated: Option<String>,
     /// Since when sources have been unclear.
     unclear: Option<Instant>,
+    /// When each controller last led in sight.
+    in_sight: BTreeMap<Component, Instant>,
     /// The last certain verdict.
     verdict: Option<Verdict>,
     complaint: String,
@@ -141,7 +147,10 @@ impl Reporter<'_> {
             }
         }
         let now = self.clock.now();
-        let seen = self.observer.cluster(now);
+        let mut seen = self.observer.cluster(now);
+        if let Ok((_, inventory)) = &mut seen {
+            memory.forgive_moments(&mut inventory.leading);
+        }
         let unclear = match &seen {
             Ok((_, inventory)) => !inventory.is_settled(),
             Err(_) => true,
@@ -280,12 +289,7 @@ impl Reporter<'_> {
         let told = serde_json::to_value(wanted).map_err(|error| NotWritten::Failed(error.to_string()))?;
         let written = write(&self.effects, &self.authority, FIELD_MANAGER, object, &told).await?;
         self.reports.apply_own(written.clone());
-        let outdated = dropped(&written, &told).map(|field| {
-            format!(
-                "the server drops {field}: its CustomResourceDefinition {} is of another version; install this one's with kubectl apply -k config/crd",
-                ClusterSkewReport::crd_name()
-            )
-        });
+        let outdated = dropped(&written, &told, ClusterSkewReport::crd_name());
         if let Some(line) = outdated.as_ref().filter(|_| memory.outdated.is_none()) {
             tracing::warn!(problem = line, "the report is not whole");
         }
@@ -335,6 +339,17 @@ impl Memory {
     fn is_patient(&mut self, unclear: bool) -> bool {
         self.unclear = if unclear { self.unclear.or_else(|| Some(Instant::now())) } else { None };
         self.unclear.is_some_and(|since| since.elapsed() < PATIENCE)
+    }
+
+    /// Takes those out of `leading` that led in sight a moment ago: while a static pod is replaced its lease outlives its
+    /// copy in the API.
+    fn forgive_moments(&mut self, leading: &mut Vec<Leading>) {
+        let now = Instant::now();
+        let hidden = |component: Component| leading.iter().any(|hidden| hidden.component == component);
+        for component in Component::ALL.into_iter().filter(|component| !hidden(*component)) {
+            self.in_sight.insert(component, now);
+        }
+        leading.retain(|hidden| self.in_sight.get(&hidden.component).is_none_or(|at| at.elapsed() >= MOMENT));
     }
 }
 
@@ -437,6 +452,24 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_led_in_sight_a_moment_ago_is_not_hidden() {
+        let mut memory = Memory::default();
+        let mut told = |hidden: &[Component]| {
+            let of = |component: &Component| Leading { component: *component, holder: "cp-1_a".into() };
+            let mut leading: Vec<_> = hidden.iter().map(of).collect();
+            memory.forgive_moments(&mut leading);
+            leading.into_iter().map(|hidden| hidden.component).collect::<Vec<_>>()
+        };
+        let (manager, scheduler) = (Component::KubeControllerManager, Component::KubeScheduler);
+        assert_eq!(told(&[manager]), [manager], "nobody has ever seen it");
+        assert_eq!(told(&[manager, scheduler]), [manager], "its static pod is replaced");
+        tokio::time::sleep(MOMENT).await;
+        assert_eq!(told(&[scheduler]), [scheduler], "it does not come back");
+        assert_eq!(told(&[]), []);
+        assert_eq!(told(&[scheduler, manager]), []);
+    }
 
     #[test]
     fn it_rests_after_each_look_and_longer_after_a_write() {

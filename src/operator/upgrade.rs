@@ -27,8 +27,8 @@ use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
 use kube::core::DynamicObject;
+use kube::{CustomResourceExt as _, ResourceExt as _};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -38,7 +38,7 @@ use self::figures::{counts, label};
 use self::foretell::Forecasts;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
-use crate::act::status::{NotWritten, write};
+use crate::act::status::{NotWritten, dropped, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, Executors, decode, upgrade};
 use crate::clock::Clock;
@@ -92,6 +92,8 @@ struct Kept {
     sent: Sent,
     evictions: JoinSet<Outcome>,
     status_written: BTreeMap<String, Instant>,
+    /// The statuses of which the server dropped a field, with the resourceVersion of what it kept: they are not sent again.
+    dropped: BTreeMap<String, (Option<String>, ClusterUpgradeStatus)>,
     forecasts: Forecasts,
     announced: Announced,
     complaint: String,
@@ -395,7 +397,11 @@ impl Driver<'_> {
     async fn tell(&self, kept: &mut Kept, object: &ClusterUpgrade, status: ClusterUpgradeStatus) -> bool {
         let name = object.name_any();
         kept.announced.stands(&name, &status);
-        if object.status.as_ref() == Some(&status) {
+        let cut = kept
+            .dropped
+            .get(&name)
+            .is_some_and(|(version, told)| *version == object.resource_version() && *told == status);
+        if cut || object.status.as_ref() == Some(&status) {
             return true;
         }
         let urgent = |s: &ClusterUpgradeStatus| {
@@ -413,11 +419,12 @@ impl Driver<'_> {
             kept.again = Some(kept.again.map_or(due, |again| again.min(due)));
             return true;
         }
-        kept.status_written.insert(name, Instant::now());
+        kept.status_written.insert(name.clone(), Instant::now());
         match write(&self.effects, &self.authority, FIELD_MANAGER, object, &status).await {
             Ok(written) => {
                 kept.complaints.answered();
                 kept.announced.announce(&self.hands, object, &written, &status);
+                note_dropped(kept, name, &written, status);
                 self.upgrades.apply_own(written);
                 return true;
             }
@@ -433,6 +440,21 @@ impl Driver<'_> {
             }
         }
         same
+    }
+}
+
+/// Remembers `status` where the server dropped a field of it, and says so once.
+fn note_dropped(kept: &mut Kept, name: String, written: &DynamicObject, status: ClusterUpgradeStatus) {
+    // What cannot be written as JSON was not sent.
+    let told = serde_json::to_value(&status).unwrap_or_default();
+    match dropped(written, &told, ClusterUpgrade::crd_name()) {
+        Some(line) => {
+            if !kept.dropped.contains_key(&name) {
+                tracing::warn!(problem = line, upgrade = name, "the status is not whole");
+            }
+            kept.dropped.insert(name, (written.resource_version(), status));
+        }
+        None => _ = kept.dropped.remove(&name),
     }
 }
 
