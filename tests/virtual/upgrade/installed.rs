@@ -59,6 +59,18 @@ impl Story {
         hash
     }
 
+    /// Installs a definition of ClusterUpgrades whose status lacks a field.
+    async fn lacks(&self, field: &str) {
+        let old = definition_of_upgrades(|schema| {
+            schema["properties"]["status"]["properties"].as_object_mut().unwrap().remove(field);
+        });
+        let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
+        // A merge would leave the field in.
+        let mut object = self.kube.get(&path).await.unwrap();
+        object["spec"]["versions"] = old["spec"]["versions"].clone();
+        self.kube.send("PUT", &path, "application/json", &object).await.unwrap();
+    }
+
     async fn install(&self, name: &str) {
         self.kube.create(CHANGERS, &self.setting.changer(name)).await;
     }
@@ -102,14 +114,7 @@ pub fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> 
         kube.create(UPGRADES, &object).await;
         let story = Story { setting, cluster, kube };
         if says.contains("old-definition") {
-            let old = definition_of_upgrades(|schema| {
-                schema["properties"]["status"]["properties"].as_object_mut().unwrap().remove("soaks");
-            });
-            let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
-            // A merge would leave the field in.
-            let mut object = story.kube.get(&path).await.unwrap();
-            object["spec"]["versions"] = old["spec"]["versions"].clone();
-            story.kube.send("PUT", &path, "application/json", &object).await.unwrap();
+            story.lacks("soaks").await;
         }
         if says.contains("no-definition") {
             story.kube.delete(&format!("{DEFINITIONS}/{DEFINITION}")).await.unwrap();
@@ -274,6 +279,35 @@ fn a_program_that_the_definition_is_too_old_for_waits_for_a_newer_one() {
         assert!(object["status"].is_null() && story.kube.list(CLAIMS).await.is_empty(), "{object:#}");
         let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
         story.kube.merge(&path, &definition_of_upgrades(|_| ())).await.unwrap();
+        story.is("Completed", "").await;
+    });
+}
+
+#[test]
+fn a_definition_that_becomes_older_costs_no_write_after_the_other() {
+    story("", "Automatic", async |story| {
+        let at = format!("{UPGRADES}/{UP}");
+        story.until("a node is upgraded", |_, claims| nodes_that_are(claims, "Upgraded") > 0).await;
+        story.kube.merge(&at, &json!({"spec": {"suspend": true}})).await.unwrap();
+        let upgrade = story.is("Suspended", "").await;
+        assert!(!upgrade["status"]["waitingFor"].is_null(), "{upgrade:#}");
+        story.comes_to_a_stand().await;
+        story.lacks("waitingFor").await;
+        // Something that changes the status a little: it is written anew.
+        story.kube.merge(&at, &json!({"spec": {"failurePolicy": {"maxFailed": 3}}})).await.unwrap();
+        sleep(Duration::from_secs(10)).await;
+        story.cluster.faults().record();
+        // Each of these is looked at.
+        for turn in 0..100 {
+            let label = json!({"metadata": {"labels": {"turn": turn.to_string()}}});
+            story.kube.merge("/api/v1/nodes/main-1", &label).await.unwrap();
+            sleep(Duration::from_secs(3)).await;
+        }
+        let calls = story.cluster.faults().record();
+        let statuses = calls.iter().filter(|call| call.is_write() && call.line().contains("clusterupgrades"));
+        let statuses: Vec<String> = statuses.map(|call| call.line().to_string()).collect();
+        assert!(statuses.len() < 5, "{} statuses in five minutes: {:?}", statuses.len(), statuses.first());
+        story.kube.merge(&at, &json!({"spec": {"suspend": false}})).await.unwrap();
         story.is("Completed", "").await;
     });
 }
