@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::decode::decode;
+use super::decode::decode_parts;
 
 /// Changes the version of a component or a node; Evenkeel only decides when. A ClusterUpgrade names it. Whoever may write
 /// one is root on every node. The hash of an upgrade's plan covers what its executors are: a change of one asks for a new
@@ -102,7 +102,7 @@ impl Executors {
     pub fn add(&mut self, object: &DynamicObject) {
         self.0.insert(
             object.name_any().into(),
-            decode::<UpgradeExecutor>(object).and_then(|read| value(&read)),
+            decode_parts::<UpgradeExecutor>(object, &["spec"]).and_then(|read| value(&read)),
         );
     }
 

@@ -14,7 +14,7 @@ pub mod upgrade;
 
 pub use claim::{BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, spec_of, status_of};
 pub use conditions::conditions;
-pub use decode::decode;
+pub use decode::{decode, decode_parts};
 pub use executor::{Executors, ExternalExecutor, JobExecutor, UpgradeExecutor, UpgradeExecutorSpec};
 pub use report::{ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus};
 pub use upgrade::{ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus};

@@ -40,7 +40,7 @@ use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, Executors, decode, upgrade};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, Executors, decode_parts, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::SyncState;
@@ -228,7 +228,8 @@ impl Driver<'_> {
         if self.upgrades.state() != SyncState::Synced {
             return;
         }
-        for object in self.upgrades.list().iter().filter_map(|stored| decode::<ClusterUpgrade>(stored).ok()) {
+        let read = |stored: &Arc<DynamicObject>| decode_parts::<ClusterUpgrade>(stored, &["spec"]).ok();
+        for object in self.upgrades.list().iter().filter_map(read) {
             let complete = object.status.as_ref().is_some_and(|status| status.completion_time.is_some());
             // One that is suspended does nothing, whatever is seen.
             if !complete && !object.spec.suspend && upgrade::validate(&object, &kept.executors).is_ok() {

@@ -12,7 +12,7 @@ use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
 use super::{Driver, Kept, Unseen};
-use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode, upgrade};
+use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode_parts, upgrade};
 use crate::observe::fold::SyncState;
 
 impl Driver<'_> {
@@ -52,7 +52,7 @@ impl Driver<'_> {
         self.executors(kept);
         let executors = &kept.executors;
         let read = |stored: &DynamicObject| {
-            let object = decode::<ClusterUpgrade>(stored)?;
+            let object = decode_parts::<ClusterUpgrade>(stored, &["spec"])?;
             let intent = upgrade::validate(&object, executors).map(|intent| {
                 let progress = upgrade::progress(&object, &intent);
                 (intent, progress)
@@ -97,7 +97,8 @@ impl Driver<'_> {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
         let stored = self.claims.list();
         let read = |stored: &DynamicObject| {
-            decode::<NodeUpgrade>(stored).and_then(|claim| claim_of(&claim).map_err(|bad| bad.to_string()))
+            decode_parts::<NodeUpgrade>(stored, &["spec", "status"])
+                .and_then(|claim| claim_of(&claim).map_err(|bad| bad.to_string()))
         };
         for (stored, said) in stored.iter().zip(kept.claims.of(&stored, read)) {
             match said {
