@@ -33,6 +33,8 @@ const READ_LASTS: SignedDuration = SignedDuration::from_secs(30);
 const ATTACHMENTS_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// What a claim says of a node that is given to its executor.
 const DRAINED: &str = "drained; the executor may work";
+/// What is said of a node that drains while part of the control plane is away.
+const NOBODY_IS_ASKED: &str = "no pod is asked to leave until the whole control plane answers at the target";
 /// What a claim says of a node whose pods stay.
 const ONLY_CORDONED: &str = "cordoned; its pods stay, because only its patch changes";
 /// A claim remembers at most so many `DaemonSets` that were not ready before.
@@ -157,12 +159,16 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         return;
     }
     let away = control_plane_is_away(round);
-    let idle = idle(round);
+    let stopped = if away {
+        Some((WaitReason::ComponentAway, NOBODY_IS_ASKED.to_owned()))
+    } else {
+        idle(round).map(|line| (WaitReason::ControllersIdle, line))
+    };
     let seen = drain::DrainView {
         cluster: world.cluster,
         memory: world.memory,
         policy: round.policy,
-        stopped: away || idle.is_some(),
+        stopped: stopped.is_some(),
         now: world.now,
     };
     let drain = NodeDrain { cordoned: since, begun: since, stalled };
@@ -180,9 +186,14 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         DrainStep::Leaving { drain, permits, forced, left } => {
             round.actions.extend(permits.into_iter().map(Action::Evict));
             round.actions.extend(forced.into_iter().map(Action::Delete));
+            let until = Some(after(since, round.upgrade.drain.timeout)).filter(|until| world.now < *until);
+            // Nobody counts budgets meanwhile: what they say of a pod may be long past.
+            if let Some((reason, line)) = stopped {
+                round.blocked.push(Waiting::new(reason, format!("{name}: {line}")).until(until));
+                return;
+            }
             let blockers = blockers(&left);
             let line = format!("{name}: {}", first(&left));
-            let until = Some(after(since, round.upgrade.drain.timeout)).filter(|until| world.now < *until);
             let told = |reason| Waiting::new(reason, line).until(until);
             if blockers.is_empty() {
                 round.working.push(told(WaitReason::PodsLeaving));

@@ -141,6 +141,37 @@ fn a_kubelet_is_upgraded_when_every_static_pod_is_back_however_long_that_takes()
 }
 
 #[test]
+fn nothing_is_said_of_budgets_while_nobody_counts_them() {
+    let mut toy = Toy::new(2, 1);
+    toy.deploy("web", 2, 2);
+    toy.absent = 1;
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    toy.tick();
+    let says = |toy: &Toy, word: &str| toy.status().lines().iter().any(|line| line.contains(word));
+    assert!(says(&toy, "PDB shop/web"), "{:?}", toy.status().lines());
+    let whole = toy.cluster.instances().to_vec();
+    let without = whole.iter().filter(|of| of.component != Component::KubeControllerManager).cloned();
+    toy.cluster.set_instances(without.collect());
+    assert!(!says(&toy, "PDB shop/web"), "{:?}", toy.status().lines());
+    assert!(says(&toy, "no pod is asked to leave until the whole control plane answers"));
+    toy.cluster.set_instances(whole);
+    assert!(says(&toy, "PDB shop/web"), "{:?}", toy.status().lines());
+}
+
+#[test]
+fn what_holds_a_drain_back_is_written_when_it_lasts() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.drain.timeout = SignedDuration::from_secs(300);
+    toy.deploy("web", 2, 2);
+    toy.absent = 1;
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    let since = toy.seconds;
+    let told = |toy: &Toy| toy.claims.iter().any(|claim| !claim.blockers.is_empty());
+    toy.run_until(60, told);
+    assert!((14..18).contains(&(toy.seconds - since)), "{} s", toy.seconds - since);
+}
+
+#[test]
 fn a_node_is_not_given_back_while_its_job_runs() {
     let mut toy = Toy::new(2, 1);
     toy.goes_on = true;
