@@ -50,6 +50,8 @@ pub fn job(real: &Real, node: &str, script: &str, version: &str) -> Result<Comma
 }
 
 pub async fn run(real: &Real, node: &str, script: &str, version: &str) -> Result<Output, Failure> {
+    // kubeadm names a folder by the second, and no Job begins so soon after another one.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let began = Instant::now();
     let output = tokio::time::timeout(LIMIT, job(real, node, script, version)?.output()).await??;
     println!("       {node}: {} after {:.0} s", output.status, began.elapsed().as_secs_f64());
