@@ -1,4 +1,4 @@
-//! The loop that empties nodes, for the operator's upgrades and for a drain: look, decide, send, wait, take in answers.
+//! The loop that the operator's upgrades and a drain share: look, decide, send, wait, take in answers.
 //!
 //! Here belongs only when a look is due and when the loop ends. The core decides, and [`crate::act`] sends. The
 //! invariants: one look sees all changes of one pause together; a change that comes during a look leads to another

@@ -12,7 +12,7 @@
 //! * [`drain`]: one node's way from schedulable to empty, and several at once.
 //! * [`upgrade`]: what a person wants, and how far it is.
 //! * [`plan`]: what an upgrade will do, in which order, and what stands in its way before it starts.
-//! * [`rollout`]: the upgrade state machine: `decide(upgrade, progress, world)`.
+//! * [`rollout`]: the upgrade state machine: `decide(planned, upgrade, progress, world)`.
 //! * [`lease`]: who leads, by client-go's timing rules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -141,10 +141,10 @@ impl Executor {
 /// What is done about a controller that leads, as its lease shows, and whose version nothing can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hidden {
-    /// No kubelet moves.
+    /// No kubelet moves, and no kube-apiserver moves by a second minor.
     #[default]
     Refuse,
-    /// Kubelets move: a person vouches for the version of those controllers.
+    /// Both move: a person vouches for the version of those controllers.
     Accept,
 }
 

@@ -92,7 +92,7 @@ impl Hands {
         self.uncordon_orphan(node, mark).await.unwrap_or_else(|stop| stop.of(None))
     }
 
-    /// Publishes `news` of `upgrade` beside the work. `version` is the resourceVersion of the upgrade that says so.
+    /// Publishes `news` about `upgrade` without waiting for it; `version` is the resourceVersion of the status that says so.
     pub fn tell(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: News) {
         self.events.upgrade(upgrade, version, news);
     }

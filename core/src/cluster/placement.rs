@@ -29,9 +29,9 @@ pub struct Placement {
 /// One term of a required node affinity: all of it has to hold. An empty one holds nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeTerm {
-    /// About labels.
+    /// Expressions about labels of the Node.
     pub labels: Vec<Expression>,
-    /// About fields.
+    /// Expressions about fields of the Node.
     pub fields: Vec<Expression>,
 }
 

@@ -35,7 +35,7 @@ pub struct Parts {
     pub webhooks: Vec<Webhook>,
     /// One for each controller whose lease somebody holds.
     pub leaders: Vec<Leader>,
-    /// What a drain's preflight reads besides.
+    /// What stands around pods. Of it the operator and a drain read volumes and attachments, the preflight and a plan all.
     pub surroundings: Surroundings,
 }
 
@@ -165,7 +165,7 @@ impl Cluster {
         &self.leaders
     }
 
-    /// What a drain's preflight reads besides.
+    /// What stands around pods. Of it the operator and a drain read volumes and attachments, the preflight and a plan all.
     pub fn surroundings(&self) -> &Surroundings {
         &self.surroundings
     }
@@ -324,7 +324,7 @@ impl Cluster {
         self.leaders = leaders;
     }
 
-    /// What a drain's preflight reads besides, for the caller to change.
+    /// What stands around pods, for the caller to change.
     pub fn surroundings_mut(&mut self) -> &mut Surroundings {
         &mut self.surroundings
     }

@@ -38,7 +38,7 @@ impl Selector {
 }
 
 impl Expression {
-    /// Whether it holds where its key has that value.
+    /// Whether this expression holds for an object whose label `key` has `value`; `None`: it has no such label.
     pub fn holds(&self, value: Option<&str>) -> bool {
         let named = |value: &str| self.values.iter().any(|named| named == value);
         match self.operator.as_str() {

@@ -1,6 +1,6 @@
 //! What stands around pods and budgets: their controllers, volumes, webhooks, quotas.
 //!
-//! Only a drain's preflight reads most of it; the operator reads the volumes and where they are attached. So each list is
+//! The operator and a drain read the volumes and where they are attached, the preflight and a plan all of it. So each list is
 //! `None` where it was not read. The invariant: a controller that is missing from a list that was read does not exist; of a
 //! list that was not read, nothing is concluded.
 

@@ -146,7 +146,7 @@ pub struct Budgets<'a> {
 enum Guard<'a> {
     /// Nobody.
     None,
-    /// One budget, from which nothing is taken.
+    /// One budget, but the pod may leave without being counted.
     Free,
     /// One budget, which must allow it.
     One(&'a Budget),

@@ -34,7 +34,7 @@ pub struct DrainView<'c, 'w> {
     pub memory: &'w Memory,
     /// How it is drained.
     pub policy: &'w Policy,
-    /// Nothing more is asked for: somebody told the drain to stop.
+    /// Nothing more is asked for now: a person stopped the drain, or part of the control plane is away.
     pub stopped: bool,
     /// The time.
     pub now: Timestamp,

@@ -1,6 +1,6 @@
 //! What a person has to know of a plan before it is carried out.
 //!
-//! Here belong the values and their order; what is found is in `start`, `make` and `waves`. The invariant: an id names
+//! Here belong the values and their order; what is found is in `start`, `make`, `makers` and `drains`. The invariant: an id names
 //! the rule and the object, so that it is the same in every run and a person can accept it by name.
 
 use std::fmt;
@@ -86,22 +86,22 @@ impl Finding {
         }
     }
 
-    /// The same with what to do.
+    /// This finding, with what to do about it.
     pub(super) fn remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: remedy.into(), ..self }
     }
 
-    /// The same, which a person may take upon them.
+    /// This finding, as one that a person may accept.
     pub(super) fn acceptable(self) -> Self {
         Self { acceptable: true, ..self }
     }
 
-    /// The same about the hop to `minor`.
+    /// This finding, about the hop to `minor`.
     pub(super) fn at(self, minor: Minor) -> Self {
         Self { hop: Some(minor), ..self }
     }
 
-    /// The same about all of `names`, of which the first few are shown.
+    /// This finding, about all of `names`, of which the first few are shown.
     pub(super) fn about<'a>(self, names: impl IntoIterator<Item = &'a Arc<str>>) -> Self {
         let mut all: Vec<Arc<str>> = names.into_iter().cloned().collect();
         all.sort();

@@ -40,7 +40,7 @@ impl Took {
         Self { p50: self.p50.max(other.p50), p90: self.p90.max(other.p90) }
     }
 
-    /// The median, of which nothing is below zero.
+    /// The median, or zero where it is negative.
     pub(super) fn least(self) -> SignedDuration {
         self.p50.max(SignedDuration::ZERO)
     }

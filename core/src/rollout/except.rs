@@ -45,7 +45,7 @@ fn concerned(round: &Round<'_>) -> BTreeSet<Arc<str>> {
     nodes
 }
 
-/// The nodes with pods that the object of that kind and `namespace/name` is or guards.
+/// The nodes that run the pod of that `namespace/name`, or pods that the budget of that name guards.
 fn nodes_of(cluster: &Cluster, kind: &str, name: &str) -> Vec<Arc<str>> {
     let Some((namespace, name)) = name.split_once('/') else { return Vec::new() };
     match kind {

@@ -7,8 +7,8 @@
 //! counted with unhealthy nodes, and "upgraded" only when observed.
 //!
 //! A node's way: [`ClaimState::Claimed`] → cordon → [`ClaimState::Draining`] → evictions → [`ClaimState::Upgrading`] →
-//! the executor → observed → uncordon → [`ClaimState::Upgraded`]. A node whose drain does not end in time becomes
-//! [`ClaimState::Parked`], is uncordoned, and is tried again later. A control-plane component, or all of them of one
+//! the executor → observed → uncordon → [`ClaimState::Upgraded`]. A node whose drain does not end in time, or stands still,
+//! becomes [`ClaimState::Parked`], is uncordoned, and is tried again later. A control-plane component, or all of them of one
 //! node together, goes from claimed to upgrading at once, without a drain.
 
 mod absent;

@@ -85,8 +85,8 @@ pub(super) struct RoundNotes {
     pub(super) hope: bool,
     pub(super) soaks: Vec<Soak>,
     pub(super) held_back: Vec<Wait>,
-    /// So many claims in flight get no further without a person: the server refuses a write, or they wait for a control
-    /// plane that does.
+    /// How many claims in flight only a person can bring further: the server refuses their write, or they wait for a control
+    /// plane that needs a person.
     pub(super) stuck: usize,
     pub(super) control_plane_held: bool,
     pub(super) halted: Option<String>,

@@ -18,7 +18,7 @@ pub enum EndedBy {
     Person,
     /// What happens in the cluster.
     Cluster,
-    /// The clock.
+    /// A time that is known.
     Time,
 }
 

@@ -11,7 +11,7 @@ use crate::version::{Effective, Minor};
 /// Which apiservers the members talk to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Met {
-    /// Any of the cluster's.
+    /// Any apiserver of the cluster.
     All,
     /// Those on their own node, as far as their versions are known.
     Own(Option<Servers>),

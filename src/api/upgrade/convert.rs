@@ -33,7 +33,7 @@ pub enum Invalid {
     /// The version cannot be read.
     #[error("{0} {1} {2}; write it like v1.37.1")]
     Version(&'static str, String, ParseError),
-    /// A group depends on one that there is not.
+    /// A group depends on a group that does not exist.
     #[error("nodeGroups {0}: dependsOn names {1}, which is no group of this upgrade")]
     NoGroup(String, String),
     /// A group would have to be done before it begins.

@@ -20,8 +20,8 @@ pub struct Drain {
     #[serde(default = "half_an_hour")]
     #[schemars(range(min = 10, max = 604_800))]
     pub timeout_seconds: i32,
-    /// What happens to a node that is not drained in time, or that cannot be drained at all. In each case it is
-    /// uncordoned, and the status names it with what blocks it. `Park` (the default): the other nodes go on, and this
+    /// What happens to a node that is not drained in time, or that cannot be drained at all. With `Park` and `Halt` it is made
+    /// schedulable again, and the status names it with what blocks it. `Park` (the default): the other nodes go on, and this
     /// node is tried again later. `Halt`: nothing more is begun and no more pod is asked to leave; other nodes that are
     /// draining are made schedulable again; the upgrade goes on when what blocks the node has left it, somebody holds
     /// the node, raises `timeoutSeconds` or sets another value here, or deletes the NodeUpgrade. `Force`: the pods that

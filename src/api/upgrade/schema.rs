@@ -300,10 +300,10 @@ pub struct FailurePolicy {
 /// What is done about controllers whose version nothing shows.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hidden {
-    /// No kubelet is upgraded.
+    /// No kubelet moves, and no kube-apiserver moves by a second minor.
     #[default]
     Refuse,
-    /// Kubelets are upgraded: a person knows that these controllers run the target.
+    /// Both move: a person knows that these controllers run the target.
     Accept,
 }
 

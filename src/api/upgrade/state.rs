@@ -86,8 +86,9 @@ pub struct Soak {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// What an approval names: 12 hex digits computed from the two versions, the control plane's settings, the node
-    /// groups, the executors and the drain timeout. A change of any of these changes the hash.
+    /// What an approval names: 12 hex digits computed from everything in `spec` that changes what is done or when, from the
+    /// version that the upgrade began at, from the versions on the way, and from the executors. Names, reasons, `mode` and
+    /// `suspend` are no part of it.
     pub hash: String,
     /// The oldest kube-apiserver's version when the plan was made.
     pub from: String,
@@ -118,8 +119,8 @@ pub struct Plan {
     /// where three of a kind are done, else a guess. Windows, soaks and parked nodes are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<PlanEstimate>,
-    /// What stands in the way or should be known, the gravest first. `evenkeel plan` shows all, and what would keep
-    /// nodes from being drained.
+    /// What stands in the way or should be known, the gravest first, with what will keep nodes from being drained.
+    /// `evenkeel plan` shows all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub findings: Vec<PlanFinding>,

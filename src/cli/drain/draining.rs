@@ -2,7 +2,7 @@
 //!
 //! The loop belongs to [`crate::drive`], and every decision to the core. The invariant: what a drain keeps between two
 //! looks may be lost; started again, the command goes on from the Nodes' cordons. It waits on watches: of each node, of
-//! the node's pods, and of the budgets.
+//! the node's pods, of the budgets and, where it waits for volumes, of their attachments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -25,7 +25,7 @@ pub(super) fn older(path: &Path) -> Result<UpgradePlan, String> {
     })
 }
 
-/// What is another in `new` than in `old`.
+/// What differs between `old` and `new`.
 pub(super) fn changes(old: &UpgradePlan, new: &UpgradePlan) -> Vec<Change> {
     let mut all = All(Vec::new());
     all.whole(old, new);

@@ -66,7 +66,7 @@ impl Found {
         found
     }
 
-    /// Whether `line`, which begins with the name of a file, is about one that holds some.
+    /// Whether `line` is about a file in which an executor was found.
     pub(super) fn uses(&self, line: &str) -> bool {
         self.files.iter().any(|file| line.strip_prefix(&**file).is_some_and(|rest| rest.starts_with(' ')))
     }

@@ -35,7 +35,7 @@ pub(super) enum Kind {
     /// A `ValidatingWebhookConfiguration` or `MutatingWebhookConfiguration`.
     Webhooks,
     Budget,
-    /// Not known: it is no object, or has no kind.
+    /// Something whose kind is not known: it is no object, or has none.
     Object,
 }
 

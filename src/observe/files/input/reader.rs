@@ -24,7 +24,7 @@ const MAX_HEAD: usize = 2048;
 enum Place {
     /// In a document, or between two.
     Document,
-    /// At the start of a line of it, of which this was read.
+    /// At the start of a line that may begin a log; these bytes of it were read.
     Line(Vec<u8>),
     /// In a log, until these bytes come; the last bytes that were read.
     Log { end: Vec<u8>, last: Vec<u8> },
