@@ -1,6 +1,6 @@
 //! Sixty workers in two pools and three zones, six hundred pods and forty budgets, from one minor or two below the
 //! target, while nothing around the upgrade holds still: replicas of the operator are killed and frozen, kube-apiservers
-//! are killed, and people cordon, hold, suspend and delete. An observer that shares no code with the operator follows
+//! are killed, and people cordon, hold, suspend and edit a budget. An observer that shares no code with the operator follows
 //! every event.
 
 use std::time::{Duration, Instant};
@@ -163,24 +163,25 @@ async fn troubles(cluster: &Cluster, operators: &mut [Operator; 2], met: &mut u3
     while *met < TROUBLES {
         tokio::time::sleep(PAUSE).await;
         let round = *met / 9;
-        let one = usize::try_from(round % 2).unwrap_or_default();
         match *met % 9 {
             // Whoever leads is killed, so that the other takes over, and comes back as the standby.
             0 | 4 => {
-                let leads = holder(cluster).await.unwrap_or_default();
-                let leader = operators.iter_mut().find(|operator| operator.identity == leads);
-                if let Some(leader) = leader {
-                    leader.kill().await?;
-                    leader.start()?;
-                }
+                let leader = leader(cluster, operators).await?;
+                leader.kill().await?;
+                leader.start()?;
             }
-            // Longer than the lease lasts: it wakes while another leads.
+            // Whoever leads stands still for longer than the lease lasts, and wakes while the other leads.
             1 => {
-                operators[one].pause().await?;
+                let leader = leader(cluster, operators).await?;
+                leader.pause().await?;
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                operators[one].resume().await?;
+                leader.resume().await?;
             }
-            2 | 6 => cluster.apiserver(usize::try_from(*met % 3).unwrap_or_default()).kill().await?,
+            // One after the other.
+            2 | 6 => {
+                let server = round + u32::from(*met % 9 == 6);
+                cluster.apiserver(usize::try_from(server % 3).unwrap_or_default()).kill().await?;
+            }
             3 => {
                 for operator in &mut *operators {
                     operator.kill().await?;
@@ -248,13 +249,22 @@ async fn suspend(cluster: &Cluster, suspend: bool) {
     person(cluster, &["patch", "clusterupgrade", "to-137", "--type=merge", "-p", &patch]).await;
 }
 
-/// Who leads.
-async fn holder(cluster: &Cluster) -> Result<String, Failure> {
-    kubectl(
-        cluster,
-        &["-n", "kube-system", "get", "lease", "evenkeel", "-o", "jsonpath={.spec.holderIdentity}"],
-    )
-    .await
+/// The operator that leads, as soon as one does.
+async fn leader<'o>(
+    cluster: &Cluster,
+    operators: &'o mut [Operator; 2],
+) -> Result<&'o mut Operator, Failure> {
+    let lease = ["-n", "kube-system", "get", "lease", "evenkeel", "-o", "jsonpath={.spec.holderIdentity}"];
+    let mut leads = None;
+    until("an operator leads", Duration::from_mins(1), async || {
+        let holder = kubectl(cluster, &lease).await.unwrap_or_default();
+        // Its name, and a word that changes with each start.
+        let name = holder.rsplit_once('_').map(|(name, _)| name.to_owned());
+        leads = operators.iter().position(|operator| name.as_deref() == Some(operator.identity));
+        Ok(leads.is_some())
+    })
+    .await?;
+    leads.and_then(|at| operators.get_mut(at)).ok_or_else(|| Failure::new("nobody leads"))
 }
 
 async fn apply(cluster: &Cluster, name: &str, manifest: &str) -> TestResult {
