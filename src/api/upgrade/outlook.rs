@@ -8,7 +8,7 @@ use evenkeel_core::rollout::{self, Forecast, Phase};
 use evenkeel_core::upgrade::Upgrade;
 use evenkeel_core::version::Minor;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::schema::ClusterUpgrade;
 use super::state::{PastUpgrade, PlanEstimate, PlanWave};
@@ -77,18 +77,24 @@ pub(super) fn eta(phase: Phase, forecast: Option<&Forecast>) -> String {
 
 /// The upgrades that this object was complete for, this one included as soon as it is; the newest last.
 pub(super) fn history(object: &ClusterUpgrade, decided: &rollout::Status, nodes: usize) -> Vec<PastUpgrade> {
-    let mut past = object.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
+    let past = object.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
     let ended = decided.started.zip(decided.completed).zip(decided.hash.as_ref());
     let Some(((started, completed), hash)) = ended else { return past };
-    if past.last().is_none_or(|last| last.start_time.0 != started) {
-        past.push(PastUpgrade {
-            from: decided.from.as_ref().map(ToString::to_string).unwrap_or_default(),
-            to: object.spec.version.clone(),
-            plan_hash: hash.clone(),
-            start_time: Time(started),
-            completion_time: Time(completed),
-            nodes: count(nodes),
-        });
+    let new = PastUpgrade {
+        from: decided.from.as_ref().map(ToString::to_string).unwrap_or_default(),
+        to: object.spec.version.clone(),
+        plan_hash: hash.clone(),
+        start_time: Time(started),
+        completion_time: Time(completed),
+        nodes: count(nodes),
+    };
+    remembered(past, new)
+}
+
+/// `past` with `new` as the last one, unless it is the last one already; the oldest make room.
+fn remembered(mut past: Vec<PastUpgrade>, new: PastUpgrade) -> Vec<PastUpgrade> {
+    if past.last().is_none_or(|last| last.start_time != new.start_time) {
+        past.push(new);
     }
     past.split_off(past.len().saturating_sub(MAX_PAST))
 }
@@ -98,6 +104,21 @@ mod tests {
     use evenkeel_core::plan::{Stage, Timing};
 
     use super::*;
+
+    #[test]
+    fn the_last_ten_upgrades_are_remembered() {
+        let upgrade = |at: i64| PastUpgrade {
+            from: String::new(),
+            to: format!("v1.{at}.0"),
+            plan_hash: String::new(),
+            start_time: Time(Timestamp::from_second(at).unwrap()),
+            completion_time: Time(Timestamp::from_second(at + 1).unwrap()),
+            nodes: 1,
+        };
+        // It is told of again and again as long as it is complete.
+        let all = (0..12).flat_map(|at| [at, at]).fold(Vec::new(), |past, at| remembered(past, upgrade(at)));
+        assert_eq!(all, (2..12).map(upgrade).collect::<Vec<_>>());
+    }
 
     #[test]
     fn what_is_hours_away_is_told_roughly() {
