@@ -249,6 +249,14 @@ fn a_pod_that_a_slow_scheduler_binds_after_the_cordon_is_asked_to_leave() {
     assert_eq!(run.end["ready"]["late"], 1, "it runs elsewhere");
 }
 
+/// The watch tells of the pod when its node looks empty for long: only the fresh look before the executor sees it.
+#[test]
+fn a_pod_that_the_watch_tells_late_is_found_before_the_executor_begins() {
+    let run = ends("at 0 slow-scheduler; told evenkeel-a pods 12 delay:20");
+    assert_eq!(said(&run), ("Completed", false, "10/10"), "{:#}", run.end);
+    assert_eq!(run.end["ready"]["late"], 1, "it runs elsewhere");
+}
+
 #[test]
 fn a_claim_that_cannot_be_read_stops_its_node_alone() {
     let run = ends("at 0 bad-claim kubelet main-6");
