@@ -8,7 +8,7 @@ use evenkeel_core::rollout::{self, Forecast, Phase};
 use evenkeel_core::upgrade::Upgrade;
 use evenkeel_core::version::Minor;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 
 use super::schema::ClusterUpgrade;
 use super::state::{PastUpgrade, PlanEstimate, PlanWave};
@@ -102,6 +102,7 @@ fn remembered(mut past: Vec<PastUpgrade>, new: PastUpgrade) -> Vec<PastUpgrade> 
 #[cfg(test)]
 mod tests {
     use evenkeel_core::plan::{Stage, Timing};
+    use k8s_openapi::jiff::Timestamp;
 
     use super::*;
 
