@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use evenkeel_sim::Cluster;
+use evenkeel_sim::faults::Call;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -326,7 +327,7 @@ fn a_definition_that_becomes_older_costs_no_write_after_the_other() {
         }
         let calls = story.cluster.faults().record();
         let statuses = calls.iter().filter(|call| call.is_write() && call.line().contains("clusterupgrades"));
-        let statuses: Vec<String> = statuses.map(|call| call.line().to_string()).collect();
+        let statuses: Vec<String> = statuses.map(Call::line).collect();
         assert!(statuses.len() < 5, "{} statuses in five minutes: {:?}", statuses.len(), statuses.first());
         story.kube.merge(&at, &json!({"spec": {"suspend": false}})).await.unwrap();
         story.is("Completed", "").await;
