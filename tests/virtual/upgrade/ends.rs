@@ -80,6 +80,20 @@ fn a_server_that_does_not_come_stops_everything() {
     }
 }
 
+/// The same where kube-apiservers are processes of the host, seen only at their endpoints.
+#[test]
+fn a_process_of_the_host_that_does_not_come_stops_everything() {
+    for (by, ways) in [("", &["hang", "wrong v1.36.9", "gone"][..]), ("; at 0 jobs", &["fail", "lie"])] {
+        for way in ways {
+            let run = ends(&format!(
+                "at 0 hosts; at 0 accept{by}; at 0 deadline 60; at 0 executor kube-apiserver/* {way}"
+            ));
+            assert_eq!(said(&run), ("ControlPlaneFailed", true, "0/9"), "{way}");
+            assert_eq!(claim(&run, "kubelet", "canary-1"), "none", "{way}");
+        }
+    }
+}
+
 #[test]
 fn a_job_that_fails_or_says_what_is_not_so_stops_its_node_alone() {
     for way in ["fail", "hang", "lie", "wrong v1.36.9", "gone"] {
@@ -93,8 +107,12 @@ fn a_job_that_fails_or_says_what_is_not_so_stops_its_node_alone() {
 fn an_image_that_never_comes_and_a_job_that_is_refused_end_too() {
     let run = ends("at 0 jobs; at 0 deadline 60; at 0 image missing");
     assert_eq!(said(&run), ("ControlPlaneFailed", true, "0/9"));
-    let run = ends("at 0 jobs; at 0 deadline 60; like evenkeel-a create~jobs.batch refuse:403");
-    assert_eq!(said(&run), DONE);
+    // A missing permission, and a namespace that is missing.
+    for code in [403, 404] {
+        let run =
+            ends(&format!("at 0 jobs; at 0 deadline 60; like evenkeel-a create~jobs.batch refuse:{code}"));
+        assert_eq!(said(&run), DONE, "{code}");
+    }
 }
 
 #[test]
