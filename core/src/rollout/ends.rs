@@ -23,6 +23,11 @@ pub(super) fn holds(claim: &Claim, node: &Node) -> bool {
     node.cordoned_by.as_deref() == Some(claim.mark().as_str())
 }
 
+/// Whether `node` is cordoned, and by none of the claims in `mine`.
+pub(super) fn is_cordoned_by_others(mine: &[&Claim], node: &Node) -> bool {
+    node.unschedulable && !mine.iter().any(|claim| holds(claim, node))
+}
+
 /// Whether `node` was observed at what `claim` wants.
 pub(super) fn at_target(node: &Node, claim: &Claim) -> bool {
     node.kubelet.known().is_some_and(|version| version.satisfies(&claim.subject.to))

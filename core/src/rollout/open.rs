@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::action::Action;
 use super::claim::{Blocker, Claim, ClaimState};
 use super::controllers::idle;
+use super::ends::is_cordoned_by_others;
 use super::gate::{Opening, failures, may_open};
 use super::group::{Members, held_by, members, subject};
 use super::hold::{Exception, Out, OutOf};
@@ -206,7 +207,8 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     );
     // Nodes that failed under us stay as they are, those that somebody cordoned too, and machines that have long been
     // silent; others may recover by themselves.
-    let cordoned = |of: &Selected<'_>| of.member.node.ready && of.member.node.unschedulable && !failed(of);
+    let cordoned =
+        |of: &Selected<'_>| of.member.node.ready && is_cordoned_by_others(round.mine, of.member.node);
     let lost = |of: &&Selected<'_>| failed(of) || cordoned(of) || round.is_gone(of.member.node);
     let hope = nodes.iter().filter(lost).count() < *limit;
     let theirs = !hope && nodes.iter().any(cordoned);

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
 use super::claim::{Before, Claim, ClaimState};
+use super::ends::is_cordoned_by_others;
 use super::round::{Round, after};
 use super::waiting::{WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Node};
@@ -118,16 +119,19 @@ fn one_is_opened(round: &Round<'_>) -> bool {
 pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotWhole> {
     let cluster = round.world.cluster;
     let mut others = cluster.nodes().iter().filter(|other| other.control_plane && *other.name != *name);
-    let in_flight = |other: &Node| {
-        let of_it = |claim: &Claim| claim.is_of_kubelet() && claim.subject.node_uid == other.uid;
-        round.mine.iter().any(|claim| of_it(claim) && claim.state.in_flight())
+    let claims_of = |other: &Node| {
+        let uid = other.uid.clone();
+        round.mine.iter().filter(move |claim| claim.is_of_kubelet() && claim.subject.node_uid == uid)
     };
+    let in_flight = |other: &Node| claims_of(other).any(|claim| claim.state.in_flight());
+    let failed =
+        |other: &Node| claims_of(other).any(|claim| matches!(claim.state, ClaimState::Failed { .. }));
     let away = others.find(|other| !other.ready || other.unschedulable || in_flight(other));
     if let Some(other) = away {
-        let theirs = other.ready && !in_flight(other);
+        let theirs = other.ready && is_cordoned_by_others(round.mine, other);
         let is = if theirs { "cordoned" } else { "away" };
         let line = format!("waits: control-plane node {} is {is}, and they go one at a time", other.name);
-        return Err(NotWhole { line, lasting: theirs || round.is_gone(other) });
+        return Err(NotWhole { line, lasting: theirs || failed(other) || round.is_gone(other) });
     }
     if one_is_opened(round) {
         return Err(NotWhole::passing("waits: control-plane nodes go one at a time".to_owned()));

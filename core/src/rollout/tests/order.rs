@@ -531,3 +531,24 @@ fn nodes_wait_in_one_line_for_static_pods_that_come_back() {
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), Phase::Completed);
 }
+
+/// Its claim says so before its cordon is off.
+#[test]
+fn a_node_that_was_parked_a_moment_ago_calls_for_nobody() {
+    for plane in [false, true] {
+        let mut toy = Toy::new(0, 1);
+        toy.upgrade.drain.timeout = SignedDuration::from_secs(20);
+        for name in ["m-1", "m-2"] {
+            toy.cluster.set_node(Node { control_plane: plane, ..node(name, "v1.36.4") });
+        }
+        toy.deploy("web", 1, 1);
+        toy.cluster.set_pod(pod("web", 0, "m-1"));
+        toy.absent = 1;
+        toy.run_until(600, |toy| toy.kubelets("Parked") == 1);
+        for _ in 0..5 {
+            assert!(!toy.phase().stalled(), "{plane}: {:?} {:?}", toy.phase(), toy.log.last());
+            toy.tick();
+        }
+        assert!(toy.kubelets_in_flight() + toy.kubelets("Upgraded") > 0, "the other one goes: {:?}", toy.log);
+    }
+}
