@@ -1,7 +1,7 @@
 //! How much an object of ours may hold: the length of a text, and the size of a whole status.
 //!
-//! Nothing is decided here. The invariants: a text that is cut lacks its middle, where it has `…`; and a status is made with shorter lists
-//! until it fits, so that what must be remembered is never cut to make room for what is only shown.
+//! Nothing is decided here. The invariants: a text that is cut lacks its middle, where it has `…`; and a status is made with
+//! shorter lists until it fits, so that what must be remembered is never cut to make room for what is only shown.
 
 use serde::Serialize;
 

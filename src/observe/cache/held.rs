@@ -175,13 +175,13 @@ impl<K: Watched> Inner<K> {
     pub(super) fn failing(&self, error: &kube::Error) {
         let outage = &self.shared.outage;
         if !matches!(error, kube::Error::Api(status) if status.code < 500) {
-            outage.is_away();
+            outage.goes_away();
         }
         let told = self.held.read().unwrap_or_else(PoisonError::into_inner).1.map(|at| at.elapsed());
         let starting = [told, outage.was_away()].into_iter().flatten().any(|ago| ago < STARTING);
         let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
         let text = self.what.explain(error, refused);
-        if outage.begins(&self.what.kind, cause(error, &text)) {
+        if outage.begins(&self.what.kind, cause(error, &text, refused)) {
             tracing::warn!(
                 problem = text,
                 "a watch fails; others that fail for the same cause are not listed"
@@ -199,9 +199,10 @@ impl<K: Watched> Inner<K> {
 }
 
 /// What other kinds can have in common with a failure, which `text` explains: all of it where the server answered about this
-/// kind.
-fn cause(error: &kube::Error, text: &str) -> String {
+/// kind. One that starts is not `refused` yet, and answers 403 about every kind.
+pub(super) fn cause(error: &kube::Error, text: &str, refused: bool) -> String {
     match error {
+        kube::Error::Api(status) if status.code == 403 && !refused => "the server starts".to_owned(),
         kube::Error::Api(status) if status.code < 500 => text.to_owned(),
         _ => one_line(error),
     }

@@ -47,7 +47,7 @@ impl Outage {
     }
 
     /// The server does not answer, or with an error of its own.
-    pub(super) fn is_away(&self) {
+    pub(super) fn goes_away(&self) {
         self.failing().away = Some(Instant::now());
     }
 

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::super::lean::Lease;
-use super::held::STARTING;
+use super::held::{STARTING, cause};
 use super::*;
 
 /// One answer of the apiserver.
@@ -227,6 +227,21 @@ async fn a_server_that_was_away_for_long_and_has_just_started_is_no_lost_permiss
     sleep(STARTING.saturating_sub(Duration::from_secs(6))).await;
     assert!(failing(&cache, "403"));
     until(&cache, |cache| matches!(cache.state(), SyncState::Refused(_))).await;
+}
+
+#[test]
+fn what_kinds_have_in_common_is_told_once() {
+    let answer = |code: u16| {
+        let status =
+            json!({"kind": "Status", "status": "Failure", "reason": "x", "code": code, "message": "no"});
+        kube::Error::Api(serde_json::from_value(status).unwrap())
+    };
+    let alike = |code: u16, refused: bool| {
+        cause(&answer(code), "Node: no", refused) == cause(&answer(code), "Pod: no", refused)
+    };
+    assert!(alike(503, false), "the server is away");
+    assert!(alike(403, false), "the server has just started");
+    assert!(!alike(403, true) && !alike(404, false), "each kind lacks something of its own");
 }
 
 #[tokio::test]

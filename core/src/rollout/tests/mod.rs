@@ -19,6 +19,7 @@ mod refused;
 mod replaced;
 mod trial;
 mod turns;
+mod whole;
 
 use std::sync::Arc;
 
