@@ -203,6 +203,8 @@ pub struct Told {
     pub agent: String,
     /// `pods`, `deployments.apps`.
     pub resource: String,
+    /// The event in the watch's own words, as JSON.
+    pub line: String,
 }
 
 type CallTest = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
@@ -397,7 +399,7 @@ impl Faults {
         }
     }
 
-    fn event_fault(&self, resource: &str, agent: &str) -> Option<WatchFault> {
+    fn event_fault(&self, resource: &str, agent: &str, line: &str) -> Option<WatchFault> {
         let mut script = self.lock();
         let count = |count: &mut u64| std::mem::replace(count, *count + 1);
         let ordinal = count(script.events.entry(resource.to_owned()).or_default());
@@ -406,7 +408,8 @@ impl Faults {
         if script.watches.is_empty() {
             return None;
         }
-        let told = Told { ordinal, nth, agent: agent.to_owned(), resource: resource.to_owned() };
+        let (agent, resource, line) = (agent.to_owned(), resource.to_owned(), line.to_owned());
+        let told = Told { ordinal, nth, agent, resource, line };
         let rule = script.watches.iter_mut().find(|rule| rule.left > 0 && (rule.test)(&told))?;
         rule.left -= 1;
         Some(rule.fault)

@@ -48,7 +48,7 @@ impl Stream {
         if self.mode != Mode::Everything {
             return None;
         }
-        match self.faults.event_fault(&self.resource, &self.agent) {
+        match self.faults.event_fault(&self.resource, &self.agent, &line) {
             Some(WatchFault::Drop) => return None,
             Some(WatchFault::Duplicate) => self.push(line.clone(), lines),
             Some(WatchFault::Delay(time)) => self.delay = time,
