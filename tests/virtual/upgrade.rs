@@ -42,7 +42,7 @@ use super::script::{self, Step};
 use base::{CLAIMS, Setting, UPGRADES};
 use branch::{Branches, begins};
 use executor::Executor;
-use watcher::{Watcher, asked_well, at_rest};
+use watcher::{Watcher, asked_well, at_rest, attend};
 
 /// The upgrade of every run, unless a script makes others.
 const UP: &str = "up";
@@ -55,6 +55,7 @@ const QUIET: u32 = 6;
 const LASTS: Duration = Duration::from_mins(2);
 
 /// How a run ended.
+#[derive(Default)]
 struct Run {
     wrong: Wrong,
     end: Value,
@@ -67,6 +68,12 @@ struct Run {
     parked: usize,
     /// What the upgrades said that they wait for: the reasons of their condition Ready.
     reasons: BTreeSet<String>,
+    /// The same in their order, each with how long after the beginning it was said.
+    said: Vec<(Duration, String)>,
+    /// The claims that an executor was given, and how long after the beginning.
+    given: Vec<(Duration, String)>,
+    /// What faults kept from the operator: the kind, and the object where it was a single one.
+    unknown: Vec<(String, Option<String>)>,
     /// How long it took in the cluster's time.
     took: Duration,
 }
@@ -81,6 +88,7 @@ fn is_people(step: &Step) -> bool {
 /// What the watcher must know of a script to be fair.
 fn fair(watcher: &mut Watcher, script: &[Step]) {
     for step in script {
+        watcher.expects(step);
         let fault = match step {
             Step::Call { fault, .. } | Step::Like { fault, .. } | Step::Told { fault, .. } => fault.as_str(),
             Step::At { deed, .. } if deed.starts_with("blackout") || deed.starts_with("cut") => "blackout:0",
@@ -98,18 +106,17 @@ fn fair(watcher: &mut Watcher, script: &[Step]) {
                 watcher.moment = watcher.moment.max(seconds + Duration::from_secs(3));
             }
             "delay" => watcher.moment = watcher.moment.max(seconds + Duration::from_secs(3)),
-            // What was not told is found out when it is asked anew.
-            "drop" | "swap" | "bookmarks" | "silence" | "stale" | "hang-before" | "hang-after" => {
-                watcher.moment = watcher.moment.max(Duration::from_mins(5));
-            }
+            // What is lost is found out where it is lost: `watcher::blind`.
             _ => {}
         }
     }
 }
 
-/// Whether a run has two replicas: where the script speaks of the second, or the first loses the lead while it lives.
+/// Whether a run has two replicas: where the script speaks of the second or of the lease, or the first loses the lead
+/// while it lives.
 fn has_two(script: &[Step]) -> bool {
-    script::line(script).contains("evenkeel-b") || script.iter().any(is_failover)
+    let line = script::line(script);
+    line.contains("evenkeel-b") || line.contains("-lease") || script.iter().any(is_failover)
 }
 
 /// One run, with one replica or with two. With branches it is copied on its way, and each copy goes on by its own script.
@@ -133,6 +140,9 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
         }
     }
     cluster.faults().record();
+    if branches.is_none() {
+        attend(&cluster, &watcher);
+    }
     script::arm(&cluster, script);
     if let Some(branches) = branches {
         branches.arm(&cluster, &watcher);
@@ -142,11 +152,7 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
     let stop = CancellationToken::new();
     let mut replicas = vec![tokio::spawn(replica(cluster.clone(), "a", true, stop.clone()))];
     if has_two(script) || branches.is_some_and(|branches| branches.has_two()) {
-        let (cluster, stop) = (cluster.clone(), stop.clone());
-        replicas.push(tokio::spawn(async move {
-            sleep(Duration::from_secs(3)).await;
-            replica(cluster, "b", true, stop).await;
-        }));
+        replicas.push(tokio::spawn(later(cluster.clone(), stop.clone())));
     }
     for (at, of) in branches.map(|branches| branches.moments()).unwrap_or_default() {
         sleep_until(begun + Duration::from_millis(at)).await;
@@ -169,6 +175,7 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
     if script.iter().any(|step| matches!(step, Step::Like { .. })) {
         sleep_until(begun + LASTS).await;
         cluster.faults().clear();
+        attend(&cluster, &watcher);
     }
     let rests = come_to_rest(&kube, &watcher, begun).await;
     let took = begun.elapsed();
@@ -179,13 +186,34 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
     for replica in replicas {
         let _ = replica.await;
     }
-    let mut watcher = watcher.lock().unwrap();
-    at_rest(&mut watcher);
-    let mut wrong = std::mem::take(&mut watcher.wrong);
-    wrong.extend(asked_well(&calls));
+    let mut wrong = asked_well(&calls);
     wrong.extend(rests.err());
-    let (evicted, parked, reasons) = (watcher.evictions(), watcher.parked, watcher.reasons.clone());
-    Run { wrong, end, calls, told, evicted, parked, reasons, took }
+    let watcher = &mut watcher.lock().unwrap();
+    let mut run = seen(watcher, begun);
+    run.wrong.extend(wrong);
+    Run { end, calls, told, took, ..run }
+}
+
+/// What the watcher saw of a run that began at `begun` and is at rest.
+fn seen(watcher: &mut Watcher, begun: Instant) -> Run {
+    at_rest(watcher);
+    let since = |all: &[(Instant, String)]| all.iter().map(|(at, of)| (*at - begun, of.clone())).collect();
+    Run {
+        said: since(&watcher.said),
+        given: since(&watcher.given),
+        unknown: std::mem::take(&mut watcher.blind.ever),
+        evicted: watcher.evictions(),
+        parked: watcher.parked,
+        reasons: watcher.reasons.clone(),
+        wrong: std::mem::take(&mut watcher.wrong),
+        ..Run::default()
+    }
+}
+
+/// The second replica, which begins when the first one leads.
+async fn later(cluster: Cluster, stop: CancellationToken) {
+    sleep(Duration::from_secs(3)).await;
+    replica(cluster, "b", true, stop).await;
 }
 
 /// Scripts in which the first replica loses the lead while it lives.
@@ -206,7 +234,9 @@ async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>, begun: Instant) -> 
         let rests = upgrades.iter().all(|upgrade| {
             let says = |kind: &str| condition(upgrade, kind).is_some_and(|of| of["status"] == "True");
             let current = upgrade["status"]["observedGeneration"] == upgrade["metadata"]["generation"];
-            let queued = condition(upgrade, "Ready").is_some_and(|of| of["reason"] == "Queued");
+            // Neither does anything until something else happens.
+            let idle = |of: &Value| of["reason"] == "Queued" || of["reason"] == "PlanOnly";
+            let idle = condition(upgrade, "Ready").is_some_and(idle);
             // A kube-apiserver that was asked in vain is asked again, unless a step of the control plane lost it, or it
             // stays away.
             let known = |of: &Value| !of["message"].to_string().contains("is not known");
@@ -214,7 +244,7 @@ async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>, begun: Instant) -> 
                 |of: &Value| of["reason"] == "ControlPlaneFailed" || of["reason"] == "ControlPlaneHeld";
             let lost = condition(upgrade, "Ready").is_some_and(lost);
             let current = current && (lost || condition(upgrade, "PreflightPassed").is_none_or(known));
-            current && (says("Ready") || says("Stalled") || says("Paused") || queued)
+            current && (says("Ready") || says("Stalled") || says("Paused") || idle)
         });
         quiet = if rests && !watcher.lock().unwrap().is_busy() { quiet + 1 } else { 0 };
         if quiet >= QUIET {
@@ -314,6 +344,11 @@ fn show(run: &Run) {
 /// Without people in between: the same end as without faults. What can be is played by branches in a long campaign, and
 /// what is wrong with those is played once more as a run of its own, so that its script can be made short.
 fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
+    campaign_by(name, scripts, Value::clone);
+}
+
+/// The same, where two ends are the same if `what` makes the same of both.
+fn campaign_by(name: &str, scripts: Vec<(u64, Vec<Step>)>, what: impl Fn(&Value) -> Value + Sync) {
     let settings =
         |script: &[Step]| -> Vec<Step> { script.iter().filter(|step| begins(step)).cloned().collect() };
     let alone = |script: &[Step]| !script.iter().any(is_people);
@@ -323,15 +358,14 @@ fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
         wanted.entry((*seed, script::line(&begins))).or_insert_with(|| {
             let run = run(*seed, &begins);
             assert!(run.wrong.is_empty(), "seed {seed}, {begins:?}: {:#?}", run.wrong);
-            run.end
+            what(&run.end)
         });
     }
     let judge = |seed: u64, script: &[Step], done: Run| {
         let mut wrong = done.wrong;
-        let key = (seed, script::line(&settings(script)));
-        if let Some(wanted) = wanted.get(&key).filter(|_| alone(script)).filter(|wanted| **wanted != done.end)
-        {
-            let difference = super::report::difference(wanted, &done.end, "end");
+        let (key, end) = ((seed, script::line(&settings(script))), what(&done.end));
+        if let Some(wanted) = wanted.get(&key).filter(|_| alone(script)).filter(|wanted| **wanted != end) {
+            let difference = super::report::difference(wanted, &end, "end");
             wrong.push(format!("invariant 14: ends otherwise: {difference}"));
         }
         wrong

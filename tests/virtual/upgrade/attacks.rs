@@ -4,6 +4,7 @@
 //! Here belong the scripts; how many of them a change tries, and what a run of them must hold, is said by the campaigns.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use evenkeel_sim::faults::Call;
 
@@ -12,6 +13,8 @@ use super::super::script::{self, Step};
 use super::run;
 
 pub const LEADER: &str = "evenkeel-a";
+/// The leader when it renews its lease.
+pub const LEASE: &str = "evenkeel-a-lease";
 
 /// Every kind that the operator watches.
 pub const WATCHED: [&str; 13] = [
@@ -67,6 +70,8 @@ pub struct Attacked {
     /// What the operator asked.
     pub calls: Vec<Call>,
     told: BTreeMap<String, u64>,
+    /// How long it took, and what the run waited until it was sure of that.
+    took: Duration,
 }
 
 impl Attacked {
@@ -74,7 +79,19 @@ impl Attacked {
     pub fn of(begins: Vec<Step>) -> Self {
         let run = run(1, &begins);
         let calls = run.calls.into_iter().filter(|call| call.agent == LEADER).collect();
-        Self { begins, calls, told: run.told }
+        Self { begins, calls, told: run.told, took: run.took }
+    }
+
+    /// So many moments of the upgrade, in milliseconds, each `after` such a moment.
+    pub fn moments(&self, count: u64, after: u64) -> impl Iterator<Item = u64> + use<> {
+        let whole = self.took.saturating_sub(AT_REST).as_millis() as u64;
+        (0..count).map(move |step| step * whole / count + after)
+    }
+
+    /// What `deeds` says that happens at each of so many moments.
+    pub fn happens(&self, count: u64, after: u64, deeds: impl Fn(u64) -> Vec<Vec<Step>>) -> Vec<Script> {
+        let at = self.moments(count, after);
+        at.flat_map(deeds).map(|deeds| self.script(deeds)).collect()
     }
 
     fn script(&self, more: Vec<Step>) -> Script {
@@ -163,6 +180,64 @@ impl Attacked {
         }
         scripts
     }
+}
+
+/// What a run waits until it is sure that its upgrade is at rest.
+const AT_REST: Duration = Duration::from_secs(30);
+
+/// Clocks are set, and nobody is answered.
+pub fn clocks(millis: u64) -> Vec<Vec<Step>> {
+    let deeds = ["jump 3600", "jump -3600", "blackout 1", "blackout 30", "blackout 600", "compact"];
+    deeds.into_iter().map(|deed| vec![at(millis, deed)]).collect()
+}
+
+/// A zone, and what runs on `host` of the control plane, goes away and comes back.
+pub fn machines(millis: u64, host: &str) -> Vec<Vec<Step>> {
+    let zone = [20, 120]
+        .map(|seconds| vec![at(millis, "zone c silent"), at(millis + seconds * 1000, "zone c again")]);
+    let components = ["kube-apiserver", "kube-controller-manager"].map(|component| {
+        let (gone, back) = (format!("take {host} {component}"), format!("start {host} {component}"));
+        vec![at(millis, &gone), at(millis + 20_000, &back)]
+    });
+    [zone, components].concat()
+}
+
+/// What people do; `host` is one of the control plane.
+pub fn people(millis: u64, host: &str) -> Vec<Vec<Step>> {
+    let later = |seconds: u64, deed: &str| at(millis + seconds * 1000, deed);
+    vec![
+        vec![at(millis, "cordon main-3"), later(60, "uncordon main-3")],
+        vec![at(millis, "cordon main-3")],
+        vec![at(millis, "uncordon main-1")],
+        vec![at(millis, "leave main-2"), later(5, "rejoin main-2")],
+        vec![at(millis, "leave main-6")],
+        // So quickly that nobody sees it gone.
+        vec![at(millis, "leave main-2"), at(millis, "rejoin main-2")],
+        vec![at(millis, "budget cart maxUnavailable 0"), later(90, "budget cart maxUnavailable 2")],
+        vec![at(millis, "budget cart maxUnavailable 100%")],
+        vec![at(millis, "suspend up"), later(60, "resume up")],
+        vec![at(millis, "suspend up")],
+        vec![at(millis, "upgrade second"), later(30, "delete-upgrade second")],
+        vec![at(millis, "invalid broken")],
+        vec![at(millis, "hold main-4"), later(60, "unhold main-4")],
+        vec![at(millis, "hold main-4")],
+        vec![at(millis, "upgrade up v1.36.4"), later(60, "upgrade up v1.37.1")],
+        vec![at(millis, "upgrade up v1.37.2")],
+        vec![at(millis, "delete-upgrade up")],
+        vec![at(millis, "delete-upgrade up"), later(30, "upgrade up v1.37.1")],
+        vec![at(millis, "delete-claim kubelet main-1")],
+        vec![at(millis, &format!("delete-claim kube-apiserver {host}"))],
+        vec![at(millis, "kubelet main-1 v1.36.4")],
+        vec![at(millis, "kubelet canary-1 v1.36.4")],
+        vec![at(millis, "change-executor machines 60")],
+        vec![at(millis, "uninstall machines"), later(60, "install machines")],
+    ]
+}
+
+/// What people and machines do to Jobs.
+pub fn to_jobs(millis: u64) -> Vec<Vec<Step>> {
+    let back = at(millis + 90_000, "image there");
+    vec![vec![at(millis, "delete-jobs")], vec![at(millis, "image missing"), back]]
 }
 
 /// Whether a fault is of one event, and not of the watch that tells it.

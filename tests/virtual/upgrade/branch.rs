@@ -18,7 +18,7 @@ use fork::{Fork, fork, wait_any_event};
 use super::super::campaign::{Wrong, is_brief};
 use super::super::script::{self, Step};
 use super::fair;
-use super::watcher::Watcher;
+use super::watcher::{Watcher, attend};
 
 /// So many scripts share one run: each of its requests is held against each of them.
 const SHARE: usize = 500;
@@ -59,7 +59,9 @@ fn alike(seed: u64, script: &[Step]) -> Option<(u64, String, bool, bool)> {
     let rest: Vec<&Step> = script.iter().filter(|step| !begins(step)).collect();
     let timed = rest.iter().all(|step| matches!(step, Step::At { .. }));
     let one = |of: &dyn Fn(&Step) -> bool| !rest.is_empty() && rest.iter().all(|step| of(step));
-    let called = one(&|step| matches!(step, Step::Call { agent, .. } if agent == super::attacks::LEADER));
+    let counted = [super::attacks::LEADER, super::attacks::LEASE];
+    let same = |of: &str| one(&|step| matches!(step, Step::Call { agent, .. } if agent == of));
+    let called = counted.into_iter().any(same);
     let told = one(&|step| matches!(step, Step::Told { .. })) && rest.len() == 1;
     if rest.is_empty() || !(timed || called || told) {
         return None;
@@ -153,6 +155,7 @@ impl Branches {
             })
         };
         cluster.faults().when_told(told, evenkeel_sim::faults::WatchFault::Drop, 1);
+        attend(cluster, watcher);
         for (at, script) in self.scripts.iter().enumerate() {
             script::arm_while(cluster, script, move || MINE.get() == Some(at));
         }

@@ -4,6 +4,7 @@
 //! it watches, and shares no code with it. The operator learns of what others did a moment later, so what others
 //! did within the last moment is not held against it. The fourteenth, that every run ends alike, is checked at the end.
 
+mod blind;
 mod checks;
 mod model;
 mod plane;
@@ -26,6 +27,8 @@ use tokio::time::Instant;
 use super::super::campaign::Wrong;
 use super::super::kube_api::Kube;
 use super::base::CHANGERS;
+use blind::Blind;
+pub use blind::attend;
 use model::{Budget, Claim, Labels, Node, Pod, Upgrade, labels, text, version};
 pub use rest::{asked_well, at_rest};
 
@@ -65,7 +68,7 @@ pub struct Watcher {
     told: BTreeSet<(String, String)>,
     /// How often each UID was evicted.
     pub evicted: BTreeMap<String, usize>,
-    /// How long the operator may not know of what others did: longer where events are lost or requests are late.
+    /// How long the operator may not know of what others did: longer where events or requests are late.
     pub moment: Duration,
     /// A request came after its time; its precondition is all that holds it back.
     pub late: bool,
@@ -81,10 +84,16 @@ pub struct Watcher {
     attached: BTreeMap<String, String>,
     /// Since when the gate has been closed; none while it is open.
     gate_closed: Option<Instant>,
-    /// What stands in the way of another minor, by the name of the webhook configuration.
-    webhooks: BTreeMap<String, Vec<String>>,
-    /// When one of those last changed.
-    webhooks_since: Option<Instant>,
+    /// What stands in the way of another minor, by the name of the webhook configuration, and since when.
+    webhooks: BTreeMap<String, (Vec<String>, Instant)>,
+    /// What a fault kept from whom.
+    pub blind: Blind,
+    /// Who writes what is looked at now.
+    author: String,
+    /// Every reason of an upgrade's condition Ready, and when it began to be said.
+    pub said: Vec<(Instant, String)>,
+    /// When each claim was given to an executor.
+    pub given: Vec<(Instant, String)>,
     /// The cluster's time when the watcher began, and when that was.
     began: (Timestamp, Instant),
 }
@@ -116,7 +125,10 @@ impl Watcher {
             attached: BTreeMap::new(),
             gate_closed: Some(Instant::now()),
             webhooks: BTreeMap::new(),
-            webhooks_since: None,
+            blind: Blind::default(),
+            author: String::new(),
+            said: Vec::new(),
+            given: Vec::new(),
             began: (now, Instant::now()),
         };
         let name = |object: &Value| text(&object["metadata"]["name"]);
@@ -174,6 +186,7 @@ impl Watcher {
             return;
         }
         self.look_at_plane();
+        write.author().clone_into(&mut self.author);
         let ours = write.author().starts_with("evenkeel");
         let begun = self.wrong.len();
         match write.resource() {
@@ -319,6 +332,9 @@ impl Watcher {
         match before {
             None => self.claims_it(&name, &after),
             Some(before) if before.uid == after.uid && before.state != after.state => {
+                if after.state == "Upgrading" {
+                    self.given.push((Instant::now(), name.clone()));
+                }
                 self.goes_on(&name, &before, &after);
             }
             Some(_) => {}
@@ -342,7 +358,12 @@ impl Watcher {
         self.upgrades.insert(name.clone(), after.clone());
         if ours {
             let all = after.status["conditions"].as_array().into_iter().flatten();
-            self.reasons.extend(all.filter(|of| of["type"] == "Ready").map(|of| text(&of["reason"])));
+            for reason in all.filter(|of| of["type"] == "Ready").map(|of| text(&of["reason"])) {
+                if self.said.last().is_none_or(|(_, last)| *last != reason) {
+                    self.said.push((Instant::now(), reason.clone()));
+                }
+                self.reasons.insert(reason);
+            }
             if before.as_ref().is_some_and(|before| before.generation != after.generation) {
                 self.wrong.push(format!("changes the spec of ClusterUpgrade {name}"));
             }

@@ -107,11 +107,11 @@ impl Watcher {
             }
             let behind = version(&instance.version).is_none_or(|(minor, _)| minor < target);
             // Who is down is seen; who is another without having been away is asked for now and then.
-            let old = instance.since.elapsed()
-                > self.moment.max(if instance.runs { ASKED_EVERY } else { self.moment });
+            let old = self.knows_instance(node, component, instance.since)
+                && (!instance.runs || instance.since.elapsed() > ASKED_EVERY);
             if behind && old {
                 bad.push(format!("{component} on {node} is at {}", instance.version));
-            } else if !instance.runs && self.is_old(instance.since) {
+            } else if !instance.runs && self.knows_instance(node, component, instance.since) {
                 bad.push(format!("{component} on {node} is away"));
             }
         }
@@ -156,11 +156,11 @@ impl Watcher {
     /// 13: nothing new after a person suspended it, and nothing by another plan than the one that was approved.
     pub(super) fn is_wanted(&mut self, claim: &Claim, does: &str) {
         let since = self.upgrades.get(&claim.upgrade).and_then(|upgrade| upgrade.suspended_since);
-        if since.is_some_and(|since| self.is_old(since)) {
+        if since.is_some_and(|since| self.knows_upgrade(&claim.upgrade, since)) {
             self.fault(13, format!("{does} {} although {} is suspended", claim.node, claim.upgrade));
         }
         let since = self.upgrades.get(&claim.upgrade).and_then(|upgrade| upgrade.unapproved_since);
-        if since.is_some_and(|since| self.is_old(since)) {
+        if since.is_some_and(|since| self.knows_upgrade(&claim.upgrade, since)) {
             self.fault(13, format!("{does} {} although the plan as it is is not approved", claim.node));
         }
     }
@@ -232,11 +232,14 @@ impl Watcher {
         };
         let limit = group.limit(members.len());
         let out = |(of, node): &&(&String, &Node)| {
-            *of == name || node.cordoned || busy(of, node) || !node.ready && self.is_old(node.ready_since)
+            *of == name
+                || node.cordoned
+                || busy(of, node)
+                || !node.ready && self.knows_node(of, node.ready_since)
         };
         let unavailable: Vec<&str> = members.iter().filter(out).map(|(name, _)| name.as_str()).collect();
         let in_flight = members.iter().filter(|(of, node)| busy(of, node)).count();
-        let lately = members.iter().any(|(_, node)| node.others.is_some_and(|at| !self.is_old(at)));
+        let lately = members.iter().any(|(of, node)| node.others.is_some_and(|at| !self.knows_node(of, at)));
         let counted = if before.ready { unavailable.len() } else { in_flight };
         let mut lines = Vec::new();
         if counted > limit && !lately {
@@ -257,7 +260,7 @@ impl Watcher {
 
     /// 6: only our own cordon is taken off.
     pub(super) fn uncordons(&mut self, name: &str, before: &Node, after: &Node) {
-        if before.theirs && before.others.is_none_or(|at| self.is_old(at)) {
+        if before.theirs && before.others.is_none_or(|at| self.knows_node(name, at)) {
             self.fault(6, format!("takes off a cordon of {name} that somebody else set"));
         } else if before.marked_by().is_none() {
             self.fault(6, format!("takes off a cordon of {name} that is not ours"));
@@ -330,7 +333,7 @@ impl Watcher {
             component == "kube-apiserver"
                 && (*node != claim.node || *component != claim.component)
                 && !instance.runs
-                && instance.since.elapsed() > self.moment
+                && self.knows_instance(node, component, instance.since)
         });
         if let Some(((node, _), _)) = away {
             let line = format!(
@@ -344,7 +347,7 @@ impl Watcher {
     /// 6: the executor gets a node that is cordoned by its claim, and empty but for what stays.
     fn is_empty(&mut self, name: &str, claim: &Claim) {
         let Some(node) = self.nodes.get(&claim.node).cloned() else { return };
-        let lately = node.others.is_some_and(|at| !self.is_old(at));
+        let lately = node.others.is_some_and(|at| !self.knows_node(&claim.node, at));
         if node.marked_by() != Some((name, claim.uid.as_str())) || !node.cordoned {
             if !lately {
                 self.fault(6, format!("upgrades {} without its cordon", claim.node));
@@ -398,18 +401,20 @@ impl Watcher {
             if node.uid != after.node_uid {
                 self.fault(8, format!("{name} is Upgraded, and its node is another one"));
             }
-            if !at_target(&node.kubelet) && self.is_old(node.kubelet_since) {
+            if !at_target(&node.kubelet) && self.knows_node(&after.node, node.kubelet_since) {
                 bad.push(format!("its kubelet is at {}", node.kubelet));
             }
             let was_upgrading = before.state == "Upgrading";
-            if was_upgrading && !node.ready && self.is_old(node.ready_since) {
+            if was_upgrading && !node.ready && self.knows_node(&after.node, node.ready_since) {
                 bad.push("its node is not ready".to_owned());
             }
             let daemon = self
                 .pods
                 .iter()
                 .find(|(_, pod)| pod.node == after.node && pod.of_daemon_set && !pod.healthy && !pod.leaving);
-            if let Some((key, _)) = daemon.filter(|_| was_upgrading && self.is_old(node.ready_since)) {
+            if let Some((key, _)) =
+                daemon.filter(|_| was_upgrading && self.knows_node(&after.node, node.ready_since))
+            {
                 bad.push(format!("{key} is not ready"));
             }
             if was_upgrading {
@@ -423,11 +428,12 @@ impl Watcher {
                 let key = (after.node.clone(), component.clone());
                 match self.instances.get(&key) {
                     Some(instance) => {
-                        let old = instance.since.elapsed() > self.moment.max(ASKED_EVERY);
+                        let old = self.knows_instance(&after.node, component, instance.since)
+                            && instance.since.elapsed() > ASKED_EVERY;
                         if !at_target(&instance.version) && old {
                             bad.push(format!("{component} is at {}", instance.version));
                         }
-                        if !instance.runs && self.is_old(instance.since) {
+                        if !instance.runs && self.knows_instance(&after.node, component, instance.since) {
                             bad.push(format!("{component} does not run"));
                         }
                     }

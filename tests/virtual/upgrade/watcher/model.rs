@@ -299,6 +299,7 @@ fn is_approved(object: &Value) -> bool {
 /// What a person wants: a `ClusterUpgrade`.
 #[derive(Clone, Debug)]
 pub struct Upgrade {
+    pub name: String,
     pub uid: String,
     pub version: String,
     pub suspended_since: Option<Instant>,
@@ -333,6 +334,7 @@ impl Upgrade {
         });
         let suspended = spec["suspend"] == true;
         Self {
+            name: text(&object["metadata"]["name"]),
             version: text(&spec["version"]),
             suspended_since: suspended
                 .then(|| before.and_then(|before| before.suspended_since).unwrap_or(now)),

@@ -56,8 +56,9 @@ impl Watcher {
         };
         let mut bad: Vec<String> =
             self.claims.iter().filter(busy).map(|(other, _)| format!("{other} is Upgrading")).collect();
-        let away = self.instances.iter().filter(|((node, _), instance)| {
-            claim.of_plane && *node != claim.node && !instance.runs && self.is_old(instance.since)
+        let away = self.instances.iter().filter(|((node, of), instance)| {
+            let known = self.knows_instance(node, of, instance.since);
+            claim.of_plane && *node != claim.node && !instance.runs && known
         });
         bad.extend(away.map(|((node, component), _)| format!("{component} on {node} is away")));
         for line in bad {

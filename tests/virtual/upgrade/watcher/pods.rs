@@ -14,7 +14,8 @@ impl Watcher {
         let held = node.as_ref().filter(|node| node.cordoned).and_then(Node::marked_by);
         let claim =
             held.and_then(|(name, uid)| self.claims.get(name).filter(|claim| claim.uid == uid)).cloned();
-        let lately = node.as_ref().and_then(|node| node.others).is_some_and(|at| !self.is_old(at));
+        let lately =
+            node.as_ref().and_then(|node| node.others).is_some_and(|at| !self.knows_node(&pod.node, at));
         let upgrade = claim.as_ref().and_then(|claim| self.upgrades.get(&claim.upgrade)).cloned();
         let of_both = claim.as_ref().zip(upgrade.as_ref());
         let forced = !pod.evicted && of_both.is_some_and(|(claim, upgrade)| upgrade.forces(claim));

@@ -6,8 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::blind::UPGRADES;
 use super::model::{Budget, Upgrade, text};
 use super::{Claim, Watcher, selects, version};
+
+const WEBHOOKS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
 
 /// The webhooks of a configuration that fail closed and see only what they list, as findings would be called.
 fn in_the_way(configuration: &Value) -> Vec<String> {
@@ -31,10 +34,10 @@ fn accepts(upgrade: &Upgrade, finding: &str, now: Timestamp) -> bool {
 impl Watcher {
     /// Remembers what a webhook configuration puts in the way.
     pub(super) fn webhooks(&mut self, write: &Write<'_>) {
-        self.webhooks_since = Some(Instant::now());
         match write.after() {
             Some(configuration) => {
-                _ = self.webhooks.insert(write.name().to_owned(), in_the_way(&configuration));
+                let found = (in_the_way(&configuration), Instant::now());
+                _ = self.webhooks.insert(write.name().to_owned(), found);
             }
             None => _ = self.webhooks.remove(write.name()),
         }
@@ -44,7 +47,8 @@ impl Watcher {
     pub(super) fn is_accepted(&self, upgrade: &Upgrade, finding: &str) -> bool {
         let moment = SignedDuration::try_from(self.moment).expect("a moment");
         // Nobody can tell what the clock of the operator showed.
-        let unclear = self.clocks_jump || self.late;
+        let unseen = self.is_blind(UPGRADES, &upgrade.name, upgrade.spec_since);
+        let unclear = self.clocks_jump || self.late || unseen;
         unclear || accepts(upgrade, finding, self.now() - moment) || accepts(upgrade, finding, self.now())
     }
 
@@ -92,9 +96,12 @@ impl Watcher {
         if !claim.moves.contains(&server) || !first {
             return;
         }
-        let mut all = self.webhooks.values().flatten();
-        let bad = all.find(|finding| !self.is_accepted(upgrade, finding)).cloned();
-        if let Some(finding) = bad.filter(|_| self.webhooks_since.is_some_and(|since| self.is_old(since))) {
+        let known = self
+            .webhooks
+            .iter()
+            .filter(|(name, (_, since))| self.is_old(*since) && !self.is_blind(WEBHOOKS, name, *since));
+        let mut all = known.flat_map(|(_, (findings, _))| findings);
+        if let Some(finding) = all.find(|finding| !self.is_accepted(upgrade, finding)).cloned() {
             self.fault(1, format!("takes {} to {} in spite of {finding}", claim.node, claim.to));
         }
     }

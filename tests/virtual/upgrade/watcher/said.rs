@@ -71,7 +71,7 @@ impl Watcher {
                 _ => false,
             };
             done += i64::from(there);
-            unclear += i64::from(!self.is_old(node.kubelet_since));
+            unclear += i64::from(!self.knows_node(name, node.kubelet_since));
             stays += i64::from(!there && named(name) && self.may_stay(after, name));
         }
         let current = after.seen_generation == after.generation;
@@ -96,7 +96,8 @@ impl Watcher {
                 let hidden = !self.nodes.contains_key(node) && of != "kube-apiserver";
                 !hidden
                     && version(&instance.version) < wanted
-                    && instance.since.elapsed() > self.moment.max(ASKED_EVERY)
+                    && instance.since.elapsed() > ASKED_EVERY
+                    && self.knows_instance(node, of, instance.since)
             });
             if let Some(((node, component), instance)) = behind {
                 bad.push(format!("is Ready, and {component} on {node} is at {}", instance.version));

@@ -13,10 +13,11 @@ impl Watcher {
             return self.fault(6, format!("avoids {name} for an upgrade that is not there"));
         };
         let (there, suspended) = (after.kubelet == upgrade.version, upgrade.suspended_since);
-        if there && self.is_old(after.kubelet_since) {
+        let known = suspended.is_some_and(|since| self.knows_upgrade(&upgrade.name, since));
+        if there && self.knows_node(name, after.kubelet_since) {
             self.fault(11, format!("avoids {name}, which is at {}", after.kubelet));
         }
-        if suspended.is_some_and(|since| self.is_old(since)) {
+        if known {
             self.fault(13, format!("avoids {name} of an upgrade that is suspended"));
         }
     }

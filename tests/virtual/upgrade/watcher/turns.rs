@@ -70,7 +70,7 @@ impl Watcher {
         for (name, node) in members.iter().filter(|(name, _)| **name != claim.node) {
             let busy = self.is_claimed(name, node, claim, &FLIGHT);
             // What changed a moment ago may be known as it was before.
-            let there = is_at(&node.kubelet, &claim.to) || !self.is_old(node.kubelet_since);
+            let there = is_at(&node.kubelet, &claim.to) || !self.knows_node(name, node.kubelet_since);
             if there && !busy {
                 proven.push(node.kubelet_since);
             } else {
