@@ -1,11 +1,17 @@
 //! What a person chooses that ends an upgrade early, or lets it begin late: each with a crash before and after each write.
 //! Where it stands in the end depends on when it died, so that only the reason of its end is compared.
 
-use super::super::campaign::all;
+use std::collections::BTreeSet;
+
+use evenkeel_sim::faults::Call;
+use serde_json::json;
+
+use super::super::campaign::{Wrong, all};
 use super::super::script::line;
 use super::attacks::{Attacked, Script, at, spread, steps};
+use super::base::FROM;
 use super::ends::{claim, ends, said};
-use super::run;
+use super::{Run, run};
 
 const DONE: (&str, bool, &str) = ("Completed", false, "9/9");
 
@@ -25,6 +31,76 @@ fn end_as(name: &str, reason: &str, scripts: Vec<Script>) {
 /// A crash before and after each write of the upgrade that begins so, or `some` of them.
 fn crashes(begins: &str, some: usize) -> Vec<Script> {
     spread(Attacked::of(steps(begins)).crashes(), some)
+}
+
+/// What was touched in a run in which nothing may be: nodes, pods, claims, Jobs, and anything else that is not said of the
+/// upgrade or of who leads.
+pub fn touched(run: &Run) -> Wrong {
+    let mut wrong = Wrong::new();
+    let said = [
+        "clusterupgrades.evenkeel.dev",
+        "clusterskewreports.evenkeel.dev",
+        "events.events.k8s.io",
+        "events",
+        "leases.coordination.k8s.io",
+    ];
+    let ours = |call: &&Call| call.agent.starts_with("evenkeel") && call.is_write();
+    // A trial of a Job is carried out by nobody: no Job is there in the end.
+    let trial = |call: &Call| call.verb == "create" && call.resource == "jobs.batch";
+    let other = |call: &&Call| !said.contains(&call.resource.as_str()) && !trial(call);
+    wrong.extend(run.calls.iter().filter(ours).filter(other).map(|call| format!("touches {}", call.line())));
+    if run.end["claims"] != json!({}) || run.evicted > 0 || !run.given.is_empty() {
+        wrong.push(format!("is at work: {:#}, {} evicted", run.end["claims"], run.evicted));
+    }
+    for (name, node) in run.end["nodes"].as_object().into_iter().flatten() {
+        if node["kubelet"] != FROM
+            || node["cordoned"] == true
+            || node["marked"] == true
+            || node["avoided"] == true
+        {
+            wrong.push(format!("touches node {name}: {node}"));
+        }
+    }
+    for (name, server) in run.end["servers"].as_object().into_iter().flatten() {
+        if server[0] != FROM {
+            wrong.push(format!("touches {name}: {server}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn an_upgrade_that_only_plans_touches_nothing() {
+    let begins = "at 0 plan-only; at 3600000 compact";
+    for more in ["", "; at 0 jobs", "; at 0 hosts; at 0 accept; at 0 approves up 20"] {
+        let run = ends(&format!("{begins}{more}"));
+        assert_eq!((said(&run).0, touched(&run)), ("PlanOnly", Wrong::new()), "{more}");
+    }
+    // A run that is not told so does touch something.
+    assert!(!touched(&ends("")).is_empty());
+    let scripts = spread(Attacked::of(steps(begins)).faults(), 4);
+    all("upgrade: only planned", scripts, |seed, script| {
+        let done = run(seed, script);
+        let (mut wrong, found) = (done.wrong.clone(), said(&done).0);
+        wrong.extend(touched(&done));
+        if found != "PlanOnly" {
+            wrong.push(format!("invariant 14: ends as {found}"));
+        }
+        wrong
+    });
+}
+
+/// A person says by which release the minor on the way is passed.
+#[test]
+fn the_versions_on_the_way_are_those_that_were_asked_for() {
+    let begins = "at 0 target v1.38.1; at 0 via v1.37.0";
+    let run = ends(begins);
+    assert_eq!(said(&run), DONE);
+    let claims = |call: &&Call| call.verb == "create" && call.resource == "nodeupgrades.evenkeel.dev";
+    let to = |call: &Call| call.sent()["spec"]["toVersion"].as_str().unwrap_or_default().to_owned();
+    let versions: BTreeSet<String> = run.calls.iter().filter(claims).map(to).collect();
+    assert_eq!(versions.into_iter().collect::<Vec<_>>(), ["v1.37.0", "v1.38.1"]);
+    super::campaign("upgrade: by a release that was asked for", crashes(begins, 3));
 }
 
 #[test]

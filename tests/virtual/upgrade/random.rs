@@ -1,7 +1,7 @@
 //! Upgrades by chance, with faults by chance: what nobody thought of together.
 //!
-//! A script says at its beginning how its upgrade is (`at 0 …`), and then which faults it meets. It ends like the same
-//! upgrade without faults.
+//! A script says at its beginning how its upgrade is (`at …`), and then which faults it meets. It ends like the same
+//! upgrade without faults; one that ends early ends for the same reason, and one that only plans touches nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,13 +12,14 @@ use serde_json::Value;
 use super::super::campaign::{Wrong, all, chance, is_long};
 use super::super::script::{Step, line};
 use super::attacks::{WATCHED, at};
-use super::run;
+use super::policies::touched;
+use super::{Run, run};
 
 /// A person takes the risk of controllers that nothing shows, each on its own.
 const HIDDEN: &[&str] = &["hosts", "risk H1/kube-controller-manager 86400", "risk H1/kube-scheduler 86400"];
 
 /// What a person may ask for that is said in several words, and one in how many does.
-const TOGETHER: [(u64, &[&str]); 7] = [
+const TOGETHER: [(u64, &[&str]); 19] = [
     (6, &["gated", "gate kind", "gate True"]),
     (6, &["approval", "approves up 20"]),
     (8, &["webhook", "risk O5/guard/guard.example.com 86400"]),
@@ -26,10 +27,26 @@ const TOGETHER: [(u64, &[&str]); 7] = [
     (8, &["empty-dir Refuse", "cache main-4"]),
     (8, &["bare-pods Evict", "bare main-6"]),
     (10, &["impossible", "risk U3/PodDisruptionBudget/shop/frozen 86400"]),
+    (12, &["detach", "attach main-5", "drain 60"]),
+    (12, &["detach", "attach main-5", "drain 3000", "at 900000 detached main-5"]),
+    (12, &["halt", "drain 60", "returning"]),
+    (12, &["halt", "impossible"]),
+    (12, &["limit maxParked 1", "drain 60", "returning"]),
+    (12, &["limit maxParked 20%", "drain 60", "impossible", "returning"]),
+    (10, &["target v1.38.1", "via v1.37.0"]),
+    // So long that nobody can say that it only had no time.
+    (16, &[PLAN_ONLY, "at 1200000 compact"]),
+    (8, &["at 700 suspend up", "at 300000 resume up"]),
+    (8, &["at 50000 suspend up", "at 400000 resume up"]),
+    (8, &["at 120000 suspend up", "at 500000 resume up"]),
+    (8, &["at 150000 suspend up", "at 170000 resume up"]),
 ];
 
+/// Nothing is to be done.
+const PLAN_ONLY: &str = "plan-only";
+
 /// What a person may ask for, how the cluster may be, and one in how many is so.
-const ALONE: [(u64, &str); 29] = [
+const ALONE: [(u64, &str); 32] = [
     (4, "everything"),
     (5, "target v1.38.1"),
     (12, "target v1.36.9"),
@@ -55,6 +72,9 @@ const ALONE: [(u64, &str); 29] = [
     (8, "most canary 67%"),
     (8, "limit maxFailed 50%"),
     (8, "impossible"),
+    (8, "detach"),
+    (10, "halt"),
+    (12, "limit maxParked 1"),
     (10, "returning"),
     (12, "bare main-3"),
     (12, "cache main-2"),
@@ -62,8 +82,14 @@ const ALONE: [(u64, &str); 29] = [
     (5, "executor kube-apiserver/* after 9"),
 ];
 
-/// How an upgrade is, by chance: its control plane, its executors, and what a person may ask for. A policy that ends an
-/// upgrade early is not among it, because where that is depends on the faults: module `policies` has those.
+/// The step by which `deed` comes; it is so from the beginning, unless it says when it comes.
+fn step(deed: &str) -> Step {
+    let timed = deed.strip_prefix("at ").and_then(|rest| rest.split_once(' '));
+    timed.map_or_else(|| at(0, deed), |(millis, deed)| at(millis.parse().unwrap(), deed))
+}
+
+/// How an upgrade is, by chance: its control plane, its executors, what a person may ask for, and when a person suspends
+/// it for a while.
 fn wish(random: &mut Random) -> Vec<Step> {
     let mut deeds: Vec<&str> = Vec::new();
     let planes: [&[&str]; 7] = [
@@ -85,11 +111,41 @@ fn wish(random: &mut Random) -> Vec<Step> {
     deeds.extend(ALONE.into_iter().filter(|(count, _)| one_in(*count)).map(|(_, deed)| deed));
     // Nothing is done twice.
     let mut done = BTreeSet::new();
-    deeds.into_iter().filter(|deed| done.insert(*deed)).map(|deed| at(0, deed)).collect()
+    deeds.into_iter().filter(|deed| done.insert(*deed)).map(step).collect()
+}
+
+/// Whether `deed` is among what a script says.
+fn says(script: &[Step], what: &str) -> bool {
+    script.iter().any(|step| matches!(step, Step::At { deed, .. } if deed.starts_with(what)))
+}
+
+/// What is wrong with how `done` ended, of whose upgrade `whole` is the end without faults.
+fn judge(script: &[Step], whole: &Value, done: &Run) -> Wrong {
+    let mut wrong = done.wrong.clone();
+    if says(script, PLAN_ONLY) {
+        wrong.extend(touched(done));
+    }
+    let reason = |end: &Value| end["upgrades"]["up"]["conditions"]["Ready"][1].clone();
+    let (whole, end) = (plain(whole), plain(&done.end));
+    // Where an upgrade that ends early stands depends on when its faults were; why it ends does not.
+    let early = says(script, "halt") || says(script, "limit maxParked");
+    if early && reason(&whole) != "Completed" {
+        if reason(&whole) != reason(&end) {
+            wrong.push(format!("invariant 14: ends as {}, not as {}", reason(&end), reason(&whole)));
+        }
+        let under_way = ["Claimed", "Draining", "Upgrading"].map(Value::from);
+        let claims = end["claims"].as_object().into_iter().flatten();
+        let left = claims.filter(|(_, state)| under_way.contains(state)).map(|(name, _)| name);
+        wrong.extend(left.map(|name| format!("stands still, and {name} is under way")));
+    } else if whole != end {
+        let difference = super::super::report::difference(&whole, &end, "end");
+        wrong.push(format!("invariant 14: ends otherwise: {difference}"));
+    }
+    wrong
 }
 
 /// The same upgrade ends alike, but for the names of pods that were made anew on the way.
-fn plain(end: &Value) -> Value {
+pub fn plain(end: &Value) -> Value {
     match end {
         Value::String(text) => {
             let named = |word: &str| {
@@ -130,14 +186,7 @@ fn random_upgrades_with_random_faults() {
             Ok(end) => end,
             Err(wrong) => return wrong,
         };
-        let done = run(seed, script);
-        let mut wrong = done.wrong;
-        let (whole, end) = (plain(&whole), plain(&done.end));
-        if whole != end {
-            let difference = super::super::report::difference(&whole, &end, "end");
-            wrong.push(format!("invariant 14: ends otherwise: {difference}"));
-        }
-        wrong
+        judge(script, &whole, &run(seed, script))
     });
 }
 
@@ -155,11 +204,15 @@ impl Faultless {
     /// How the upgrade of `script` ends without its faults.
     fn end(&self, seed: u64, script: &[Step]) -> End {
         let begins: Vec<Step> =
-            script.iter().filter(|step| matches!(step, Step::At { millis: 0, .. })).cloned().collect();
+            script.iter().filter(|step| matches!(step, Step::At { .. })).cloned().collect();
         let known = Arc::clone(self.0.lock().unwrap().entry((seed, line(&begins))).or_default());
         let end = known.get_or_init(|| {
             let done = run(seed, &begins);
-            if done.wrong.is_empty() { Ok(Arc::new(done.end)) } else { Err(done.wrong) }
+            let mut wrong = done.wrong.clone();
+            if says(&begins, PLAN_ONLY) {
+                wrong.extend(touched(&done));
+            }
+            if wrong.is_empty() { Ok(Arc::new(done.end)) } else { Err(wrong) }
         });
         end.clone()
     }

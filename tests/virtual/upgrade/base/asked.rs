@@ -31,6 +31,10 @@ pub struct Asked {
     risks: Vec<(String, i64)>,
     /// Nothing begins before the plan is approved.
     approval: bool,
+    /// Nothing begins at all.
+    plan_only: bool,
+    /// The releases of the minors on the way.
+    via: Vec<String>,
 }
 
 /// A number, or a text where it is none.
@@ -40,7 +44,8 @@ pub fn amount(text: &str) -> Value {
 
 impl Asked {
     /// The words that this type knows.
-    pub const WORDS: [&str; 6] = ["zones", "canary", "most", "time-zone", "risk", "approval"];
+    pub const WORDS: [&str; 8] =
+        ["zones", "canary", "most", "time-zone", "risk", "approval", "plan-only", "via"];
 
     /// Takes in what one step says.
     pub fn hear(&mut self, words: &[&str]) {
@@ -52,6 +57,8 @@ impl Asked {
             ["time-zone", zone] => self.time_zone = Some(owned(zone)),
             ["risk", finding, until] => self.risks.push((owned(finding), until.parse().unwrap())),
             ["approval"] => self.approval = true,
+            ["plan-only"] => self.plan_only = true,
+            ["via", version] => self.via.push(owned(version)),
             _ => {}
         }
     }
@@ -99,6 +106,12 @@ impl Asked {
         }
         if self.approval {
             spec["mode"] = "RequireApproval".into();
+        }
+        if self.plan_only {
+            spec["mode"] = "PlanOnly".into();
+        }
+        if !self.via.is_empty() {
+            spec["via"] = json!(self.via);
         }
     }
 }
