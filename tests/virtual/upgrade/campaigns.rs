@@ -7,7 +7,7 @@ use evenkeel_sim::faults::Call;
 
 use super::super::campaign::{chance, is_long};
 use super::super::script::Step;
-use super::attacks::{Attacked, LEADER, WATCHED, at, call, spread, told};
+use super::attacks::{Attacked, LEADER, WATCHED, at, call, clocks, machines, people, spread, told};
 use super::{campaign, run};
 
 /// How long the upgrade takes without faults, in milliseconds.
@@ -136,80 +136,26 @@ fn executors_and_webhooks_that_change_while_nobody_hears_of_it() {
     campaign("upgrade: executors and webhooks change", spread(scripts, 6));
 }
 
+/// So many moments of an upgrade, or in a change that is not tried for long only some of them.
+fn moments(some: u64) -> u64 {
+    if is_long() { 60 } else { some }
+}
+
 #[test]
 fn clocks_that_jump_and_servers_that_are_cut_off() {
-    let mut scripts = Vec::new();
-    let steps = if is_long() { 60 } else { 8 };
-    for step in 0..steps {
-        let millis = step * WHOLE / steps + 700;
-        for deed in ["jump 3600", "jump -3600", "blackout 1", "blackout 30", "blackout 600", "compact"] {
-            scripts.push((1, vec![at(millis, deed)]));
-        }
-    }
+    let scripts = usual().happens(moments(8), 700, clocks);
     campaign("upgrade: clocks and blackouts", spread(scripts, 6));
 }
 
 #[test]
 fn machines_that_go_away_and_come_back() {
-    let mut scripts = Vec::new();
-    let steps = if is_long() { 60 } else { 8 };
-    for step in 0..steps {
-        let millis = step * WHOLE / steps + 300;
-        for seconds in [20, 120] {
-            let again = millis + seconds * 1000;
-            scripts.push((1, vec![at(millis, "zone c silent"), at(again, "zone c again")]));
-        }
-        for component in ["kube-apiserver", "kube-controller-manager"] {
-            let again = millis + 20_000;
-            scripts.push((
-                1,
-                vec![
-                    at(millis, &format!("take cp-2 {component}")),
-                    at(again, &format!("start cp-2 {component}")),
-                ],
-            ));
-        }
-    }
+    let scripts = usual().happens(moments(8), 300, |millis| machines(millis, "cp-2"));
     campaign("upgrade: machines go away", spread(scripts, 6));
 }
 
 #[test]
 fn people_interfere_at_every_step() {
-    let mut scripts = Vec::new();
-    let steps = if is_long() { 60 } else { 10 };
-    for step in 0..steps {
-        let millis = step * WHOLE / steps + 500;
-        let later = |seconds: u64, deed: &str| at(millis + seconds * 1000, deed);
-        for deeds in [
-            vec![at(millis, "cordon main-3"), later(60, "uncordon main-3")],
-            vec![at(millis, "cordon main-3")],
-            vec![at(millis, "uncordon main-1")],
-            vec![at(millis, "leave main-2"), later(5, "rejoin main-2")],
-            vec![at(millis, "leave main-6")],
-            // So quickly that nobody sees it gone.
-            vec![at(millis, "leave main-2"), at(millis, "rejoin main-2")],
-            vec![at(millis, "budget cart maxUnavailable 0"), later(90, "budget cart maxUnavailable 2")],
-            vec![at(millis, "budget cart maxUnavailable 100%")],
-            vec![at(millis, "suspend up"), later(60, "resume up")],
-            vec![at(millis, "suspend up")],
-            vec![at(millis, "upgrade second"), later(30, "delete-upgrade second")],
-            vec![at(millis, "invalid broken")],
-            vec![at(millis, "hold main-4"), later(60, "unhold main-4")],
-            vec![at(millis, "hold main-4")],
-            vec![at(millis, "upgrade up v1.36.4"), later(60, "upgrade up v1.37.1")],
-            vec![at(millis, "upgrade up v1.37.2")],
-            vec![at(millis, "delete-upgrade up")],
-            vec![at(millis, "delete-upgrade up"), later(30, "upgrade up v1.37.1")],
-            vec![at(millis, "delete-claim kubelet main-1")],
-            vec![at(millis, "delete-claim kube-apiserver cp-2")],
-            vec![at(millis, "kubelet main-1 v1.36.4")],
-            vec![at(millis, "kubelet canary-1 v1.36.4")],
-            vec![at(millis, "change-executor machines 60")],
-            vec![at(millis, "uninstall machines"), later(60, "install machines")],
-        ] {
-            scripts.push((1, deeds));
-        }
-    }
+    let scripts = usual().happens(moments(10), 500, |millis| people(millis, "cp-2"));
     campaign("upgrade: people interfere", spread(scripts, 16));
 }
 

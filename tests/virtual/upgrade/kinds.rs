@@ -1,12 +1,14 @@
-//! The same attacks on the other kinds of upgrades: by Jobs, of a control plane that runs on hosts, and of whole nodes of a
-//! control plane as kubeadm moves them.
+//! The same attacks on the other kinds of upgrades: by Jobs, of a control plane that runs on hosts, of whole nodes of a
+//! control plane as kubeadm moves them, and of nodes that cannot be drained. To Jobs and hosts there also happens what
+//! happens to machines, clocks and people's minds.
 
-use super::attacks::{Attacked, at, spread};
-use super::campaign;
+use super::super::campaign::is_long;
+use super::attacks::{Attacked, Script, clocks, machines, people, spread, steps, to_jobs};
+use super::random::plain;
+use super::{campaign, campaign_by};
 
-/// What every kind meets: of each attack a few, and in a long campaign all.
-fn meets_everything(kind: &str, begins: &[&str]) {
-    let attacked = Attacked::of(begins.iter().map(|word| at(0, word)).collect());
+/// Of each attack a few, and in a long campaign all.
+fn everything(attacked: &Attacked) -> Vec<Script> {
     let mut scripts = spread(attacked.faults(), 4);
     scripts.extend(spread(attacked.lasting(), 3));
     scripts.extend(spread(attacked.crashes(), 3));
@@ -14,20 +16,92 @@ fn meets_everything(kind: &str, begins: &[&str]) {
     scripts.extend(spread(attacked.cuts(), 2));
     scripts.extend(spread(attacked.stale(), 3));
     scripts.extend(spread(attacked.events(), 3));
+    scripts
+}
+
+fn meets_everything(kind: &str, begins: &str) {
+    let scripts = everything(&Attacked::of(steps(begins)));
     campaign(&format!("upgrade: everything, by or of {kind}"), scripts);
 }
 
+const JOBS: &str = "at 0 jobs";
+const HOSTS: &str = "at 0 hosts; at 0 accept";
+
 #[test]
 fn jobs_meet_everything() {
-    meets_everything("Jobs", &["jobs"]);
+    meets_everything("Jobs", JOBS);
 }
 
 #[test]
 fn a_control_plane_of_hosts_meets_everything() {
-    meets_everything("hosts", &["hosts", "accept"]);
+    meets_everything("hosts", HOSTS);
 }
 
 #[test]
 fn whole_nodes_meet_everything() {
-    meets_everything("whole nodes", &["whole", "jobs", "first"]);
+    meets_everything("whole nodes", "at 0 whole; at 0 jobs; at 0 first");
+}
+
+/// A budget that allows nothing keeps one node, and a pod that comes back keeps another one. The pod that comes back has
+/// another name each time.
+#[test]
+fn nodes_that_cannot_be_drained_meet_everything() {
+    let begins = "at 0 drain 60; at 0 impossible; at 0 returning";
+    let scripts = everything(&Attacked::of(steps(begins)));
+    campaign_by("upgrade: everything, of special pods", scripts, plain);
+}
+
+/// So many moments of an upgrade in a long campaign, and else fewer.
+fn moments() -> u64 {
+    if is_long() { 40 } else { 6 }
+}
+
+fn clocks_jump(kind: &str, begins: &str) {
+    let scripts = Attacked::of(steps(begins)).happens(moments(), 700, clocks);
+    campaign(&format!("upgrade: clocks and blackouts, {kind}"), spread(scripts, 4));
+}
+
+fn machines_go_away(kind: &str, begins: &str, host: &str) {
+    let scripts = Attacked::of(steps(begins)).happens(moments(), 300, |millis| machines(millis, host));
+    campaign(&format!("upgrade: machines go away, {kind}"), spread(scripts, 4));
+}
+
+fn people_interfere(kind: &str, begins: &str, host: &str) {
+    let jobs = begins.contains("jobs");
+    let deeds = |millis: u64| {
+        let jobs = if jobs { to_jobs(millis) } else { Vec::new() };
+        [people(millis, host), jobs].concat()
+    };
+    let scripts = Attacked::of(steps(begins)).happens(moments(), 500, deeds);
+    campaign(&format!("upgrade: people interfere, {kind}"), spread(scripts, 8));
+}
+
+#[test]
+fn clocks_jump_while_jobs_work() {
+    clocks_jump("Jobs", JOBS);
+}
+
+#[test]
+fn clocks_jump_above_a_control_plane_of_hosts() {
+    clocks_jump("hosts", HOSTS);
+}
+
+#[test]
+fn machines_go_away_while_jobs_work() {
+    machines_go_away("Jobs", JOBS, "cp-2");
+}
+
+#[test]
+fn machines_go_away_under_a_control_plane_of_hosts() {
+    machines_go_away("hosts", HOSTS, "host-2");
+}
+
+#[test]
+fn people_interfere_with_jobs() {
+    people_interfere("Jobs", JOBS, "cp-2");
+}
+
+#[test]
+fn people_interfere_with_a_control_plane_of_hosts() {
+    people_interfere("hosts", HOSTS, "host-2");
 }

@@ -10,6 +10,7 @@ use super::super::kube_api::Kube;
 use super::base::{CHANGERS, CLAIMS, EXECUTORS, FROM, IMAGE, Setting, TO, UPGRADES};
 use super::condition;
 use super::executor;
+use super::watcher::host;
 
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 
@@ -40,8 +41,7 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["resume", name] => _ = kube.merge(&up(name), &json!({"spec": {"suspend": false}})).await,
         ["delete-upgrade", name] => _ = kube.delete(&up(name)).await,
         ["delete-claim", component, node] => {
-            let name = format!("up.{component}.{node}");
-            _ = kube.delete(&format!("{CLAIMS}/{name}")).await;
+            delete_claim(cluster, kube, component, node).await;
         }
         ["delete-jobs"] => {
             let jobs = format!("/apis/batch/v1/namespaces/{EXECUTORS}/jobs");
@@ -92,6 +92,18 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
             cluster.faults().blackout_of(&ours, Duration::from_secs(seconds.parse().unwrap()));
         }
         words => asked(cluster, kube, setting, words).await,
+    }
+}
+
+/// Deletes the claim of `component` on `node`, which may be named by its address.
+async fn delete_claim(cluster: &Cluster, kube: &Kube, component: &str, node: &str) {
+    let all = kube.list(CLAIMS).await;
+    let is = |claim: &&Value| {
+        let place = claim["spec"]["nodeName"].as_str().unwrap_or_default();
+        claim["spec"]["component"] == component && host(cluster.control_plane(), place) == node
+    };
+    if let Some(name) = all.iter().find(is).and_then(|claim| claim["metadata"]["name"].as_str()) {
+        _ = kube.delete(&format!("{CLAIMS}/{name}")).await;
     }
 }
 
