@@ -15,6 +15,7 @@ mod figures;
 mod forged;
 mod installed;
 mod kinds;
+mod lease;
 mod outlook;
 mod people;
 mod plane;
