@@ -16,6 +16,7 @@ mod forged;
 mod installed;
 mod kinds;
 mod lease;
+mod lost;
 mod outlook;
 mod people;
 mod plane;

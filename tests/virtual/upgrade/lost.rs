@@ -1,0 +1,127 @@
+//! A kube-apiserver that goes back for good, or away for good: at every moment of upgrades of every kind, also when another
+//! replica leads afterwards.
+//!
+//! Here belongs what must be so then: the upgrade stands still with a reason that names the server, says so for as long as
+//! it lasts, and gives nothing to an executor after the server was lost.
+
+use std::time::Duration;
+
+use super::super::campaign::{Wrong, all, is_long};
+use super::super::script::Step;
+use super::attacks::{Attacked, Script, at, spread, steps};
+use super::base::{FROM, TO};
+use super::{Run, run};
+
+/// So long after it was lost nobody has brought it back.
+const LASTS: u64 = 3_600_000;
+/// The operator has known by then that it is another one, or away.
+const KNOWN: Duration = Duration::from_secs(45);
+/// What is away counts as lost from then on.
+const SAID: Duration = Duration::from_mins(20);
+
+/// The moment at which a script loses a server, and its host.
+fn lost(script: &[Step]) -> Option<(Duration, String)> {
+    script.iter().find_map(|step| {
+        let Step::At { millis: millis @ 1.., deed } = step else { return None };
+        let words: Vec<&str> = deed.split(' ').collect();
+        let host = words.get(1).filter(|_| matches!(words[0], "component" | "take"))?;
+        Some((Duration::from_millis(*millis), (*host).to_owned()))
+    })
+}
+
+/// What is wrong with how `done` ended, whose server of `host` was lost at `when`.
+fn judge(done: &Run, when: Duration, host: &str) -> Wrong {
+    let mut wrong = done.wrong.clone();
+    let up = &done.end["upgrades"]["up"];
+    let text = |at: usize| up["conditions"]["Ready"][at].as_str().unwrap_or_default();
+    let (reason, line) = (text(1), text(2));
+    let server = &done.end["servers"][format!("kube-apiserver/{host}")];
+    let is_there = server[0] == TO && server[1] == true;
+    let before = done.said.iter().any(|(at, reason)| *at <= when && reason == "Completed");
+    if is_there || before {
+        // Its own step came after it, or all of it was over.
+        if reason != "Completed" {
+            wrong.push(format!("is {reason} although {server} is all that is to be: {line}"));
+        }
+        return wrong;
+    }
+    if !["ControlPlaneHeld", "ControlPlaneFailed"].contains(&reason)
+        || up["conditions"]["Stalled"][0] != "True"
+    {
+        wrong.push(format!("ends as {reason}, not as what was lost says: {line}"));
+    }
+    if !line.contains("kube-apiserver") || !done.end["nodes"][host].is_null() && !line.contains(host) {
+        wrong.push(format!("does not name kube-apiserver of {host}: {line}"));
+    }
+    if let Some((at, last)) = done.said.last().filter(|(at, _)| *at > when + SAID) {
+        wrong.push(format!("says {last} {:?} after {host} was lost", at.saturating_sub(when)));
+    }
+    let own = format!(".{host}");
+    let past = done.given.iter().filter(|(at, claim)| *at > when + KNOWN && !claim.ends_with(&own));
+    wrong.extend(past.map(|(at, claim)| {
+        format!("gives {claim} away {:?} after {host} was lost", at.saturating_sub(when))
+    }));
+    wrong
+}
+
+/// Loses the servers of these hosts at so many moments of the upgrade that begins so.
+fn scripts(begins: &str, hosts: &[&str]) -> Vec<Script> {
+    let count = if is_long() { 40 } else { 9 };
+    let deeds = |millis: u64| {
+        let mut all = Vec::new();
+        for host in hosts {
+            for deed in
+                [format!("component {host} kube-apiserver {FROM}"), format!("take {host} kube-apiserver")]
+            {
+                // The last deed lets the run last that long.
+                let steps = vec![at(millis, &deed), at(millis + LASTS, "compact")];
+                let mut other = steps.clone();
+                other.insert(1, at(millis + LASTS / 2, "cut evenkeel-a 60"));
+                all.extend([steps, other]);
+            }
+        }
+        all
+    };
+    Attacked::of(steps(begins)).happens(count, 900, deeds)
+}
+
+fn stays_lost(kind: &str, begins: &str, hosts: &[&str], some: usize) {
+    all(
+        &format!("upgrade: a server is lost, {kind}"),
+        spread(scripts(begins, hosts), some),
+        |seed, script| {
+            let done = run(seed, script);
+            match lost(script) {
+                Some((when, host)) => judge(&done, when, &host),
+                None => done.wrong,
+            }
+        },
+    );
+}
+
+/// It goes back a moment before a controller of another node is given to its executor, which asks every kube-apiserver
+/// first.
+#[test]
+fn a_server_that_goes_back_just_before_a_controller_moves_keeps_it_waiting() {
+    for millis in [36_455, 46_200, 55_500] {
+        let script = steps(&format!("at {millis} component cp-1 kube-apiserver {FROM}"));
+        let done = run(1, &script);
+        assert_eq!(judge(&done, Duration::from_millis(millis), "cp-1"), Wrong::new(), "at {millis} ms");
+    }
+}
+
+#[test]
+fn a_server_that_is_lost_for_good_stops_everything_by_its_name() {
+    stays_lost("pods", "", &["cp-1", "cp-3"], 8);
+}
+
+#[test]
+fn a_server_that_is_lost_for_good_stops_jobs() {
+    stays_lost("Jobs", "at 0 jobs", &["cp-2"], 4);
+    stays_lost("whole nodes", "at 0 whole; at 0 jobs; at 0 first", &["cp-1", "cp-3"], 4);
+}
+
+#[test]
+fn a_server_that_is_lost_for_good_on_a_host_stops_everything() {
+    stays_lost("hosts", "at 0 hosts; at 0 accept", &["host-1", "host-3"], 4);
+}
