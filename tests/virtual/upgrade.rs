@@ -6,6 +6,7 @@
 
 mod attacks;
 mod base;
+mod bounds;
 mod branch;
 mod campaigns;
 mod drains;
