@@ -17,7 +17,7 @@ use super::makers::made_by_others;
 use super::waves::Wave;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::Rules;
-use crate::disruption::preflight::{Cause, Outlook, Question, causes};
+use crate::disruption::preflight::{Cause, Code, Outlook, Question, causes};
 use crate::drain::{OnTimeout, Options};
 use crate::text::harmless;
 use crate::upgrade::Upgrade;
@@ -107,8 +107,8 @@ pub fn drain_findings(
 /// The finding that `cause` is; `moves` says in which hop each node first moves.
 fn finding(mut cause: Cause, moves: &BTreeMap<&Arc<str>, Minor>, options: &Options) -> Option<Finding> {
     // A deletion asks neither budgets nor the webhooks of evictions.
-    let forced =
-        options.on_timeout == OnTimeout::Force && (cause.code.starts_with('U') || cause.code == "B13");
+    let forced = options.on_timeout == OnTimeout::Force
+        && (cause.code.is_of_budget() || cause.code == Code::EvictionWebhook);
     let weight = match cause.outlook {
         Outlook::Never if !forced => Weight::Stops,
         Outlook::Never | Outlook::NotNow => Weight::Warns,
@@ -136,11 +136,11 @@ fn together(waves: &[Wave]) -> usize {
     groups.values().sum()
 }
 
-/// Whether `cause` holds only if all nodes were drained at once: a webhook (B14) that has pods on more nodes than go
+/// Whether `cause` holds only if all nodes were drained at once: a webhook that has pods on more nodes than go
 /// `together` keeps one of them.
 fn is_of_all_at_once(cause: &Cause, cluster: &Cluster, together: usize) -> bool {
     let mut webhooks = cluster.surroundings().pod_webhooks.iter().flatten();
-    cause.code == "B14"
+    cause.code == Code::CreationWebhook
         && webhooks.find(|webhook| webhook.name == cause.object.name).is_some_and(|webhook| {
             let mut nodes: Vec<&Arc<str>> = webhook.endpoints.iter().flatten().collect();
             nodes.sort();

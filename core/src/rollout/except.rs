@@ -14,13 +14,10 @@ use super::group::held_by;
 use super::hold::Exception;
 use super::nodes::{SHOWN_BLOCKERS, what_blocks};
 use super::round::{Round, Selected};
-use crate::cluster::Cluster;
-use crate::disruption::BudgetName;
+use crate::cluster::{Cluster, Pod};
+use crate::disruption::preflight::{Object, ObjectKind};
 use crate::drain::OnTimeout;
 use crate::upgrade::AcceptedRisk;
-
-const BUDGET: &str = "PodDisruptionBudget";
-const POD: &str = "Pod";
 
 /// The nodes that may stay behind in the hop of `round`, by name. A hop that is not the last needs all of its nodes.
 pub(super) fn excepted(round: &Round<'_>) -> BTreeMap<Arc<str>, Exception> {
@@ -38,25 +35,23 @@ fn concerned(round: &Round<'_>) -> BTreeSet<Arc<str>> {
     let (cluster, now) = (round.world.cluster, round.world.now);
     let open = round.upgrade.accepted.iter().filter(|risk| now < risk.until);
     let mut nodes: BTreeSet<Arc<str>> =
-        open.filter_map(about).flat_map(|(kind, name)| nodes_of(cluster, kind, name)).collect();
+        open.filter_map(about).flat_map(|object| nodes_of(cluster, &object)).collect();
     // Pods may be gone that blocked a drain.
     let parked = round.mine.iter().filter(|claim| accepted(round, &claim.blockers).is_some());
     nodes.extend(parked.map(|claim| claim.subject.node.clone()));
     nodes
 }
 
-/// The nodes that run the pod of that `namespace/name`, or pods that the budget of that name guards.
-fn nodes_of(cluster: &Cluster, kind: &str, name: &str) -> Vec<Arc<str>> {
-    let Some((namespace, name)) = name.split_once('/') else { return Vec::new() };
+/// The nodes that run this pod, or pods that this budget guards.
+fn nodes_of(cluster: &Cluster, object: &Object) -> Vec<Arc<str>> {
+    let Object { kind, namespace, name } = object;
     match kind {
-        POD => cluster.pod(namespace, name).map(|pod| pod.node.clone()).into_iter().collect(),
-        BUDGET => {
-            let guarded = |pod: &&crate::cluster::Pod| {
-                cluster.budgets_of(pod).iter().any(|budget| *budget.name == *name)
-            };
+        ObjectKind::Pod => cluster.pod(namespace, name).map(|pod| pod.node.clone()).into_iter().collect(),
+        ObjectKind::Budget => {
+            let guarded = |pod: &&Pod| cluster.budgets_of(pod).iter().any(|budget| budget.name == *name);
             cluster.pods_in(namespace).filter(guarded).map(|pod| pod.node.clone()).collect()
         }
-        _ => Vec::new(),
+        ObjectKind::Node | ObjectKind::Webhook | ObjectKind::Controller(_) => Vec::new(),
     }
 }
 
@@ -96,7 +91,7 @@ fn accepted(round: &Round<'_>, blockers: &[Blocker]) -> Option<Exception> {
 /// accepted, or there are none.
 pub(super) fn acceptance(risks: &[AcceptedRisk], blockers: &[Blocker], now: Timestamp) -> Option<Exception> {
     let of = |blocker: &Blocker| {
-        let named = |risk: &&AcceptedRisk| now < risk.until && about(risk).is_some_and(|it| is(it, blocker));
+        let named = |risk: &&AcceptedRisk| now < risk.until && about(risk).is_some_and(|it| is(&it, blocker));
         risks.iter().filter(named).max_by_key(|risk| risk.until)
     };
     let all: Option<Vec<&AcceptedRisk>> = blockers.iter().map(of).collect();
@@ -104,16 +99,18 @@ pub(super) fn acceptance(risks: &[AcceptedRisk], blockers: &[Blocker], now: Time
     Some(Exception { until: first.until, reason: first.reason.clone() })
 }
 
-/// The kind, and `namespace/name`, of what the finding of `risk` is about ([`Cause::id`](crate::disruption::preflight::Cause::id)).
-fn about(risk: &AcceptedRisk) -> Option<(&str, &str)> {
-    risk.finding.split_once('/')?.1.split_once('/')
+/// What the finding of `risk` is about, where that is something that keeps nodes from being drained.
+fn about(risk: &AcceptedRisk) -> Option<Object> {
+    Object::of_id(&risk.finding)
 }
 
-fn is((kind, name): (&str, &str), blocker: &Blocker) -> bool {
-    let full = |(namespace, budget): &BudgetName| name.split_once('/') == Some((namespace, budget));
+fn is(object: &Object, blocker: &Blocker) -> bool {
+    let Object { kind, namespace, name } = object;
     match kind {
-        POD => *name == blocker.pod,
-        BUDGET => blocker.budget.as_ref().is_some_and(full),
-        _ => false,
+        ObjectKind::Pod => blocker.pod.split_once('/') == Some((namespace, name)),
+        ObjectKind::Budget => {
+            blocker.budget.as_ref().is_some_and(|(of, budget)| (of, budget) == (namespace, name))
+        }
+        ObjectKind::Node | ObjectKind::Webhook | ObjectKind::Controller(_) => false,
     }
 }

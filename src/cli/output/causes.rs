@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::ValueEnum;
-use evenkeel_core::disruption::preflight::{Bound, Cause, Outlook, shown as duration};
+use evenkeel_core::disruption::preflight::{Bound, Cause, Code, Outlook, shown as duration};
 use evenkeel_core::skew::names;
 use evenkeel_core::text;
 use jiff::SignedDuration;
@@ -199,10 +199,10 @@ fn document(found: &Found) -> Value {
     let cause = |cause: &Cause| {
         json!({
             "id": cause.id(),
-            "code": cause.code,
+            "code": cause.code.text(),
             "outlook": cause.outlook.name(),
             "object": {
-                "kind": &*cause.object.kind,
+                "kind": cause.object.kind.text(),
                 "namespace": &*cause.object.namespace,
                 "name": &*cause.object.name,
             },
@@ -295,19 +295,19 @@ fn in_sarif(found: &Found) -> Value {
         Outlook::NotNow => "warning",
         Outlook::Caution => "note",
     };
-    let mut rules: Vec<&str> = found.causes.iter().map(|cause| cause.code).collect();
+    let mut rules: Vec<Code> = found.causes.iter().map(|cause| cause.code).collect();
     rules.sort_unstable();
     rules.dedup();
-    let rule = |code: &str| {
+    let rule = |code: Code| {
         let about =
-            if code.starts_with('U') { "a PodDisruptionBudget" } else { "a pod, a node or what is around" };
-        json!({"id": code, "shortDescription": {"text": format!("{about} that keeps a drain")}})
+            if code.is_of_budget() { "a PodDisruptionBudget" } else { "a pod, a node or what is around" };
+        json!({"id": code.text(), "shortDescription": {"text": format!("{about} that keeps a drain")}})
     };
     let place =
         |cause: &Cause| found.places.get(&cause.id()).map(|file| vec![file.as_str()]).unwrap_or_default();
     let results = found.causes.iter().map(|cause| {
         json!({
-            "ruleId": cause.code,
+            "ruleId": cause.code.text(),
             "level": level(cause.outlook),
             "message": {"text": format!("{}: {}. To do: {}", cause.object, cause.what, cause.remedy)},
             "locations": sarif::locations(&place(cause), &json!([{"fullyQualifiedName": cause.id(), "kind": "resource"}])),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use evenkeel_core::cluster::{
     Autoscaler, Capacity, Cluster, FullQuota, Parts, Placement, PodWebhook, Surroundings, Workload,
 };
-use evenkeel_core::disruption::preflight::Cause;
+use evenkeel_core::disruption::preflight::{Cause, ObjectKind};
 use evenkeel_core::version::escape;
 use jiff::Timestamp;
 use kube::Client;
@@ -78,7 +78,7 @@ pub struct Survey {
     /// The paths that a person named and that gave nothing, one line each.
     pub unused: Vec<String>,
     /// The file that an object came from, by its kind, namespace and name.
-    places: BTreeMap<(&'static str, Name), Arc<str>>,
+    places: BTreeMap<(ObjectKind, Name), Arc<str>>,
 }
 
 type Name = (Arc<str>, Arc<str>);
@@ -388,10 +388,10 @@ impl Survey {
 
     fn place(&mut self, group: &str, kind: &str, meta: &ListMeta, file: &Arc<str>) {
         let kind = match (group, kind) {
-            ("", "Node") => "Node",
-            ("", "Pod") => "Pod",
-            ("policy", "PodDisruptionBudget") => "PodDisruptionBudget",
-            ("admissionregistration.k8s.io", _) => "Webhook",
+            ("", "Node") => ObjectKind::Node,
+            ("", "Pod") => ObjectKind::Pod,
+            ("policy", "PodDisruptionBudget") => ObjectKind::Budget,
+            ("admissionregistration.k8s.io", _) => ObjectKind::Webhook,
             _ => return,
         };
         let text = |text: &Option<String>| Arc::from(text.as_deref().unwrap_or_default());
@@ -401,16 +401,15 @@ impl Survey {
     /// The file that holds the object of `cause`, or else the first pod that it keeps; `None` if neither came from a
     /// file.
     pub fn place_of(&self, cause: &Cause) -> Option<&str> {
-        let of = |kind: &str, namespace: &str, name: &str| {
-            let kinds = ["Node", "Pod", "PodDisruptionBudget", "Webhook"];
-            let kind = kinds.into_iter().find(|known| *known == kind)?;
+        let of = |kind: &ObjectKind, namespace: &str, name: &str| {
             // A webhook is named after its configuration and itself.
-            let name = if kind == "Webhook" { name.split('/').next()? } else { name };
-            self.places.get(&(kind, (namespace.into(), name.into())))
+            let name = if *kind == ObjectKind::Webhook { name.split('/').next()? } else { name };
+            self.places.get(&(kind.clone(), (namespace.into(), name.into())))
         };
         let object = &cause.object;
         let pod = || {
-            cause.pods.first().and_then(|pod| pod.split_once('/')).and_then(|(ns, name)| of("Pod", ns, name))
+            let (namespace, name) = cause.pods.first()?.split_once('/')?;
+            of(&ObjectKind::Pod, namespace, name)
         };
         of(&object.kind, &object.namespace, &object.name).or_else(pod).map(AsRef::as_ref)
     }

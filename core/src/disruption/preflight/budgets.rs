@@ -13,7 +13,8 @@ use super::super::arithmetic::{Numbers, Unsynced, compute, lost};
 use super::super::budget_name::{BudgetName, name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
-use super::cause::{Cause, Object, Outlook};
+use super::cause::{Cause, Object, ObjectKind, Outlook};
+use super::code::Code;
 use super::question::Question;
 use super::remedy::Stuck;
 use crate::cluster::{Budget, Cluster, Demand, Phase, Pod, Quantity, UnhealthyPolicy};
@@ -79,14 +80,14 @@ impl<'a> Guarded<'a> {
 fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
     let shown: Vec<String> = names.iter().map(|(_, name)| name.to_string()).collect();
     let (namespace, first) = names.first()?;
-    let object = Object::new("PodDisruptionBudget", namespace, first);
+    let object = Object::new(ObjectKind::Budget, namespace, first);
     let what = format!(
         "{} select the same {}, and the eviction API refuses a pod with more than one",
         shown.join(" and "),
         plural(pods.len(), "pod")
     );
     let remedy = "narrow the selectors so that each pod has one PDB, or delete all but one";
-    Some(Cause::new("U10", Outlook::Never, object, what, remedy).of(&pods))
+    Some(Cause::new(Code::SeveralBudgets, Outlook::Never, object, what, remedy).of(&pods))
 }
 
 /// Why `budget` allows no eviction, for ever or for now, and what is odd about it.
@@ -155,19 +156,19 @@ impl<'a> BudgetSeen<'a> {
         let Some(mut never) = self.by_spec().or_else(|| self.by_numbers()) else { return self.by_status() };
         // Who made it may open it again: Ceph's operator closes its budgets while it recovers.
         if let Some(maker) = &self.budget.made_by {
-            (never.code, never.outlook) = ("U15", Outlook::NotNow);
+            (never.code, never.outlook) = (Code::MadeByOthers, Outlook::NotNow);
             never.what = format!("{}, and {maker} made it, which may change it", never.what);
             never.remedy = self.remedy();
         }
         Some(never)
     }
 
-    fn cause(&self, code: &'static str, outlook: Outlook, what: String, remedy: &str) -> Cause {
+    fn cause(&self, code: Code, outlook: Outlook, what: String, remedy: &str) -> Cause {
         Cause::new(code, outlook, Object::budget(self.budget), what, remedy)
     }
 
     #[allow(clippy::unnecessary_wraps, reason = "each of its callers may find nothing")]
-    fn never(&self, code: &'static str, what: String, remedy: &str) -> Option<Cause> {
+    fn never(&self, code: Code, what: String, remedy: &str) -> Option<Cause> {
         Some(self.cause(code, Outlook::Never, what, remedy))
     }
 
@@ -177,15 +178,17 @@ impl<'a> BudgetSeen<'a> {
         let nothing_leaves = format!("{demand}: no pod may ever leave");
         match demand {
             Demand::MaxUnavailable(Quantity::Count(..=0) | Quantity::Percent(..=0)) => {
-                self.never("U1", nothing_leaves, &self.remedy())
+                self.never(Code::LetsNoneGo, nothing_leaves, &self.remedy())
             }
             Demand::MinAvailable(Quantity::Percent(100..)) => {
-                self.never("U2", nothing_leaves, &self.remedy())
+                self.never(Code::NeedsAll, nothing_leaves, &self.remedy())
             }
-            Demand::Nothing => {
-                self.never("U6", format!("has {demand}, so it never allows anything"), &self.remedy())
-            }
-            Demand::Unreadable => self.never("U6", format!("has {demand}"), &self.remedy()),
+            Demand::Nothing => self.never(
+                Code::NoDemand,
+                format!("has {demand}, so it never allows anything"),
+                &self.remedy(),
+            ),
+            Demand::Unreadable => self.never(Code::NoDemand, format!("has {demand}"), &self.remedy()),
             Demand::MaxUnavailable(_) | Demand::MinAvailable(Quantity::Percent(_))
                 if !self.pods.is_empty() && self.pods.iter().all(|pod| pod.owner.is_none()) =>
             {
@@ -193,7 +196,7 @@ impl<'a> BudgetSeen<'a> {
                     "{demand}, and none of its {} has a controller, so it expects 0 pods and allows 0",
                     plural(self.pods.len(), "pod")
                 );
-                self.never("U7", what, &self.remedy())
+                self.never(Code::NoControllers, what, &self.remedy())
             }
             _ => None,
         }
@@ -214,7 +217,7 @@ impl<'a> BudgetSeen<'a> {
                 }
                 Some(message) if message.contains("found no controllers") => self.no_controller(message),
                 Some(message) => self.never(
-                    "U8",
+                    Code::NotComputable,
                     format!("the disruption controller cannot compute it: {message}"),
                     "mend what it names",
                 ),
@@ -228,12 +231,12 @@ impl<'a> BudgetSeen<'a> {
 
     fn no_scale(&self, why: &str) -> Option<Cause> {
         let what = format!("{} cannot be computed, so it allows 0: {why}", self.budget.demand);
-        self.never("U8", what, &self.remedy())
+        self.never(Code::NotComputable, what, &self.remedy())
     }
 
     fn no_controller(&self, who: &str) -> Option<Cause> {
         let what = format!("{who} does not exist: it cannot be computed and allows 0");
-        self.never("U9", what, "delete that pod, or narrow the selector")
+        self.never(Code::ControllerGone, what, "delete that pod, or narrow the selector")
     }
 
     /// `expected` pods of which `desired` have to be healthy leave no room.
@@ -246,13 +249,13 @@ impl<'a> BudgetSeen<'a> {
         match demand {
             _ if expected == 1 => {
                 let what = format!("{demand} of {replicas}");
-                self.never("U4", what, &self.remedy())
+                self.never(Code::OnlyReplica, what, &self.remedy())
             }
             Demand::MinAvailable(Quantity::Percent(_)) => {
                 let what = format!("{demand} of {replicas} is {desired}, rounded up");
-                self.never("U5", what, &self.remedy())
+                self.never(Code::RoundedUp, what, &self.remedy())
             }
-            _ => self.never("U3", format!("{demand} of {replicas}"), &self.remedy()),
+            _ => self.never(Code::NeedsEveryReplica, format!("{demand} of {replicas}"), &self.remedy()),
         }
     }
 
@@ -268,7 +271,7 @@ impl<'a> BudgetSeen<'a> {
                 b.disrupted.len()
             );
             return self.never(
-                "U16",
+                Code::StatusBroken,
                 what,
                 "see whether the disruption controller of kube-controller-manager runs",
             );
@@ -281,14 +284,14 @@ impl<'a> BudgetSeen<'a> {
             };
             let remedy =
                 "wait; if it stays, see whether the disruption controller of kube-controller-manager runs";
-            return not_now("U13", what, remedy);
+            return not_now(Code::StatusLags, what, remedy);
         }
         if b.disruptions_allowed > 0 || b.expected_pods <= 0 {
             return None;
         }
         if let Some(message) = &b.sync_failed {
             return self.never(
-                "U8",
+                Code::NotComputable,
                 format!("the disruption controller cannot compute it: {message}"),
                 "mend what it names",
             );
@@ -303,12 +306,20 @@ impl<'a> BudgetSeen<'a> {
         {
             let what =
                 format!("{} with no pod ready: a budget that needs 0 never counts as healthy", b.demand);
-            return not_now("U12", what, "set unhealthyPodEvictionPolicy: AlwaysAllow, or mend the pods");
+            return not_now(
+                Code::NeverHealthy,
+                what,
+                "set unhealthyPodEvictionPolicy: AlwaysAllow, or mend the pods",
+            );
         }
         if let Some(why) = self.pods.iter().find_map(|pod| pod.traits().unschedulable.as_ref()) {
             let waiting = self.pods.iter().filter(|pod| pod.traits().unschedulable.is_some()).count();
             let what = format!("{numbers}; {} without a node: {why}", plural(waiting, "pod"));
-            return not_now("U14", what, "make room for its pods, or let them run on more nodes");
+            return not_now(
+                Code::PodsWithoutNode,
+                what,
+                "make room for its pods, or let them run on more nodes",
+            );
         }
         if !unready.is_empty() {
             let named: Vec<String> = unready.iter().take(NAMED).map(|pod| state(pod)).collect();
@@ -321,15 +332,19 @@ impl<'a> BudgetSeen<'a> {
                     "mend those pods, or set unhealthyPodEvictionPolicy: AlwaysAllow so that they may leave"
                 }
             };
-            return not_now("U11", what, remedy);
+            return not_now(Code::TooFewHealthy, what, remedy);
         }
         if let Some(lost) = lost(b, self.now) {
-            return not_now("U11", format!("{numbers}; {lost}"), "wait for that");
+            return not_now(Code::TooFewHealthy, format!("{numbers}; {lost}"), "wait for that");
         }
         if let Some(maker) = &b.made_by {
-            return not_now("U15", format!("{numbers}; {maker} made it and may close it"), "wait for that");
+            return not_now(
+                Code::MadeByOthers,
+                format!("{numbers}; {maker} made it and may close it"),
+                "wait for that",
+            );
         }
-        not_now("U11", numbers, "wait for its pods to be healthy")
+        not_now(Code::TooFewHealthy, numbers, "wait for its pods to be healthy")
     }
 
     fn policy(&self) -> Option<Cause> {
@@ -340,7 +355,7 @@ impl<'a> BudgetSeen<'a> {
         let outlook = if unready { Outlook::Never } else { Outlook::Caution };
         let what =
             "has an unhealthyPodEvictionPolicy that this version does not know: no unready pod is evicted";
-        Some(self.cause("U17", outlook, what.to_owned(), "use IfHealthyBudget or AlwaysAllow"))
+        Some(self.cause(Code::UnknownPolicy, outlook, what.to_owned(), "use IfHealthyBudget or AlwaysAllow"))
     }
 
     /// Warns where the budget allows evictions now, and none when its autoscaler goes down to `minReplicas`.
@@ -371,7 +386,7 @@ impl<'a> BudgetSeen<'a> {
                 Some(_) => "raise the autoscaler's minReplicas",
                 None => "set maxUnavailable 1, or raise the autoscaler's minReplicas",
             };
-            self.cause("U3", Outlook::Caution, what, remedy)
+            self.cause(Code::NeedsEveryReplica, Outlook::Caution, what, remedy)
         })
     }
 }

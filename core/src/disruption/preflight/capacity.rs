@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::super::class::{Class, Handling, class, handling};
 use super::cause::{Object, Outlook};
 use super::causes_found::{Found, others};
+use super::code::Code;
 use super::placement::Places;
 use super::question::Question;
 use crate::cluster::{Amounts, Capacity, Lack, Node, Phase, Placement, Pod};
@@ -91,11 +92,11 @@ impl<'a> Left<'a> {
                         "requests what no other schedulable node{which} has left at once, though each resource is there",
                     ),
                 };
-                found.add("B9", Outlook::NotNow, pod, what, REMEDY);
+                found.add(Code::NoRoom, Outlook::NotNow, pod, what, REMEDY);
             }
         }
         if let Some(what) = sums(together, &elsewhere) {
-            found.put("B9", Outlook::NotNow, Object::node(&node.name), what, REMEDY);
+            found.put(Code::NoRoom, Outlook::NotNow, Object::node(&node.name), what, REMEDY);
         }
     }
 

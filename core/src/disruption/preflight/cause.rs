@@ -3,9 +3,11 @@
 //! Here belong the values and how they are made; which of them there are is found by the other files. The invariant: a
 //! cause has the same id in every run.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use super::code::Code;
 use crate::cluster::{Budget, Pod};
 use crate::text;
 
@@ -31,11 +33,59 @@ impl Outlook {
     }
 }
 
+/// Of what kind an object is that a cause is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    /// A PodDisruptionBudget.
+    Budget,
+    /// A Pod that no controller made.
+    Pod,
+    /// A Node.
+    Node,
+    /// A webhook of a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration.
+    Webhook,
+    /// The kind of a pod's controller, as the pod names it.
+    Controller(Arc<str>),
+}
+
+impl ObjectKind {
+    /// The kind that is written like this.
+    pub fn read(text: &str) -> Self {
+        let known = [Self::Budget, Self::Pod, Self::Node, Self::Webhook];
+        let kind = known.into_iter().find(|kind| kind.text() == text);
+        kind.unwrap_or_else(|| Self::Controller(text.into()))
+    }
+
+    /// As an API object writes it: `PodDisruptionBudget`.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Budget => "PodDisruptionBudget",
+            Self::Pod => "Pod",
+            Self::Node => "Node",
+            Self::Webhook => "Webhook",
+            Self::Controller(kind) => kind,
+        }
+    }
+}
+
+/// By their text, in which they stand in every list.
+impl Ord for ObjectKind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text().cmp(other.text())
+    }
+}
+
+impl PartialOrd for ObjectKind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 /// What a cause is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Object {
-    /// `PodDisruptionBudget`, `Pod`, `Node`, or the kind of a pod's controller.
-    pub kind: Arc<str>,
+    /// Its kind.
+    pub kind: ObjectKind,
     /// Empty for what has no namespace.
     pub namespace: Arc<str>,
     /// Its name.
@@ -43,32 +93,39 @@ pub struct Object {
 }
 
 impl Object {
-    pub(super) fn new(kind: &str, namespace: &Arc<str>, name: &Arc<str>) -> Self {
-        Self { kind: kind.into(), namespace: Arc::clone(namespace), name: Arc::clone(name) }
+    pub(super) fn new(kind: ObjectKind, namespace: &Arc<str>, name: &Arc<str>) -> Self {
+        Self { kind, namespace: Arc::clone(namespace), name: Arc::clone(name) }
+    }
+
+    /// The object of a cause with this [`Cause::id`], which a person may have written; `None` where it is none.
+    pub fn of_id(id: &str) -> Option<Self> {
+        let mut parts = id.splitn(4, '/').skip(1);
+        let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Self { kind: ObjectKind::read(kind), namespace: namespace.into(), name: name.into() })
     }
 
     /// A Node.
     pub fn node(name: &Arc<str>) -> Self {
-        Self::new("Node", &"".into(), name)
+        Self::new(ObjectKind::Node, &"".into(), name)
     }
 
     /// A budget.
     pub fn budget(budget: &Budget) -> Self {
-        Self::new("PodDisruptionBudget", &budget.namespace, &budget.name)
+        Self::new(ObjectKind::Budget, &budget.namespace, &budget.name)
     }
 
     /// What a person changes when `pod` is to behave otherwise: its controller, or the pod itself.
     pub fn behind(pod: &Pod) -> Self {
         match &pod.owner {
-            Some(owner) => Self::new(&owner.kind, &pod.namespace, &owner.name),
-            None => Self::new("Pod", &pod.namespace, &pod.name),
+            Some(owner) => Self::new(ObjectKind::read(&owner.kind), &pod.namespace, &owner.name),
+            None => Self::new(ObjectKind::Pod, &pod.namespace, &pod.name),
         }
     }
 }
 
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if &*self.kind == "PodDisruptionBudget" { "PDB" } else { &*self.kind };
+        let kind = if self.kind == ObjectKind::Budget { "PDB" } else { self.kind.text() };
         if self.namespace.is_empty() {
             write!(f, "{kind} {}", self.name)
         } else {
@@ -80,8 +137,8 @@ impl fmt::Display for Object {
 /// One thing in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Its short name, such as `U3`; U is about budgets, B about pods and nodes.
-    pub code: &'static str,
+    /// What it is, in short.
+    pub code: Code,
     /// How it ends.
     pub outlook: Outlook,
     /// What it is about.
@@ -98,7 +155,7 @@ pub struct Cause {
 
 impl Cause {
     pub(super) fn new(
-        code: &'static str,
+        code: Code,
         outlook: Outlook,
         object: Object,
         what: String,
@@ -117,7 +174,7 @@ impl Cause {
 
     /// Whether it lets the pods leave, and only keeps their replacements from finding a place.
     pub(super) fn is_about_its_replacement(&self) -> bool {
-        self.outlook == Outlook::NotNow && matches!(self.code, "B4" | "B6" | "B8" | "B9" | "B10")
+        self.outlook == Outlook::NotNow && self.code.keeps_a_replacement()
     }
 
     /// Takes out of it what would act on a terminal: names and messages may come from a file that anybody wrote.
@@ -126,13 +183,15 @@ impl Cause {
         self.what = text::harmless(&self.what);
         self.pods.iter_mut().for_each(|pod| *pod = text::harmless(pod));
         self.nodes.iter_mut().for_each(shared);
-        [&mut self.object.kind, &mut self.object.namespace, &mut self.object.name]
-            .into_iter()
-            .for_each(shared);
+        [&mut self.object.namespace, &mut self.object.name].into_iter().for_each(shared);
+        if let ObjectKind::Controller(kind) = &mut self.object.kind {
+            shared(kind);
+        }
     }
 
     /// The code and the object as one text: the same for the same cause in every run.
     pub fn id(&self) -> String {
-        format!("{}/{}/{}/{}", self.code, self.object.kind, self.object.namespace, self.object.name)
+        let Object { kind, namespace, name } = &self.object;
+        format!("{}/{}/{namespace}/{name}", self.code, kind.text())
     }
 }

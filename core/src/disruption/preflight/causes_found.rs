@@ -4,30 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cause::{Object, Outlook};
+use super::code::Code;
 use super::question::Question;
 use crate::cluster::{Node, Pod};
 
-type Key = (&'static str, Outlook, Object);
+type Key = (Code, Outlook, Object);
 
 /// What was found, by code and object; the words are those of the first pod.
 #[derive(Default)]
 pub(super) struct Found<'a>(pub(super) BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
 
 impl<'a> Found<'a> {
-    pub(super) fn put(
-        &mut self,
-        code: &'static str,
-        outlook: Outlook,
-        object: Object,
-        what: String,
-        remedy: &str,
-    ) {
+    pub(super) fn put(&mut self, code: Code, outlook: Outlook, object: Object, what: String, remedy: &str) {
         self.0.entry((code, outlook, object)).or_insert_with(|| (what, remedy.to_owned(), Vec::new()));
     }
 
     pub(super) fn add(
         &mut self,
-        code: &'static str,
+        code: Code,
         outlook: Outlook,
         pod: &'a Pod,
         what: impl Into<String>,

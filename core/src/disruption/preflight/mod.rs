@@ -10,6 +10,7 @@ mod budgets;
 mod capacity;
 mod cause;
 mod causes_found;
+mod code;
 pub mod explain;
 mod forecast;
 mod placement;
@@ -20,7 +21,8 @@ mod remedy;
 pub use all::causes;
 pub use bounds::{Bound, bounds, shown};
 pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
-pub use cause::{Cause, Object, Outlook};
+pub use cause::{Cause, Object, ObjectKind, Outlook};
+pub use code::Code;
 pub use forecast::{DrainForecast, forecast};
 pub use question::Question;
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling, pinned};
 use super::capacity::Left;
-use super::cause::{Cause, Object, Outlook};
+use super::cause::{Cause, Object, ObjectKind, Outlook};
 use super::causes_found::{Found, others};
+use super::code::Code;
 use super::placement::{Places, Seeking, Unfit};
 use super::question::Question;
 use crate::cluster::{Node, Phase, Placement, Pod};
@@ -39,7 +40,7 @@ pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
     });
     with_pods
         .map(|mut cause| {
-            if &*cause.object.kind == "Node" {
+            if cause.object.kind == ObjectKind::Node {
                 cause.nodes = vec![Arc::clone(&cause.object.name)];
             }
             cause
@@ -52,7 +53,7 @@ impl<'a> Found<'a> {
         let object = || Object::node(&node.name);
         if !node.ready {
             self.put(
-                "B21",
+                Code::NodeNotReady,
                 Outlook::NotNow,
                 object(),
                 "is not ready: its kubelet confirms no pod's end, so the drain never ends".to_owned(),
@@ -61,7 +62,7 @@ impl<'a> Found<'a> {
         }
         if node.unschedulable && node.cordoned_by.is_none() {
             self.put(
-                "B22",
+                Code::NodeTaken,
                 Outlook::Caution,
                 object(),
                 "is cordoned already, by somebody else".to_owned(),
@@ -70,7 +71,7 @@ impl<'a> Found<'a> {
         }
         if node.held {
             self.put(
-                "B22",
+                Code::NodeTaken,
                 Outlook::Caution,
                 object(),
                 "is held by annotation evenkeel.dev/hold".to_owned(),
@@ -79,7 +80,7 @@ impl<'a> Found<'a> {
         }
         if others(question, node).next().is_none() {
             self.put(
-                "B23",
+                Code::OnlyNode,
                 Outlook::Never,
                 object(),
                 "is the only schedulable node: its pods have nowhere to go".to_owned(),
@@ -98,7 +99,7 @@ impl<'a> Found<'a> {
             if late && class == Class::Terminating {
                 let what = format!("should have terminated by {since} and is still there");
                 self.add(
-                    "B16",
+                    Code::Stuck,
                     Outlook::NotNow,
                     pod,
                     what,
@@ -123,10 +124,16 @@ impl<'a> Found<'a> {
             } else {
                 "make sure that nobody needs it, or use a PersistentVolume"
             };
-            self.add("B2", outlook, pod, "has an emptyDir, whose data an eviction destroys", remedy);
+            self.add(
+                Code::LocalData,
+                outlook,
+                pod,
+                "has an emptyDir, whose data an eviction destroys",
+                remedy,
+            );
         } else if traits.host_path {
             self.add(
-                "B2",
+                Code::LocalData,
                 Outlook::Caution,
                 pod,
                 "mounts a directory of its node, whose data stays there",
@@ -134,25 +141,34 @@ impl<'a> Found<'a> {
             );
         }
         if pinned(pod, surroundings) {
-            let code = if traits.hosts.len() == 1 { "B4" } else { "B3" };
-            let why = if code == "B4" { "its node selector or affinity" } else { "its volume" };
+            let (code, why) = if traits.hosts.len() == 1 {
+                (Code::NoOtherNode, "its node selector or affinity")
+            } else {
+                (Code::TiedByVolume, "its volume")
+            };
             let what = format!("can run on this node only, by {why}: it is away until the node is back");
             self.add(code, Outlook::Caution, pod, what, "drain the nodes of such pods one after the other");
         }
         if traits.tolerates_cordon {
             let what = "tolerates node.kubernetes.io/unschedulable: a cordon does not keep it away";
-            self.add("B5", Outlook::Caution, pod, what, "take that toleration away");
+            self.add(Code::ToleratesCordon, Outlook::Caution, pod, what, "take that toleration away");
         }
         self.places(question, places, elsewhere, pod);
         self.finalizers(pod);
         let timeout = question.timeout.map(|timeout| timeout.as_secs());
         if let Some((grace, timeout)) = traits.grace.zip(timeout).filter(|(grace, timeout)| grace > timeout) {
             let what = format!("may take {grace} s to terminate, and the drain is given {timeout} s");
-            self.add("B12", Outlook::NotNow, pod, what, "give the drain more time");
+            self.add(Code::LongGrace, Outlook::NotNow, pod, what, "give the drain more time");
         }
         if surroundings.terminating.iter().flatten().any(|namespace| *namespace == pod.namespace) {
             let what = "its namespace is being deleted: it is not evicted, and goes with it";
-            self.add("B15", Outlook::NotNow, pod, what, "wait for the namespace to go, or see what keeps it");
+            self.add(
+                Code::NamespaceEnds,
+                Outlook::NotNow,
+                pod,
+                what,
+                "wait for the namespace to go, or see what keeps it",
+            );
         }
         self.wishes(question, pod);
     }
@@ -167,10 +183,10 @@ impl<'a> Found<'a> {
             } else {
                 (Outlook::Caution, "nothing makes it again")
             };
-            self.add("B1", outlook, pod, "has no controller that would bring it back", remedy);
+            self.add(Code::Owner, outlook, pod, "has no controller that would bring it back", remedy);
         } else if class == Class::DaemonSet {
             let remedy = "leave it with --ignore-daemonsets";
-            self.add("B1", Outlook::Never, pod, "is managed by a DaemonSet", remedy);
+            self.add(Code::Owner, Outlook::Never, pod, "is managed by a DaemonSet", remedy);
         }
     }
 
@@ -179,29 +195,29 @@ impl<'a> Found<'a> {
         let traits = pod.traits();
         for opt_out in &traits.opt_outs {
             let what = format!("{opt_out} asks other tools to leave it alone; a drain does not");
-            self.add("B17", Outlook::Caution, pod, what, "ask its owner");
+            self.add(Code::OptOut, Outlook::Caution, pod, what, "ask its owner");
         }
         if traits.gang {
             let what = "belongs to a group that is scheduled together: evicting one may end all";
-            self.add("B18", Outlook::Caution, pod, what, "ask its owner");
+            self.add(Code::Gang, Outlook::Caution, pod, what, "ask its owner");
         }
         if traits.responders {
             let what = "names eviction responders, which a direct eviction does not ask";
-            self.add("B19", Outlook::Caution, pod, what, "ask its owner");
+            self.add(Code::Responders, Outlook::Caution, pod, what, "ask its owner");
         }
         let owner = pod.owner.as_ref().filter(|owner| owner.kind.as_ref() == "Job");
         let job = owner.and_then(|owner| question.cluster.surroundings().workload(&pod.namespace, owner));
         if job.is_some_and(|job| !job.ignores_disruption) {
             let what = "its eviction counts as a failure of the Job (backoffLimit)";
             let remedy = "give the Job a podFailurePolicy that ignores DisruptionTarget";
-            self.add("B20", Outlook::Caution, pod, what, remedy);
+            self.add(Code::JobFailure, Outlook::Caution, pod, what, remedy);
         }
     }
 
     fn finalizers(&mut self, pod: &'a Pod) {
         if let Some(first) = pod.traits().finalizers.first() {
             let what = format!("has finalizer {first}: it stays until that is taken off");
-            self.add("B11", Outlook::NotNow, pod, what, "see that whoever set it works");
+            self.add(Code::Finalizer, Outlook::NotNow, pod, what, "see that whoever set it works");
         }
     }
 
@@ -216,7 +232,7 @@ impl<'a> Found<'a> {
                 "quota {} is used up ({}), and a terminating pod still counts",
                 quota.name, quota.what
             );
-            self.add("B10", Outlook::NotNow, pod, what, "raise the quota by one pod");
+            self.add(Code::QuotaFull, Outlook::NotNow, pod, what, "raise the quota by one pod");
         }
         // Of a pod that is pinned to its node, or for which there is no other node, this is told already.
         let told = pinned(pod, cluster.surroundings()) || elsewhere.is_empty();
@@ -235,14 +251,14 @@ impl<'a> Found<'a> {
                     elsewhere.len()
                 );
                 let remedy = "add a node, or make the anti-affinity a preference";
-                self.add("B6", Outlook::NotNow, pod, what, remedy);
+                self.add(Code::KeptApart, Outlook::NotNow, pod, what, remedy);
             }
         }
         if traits.spread_counts_cordoned && question.nodes.len() > 1 {
             let what = "its topologySpreadConstraints count cordoned nodes as places: with several cordoned its \
                         replacement may find none";
             self.add(
-                "B7",
+                Code::SpreadOverCordoned,
                 Outlook::Caution,
                 pod,
                 what,
@@ -255,13 +271,19 @@ impl<'a> Found<'a> {
             };
             if elsewhere.iter().all(|node| takes(&node)) {
                 let what = format!("needs port {port} of its node, which is taken on every other");
-                self.add("B8", Outlook::NotNow, pod, what, "add a node, or give up the port");
+                self.add(Code::PortOrDevice, Outlook::NotNow, pod, what, "add a node, or give up the port");
             }
         }
         if traits.device_claims {
             let what = "has devices of its node by ResourceClaims: its replacement needs free ones elsewhere that match, \
                         which are not looked for";
-            self.add("B8", Outlook::Caution, pod, what, "compare kubectl get resourceclaims,resourceslices");
+            self.add(
+                Code::PortOrDevice,
+                Outlook::Caution,
+                pod,
+                what,
+                "compare kubectl get resourceclaims,resourceslices",
+            );
         }
     }
 
@@ -276,7 +298,13 @@ impl<'a> Found<'a> {
         let shown = rule.map(Placement::shown).unwrap_or_default();
         if kept_apart == 0 {
             let what = format!("its {shown} allows no other schedulable node");
-            self.add("B4", Outlook::NotNow, pod, what, "add a node that it allows, or let it allow more");
+            self.add(
+                Code::NoOtherNode,
+                Outlook::NotNow,
+                pod,
+                what,
+                "add a node that it allows, or let it allow more",
+            );
         } else {
             let allowed = if rule.is_some() { format!(" that its {shown} allows") } else { String::new() };
             let what = format!(
@@ -284,7 +312,7 @@ impl<'a> Found<'a> {
                 plural(kept_apart, "other schedulable node")
             );
             let remedy = "add a node, or make the anti-affinity a preference";
-            self.add("B6", Outlook::NotNow, pod, what, remedy);
+            self.add(Code::KeptApart, Outlook::NotNow, pod, what, remedy);
         }
         true
     }
@@ -292,10 +320,10 @@ impl<'a> Found<'a> {
     fn webhooks(&mut self, question: &Question<'_>) {
         let none: Arc<str> = "".into();
         for webhook in question.cluster.surroundings().pod_webhooks.iter().flatten() {
-            let object = Object::new("Webhook", &none, &webhook.name);
+            let object = Object::new(ObjectKind::Webhook, &none, &webhook.name);
             if webhook.evictions {
                 self.put(
-                    "B13",
+                    Code::EvictionWebhook,
                     Outlook::Caution,
                     object.clone(),
                     "is asked about every eviction and fails closed: when it is down nothing is evicted"
@@ -307,7 +335,7 @@ impl<'a> Found<'a> {
             let stays = |node: &&Arc<str>| question.nodes.iter().all(|drained| drained.name != **node);
             if endpoints.iter().filter(stays).count() == 0 {
                 self.put(
-                    "B14",
+                    Code::CreationWebhook,
                     Outlook::NotNow,
                     object,
                     format!(

@@ -66,7 +66,7 @@ fn an_eviction_that_was_lost_is_named() {
         c.budgets[0].disrupted = [("cart-2".into(), at(-30))].into();
     });
     let [cause] = &causes[..] else { panic!("{causes:?}") };
-    assert_eq!((cause.code, cause.remedy.as_str()), ("U11", "wait for that"));
+    assert_eq!((cause.code, cause.remedy.as_str()), (Code::TooFewHealthy, "wait for that"));
     assert!(
         cause.what.ends_with(
             "2 needed; pod cart-2 counts as evicted until 2027-01-15T08:01:30Z without being deleted"
