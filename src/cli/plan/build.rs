@@ -19,6 +19,7 @@ use super::document::{
     Time, UpgradePlan, Wave,
 };
 use super::subject::PlanSubject;
+use super::vocabulary::{ApprovalMode, Gravity, PickedBy, Verdict};
 
 /// What was planned.
 pub(super) struct Made<'a> {
@@ -58,8 +59,8 @@ pub(super) fn document(made: &Made<'_>, subject: &PlanSubject) -> UpgradePlan {
         from: made.plan.from.as_ref().map(|version| harmless(&version.to_string())),
         to: harmless(&made.plan.to.to_string()),
         unit: made.plan.unit.name().to_owned(),
-        verdict: verdict.to_owned(),
-        summary: summary(made, verdict, size, hops.len()),
+        summary: summary(made, &verdict, size, hops.len()),
+        verdict,
         size,
         hops,
         groups: groups(made),
@@ -77,7 +78,11 @@ fn approval(made: &Made<'_>) -> Approval {
     let upgrade = made.upgrade;
     let approved = upgrade.approved_hash.as_deref().map(harmless);
     Approval {
-        mode: upgrade.mode.name().to_owned(),
+        mode: match upgrade.mode {
+            Mode::PlanOnly => ApprovalMode::PlanOnly,
+            Mode::RequireApproval => ApprovalMode::RequireApproval,
+            Mode::Automatic => ApprovalMode::Automatic,
+        },
         given: match upgrade.mode {
             Mode::PlanOnly => false,
             Mode::RequireApproval => approved.is_some() && approved == made.hash,
@@ -87,19 +92,19 @@ fn approval(made: &Made<'_>) -> Approval {
     }
 }
 
-fn verdict(made: &Made<'_>) -> &'static str {
+fn verdict(made: &Made<'_>) -> Verdict {
     let any = |weight| made.plan.findings.iter().any(|finding| finding.weight == weight);
     match () {
-        () if any(Weight::Blocks) => "Blocked",
-        () if !made.refuted.is_empty() => "Refuted",
-        () if any(Weight::Stops) => "Stops",
-        () if made.plan.hops.is_empty() => "Done",
-        () => "Ready",
+        () if any(Weight::Blocks) => Verdict::Blocked,
+        () if !made.refuted.is_empty() => Verdict::Refuted,
+        () if any(Weight::Stops) => Verdict::Stops,
+        () if made.plan.hops.is_empty() => Verdict::Done,
+        () => Verdict::Ready,
     }
 }
 
 /// The verdict in one line, without its word.
-fn summary(made: &Made<'_>, verdict: &str, size: Size, hops: usize) -> String {
+fn summary(made: &Made<'_>, verdict: &Verdict, size: Size, hops: usize) -> String {
     let grave = |weight: Weight| {
         let mut all = made.plan.findings.iter().filter(|finding| finding.weight == weight);
         let first = all.next().map(|finding| {
@@ -113,11 +118,15 @@ fn summary(made: &Made<'_>, verdict: &str, size: Size, hops: usize) -> String {
         harmless(&(first.unwrap_or_default() + &more))
     };
     match verdict {
-        "Blocked" => grave(Weight::Blocks),
-        "Refuted" => "the check of this plan found an error in it, and it must not be carried out".to_owned(),
-        "Stops" => grave(Weight::Stops),
-        "Done" => format!("everything that takes part is at {} already", harmless(&made.plan.to.to_string())),
-        _ => moved(size, hops),
+        Verdict::Blocked => grave(Weight::Blocks),
+        Verdict::Refuted => {
+            "the check of this plan found an error in it, and it must not be carried out".to_owned()
+        }
+        Verdict::Stops => grave(Weight::Stops),
+        Verdict::Done => {
+            format!("everything that takes part is at {} already", harmless(&made.plan.to.to_string()))
+        }
+        Verdict::Ready | Verdict::Other(_) => moved(size, hops),
     }
 }
 
@@ -169,12 +178,11 @@ fn hops(made: &Made<'_>) -> Vec<Hop> {
         hops.push(Hop {
             version: harmless(&hop.version.to_string()),
             picked_by: match hop.picked {
-                Picked::Target => "Target",
-                Picked::Person => "Person",
-                Picked::Cluster => "Cluster",
-                Picked::Catalogue => "Catalogue",
-            }
-            .to_owned(),
+                Picked::Target => PickedBy::Target,
+                Picked::Person => PickedBy::Person,
+                Picked::Cluster => PickedBy::Cluster,
+                Picked::Catalogue => PickedBy::Catalogue,
+            },
             needs: hop.needs.iter().map(need).collect(),
             steps: hop.steps.iter().map(step).collect(),
             kubelets: Kubelets {
@@ -275,10 +283,18 @@ fn time(made: &Made<'_>) -> Time {
     }
 }
 
+fn gravity(weight: Weight) -> Gravity {
+    match weight {
+        Weight::Blocks => Gravity::Blocks,
+        Weight::Stops => Gravity::Stops,
+        Weight::Warns => Gravity::Warns,
+    }
+}
+
 fn finding(finding: &plan::Finding) -> Finding {
     Finding {
         id: harmless(&finding.id),
-        weight: finding.weight.name().to_owned(),
+        weight: gravity(finding.weight),
         hop: finding.hop.map(|minor| minor.to_string()),
         what: harmless(&finding.what),
         remedy: harmless(&finding.remedy),
@@ -288,7 +304,7 @@ fn finding(finding: &plan::Finding) -> Finding {
         accepted: finding.accepted.as_ref().map(|accepted| Accepted {
             until: accepted.until.to_string(),
             reason: harmless(&accepted.reason),
-            instead_of: accepted.instead_of.name().to_owned(),
+            instead_of: gravity(accepted.instead_of),
         }),
     }
 }

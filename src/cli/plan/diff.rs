@@ -9,6 +9,7 @@ use std::path::Path;
 use evenkeel_core::text::harmless;
 
 use super::document::{API_VERSION, Change, Finding, Group, Hop, KIND, Step, UpgradePlan, Wave};
+use super::vocabulary::{About, How, PickedBy};
 use super::{object, words};
 
 /// The older plan in `path`.
@@ -43,8 +44,8 @@ pub(super) fn changes(old: &UpgradePlan, new: &UpgradePlan) -> Vec<Change> {
 struct All(Vec<Change>);
 
 impl All {
-    fn say(&mut self, about: &str, how: &str, line: impl Into<String>) {
-        self.0.push(Change { about: about.to_owned(), how: how.to_owned(), line: line.into() });
+    fn say(&mut self, about: About, how: How, line: impl Into<String>) {
+        self.0.push(Change { about, how, line: line.into() });
     }
 
     /// A value of the plan as a whole.
@@ -53,8 +54,8 @@ impl All {
         let (was, is) = (old.hash.as_ref().unwrap_or(&none), new.hash.as_ref().unwrap_or(&none));
         if was != is {
             self.say(
-                "hash",
-                "changed",
+                About::Hash,
+                How::Changed,
                 format!(
                     "the hash is {is} and was {was}: an approval of the older plan does not hold for this one"
                 ),
@@ -63,27 +64,27 @@ impl All {
         let from = |plan: &UpgradePlan| plan.from.clone().unwrap_or_else(|| "unknown".to_owned());
         let (was, is) = (from(old), from(new));
         if was != is {
-            self.say("version", "changed", format!("it starts from {is}, and started from {was}"));
+            self.say(About::Version, How::Changed, format!("it starts from {is}, and started from {was}"));
         }
         if old.to != new.to {
-            self.say("version", "changed", format!("it goes to {}, and went to {}", new.to, old.to));
+            self.say(About::Version, How::Changed, format!("it goes to {}, and went to {}", new.to, old.to));
         }
         if old.unit != new.unit {
             self.say(
-                "unit",
-                "changed",
+                About::Unit,
+                How::Changed,
                 format!("the unit of the control plane is {}, and was {}", new.unit, old.unit),
             );
         }
         if old.verdict != new.verdict {
             let (is, was) = (words::verdict_word(&new.verdict), words::verdict_word(&old.verdict));
-            self.say("verdict", "changed", format!("the verdict is {is}, and was {was}"));
+            self.say(About::Verdict, How::Changed, format!("the verdict is {is}, and was {was}"));
         }
         let time = |plan: &UpgradePlan| plan.time.as_ref().map(|time| words::seconds(time.p50_seconds));
         if let (Some(is), Some(was)) = (time(new), time(old))
             && is != was
         {
-            self.say("time", "changed", format!("it takes about {is}, and took about {was}"));
+            self.say(About::Time, How::Changed, format!("it takes about {is}, and took about {was}"));
         }
     }
 
@@ -93,19 +94,19 @@ impl All {
         };
         let (was, is) = (by_minor(old), by_minor(new));
         for hop in was.iter().filter(|(minor, _)| !is.contains_key(*minor)).map(|(_, hop)| hop) {
-            self.say("hop", "removed", format!("the hop to {} is gone", hop.version));
+            self.say(About::Hop, How::Removed, format!("the hop to {} is gone", hop.version));
         }
         for hop in &new.hops {
             let Some(before) = was.get(&hop.minor()) else {
                 self.say(
-                    "hop",
-                    "added",
+                    About::Hop,
+                    How::Added,
                     format!("the hop to {} is new ({})", hop.version, words::picked(hop)),
                 );
                 continue;
             };
             // That the target is another was said of the whole plan.
-            let of_target = before.picked_by == "Target" && hop.picked_by == "Target";
+            let of_target = before.picked_by == PickedBy::Target && hop.picked_by == PickedBy::Target;
             if before.version != hop.version && !of_target {
                 let picked = words::picked(hop);
                 let line = format!(
@@ -114,7 +115,7 @@ impl All {
                     hop.version,
                     before.version
                 );
-                self.say("hop", "changed", line);
+                self.say(About::Hop, How::Changed, line);
             }
             self.hop(before, hop);
             let grouped =
@@ -131,10 +132,10 @@ impl All {
         let needs = |hop: &Hop| hop.needs.iter().map(words::need).collect::<BTreeSet<_>>();
         let (was, is) = (needs(old), needs(new));
         for need in is.difference(&was) {
-            self.say("need", "added", format!("the hop to {minor} needs first: {need}"));
+            self.say(About::Need, How::Added, format!("the hop to {minor} needs first: {need}"));
         }
         for need in was.difference(&is) {
-            self.say("need", "removed", format!("the hop to {minor} no longer needs first: {need}"));
+            self.say(About::Need, How::Removed, format!("the hop to {minor} no longer needs first: {need}"));
         }
         self.steps(old, new);
         if old.kubelets.before != new.kubelets.before {
@@ -147,7 +148,7 @@ impl All {
                 told(new),
                 told(old)
             );
-            self.say("wave", "changed", line);
+            self.say(About::Wave, How::Changed, line);
         }
     }
 
@@ -158,8 +159,10 @@ impl All {
             hop.steps.iter().map(|step| (key(step), step.from.clone())).collect::<BTreeMap<_, _>>()
         };
         let (was, is) = (of(old), of(new));
-        self.some("step", "removed", &was, &is, |what| format!("the hop to {minor} no longer moves {what}"));
-        self.some("step", "added", &is, &was, |what| {
+        self.some(&About::Step, &How::Removed, &was, &is, |what| {
+            format!("the hop to {minor} no longer moves {what}")
+        });
+        self.some(&About::Step, &How::Added, &is, &was, |what| {
             format!("the hop to {minor} moves {what}, which is new")
         });
         for (key, from) in &is {
@@ -168,7 +171,7 @@ impl All {
                     "the hop to {minor} moves {} on {} from {from}, which was {before}",
                     key.0, key.1
                 );
-                self.say("step", "changed", line);
+                self.say(About::Step, How::Changed, line);
             }
         }
         let order = |hop: &Hop, other: &BTreeMap<(String, String), String>| {
@@ -179,15 +182,15 @@ impl All {
             let line = format!(
                 "the steps of the hop to {minor} have another order: {first} comes where {other} came"
             );
-            self.say("step", "changed", line);
+            self.say(About::Step, How::Changed, line);
         }
     }
 
     /// What of `these` is not among `those`, with the places of each component in one line.
     fn some(
         &mut self,
-        about: &str,
-        change: &str,
+        about: &About,
+        how: &How,
         these: &BTreeMap<(String, String), String>,
         those: &BTreeMap<(String, String), String>,
         line: impl Fn(String) -> String,
@@ -197,7 +200,11 @@ impl All {
             places.entry(components).or_default().push(place.clone());
         }
         for (components, places) in places {
-            self.say(about, change, line(format!("{components} on {}", words::few(&places, false))));
+            self.say(
+                about.clone(),
+                how.clone(),
+                line(format!("{components} on {}", words::few(&places, false))),
+            );
         }
     }
 
@@ -216,11 +223,19 @@ impl All {
         };
         let key = |wave: &Wave| (wave.group.clone(), wave.zone.clone(), wave.canary);
         for wave in old.iter().filter(|wave| new.iter().all(|other| key(other) != key(wave))) {
-            self.say("wave", "removed", format!("{} is gone ({})", named(wave), nodes(wave.nodes.len())));
+            self.say(
+                About::Wave,
+                How::Removed,
+                format!("{} is gone ({})", named(wave), nodes(wave.nodes.len())),
+            );
         }
         for wave in new {
             let Some(before) = old.iter().find(|other| key(other) == key(wave)) else {
-                self.say("wave", "added", format!("{} is new: {}", named(wave), nodes(wave.nodes.len())));
+                self.say(
+                    About::Wave,
+                    How::Added,
+                    format!("{} is new: {}", named(wave), nodes(wave.nodes.len())),
+                );
                 continue;
             };
             if before.at_once != wave.at_once {
@@ -230,12 +245,12 @@ impl All {
                     nodes(wave.at_once),
                     before.at_once
                 );
-                self.say("wave", "changed", line);
+                self.say(About::Wave, How::Changed, line);
             }
             if before.order != wave.order {
                 self.say(
-                    "wave",
-                    "changed",
+                    About::Wave,
+                    How::Changed,
                     format!("{} is in place {}, and was in {}", named(wave), wave.order, before.order),
                 );
             }
@@ -245,11 +260,19 @@ impl All {
             let left: Vec<String> = was.difference(&is).cloned().collect();
             if !joined.is_empty() {
                 let who = words::few(&joined, false);
-                self.say("wave", "changed", format!("{} has {} more: {who}", named(wave), joined.len()));
+                self.say(
+                    About::Wave,
+                    How::Changed,
+                    format!("{} has {} more: {who}", named(wave), joined.len()),
+                );
             }
             if !left.is_empty() {
                 let who = words::few(&left, false);
-                self.say("wave", "changed", format!("{} has {} fewer: {who}", named(wave), left.len()));
+                self.say(
+                    About::Wave,
+                    How::Changed,
+                    format!("{} has {} fewer: {who}", named(wave), left.len()),
+                );
             }
         }
     }
@@ -257,19 +280,19 @@ impl All {
     fn groups(&mut self, old: &UpgradePlan, new: &UpgradePlan) {
         for group in old.groups.iter().filter(|group| new.groups.iter().all(|other| other.name != group.name))
         {
-            self.say("group", "removed", format!("group {} is gone", group.name));
+            self.say(About::Group, How::Removed, format!("group {} is gone", group.name));
         }
         for group in &new.groups {
             let Some(before) = old.groups.iter().find(|other| other.name == group.name) else {
                 self.say(
-                    "group",
-                    "added",
+                    About::Group,
+                    How::Added,
                     format!("group {} is new: {}, {}", group.name, nodes(group.nodes), unusual(group)),
                 );
                 continue;
             };
             for (is, was) in settings(group).iter().zip(settings(before)).filter(|(is, was)| **is != *was) {
-                self.say("group", "changed", format!("group {} has {is}, and had {was}", group.name));
+                self.say(About::Group, How::Changed, format!("group {} has {is}, and had {was}", group.name));
             }
         }
         let shared = |plan: &UpgradePlan, other: &UpgradePlan| {
@@ -279,8 +302,8 @@ impl All {
         let (was, is) = (shared(old, new), shared(new, old));
         if was != is {
             self.say(
-                "group",
-                "changed",
+                About::Group,
+                How::Changed,
                 format!("the groups have another order: {}, and had {}", is.join(", "), was.join(", ")),
             );
         }
@@ -291,14 +314,18 @@ impl All {
         for finding in
             old.findings.iter().filter(|one| new.findings.iter().all(|other| key(other) != key(one)))
         {
-            self.say("finding", "removed", format!("{} is no longer found ({})", finding.id, finding.what));
+            self.say(
+                About::Finding,
+                How::Removed,
+                format!("{} is no longer found ({})", finding.id, finding.what),
+            );
         }
         for finding in &new.findings {
             let Some(before) = old.findings.iter().find(|other| key(other) == key(finding)) else {
                 let which = words::which(finding);
                 let which = if which.is_empty() { which } else { format!(" ({which})") };
                 let line = format!("{} is new and {}: {}{which}", finding.id, finding.weight, finding.what);
-                self.say("finding", "added", line);
+                self.say(About::Finding, How::Added, line);
                 continue;
             };
             match (&before.accepted, &finding.accepted) {
@@ -307,18 +334,18 @@ impl All {
                         "{} is accepted now, until {}: {}",
                         finding.id, accepted.until, accepted.reason
                     );
-                    self.say("finding", "changed", line);
+                    self.say(About::Finding, How::Changed, line);
                 }
                 (Some(_), None) => {
                     let line = format!("{} is not accepted any more, and {}", finding.id, finding.weight);
-                    self.say("finding", "changed", line);
+                    self.say(About::Finding, How::Changed, line);
                 }
                 _ if before.weight != finding.weight => {
                     let line = format!(
                         "{} is of weight {} now, and was of weight {}",
                         finding.id, finding.weight, before.weight
                     );
-                    self.say("finding", "changed", line);
+                    self.say(About::Finding, How::Changed, line);
                 }
                 _ => {}
             }
@@ -327,26 +354,26 @@ impl All {
                     "{} is about {} now, and was about {}: {}",
                     finding.id, finding.count, before.count, finding.what
                 );
-                self.say("finding", "changed", line);
+                self.say(About::Finding, How::Changed, line);
             }
         }
     }
 
     fn waits(&mut self, old: &UpgradePlan, new: &UpgradePlan) {
         for line in new.waits.iter().filter(|line| !old.waits.contains(line)) {
-            self.say("wait", "added", format!("waits now: {line}"));
+            self.say(About::Wait, How::Added, format!("waits now: {line}"));
         }
         for line in old.waits.iter().filter(|line| !new.waits.contains(line)) {
-            self.say("wait", "removed", format!("waits no more: {line}"));
+            self.say(About::Wait, How::Removed, format!("waits no more: {line}"));
         }
     }
 
     fn sight(&mut self, old: &UpgradePlan, new: &UpgradePlan) {
         for line in new.not_seen.iter().filter(|line| !old.not_seen.contains(line)) {
-            self.say("sight", "added", format!("not seen any more: {line}"));
+            self.say(About::Sight, How::Added, format!("not seen any more: {line}"));
         }
         for line in old.not_seen.iter().filter(|line| !new.not_seen.contains(line)) {
-            self.say("sight", "removed", format!("seen now, and not before: {line}"));
+            self.say(About::Sight, How::Removed, format!("seen now, and not before: {line}"));
         }
     }
 }

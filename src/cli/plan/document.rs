@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::vocabulary::{About, ApprovalMode, Gravity, How, PickedBy, Verdict};
+
 pub(super) const API_VERSION: &str = "cli.evenkeel.dev/v1alpha1";
 pub(super) const KIND: &str = "UpgradePlan";
 
@@ -39,8 +41,8 @@ pub(in super::super) struct UpgradePlan {
     /// `Ready`; `Stops`: it can begin, and stops on its way until somebody changes something; `Blocked`: nothing may
     /// begin; `Refuted`: the check of the plan found an error in it, and it must not be carried out; `Done`: there is
     /// nothing to do.
-    #[schemars(extend("enum" = ["Ready", "Stops", "Blocked", "Refuted", "Done"]))]
-    pub(super) verdict: String,
+    #[schemars(with = "String", extend("enum" = ["Ready", "Stops", "Blocked", "Refuted", "Done"]))]
+    pub(super) verdict: Verdict,
     /// The verdict in one line.
     pub(super) summary: String,
     /// How much moves.
@@ -75,7 +77,8 @@ pub(in super::super) struct UpgradePlan {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Approval {
     /// `PlanOnly`, `RequireApproval` or `Automatic`.
-    pub(super) mode: String,
+    #[schemars(with = "String")]
+    pub(super) mode: ApprovalMode,
     /// The hash that is approved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) approved: Option<String>,
@@ -103,8 +106,8 @@ pub(super) struct Hop {
     pub(super) version: String,
     /// Who picked that version: `Target`, `Person`, `Cluster` (kube-apiservers run it already) or `Catalogue` (it is the
     /// newest release of its minor that is known).
-    #[schemars(extend("enum" = ["Target", "Person", "Cluster", "Catalogue"]))]
-    pub(super) picked_by: String,
+    #[schemars(with = "String", extend("enum" = ["Target", "Person", "Cluster", "Catalogue"]))]
+    pub(super) picked_by: PickedBy,
     /// What others have to have moved before the first step.
     pub(super) needs: Vec<Need>,
     /// The steps of the control plane, one after the other.
@@ -203,8 +206,8 @@ pub(super) struct Finding {
     /// The rule, and what it is about; by it a person accepts the finding.
     pub(super) id: String,
     /// `blocks`: nothing may begin; `stops`: it begins, and stops there or leaves nodes behind; `warns`.
-    #[schemars(extend("enum" = ["blocks", "stops", "warns"]))]
-    pub(super) weight: String,
+    #[schemars(with = "String", extend("enum" = ["blocks", "stops", "warns"]))]
+    pub(super) weight: Gravity,
     /// The minor of the hop that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hop: Option<String>,
@@ -232,7 +235,8 @@ pub(super) struct Accepted {
     /// Why, in the person's words.
     pub(super) reason: String,
     /// What the finding would do otherwise: `blocks` or `stops`.
-    pub(super) instead_of: String,
+    #[schemars(with = "String")]
+    pub(super) instead_of: Gravity,
 }
 
 /// How long the plan takes when nothing is in its way. Windows, soaks, parked nodes and what others have to move are not
@@ -291,10 +295,11 @@ pub(super) struct Bound {
 pub(super) struct Change {
     /// What it is about: `hash`, `version`, `unit`, `verdict`, `hop`, `need`, `step`, `wave`, `group`, `finding`, `time`,
     /// `wait` or `sight` (what could be read).
-    pub(super) about: String,
+    #[schemars(with = "String")]
+    pub(super) about: About,
     /// `added`, `removed` or `changed`.
-    #[schemars(extend("enum" = ["added", "removed", "changed"]))]
-    pub(super) how: String,
+    #[schemars(with = "String", extend("enum" = ["added", "removed", "changed"]))]
+    pub(super) how: How,
     /// It in words.
     pub(super) line: String,
 }

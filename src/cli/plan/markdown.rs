@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use super::super::output::markdown::escaped;
 use super::document::{Finding, Hop, UpgradePlan};
 use super::text::Style;
+use super::vocabulary::Gravity;
 use super::words;
 
 /// From so many findings on they are folded.
@@ -132,7 +133,7 @@ fn findings(text: &mut String, plan: &UpgradePlan) {
     }
     let _ = writeln!(text, "\n### Findings");
     // What a person took upon them is for the reader of the pull request, too. Both come first.
-    let told = |finding: &&Finding| finding.weight != "warns" || finding.accepted.is_some();
+    let told = |finding: &&Finding| finding.weight != Gravity::Warns || finding.accepted.is_some();
     let all = &plan.findings;
     let shown = if all.len() < MANY { all.len() } else { all.iter().take_while(told).count() };
     let (now, folded) = all.split_at_checked(shown).unwrap_or((all, &[]));

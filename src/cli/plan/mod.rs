@@ -15,6 +15,7 @@ mod recorded;
 mod subject;
 mod text;
 mod times;
+mod vocabulary;
 mod wish;
 mod words;
 

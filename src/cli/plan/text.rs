@@ -8,6 +8,7 @@ use super::super::output::Paint;
 use super::super::output::paint::Ink;
 use super::super::output::table::{Cell, fitting, table};
 use super::document::{Finding, Hop, UpgradePlan};
+use super::vocabulary::{Gravity, Verdict};
 use super::words;
 
 /// How many rows of a hop and how many findings are shown where not all are asked for.
@@ -54,10 +55,10 @@ pub(super) fn text(plan: &UpgradePlan, style: Style<'_>) -> String {
 
 // Writing to a String cannot fail, here and below.
 fn head(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
-    let ink = match plan.verdict.as_str() {
-        "Ready" | "Done" if plan.not_seen.is_empty() => Ink::Good,
-        "Ready" | "Done" | "Stops" => Ink::Care,
-        _ => Ink::Bad,
+    let ink = match plan.verdict {
+        Verdict::Ready | Verdict::Done if plan.not_seen.is_empty() => Ink::Good,
+        Verdict::Ready | Verdict::Done | Verdict::Stops => Ink::Care,
+        Verdict::Blocked | Verdict::Refuted | Verdict::Other(_) => Ink::Bad,
     };
     let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<10}{rest}");
     let verdict = style.paint.on(ink, &words::verdict(plan));
@@ -150,8 +151,8 @@ fn findings(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
 }
 
 fn show_finding(text: &mut String, plan: &UpgradePlan, finding: &Finding, paint: Paint) {
-    let ink = if finding.weight == "blocks" { Ink::Bad } else { Ink::Care };
-    let word = paint.on(ink, &finding.weight);
+    let ink = if finding.weight == Gravity::Blocks { Ink::Bad } else { Ink::Care };
+    let word = paint.on(ink, finding.weight.text());
     let hop = finding.hop.as_ref().filter(|_| plan.hops.len() != 1);
     let at = hop.map(|minor| format!(" the hop to {minor}")).unwrap_or_default();
     let _ = writeln!(text, "{word}{at}: {} [{}]", finding.what, finding.id);

@@ -2,10 +2,12 @@
 //!
 //! The invariant: everything here is made from the document alone, so that every form says the same.
 
+use evenkeel_core::cluster::Component;
 use evenkeel_core::disruption::preflight::shown;
 use jiff::SignedDuration;
 
 use super::document::{Approval, Bound, Change, Finding, Hop, Kubelets, Need, Step, Time, UpgradePlan, Wave};
+use super::vocabulary::{About, ApprovalMode, PickedBy, Verdict};
 
 /// How many names are written out where not all are asked for.
 const NAMED: usize = 5;
@@ -41,14 +43,14 @@ pub(super) fn verdict(plan: &UpgradePlan) -> String {
 }
 
 /// The word of a verdict.
-pub(super) fn verdict_word(verdict: &str) -> &str {
+pub(super) fn verdict_word(verdict: &Verdict) -> &str {
     match verdict {
-        "Ready" => "READY",
-        "Stops" => "STOPS ON ITS WAY",
-        "Blocked" => "BLOCKED",
-        "Refuted" => "WRONG",
-        "Done" => "NOTHING TO DO",
-        other => other,
+        Verdict::Ready => "READY",
+        Verdict::Stops => "STOPS ON ITS WAY",
+        Verdict::Blocked => "BLOCKED",
+        Verdict::Refuted => "WRONG",
+        Verdict::Done => "NOTHING TO DO",
+        Verdict::Other(other) => other,
     }
 }
 
@@ -60,12 +62,12 @@ pub(super) fn way(plan: &UpgradePlan) -> String {
 /// Whether a person approved it, and what to write to do so.
 pub(super) fn approval(plan: &UpgradePlan, approval: &Approval) -> String {
     let hash = plan.hash.as_deref().unwrap_or_default();
-    match (approval.mode.as_str(), &approval.approved) {
-        ("RequireApproval", _) if hash.is_empty() => {
+    match (&approval.mode, &approval.approved) {
+        (ApprovalMode::RequireApproval, _) if hash.is_empty() => {
             "not known: an approval is bound to the plan's hash".to_owned()
         }
-        ("PlanOnly", _) => "mode PlanOnly: the plan is shown, and nothing is done".to_owned(),
-        ("Automatic", _) => "mode Automatic: it begins without an approval".to_owned(),
+        (ApprovalMode::PlanOnly, _) => "mode PlanOnly: the plan is shown, and nothing is done".to_owned(),
+        (ApprovalMode::Automatic, _) => "mode Automatic: it begins without an approval".to_owned(),
         (_, Some(_)) if approval.given => format!("approved: spec.approval.planHash is {hash}"),
         (_, Some(old)) => format!(
             "another plan is approved ({old}): to approve this one, set spec.approval.planHash to \"{hash}\""
@@ -76,12 +78,12 @@ pub(super) fn approval(plan: &UpgradePlan, approval: &Approval) -> String {
 
 /// Who picked the version of a hop.
 pub(super) fn picked(hop: &Hop) -> String {
-    match hop.picked_by.as_str() {
-        "Target" => "the target".to_owned(),
-        "Person" => "named for the way".to_owned(),
-        "Cluster" => "kube-apiservers run it already".to_owned(),
-        "Catalogue" => format!("the newest known release of {}", hop.minor()),
-        other => other.to_owned(),
+    match &hop.picked_by {
+        PickedBy::Target => "the target".to_owned(),
+        PickedBy::Person => "named for the way".to_owned(),
+        PickedBy::Cluster => "kube-apiservers run it already".to_owned(),
+        PickedBy::Catalogue => format!("the newest known release of {}", hop.minor()),
+        PickedBy::Other(other) => other.clone(),
     }
 }
 
@@ -90,7 +92,8 @@ pub(super) fn components(step: &Step, wide: bool) -> String {
     if wide || step.components.len() == 1 {
         return step.components.join(", ");
     }
-    let is_controller = |name: &str| name != "kube-apiserver" && name != "kubelet";
+    let alone = [Component::KubeApiserver, Component::Kubelet].map(Component::name);
+    let is_controller = |name: &str| !alone.contains(&name);
     let mut words: Vec<&str> = Vec::new();
     for name in &step.components {
         let word = if is_controller(name) { "controllers" } else { name };
@@ -138,7 +141,8 @@ pub(super) fn wave(plan: &UpgradePlan, wave: &Wave) -> String {
 
 /// `kube-proxy: 1.34 or newer`.
 pub(super) fn need(need: &Need) -> String {
-    let who = if need.component == "kubelet" { "kubelets that it does not move" } else { &need.component };
+    let kubelets = need.component == Component::Kubelet.name();
+    let who = if kubelets { "kubelets that it does not move" } else { &need.component };
     format!("{who}: {} or newer", need.least)
 }
 
@@ -180,7 +184,7 @@ pub(super) fn bound(plan: &UpgradePlan, bound: &Bound) -> String {
 pub(super) fn changes(changes: &[Change]) -> Vec<String> {
     let first = match changes {
         [] => Some("nothing"),
-        _ if changes.iter().any(|change| change.about == "hash") => None,
+        _ if changes.iter().any(|change| change.about == About::Hash) => None,
         _ => Some("the hash is the same: an approval of the older plan holds for this one too"),
     };
     first.map(str::to_owned).into_iter().chain(changes.iter().map(|change| change.line.clone())).collect()
