@@ -33,11 +33,32 @@ impl Level {
     }
 }
 
+/// What a check may fail by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FailedBy {
+    /// A rule of the policy, by its short name: `R2`.
+    Policy(&'static str),
+    /// That a component's version is not known.
+    UnknownVersion,
+    /// That a source was not seen.
+    NotSeen,
+}
+
+impl FailedBy {
+    /// Its short name.
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Policy(rule) => rule,
+            Self::UnknownVersion => "unknown-version",
+            Self::NotSeen => "not-seen",
+        }
+    }
+}
+
 /// One thing that a check may fail on.
 pub(in super::super) struct Outcome {
     pub(in super::super) level: Level,
-    /// The rule's short name: `R2`, `unknown-version`, `not-seen`.
-    pub(super) rule: &'static str,
+    pub(super) rule: FailedBy,
     /// An id that stays the same for the same thing in every run.
     pub(super) id: String,
     /// The component that it is about; `None` for a source that was not seen.
@@ -59,7 +80,7 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
             Severity::AtLimit => Level::AtLimit,
             Severity::Warning => Level::Warning,
         },
-        rule: finding.rule.id,
+        rule: FailedBy::Policy(finding.rule.id),
         id: finding.id.clone(),
         component: Some(finding.component),
         message: finding.message.clone(),
@@ -70,8 +91,8 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
     let mut all: Vec<_> = findings.chain(judged.rows.iter().filter_map(unknown_row)).collect();
     all.extend(missing.iter().map(|line| Outcome {
         level: Level::Warning,
-        rule: "not-seen",
-        id: format!("not-seen/{line}"),
+        rule: FailedBy::NotSeen,
+        id: format!("{}/{line}", FailedBy::NotSeen.text()),
         component: None,
         message: line.clone(),
         remedy: String::new(),
@@ -86,8 +107,8 @@ fn unknown_row(row: &Row) -> Option<Outcome> {
     let (Standing::Unknown, Observed::Unknown(_)) = (row.standing, &row.version) else { return None };
     Some(Outcome {
         level: Level::Warning,
-        rule: "unknown-version",
-        id: format!("unknown-version/{}/{}", row.component, row.pool),
+        rule: FailedBy::UnknownVersion,
+        id: format!("{}/{}/{}", FailedBy::UnknownVersion.text(), row.component, row.pool),
         component: Some(row.component),
         message: format!(
             "{} {} in pool {}: version unknown ({})",

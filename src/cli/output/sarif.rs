@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::Report;
-use super::outcome::{Level, Outcome};
+use super::outcome::{FailedBy, Level, Outcome};
 
 /// The name that stands in place of a path for what was read from standard input.
 const STANDARD_INPUT: &str = "standard input";
@@ -15,7 +15,8 @@ pub(super) fn sarif(report: &Report) -> Value {
     let outcomes = report.outcomes();
     // A source that was not seen says something about the run, not about the cluster: it is a notification, no result.
     let (results, notes): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.component.is_some());
-    let rules: BTreeMap<&str, Value> = results.iter().map(|outcome| (outcome.rule, rule(outcome))).collect();
+    let rules: BTreeMap<&str, Value> =
+        results.iter().map(|outcome| (outcome.rule.text(), rule(outcome))).collect();
     let notes: Vec<_> =
         notes.iter().map(|note| json!({"level": "warning", "message": {"text": note.message}})).collect();
     let results: Vec<_> = results.iter().map(|outcome| result(outcome, report)).collect();
@@ -37,10 +38,10 @@ pub(super) fn sarif(report: &Report) -> Value {
 fn rule(outcome: &Outcome) -> Value {
     let about = outcome.component.map_or("cluster", |component| component.name());
     let text = match outcome.rule {
-        "unknown-version" => "A component's version is not known".to_owned(),
-        _ => format!("Kubernetes version skew policy: {about}"),
+        FailedBy::UnknownVersion => "A component's version is not known".to_owned(),
+        FailedBy::Policy(_) | FailedBy::NotSeen => format!("Kubernetes version skew policy: {about}"),
     };
-    json!({"id": outcome.rule, "shortDescription": {"text": text}, "helpUri": POLICY})
+    json!({"id": outcome.rule.text(), "shortDescription": {"text": text}, "helpUri": POLICY})
 }
 
 fn result(outcome: &Outcome, report: &Report) -> Value {
@@ -57,7 +58,7 @@ fn result(outcome: &Outcome, report: &Report) -> Value {
     let mut seen = BTreeSet::new();
     files.retain(|file| seen.insert(*file));
     json!({
-        "ruleId": outcome.rule,
+        "ruleId": outcome.rule.text(),
         "level": level,
         "message": {"text": sentence(outcome)},
         "locations": locations(&files, &logical),

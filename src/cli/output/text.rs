@@ -125,7 +125,7 @@ fn counts(outcomes: &[Outcome]) -> String {
 
 /// Adds an outcome that fails the check, with its names and its remedy.
 fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
-    let _ = writeln!(text, "\n{}  {} [{}]", word(outcome.level, paint), outcome.message, outcome.rule);
+    let _ = writeln!(text, "\n{}  {} [{}]", word(outcome.level, paint), outcome.message, outcome.rule.text());
     for (title, rest) in [("which", &outcome.names), ("to do", &outcome.remedy)] {
         if !rest.is_empty() {
             let _ = writeln!(text, "  {title}: {rest}");
@@ -136,7 +136,7 @@ fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
 /// An outcome that does not fail the check, in one line.
 fn in_short(outcome: &Outcome, paint: Paint) -> String {
     let names = if outcome.names.is_empty() { String::new() } else { format!(" ({})", outcome.names) };
-    format!("{}  {}{names} [{}]", word(outcome.level, paint), outcome.message, outcome.rule)
+    format!("{}  {}{names} [{}]", word(outcome.level, paint), outcome.message, outcome.rule.text())
 }
 
 fn word(level: Level, paint: Paint) -> String {
