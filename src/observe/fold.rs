@@ -120,10 +120,32 @@ impl SyncState {
         }
     }
 
+    /// Whether it can be relied on. `syncing` says why not while the first list is on its way.
+    ///
+    /// # Errors
+    /// [`Unseen`] when it cannot.
+    pub fn seen(&self, syncing: impl FnOnce() -> String) -> Result<(), Unseen> {
+        match self {
+            Self::Synced => Ok(()),
+            Self::Syncing => Err(Unseen { line: syncing(), refused: false }),
+            Self::Tainted(why) | Self::Failing(why) => Err(Unseen { line: why.to_string(), refused: false }),
+            Self::Refused(why) => Err(Unseen { line: why.to_string(), refused: true }),
+        }
+    }
+
     /// Whether the server does not answer, or refuses.
     pub fn fails(&self) -> bool {
         matches!(self, Self::Failing(_) | Self::Refused(_))
     }
+}
+
+/// Why nothing is decided: something that is watched cannot be relied on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// What it is and why, in one line.
+    pub line: String,
+    /// Whether the server forbids us to read it, so that waiting does not help.
+    pub refused: bool,
 }
 
 /// The objects of one kind, as the lists and events so far tell.

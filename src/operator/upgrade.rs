@@ -43,7 +43,7 @@ use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcom
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, Executors, decode_parts, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
-use crate::observe::fold::SyncState;
+use crate::observe::fold::{SyncState, Unseen};
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, Trouble};
 
@@ -124,14 +124,6 @@ struct Looked {
     again_at: Option<Timestamp>,
     /// Whether a write failed or lost a race, or a status was not written.
     failed: bool,
-}
-
-/// Why nothing is decided: something cannot be seen.
-struct Unseen {
-    /// What cannot be seen and why, in one line.
-    line: String,
-    /// Whether the server forbids us to read it.
-    refused: bool,
 }
 
 impl Driver<'_> {

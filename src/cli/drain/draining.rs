@@ -28,7 +28,7 @@ use crate::act::{Authority, Effects, NotDone, node};
 use crate::clock::Clock;
 use crate::drive::{Conclusion, Driven, Interrupt, Look, drive};
 use crate::observe::cache::{Cache, Changes, Pace, Select, Shared};
-use crate::observe::fold::SyncState;
+use crate::observe::fold::Unseen;
 use crate::observe::lean;
 use crate::observe::survey::Survey;
 
@@ -43,9 +43,25 @@ const ONE_PRESS: Duration = Duration::from_millis(500);
 /// How long a node gets no new request after one that failed for another reason than a lost race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
+/// What a request does to a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeChange {
+    Cordoned,
+    Uncordoned,
+}
+
+impl NodeChange {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Cordoned => "cordoned",
+            Self::Uncordoned => "uncordoned",
+        }
+    }
+}
+
 /// What became of a request.
 pub(super) enum Reply {
-    Node(Arc<str>, &'static str, Result<Box<lean::Node>, NotDone>),
+    Node(Arc<str>, NodeChange, Result<Box<lean::Node>, NotDone>),
     Conditions(Arc<str>, Result<(), NotDone>),
     Pod {
         node: Arc<str>,
@@ -100,14 +116,6 @@ pub(super) struct Kept {
     pub(super) warned: BTreeSet<Arc<str>>,
     /// When somebody wanted it to end.
     pub(super) interrupted: Option<Instant>,
-}
-
-/// Why something that is watched cannot be relied on.
-struct Unseen {
-    /// What it is and why, in one line.
-    line: String,
-    /// Whether the server forbids us to read it, so that waiting does not help.
-    refused: bool,
 }
 
 impl Driven for Draining {
@@ -260,17 +268,7 @@ impl Draining {
         let pods = self.pods.values().map(Cache::state);
         let attachments = self.attachments.iter().map(Cache::state);
         for state in nodes.chain(pods).chain([self.budgets.state()]).chain(attachments) {
-            match state {
-                SyncState::Synced => {}
-                SyncState::Syncing => {
-                    let line = "the cluster did not answer in time".to_owned();
-                    return Err(Unseen { line, refused: false });
-                }
-                SyncState::Tainted(why) | SyncState::Failing(why) => {
-                    return Err(Unseen { line: why.to_string(), refused: false });
-                }
-                SyncState::Refused(why) => return Err(Unseen { line: why.to_string(), refused: true }),
-            }
+            state.seen(|| "the cluster did not answer in time".to_owned())?;
         }
         Ok(())
     }
@@ -340,7 +338,7 @@ impl Draining {
                 let mark = self.request.mark.clone();
                 self.kept.running.spawn(async move {
                     let sent = node::cordon(&effects, &Authority::Person, &node, &mark, false).await;
-                    Reply::Node(node.name, "cordoned", sent.map(Box::new))
+                    Reply::Node(node.name, NodeChange::Cordoned, sent.map(Box::new))
                 });
             }
             Action::Uncordon(node) => {
@@ -349,7 +347,7 @@ impl Draining {
                 }
                 self.kept.running.spawn(async move {
                     let sent = node::uncordon(&effects, &Authority::Person, &node, false).await;
-                    Reply::Node(node.name, "uncordoned", sent.map(Box::new))
+                    Reply::Node(node.name, NodeChange::Uncordoned, sent.map(Box::new))
                 });
             }
             Action::Evict(permit) => {
@@ -420,21 +418,21 @@ impl Draining {
     /// Takes in the outcome of a request.
     fn answered(&mut self, reply: Reply) -> Result<(), String> {
         match reply {
-            Reply::Node(name, what, Ok(node)) => {
+            Reply::Node(name, change, Ok(node)) => {
                 self.kept.busy.remove(&name);
                 if let Some(cache) = self.nodes.get(&name) {
                     cache.apply_own(*node);
                 }
-                if what == "cordoned" {
+                if change == NodeChange::Cordoned {
                     self.say_on_node(&name, &[("DrainInProgress", true), ("Drained", false)]);
                 }
-                self.teller.tell(Event::of_node(&name, what, what))
+                self.teller.tell(Event::of_node(&name, change.text(), change.text()))
             }
             Reply::Conditions(_, Ok(())) => Ok(()),
             Reply::Conditions(name, Err(error)) => self
                 .teller
                 .note(&format!("warning: conditions of node/{name} are not written: {}", error.line())),
-            Reply::Node(name, what, Err(error)) => {
+            Reply::Node(name, change, Err(error)) => {
                 // Somebody else changed the node: the core decides again when the watch shows the change.
                 let lost = error.code() == Some(409);
                 let wait = if lost { Duration::from_millis(100) } else { AFTER_FAILURE };
@@ -442,7 +440,7 @@ impl Draining {
                 if lost {
                     return Ok(());
                 }
-                self.wait_for(&format!("node/{name} is not {what}: {}", error.line()))
+                self.wait_for(&format!("node/{name} is not {}: {}", change.text(), error.line()))
             }
             Reply::Pod { node, pod, uid, charge, forced, answer } => {
                 let now = self.clock.now();

@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::metrics::{Controller, Reason, ReconcileOutcome};
-use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, Kept, PATIENCE, Unseen};
+use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, Kept, PATIENCE};
 use crate::act::Outcome;
 use crate::drive::{Driven, Interrupt, Look, drive};
+use crate::observe::fold::Unseen;
 
 /// The driver, with what it keeps between two looks.
 struct Driving<'a> {

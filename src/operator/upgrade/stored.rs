@@ -11,9 +11,9 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
-use super::{Driver, Kept, Unseen};
+use super::{Driver, Kept};
 use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode_parts, upgrade};
-use crate::observe::fold::SyncState;
+use crate::observe::fold::Unseen;
 
 impl Driver<'_> {
     /// Whether every object of a person's and of ours is seen.
@@ -24,17 +24,7 @@ impl Driver<'_> {
             ("UpgradeExecutors", self.executors.state()),
             ("Jobs", self.jobs.state()),
         ] {
-            match state {
-                SyncState::Synced => {}
-                SyncState::Syncing => {
-                    let line = format!("{what}: the first list is not complete yet");
-                    return Err(Unseen { line, refused: false });
-                }
-                SyncState::Refused(why) => return Err(Unseen { line: why.to_string(), refused: true }),
-                SyncState::Tainted(why) | SyncState::Failing(why) => {
-                    return Err(Unseen { line: why.to_string(), refused: false });
-                }
-            }
+            state.seen(|| format!("{what}: the first list is not complete yet"))?;
         }
         Ok(())
     }
