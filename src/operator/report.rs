@@ -27,7 +27,7 @@ use super::figures;
 use super::metrics::{Controller, Metrics, Reason, ReconcileOutcome};
 use crate::act::status::{NotWritten, create_report, dropped, write};
 use crate::act::{Authority, Effects, Events};
-use crate::api::report::{self, ClusterSkewReportStatus, Context, Live, UNKNOWN_VERSIONS};
+use crate::api::report::{self, ClusterSkewReportStatus, Context, Live};
 use crate::api::{ClusterSkewReport, conditions, decode};
 use crate::clock::Clock;
 use crate::judgement::{Basis, judge};
@@ -307,16 +307,10 @@ impl Reporter<'_> {
         before: &ClusterSkewReportStatus,
         wanted: &ClusterSkewReportStatus,
     ) {
-        let verdict = |status: &ClusterSkewReportStatus| match status.supported.as_str() {
-            "True" => Some(Verdict::True),
-            "False" => Some(Verdict::False),
-            _ => None,
-        };
-        // A former leader may have seen the verdict become unknown: unsupported is taken as the last certain one.
-        let unsure =
-            before.conditions.iter().any(|c| c.type_ == "SkewSupported" && c.reason == UNKNOWN_VERSIONS);
-        let last = memory.verdict.or_else(|| verdict(before)).or(unsure.then_some(Verdict::False));
-        let Some(now) = verdict(wanted) else {
+        // A former leader may have seen the verdict become unknown.
+        let last = memory.verdict.or_else(|| report::last_certain(before));
+        let verdict = Verdict::read(&wanted.supported);
+        let Some(now) = verdict.filter(|verdict| *verdict != Verdict::Unknown) else {
             memory.verdict = last;
             return;
         };

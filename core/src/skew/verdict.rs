@@ -14,6 +14,22 @@ pub enum Verdict {
     Unknown,
 }
 
+impl Verdict {
+    /// The word for it in a status, as conditions spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    /// The verdict of that [`Verdict::name`].
+    pub fn read(name: &str) -> Option<Self> {
+        [Self::True, Self::False, Self::Unknown].into_iter().find(|verdict| verdict.name() == name)
+    }
+}
+
 /// How a group of components stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {

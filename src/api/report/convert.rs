@@ -29,8 +29,10 @@ const MAX_BUDGETS: usize = 20;
 /// Longest message of an apiserver or a budget, in characters.
 const MAX_MESSAGE: usize = 256;
 
-/// The reason of `SkewSupported` while versions that would decide it are not known.
-pub const UNKNOWN_VERSIONS: &str = "UnknownVersions";
+/// The condition that says whether the policy is kept.
+const SUPPORTED: &str = "SkewSupported";
+/// Its reason while versions that would decide it are not known.
+const UNKNOWN_VERSIONS: &str = "UnknownVersions";
 
 /// What a status needs besides the judgement.
 pub struct Context<'a> {
@@ -113,8 +115,8 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         ready,
         ("Reconciling", "False", "Fresh", "nothing is outstanding"),
         ("Stalled", "False", "Fresh", "nothing needs a person"),
-        ("SkewSupported", word(judged.supported), skew_reason(judged), &reason),
-        ("NextMinorAllowed", word(next.allowed), next_reason(judged), blockers),
+        (SUPPORTED, judged.supported.name(), skew_reason(judged), &reason),
+        ("NextMinorAllowed", next.allowed.name(), next_reason(judged), blockers),
         ("InventoryComplete", complete, why, &inventory),
     ];
     let emulated = live.servers.iter().filter_map(other_minor).min();
@@ -133,7 +135,7 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         kubelets: span(&judged.kubelets),
         minors_behind: judged.behind,
         minors_behind_limit: judged.limit,
-        supported: word(judged.supported).to_owned(),
+        supported: judged.supported.name().to_owned(),
         violations: count(judged.violations),
         unknown: count(judged.unknown),
         nodes: count(context.nodes),
@@ -145,7 +147,7 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         policy: format!("{:?}", live.policy),
         next_minor: NextMinor {
             version: next.minor.map(|minor| minor.to_string()).unwrap_or_default(),
-            allowed: word(next.allowed).to_owned(),
+            allowed: next.allowed.name().to_owned(),
             blockers: next.blockers.iter().take(MAX_FINDINGS).cloned().collect(),
             budgets: budgets.iter().take(MAX_BUDGETS).map(blocking).collect(),
             budgets_never: closed(Outlook::Never),
@@ -281,7 +283,7 @@ fn unknown(judged: &Assessment) -> Option<String> {
     })
 }
 
-/// The reason of `SkewSupported`: what is wrong with the first component, in upgrade order, that is outside.
+/// The reason of [`SUPPORTED`]: what is wrong with the first component, in upgrade order, that is outside.
 fn skew_reason(judged: &Assessment) -> &'static str {
     let worst = judged.rows.iter().find(|row| row.standing == Standing::Unsupported);
     let newer = worst.and_then(evenkeel_core::skew::Row::ahead).is_some_and(|ahead| ahead > 0);
@@ -318,13 +320,11 @@ fn next_reason(judged: &Assessment) -> &'static str {
     }
 }
 
-/// The word for a verdict, as conditions spell it.
-pub fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::True => "True",
-        Verdict::False => "False",
-        Verdict::Unknown => "Unknown",
-    }
+/// The last verdict that was certain, as far as `status` tells. One that became unknown is taken to have been no.
+pub fn last_certain(status: &ClusterSkewReportStatus) -> Option<Verdict> {
+    let certain = Verdict::read(&status.supported).filter(|verdict| *verdict != Verdict::Unknown);
+    let became_unknown = |of: &Condition| of.type_ == SUPPORTED && of.reason == UNKNOWN_VERSIONS;
+    certain.or_else(|| status.conditions.iter().any(became_unknown).then_some(Verdict::False))
 }
 
 /// `count` as an integer of the API; at most [`i32::MAX`].
