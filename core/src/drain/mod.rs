@@ -1,6 +1,6 @@
 //! A node's way from schedulable to empty, and several nodes at once.
 //!
-//! [`NodeDrain::step`] takes one cordoned node a step further, [`Batch`] says which nodes may be open at the same time,
+//! [`NodeDrain`] takes one cordoned node a step further, [`Batch`] says which nodes may be open at the same time,
 //! [`Policy`] is what differs between one drain and another. The command `evenkeel drain` ([`decide`]) and the rollout
 //! both stand on them; nothing else empties a node. What a single pod may do is decided in [`crate::disruption`]. The
 //! invariants: pods are asked to leave only while their node is seen cordoned; a node is called empty only when it was
@@ -15,6 +15,6 @@ mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
 pub use emptying::{Emptying, Held, Left, PodWait, empty, first, look};
-pub use node::{DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
+pub use node::{Asked, DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
 pub use policy::{OnTimeout, Options, Policy, SETTLE, STALLED, When};
 pub use request::{Action, Decision, DrainWorld, NodeState, NotDrained, Request, TOGETHER, decide, refusal};

@@ -1,7 +1,8 @@
 //! One cordoned node, a step further.
 //!
 //! Here belong the order of asking, waiting, forcing, giving up and settling. Who cordons the node, and what becomes of
-//! it afterwards, is the caller's. The invariant: a step that gives the node up asks no pod to leave.
+//! it afterwards, is the caller's. The invariant: how a node stands is said without asking any pod to leave, so that a
+//! caller knows every node that is given up before it asks anything of another.
 
 use std::fmt;
 use std::sync::Arc;
@@ -112,20 +113,26 @@ impl fmt::Display for GivenUp {
     }
 }
 
-/// What to do about a node now.
+/// What is asked of a node that pods have yet to leave.
+#[derive(Debug)]
+pub struct Asked<'c> {
+    /// The times, with when it began to stall.
+    pub drain: NodeDrain,
+    /// The evictions to send.
+    pub permits: Vec<Permit>,
+    /// The deletions to send instead, after the deadline of a drain that forces.
+    pub forced: Vec<Forced>,
+    /// The pods that have to leave and have not, by namespace and name.
+    pub left: Vec<Left<'c>>,
+    /// When to look again even if nothing changes.
+    pub again_at: Option<Timestamp>,
+}
+
+/// How a node stands now.
 #[derive(Debug)]
 pub enum DrainStep<'c> {
-    /// Its pods are leaving.
-    Leaving {
-        /// The times, with when it began to stall.
-        drain: NodeDrain,
-        /// The evictions to send.
-        permits: Vec<Permit>,
-        /// The deletions to send instead, after the deadline of a drain that forces.
-        forced: Vec<Forced>,
-        /// The pods that have to leave and have not, by namespace and name.
-        left: Vec<Left<'c>>,
-    },
+    /// Pods have yet to leave it, and are to be asked.
+    Leaving,
     /// It is empty, and volumes of the pods that left are still attached to it: which, in one line.
     Detaching(String),
     /// It is empty, and was cordoned only a moment ago.
@@ -151,30 +158,24 @@ impl NodeDrain {
         Self { cordoned, begun: now, stalled: None }
     }
 
-    /// What to do about `node`, which is cordoned, and when to look again even if nothing changes.
-    ///
-    /// What is asked for is taken from `budgets`; nodes that are stepped first are served first.
+    /// How `node` stands, which is cordoned, and when to look again even if nothing changes. Nothing is taken from
+    /// `budgets`.
     pub fn step<'c>(
         self,
         node: &'c Node,
         seen: DrainView<'c, '_>,
-        budgets: &mut Budgets<'_>,
+        budgets: &Budgets<'_>,
     ) -> (DrainStep<'c>, Option<Timestamp>) {
         let DrainView { cluster, policy, now, .. } = seen;
-        let deadline = policy.timeout.map(|timeout| after(self.begun, timeout));
-        let ahead = deadline.filter(|deadline| *deadline > now);
-        let late = deadline.is_some() && ahead.is_none();
-        // Where the node may be given up, its pods are looked at before any of them is asked to leave.
-        if late || self.stalled.is_some_and(|since| now >= after(since, STALLED)) {
-            let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
-            if let Some(why) = given_up(node, &left, seen, late) {
-                return (DrainStep::GivenUp { why, left }, None);
-            }
-        }
-        let asked = asks(node, seen, budgets);
-        if !asked.left.is_empty() {
-            let (step, again) = self.leaving(node, asked, seen, late);
-            return (step, earliest([again, ahead]));
+        let ahead = self.ahead(policy, now);
+        let late = self.is_late(policy, now);
+        let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
+        if !left.is_empty() {
+            let may_end = late || self.stalled.is_some_and(|since| now >= after(since, STALLED));
+            return match given_up(node, &left, seen, late).filter(|_| may_end) {
+                Some(why) => (DrainStep::GivenUp { why, left }, None),
+                None => (DrainStep::Leaving, ahead),
+            };
         }
         if let Some(volumes) =
             policy.await_volumes.then(|| attached(cluster, node, &policy.rules, now)).flatten()
@@ -197,34 +198,41 @@ impl NodeDrain {
         if now < settled { (DrainStep::Settling, Some(settled)) } else { (DrainStep::Empty, None) }
     }
 
-    /// The step of a node that pods have yet to leave.
-    fn leaving<'c>(
-        self,
-        node: &Node,
-        asked: Emptying<'c>,
-        seen: DrainView<'c, '_>,
-        late: bool,
-    ) -> (DrainStep<'c>, Option<Timestamp>) {
-        let Emptying { permits, left, again_at } = asked;
+    /// What is asked of the pods of `node`, which stands at [`DrainStep::Leaving`].
+    ///
+    /// What is asked for is taken from `budgets`; nodes that ask first are served first.
+    pub fn ask<'c>(self, node: &'c Node, seen: DrainView<'c, '_>, budgets: &mut Budgets<'_>) -> Asked<'c> {
+        let Emptying { permits, left, again_at } = asks(node, seen, budgets);
         if seen.stopped {
-            return (DrainStep::Leaving { drain: self, permits, forced: Vec::new(), left }, None);
+            return Asked { drain: self, permits, forced: Vec::new(), left, again_at: None };
         }
-        // Only a drain that forces goes on after its time.
-        let (permits, forced) =
-            if late { (Vec::new(), forced(node, &left, seen)) } else { (permits, Vec::new()) };
+        // Only a drain that forces goes on after its time. A deletion, too, uses up what a budget allows, so that what
+        // the pods took of it stays taken.
+        let (permits, forced) = if self.is_late(seen.policy, seen.now) {
+            (Vec::new(), forced(node, &left, seen))
+        } else {
+            (permits, Vec::new())
+        };
         let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(seen.now));
         let gives_up = stalled.map(|since| after(since, STALLED));
-        let drain = Self { stalled, ..self };
-        (DrainStep::Leaving { drain, permits, forced, left }, earliest([again_at, gives_up]))
+        let again_at = earliest([again_at, gives_up]);
+        Asked { drain: Self { stalled, ..self }, permits, forced, left, again_at }
+    }
+
+    /// When its time is over, while it is not.
+    fn ahead(self, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
+        policy.timeout.map(|timeout| after(self.begun, timeout)).filter(|deadline| *deadline > now)
+    }
+
+    /// Whether its time is over.
+    fn is_late(self, policy: &Policy, now: Timestamp) -> bool {
+        policy.timeout.is_some() && self.ahead(policy, now).is_none()
     }
 }
 
-/// Why a node that is `late`, or on which nothing has moved for long, is given up, if it is.
+/// Why a node that is `late`, or on which nothing has moved for long, is given up, if it is. Some pod is `left` on it.
 fn given_up(node: &Node, left: &[Left<'_>], seen: DrainView<'_, '_>, late: bool) -> Option<GivenUp> {
     let DrainView { memory, policy, now, .. } = seen;
-    if left.is_empty() {
-        return None;
-    }
     let forces = policy.on_timeout == OnTimeout::Force && policy.timeout.is_some();
     if late {
         let not_deleted = left.iter().filter(|_| forces).find_map(|left| {

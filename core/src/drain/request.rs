@@ -1,8 +1,9 @@
 //! A drain that a person began: which nodes are cordoned, emptied, done or given up, step by step.
 //!
 //! [`decide`] is pure and total, like the rollout's. What it must know after a crash is on the Nodes: the cordon and
-//! its [`CordonMark`]. The invariants: a node is touched only when no pod of it is refused, and a node that somebody
-//! uncordons meanwhile is theirs.
+//! its [`CordonMark`]. The invariants: a node is touched only when no pod of it is refused; a node that somebody
+//! uncordons meanwhile is theirs; and how every node stands is known before anything is asked of one, so that a drain
+//! that halts asks for nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::batch::Batch;
 use super::emptying::Left;
-use super::node::{DrainStep, DrainView, Forced, GivenUp, NodeDrain};
+use super::node::{Asked, DrainStep, DrainView, Forced, GivenUp, NodeDrain};
 use super::policy::{OnTimeout, Policy, STALLED};
 use crate::cluster::{Cluster, Node, NodeRef};
 use crate::disruption::{Budgets, CordonMark, Handling, Memory, Permit, Rules, class, handling};
@@ -190,22 +191,36 @@ pub fn decide<'c>(request: &Request, world: DrainWorld<'c, '_>) -> Decision<'c> 
         NodeState::Cordoned { .. } => (1, Timestamp::MIN),
         _ => (2, Timestamp::MIN),
     });
+    let mut all_due = Vec::new();
     for name in order {
-        let state = round.step(name, state_of(name));
+        let (state, due) = round.stands(name, state_of(name));
         if matches!(state, NodeState::Draining(_)) {
             round.batch.open(name);
         }
         round.decision.states.insert(Arc::clone(name), state);
+        all_due.extend(due);
     }
     let halted = request.policy.on_timeout == OnTimeout::Halt
         && round.decision.states.values().any(|state| matches!(state, NodeState::Failed { .. }));
     if halted {
         round.halt();
+    } else {
+        all_due.into_iter().for_each(|due| round.ask(due));
     }
     round.give_back();
     let mut decision = round.decision;
     decision.done = decision.states.values().all(NodeState::is_final) && decision.actions.is_empty();
     decision
+}
+
+/// What is due about a node, unless the drain halts.
+enum Due<'c> {
+    /// That it is cordoned.
+    Cordon(&'c Node),
+    /// That its pods are asked to leave.
+    Leaving(&'c Node, NodeDrain),
+    /// That somebody looks afresh whether it is empty.
+    Confirm(&'c Node),
 }
 
 struct Round<'c, 'w, 'r> {
@@ -217,22 +232,23 @@ struct Round<'c, 'w, 'r> {
     decision: Decision<'c>,
 }
 
-impl<'c: 'r, 'r> Round<'c, '_, 'r> {
+impl<'c: 'r, 'w, 'r: 'w> Round<'c, 'w, 'r> {
     fn wake(&mut self, at: Timestamp) {
         let again = &mut self.decision.again_at;
         *again = Some(again.map_or(at, |earlier| earlier.min(at)));
     }
 
-    fn step(&mut self, name: &Arc<str>, state: NodeState) -> NodeState {
+    /// Where a node is now, and what is due about it. Nothing is asked for.
+    fn stands(&mut self, name: &Arc<str>, state: NodeState) -> (NodeState, Option<Due<'c>>) {
         let now = self.world.now;
-        let failed = |why: &str| NodeState::Failed { why: NotDrained::Because(why.to_owned()) };
+        let failed = |why: &str| (NodeState::Failed { why: NotDrained::Because(why.to_owned()) }, None);
         if state.is_final() {
-            return state;
+            return (state, None);
         }
         let Some(node) = self.world.cluster.node(name) else {
             return match state {
                 NodeState::Draining(drain) => {
-                    NodeState::Drained { at: now, took: now.duration_since(drain.begun) }
+                    (NodeState::Drained { at: now, took: now.duration_since(drain.begun) }, None)
                 }
                 _ => failed("there is no such node"),
             };
@@ -248,22 +264,19 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
                 if node.unschedulable {
                     return self.turn(node, now);
                 }
-                if !self.request.stopped {
-                    self.decision.actions.push(Action::Cordon(node.reference()));
-                }
-                NodeState::Waiting
+                (NodeState::Waiting, Some(Due::Cordon(node)).filter(|_| !self.request.stopped))
             }
             NodeState::Cordoned { .. } | NodeState::Draining { .. } if !node.unschedulable => {
                 failed("was uncordoned by someone else while it drained")
             }
             NodeState::Cordoned { since } => self.turn(node, since),
             NodeState::Draining(drain) => self.draining(node, drain),
-            NodeState::Drained { .. } | NodeState::Failed { .. } => state,
+            NodeState::Drained { .. } | NodeState::Failed { .. } => (state, None),
         }
     }
 
     /// Begins `node` if it is its turn.
-    fn turn(&mut self, node: &'c Node, cordoned: Timestamp) -> NodeState {
+    fn turn(&mut self, node: &'c Node, cordoned: Timestamp) -> (NodeState, Option<Due<'c>>) {
         let now = self.world.now;
         let together = after(cordoned, TOGETHER);
         let waits = if self.request.stopped {
@@ -273,14 +286,14 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
             self.decision
                 .waiting
                 .insert(Arc::clone(&node.name), "waits until the others are cordoned".to_owned());
-            return NodeState::Cordoned { since: cordoned };
+            return (NodeState::Cordoned { since: cordoned }, None);
         } else if self.batch.len() >= self.request.concurrency.max(1) {
             Some(format!("waits for its turn ({} at a time)", self.request.concurrency.max(1)))
         } else {
             match self.batch.admit(&node.name) {
                 Ok(()) => None,
                 Err(refused) if refused.lasting && self.batch.is_empty() => {
-                    return NodeState::Failed { why: NotDrained::Because(refused.reason) };
+                    return (NodeState::Failed { why: NotDrained::Because(refused.reason) }, None);
                 }
                 Err(refused) => Some(refused.reason),
             }
@@ -299,11 +312,11 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
             let nobody = self.batch.is_empty() && !self.request.stopped;
             if let Some(until) = until.filter(|_| nobody) {
                 if now >= until {
-                    return NodeState::Failed { why: NotDrained::Because(waits) };
+                    return (NodeState::Failed { why: NotDrained::Because(waits) }, None);
                 }
                 self.wake(until);
             }
-            return NodeState::Cordoned { since: cordoned };
+            return (NodeState::Cordoned { since: cordoned }, None);
         }
         self.draining(node, NodeDrain::new(cordoned, now))
     }
@@ -324,41 +337,62 @@ impl<'c: 'r, 'r> Round<'c, '_, 'r> {
         })
     }
 
-    fn draining(&mut self, node: &'c Node, drain: NodeDrain) -> NodeState {
+    fn view(&self) -> DrainView<'c, 'w> {
         let DrainWorld { cluster, memory, now, .. } = self.world;
         let Request { policy, stopped, .. } = self.request;
-        let seen = DrainView { cluster, memory, policy, stopped: *stopped, now };
-        let (step, again) = drain.step(node, seen, &mut self.budgets);
+        DrainView { cluster, memory, policy, stopped: *stopped, now }
+    }
+
+    fn draining(&mut self, node: &'c Node, drain: NodeDrain) -> (NodeState, Option<Due<'c>>) {
+        let now = self.world.now;
+        let (step, again) = drain.step(node, self.view(), &self.budgets);
         if let Some(at) = again {
             self.wake(at);
         }
         let name = || Arc::clone(&node.name);
-        match step {
+        let due = match step {
             DrainStep::GivenUp { why, left } => {
                 if !matches!(why, GivenUp::Late { .. }) {
                     self.decision.left.insert(name(), left);
                 }
-                return NodeState::Failed { why: NotDrained::GivenUp(why) };
+                return (NodeState::Failed { why: NotDrained::GivenUp(why) }, None);
             }
-            DrainStep::Leaving { drain, permits, forced, left } => {
+            DrainStep::Leaving => return (NodeState::Draining(drain), Some(Due::Leaving(node, drain))),
+            DrainStep::Detaching(volumes) => {
+                self.decision.waiting.insert(name(), volumes);
+                None
+            }
+            DrainStep::Settling => None,
+            DrainStep::Empty if self.world.confirmed.contains(&node.name) => {
+                return (NodeState::Drained { at: now, took: now.duration_since(drain.begun) }, None);
+            }
+            DrainStep::Empty => Some(Due::Confirm(node)),
+        };
+        (NodeState::Draining(NodeDrain { stalled: None, ..drain }), due)
+    }
+
+    /// Asks for what is due.
+    fn ask(&mut self, due: Due<'c>) {
+        match due {
+            Due::Cordon(node) => self.decision.actions.push(Action::Cordon(node.reference())),
+            Due::Confirm(node) => self.decision.actions.push(Action::Confirm(Arc::clone(&node.name))),
+            Due::Leaving(node, drain) => {
+                let Asked { drain, permits, forced, left, again_at } =
+                    drain.ask(node, self.view(), &mut self.budgets);
                 let actions = &mut self.decision.actions;
                 actions.extend(forced.into_iter().map(Action::Delete));
                 actions.extend(permits.into_iter().map(Action::Evict));
-                self.decision.left.insert(name(), left);
-                return NodeState::Draining(drain);
+                self.decision.left.insert(Arc::clone(&node.name), left);
+                self.decision.states.insert(Arc::clone(&node.name), NodeState::Draining(drain));
+                if let Some(at) = again_at {
+                    self.wake(at);
+                }
             }
-            DrainStep::Detaching(volumes) => _ = self.decision.waiting.insert(name(), volumes),
-            DrainStep::Settling => {}
-            DrainStep::Empty if self.world.confirmed.contains(&node.name) => {
-                return NodeState::Drained { at: now, took: now.duration_since(drain.begun) };
-            }
-            DrainStep::Empty => self.decision.actions.push(Action::Confirm(name())),
         }
-        NodeState::Draining(NodeDrain { stalled: None, ..drain })
     }
 
+    /// Gives up every node that is not done yet.
     fn halt(&mut self) {
-        self.decision.actions.retain(|action| matches!(action, Action::Uncordon(_)));
         for state in self.decision.states.values_mut().filter(|state| !state.is_final()) {
             let why = "halted, because another node could not be drained".to_owned();
             *state = NodeState::Failed { why: NotDrained::Because(why) };

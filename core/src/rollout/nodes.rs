@@ -173,34 +173,16 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
     };
     let drain = NodeDrain { cordoned: since, begun: since, stalled };
     let empties = round.empties(claim);
-    let (step, again) = if empties {
-        drain.step(node, seen, &mut round.budgets)
-    } else {
-        drain.keep(round.policy, world.now)
-    };
+    let (step, again) =
+        if empties { drain.step(node, seen, &round.budgets) } else { drain.keep(round.policy, world.now) };
     if let Some(at) = again {
         round.wake(at);
     }
     match step {
         DrainStep::GivenUp { why, left } => given_up(round, claim, name, why, &left),
-        DrainStep::Leaving { drain, permits, forced, left } => {
-            round.actions.extend(permits.into_iter().map(Action::Evict));
-            round.actions.extend(forced.into_iter().map(Action::Delete));
-            let until = Some(after(since, round.upgrade.drain.timeout)).filter(|until| world.now < *until);
-            // Nobody counts budgets meanwhile: what they say of a pod may be long past.
-            if let Some((reason, line)) = stopped {
-                round.blocked.push(Waiting::new(reason, format!("{name}: {line}")).until(until));
-                return;
-            }
-            let blockers = blockers(&left);
-            let line = format!("{name}: {}", first(&left));
-            let told = |reason| Waiting::new(reason, line).until(until);
-            if blockers.is_empty() {
-                round.working.push(told(WaitReason::PodsLeaving));
-            } else {
-                round.blocked.push(told(WaitReason::PodsHeldBack));
-            }
-            say_blocked(round, claim, &drain, blockers, first(&left));
+        DrainStep::Leaving => {
+            let asked = drain.ask(node, seen, &mut round.budgets);
+            leaving(round, claim, node, asked, stopped);
         }
         DrainStep::Detaching(volumes) => detaching(round, name, since, &volumes),
         DrainStep::Settling if !empties => {
@@ -225,6 +207,39 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         }
         DrainStep::Empty => hand_over(round, claim, node, empties),
     }
+}
+
+/// Sends what is `asked` of a node that pods have yet to leave, and tells what it waits for: why nobody is asked, where
+/// the drain is `stopped`, or else its pods.
+fn leaving(
+    round: &mut Round<'_>,
+    claim: &Claim,
+    node: &Node,
+    asked: drain::Asked<'_>,
+    stopped: Option<(WaitReason, String)>,
+) {
+    let drain::Asked { drain, permits, forced, left, again_at } = asked;
+    if let Some(at) = again_at {
+        round.wake(at);
+    }
+    round.actions.extend(permits.into_iter().map(Action::Evict));
+    round.actions.extend(forced.into_iter().map(Action::Delete));
+    let ends = after(drain.begun, round.upgrade.drain.timeout);
+    let until = Some(ends).filter(|until| round.world.now < *until);
+    // Nobody counts budgets meanwhile: what they say of a pod may be long past.
+    if let Some((reason, line)) = stopped {
+        round.blocked.push(Waiting::new(reason, format!("{}: {line}", node.name)).until(until));
+        return;
+    }
+    let blockers = blockers(&left);
+    let line = format!("{}: {}", node.name, first(&left));
+    let told = |reason| Waiting::new(reason, line).until(until);
+    if blockers.is_empty() {
+        round.working.push(told(WaitReason::PodsLeaving));
+    } else {
+        round.blocked.push(told(WaitReason::PodsHeldBack));
+    }
+    say_blocked(round, claim, &drain, blockers, first(&left));
 }
 
 /// Gives an empty node to its executor, or one whose pods stay.

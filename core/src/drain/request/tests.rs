@@ -229,6 +229,38 @@ fn what_happens_when_the_time_is_over() {
 }
 
 #[test]
+fn of_a_drain_that_halts_no_other_node_is_asked_for_anything() {
+    let short = Budget { expected_pods: 3, ..budget("cart", 0, 2, 2) };
+    let pods = vec![pod("cart", 1, "n-1"), pod("web", 1, "n-2")];
+    let mut toy = Toy::new(3, pods, vec![short]);
+    (toy.request.concurrency, toy.request.policy.timeout) = (2, Some(SignedDuration::from_secs(20)));
+    toy.request.policy.on_timeout = OnTimeout::Halt;
+    for name in ["n-1", "n-2"] {
+        toy.cluster.change_node(name, |node| node.unschedulable = true);
+    }
+    let draining = |begun| NodeState::Draining(NodeDrain::new(at(1), at(begun)));
+    let states = [("n-1".into(), draining(2)), ("n-2".into(), draining(3))].into();
+    let memory = Memory::default();
+    let world = DrainWorld {
+        cluster: &toy.cluster,
+        memory: &memory,
+        states: &states,
+        uids: &toy.uids,
+        confirmed: &[],
+        now: at(22),
+    };
+    let decision = decide(&toy.request, world);
+    let why = |name: &str| match &decision.states[name] {
+        NodeState::Failed { why } => why.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(why("n-1").starts_with("not drained within 20 s"), "{decision:?}");
+    let halted = "halted, because another node could not be drained";
+    assert_eq!([why("n-2"), why("n-3")], [halted, halted]);
+    assert_eq!((decision.actions.len(), decision.left.len()), (0, 0), "{decision:?}");
+}
+
+#[test]
 fn nodes_whose_pinned_pods_share_budgets_never_deadlock() {
     let guard = |app: &str, node: &str| {
         let traits = Traits { hosts: vec![node.into()], ..Traits::default() };
