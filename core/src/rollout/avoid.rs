@@ -49,14 +49,9 @@ pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDurati
         (round.world.now < until).then(|| (until, of.member.node.name.clone()))
     };
     // Or it is opened by this very decision.
-    let opened = |action: &Action| match action {
-        Action::Claim { subject, .. } => {
-            let seed = cluster.node(&subject.node).filter(|seed| is_seed(seed))?;
-            Some((after(round.world.now, expected), seed.name.clone()))
-        }
-        _ => None,
-    };
-    let opened = round.actions.iter().filter_map(opened);
+    let opened = round.opened.iter().filter_map(|subject| cluster.node(&subject.node));
+    let opened = opened.filter(|seed| is_seed(seed));
+    let opened = opened.map(|seed| (after(round.world.now, expected), seed.name.clone()));
     match round.selected.iter().filter_map(on_its_way).chain(opened).max() {
         Some((until, seed)) => Err(Wait::Seed { seed, until }),
         None => Ok(()),

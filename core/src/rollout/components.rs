@@ -6,7 +6,6 @@
 
 use jiff::Timestamp;
 
-use super::action::Action;
 use super::claim::{Before, Claim, ClaimState, Subject};
 use super::ends::{at_target, node_of};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended};
@@ -335,7 +334,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         round.needs_a_person.push(unreadable.why.clone());
     } else if round.world.claims.iter().all(|claim| *claim.name != *name) {
         match may_open(round, Opening::Step(subject.moves())) {
-            Ok(()) => round.actions.push(Action::Claim { name, subject }),
+            Ok(()) => round.claims(subject),
             Err(wait) => round.hold_back(wait),
         }
     }

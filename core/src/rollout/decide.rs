@@ -85,6 +85,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         batch: Batch::new(cluster, &policy.rules, world.now),
         budgets: Budgets::new(cluster, world.memory.budgets.clone(), world.now),
         actions: Vec::new(),
+        opened: Vec::new(),
         again_at: None,
         hope: false,
         soaks: progress.soaks.clone(),
@@ -118,7 +119,6 @@ fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withh
     notes.excepted = std::mem::take(&mut round.excepted);
     let Round {
         upgrade,
-        progress,
         world,
         mine,
         mut actions,
@@ -132,7 +132,6 @@ fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withh
         mut held_back,
         ..
     } = round;
-    under_finalizer(progress, &mut actions);
     let mut withheld = withhold(&mut actions, &upgrade.name, mine, world);
     held_back.splice(0..0, std::mem::take(&mut withheld.waits));
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
@@ -172,14 +171,6 @@ fn is_unbegun_step(claim: &Claim) -> bool {
 fn may_disrupt(upgrade: &Upgrade, progress: &Progress) -> bool {
     let free = !upgrade.suspended && !progress.ending && progress.queued_behind.is_none();
     free && upgrade.absent().is_none()
-}
-
-/// Whatever is begun is begun under our finalizer, so that nobody deletes it while it is under way.
-fn under_finalizer(progress: &Progress, actions: &mut Vec<Action>) {
-    if !progress.protected && actions.iter().any(|action| matches!(action, Action::Claim { .. })) {
-        actions.retain(|action| !matches!(action, Action::Claim { .. }));
-        actions.push(Action::Protect);
-    }
 }
 
 /// How far each stage is, for a person: a node that only has nothing to do in this hop is not upgraded.

@@ -14,7 +14,7 @@ use super::gate::{Opening, failures, may_open};
 use super::group::{Members, held_by, members, subject};
 use super::hold::{Exception, Out, OutOf};
 use super::nodes::{PARKED_AT_LEAST, what_blocks};
-use super::round::{Round, Selected, after, claim_name, record};
+use super::round::{Round, Selected, after, record};
 use super::turn::{turn, waits_for};
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
@@ -168,10 +168,10 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             round.hold_back(wait);
             continue;
         }
-        round.actions.push(again.unwrap_or_else(|| {
-            let subject = subject(round, group, node);
-            Action::Claim { name: claim_name(&round.upgrade.name, &subject), subject }
-        }));
+        match again {
+            Some(again) => round.actions.push(again),
+            None => round.claims(subject(round, group, node)),
+        }
         if round.will_empty(node) {
             round.batch.open(&node.name);
         }

@@ -89,6 +89,8 @@ pub(super) struct Round<'a> {
     pub(super) batch: Batch<'a>,
     pub(super) budgets: Budgets<'a>,
     pub(super) actions: Vec<Action>,
+    /// What is opened anew: what it is, in the order in which it is.
+    pub(super) opened: Vec<Subject>,
     pub(super) again_at: Option<Timestamp>,
     /// A node that does not move now may move later without a person.
     pub(super) hope: bool,
@@ -114,6 +116,18 @@ impl Round<'_> {
     /// Asks for another decision at `at`, or earlier.
     pub(super) fn wake(&mut self, at: Timestamp) {
         self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Opens `subject`. Whatever is begun is begun under our finalizer, so that nobody deletes it while it is under way:
+    /// without it the finalizer comes first, and the claims follow in a later decision.
+    pub(super) fn claims(&mut self, subject: Subject) {
+        if self.progress.protected {
+            let name = claim_name(&self.upgrade.name, &subject);
+            self.actions.push(Action::Claim { name, subject: subject.clone() });
+        } else if !self.actions.contains(&Action::Protect) {
+            self.actions.push(Action::Protect);
+        }
+        self.opened.push(subject);
     }
 
     /// Notes that something waits because of `reason`: one line says for what.

@@ -104,15 +104,12 @@ impl NotWhole {
 fn one_is_opened(round: &Round<'_>) -> bool {
     let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(|node| node.control_plane);
     let subject_of = |name: &str| round.mine.iter().find(|claim| *claim.name == *name).map(|c| &c.subject);
-    let opened = |action: &Action| {
-        let subject = match action {
-            Action::Claim { subject, .. } => Some(subject),
-            Action::Record { claim, state: ClaimState::Claimed, .. } => subject_of(claim),
-            _ => None,
-        };
-        subject.is_some_and(|of| of.component == Component::Kubelet && of_plane(&of.node))
-    };
-    round.actions.iter().any(opened)
+    let again = round.actions.iter().filter_map(|action| match action {
+        Action::Record { claim, state: ClaimState::Claimed, .. } => subject_of(claim),
+        _ => None,
+    });
+    let mut opened = round.opened.iter().chain(again);
+    opened.any(|of| of.component == Component::Kubelet && of_plane(&of.node))
 }
 
 /// Whether the control-plane node `name` may be taken away.
