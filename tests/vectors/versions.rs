@@ -2,7 +2,7 @@
 
 use evenkeel_core::version::grammar::Written;
 use evenkeel_core::version::{
-    Comparison, Effective, Floors, KubeVersion, Minor, Observed, area_and_label, image_tag as tag_of,
+    Effective, Floors, KubeVersion, Minor, Observed, area_and_label, image_tag as tag_of,
 };
 use serde_json::{Value, json};
 
@@ -49,19 +49,27 @@ fn grammar(case: &Case, text: &str, parser: &str) -> Outcome {
         got["string"] = json!(written.to_string());
     }
     if case.expects("cmpToPrevious") {
-        let previous = case.text("previous").and_then(read);
-        got["cmpToPrevious"] = json!(previous.map(|previous| number(written.precedence(&previous).into())));
+        let version = |text: &str| text.trim().parse::<KubeVersion>().ok();
+        let order = match (version(text), case.text("previous").map(version)) {
+            (Some(_), None) => None,
+            // The generic grammar orders by the numbers alone.
+            (Some(is), Some(Some(was))) if parser == "generic" => Some(is.release().cmp(&was.release())),
+            (Some(is), Some(Some(was))) => Some(is.progress(&was)),
+            _ => return Outcome::Fail("unreadable versions".to_owned()),
+        };
+        got["cmpToPrevious"] = json!(order.map(|order| order as i8));
+        if written.numbers().len() > 3 && written.numbers().iter().skip(3).any(|number| *number > 0) {
+            return Outcome::NotOurs("no release of Kubernetes has a fourth number");
+        }
+        let unnamed =
+            |text: &str| version(text).is_some_and(|of| !of.pre_release().is_empty() && !of.is_pre_release());
+        if parser == "semver" && (unnamed(text) || case.text("previous").is_some_and(unnamed)) {
+            return Outcome::NotOurs(
+                "what follows `-` is a vendor's build, unless it is named alpha, beta or rc",
+            );
+        }
     }
     Outcome::of(&got, &case.expected)
-}
-
-fn number(comparison: Comparison) -> i8 {
-    match comparison {
-        Comparison::Less => -1,
-        Comparison::Equal => 0,
-        Comparison::Greater => 1,
-        Comparison::Different => 2,
-    }
 }
 
 pub fn compare(case: &Case) -> Outcome {
@@ -72,13 +80,25 @@ pub fn compare(case: &Case) -> Outcome {
         else {
             return Outcome::Fail("unreadable versions".to_owned());
         };
-        return Outcome::of(&json!({"lower": v.is_behind(&least, &control_plane)}), &case.expected);
+        if v != control_plane && has_unordered_builds(&v, &least) {
+            return Outcome::NotOurs(UNORDERED);
+        }
+        return Outcome::of(&json!({"lower": !v.satisfies(&least)}), &case.expected);
     }
     let (Some(a), Some(b)) = (version("a"), version("b")) else {
         return Outcome::Fail("unreadable versions".to_owned());
     };
-    let comparison = if case.flag("withBuildTags") { a.compare_builds(&b) } else { a.compare(&b) };
-    Outcome::of(&json!({"cmp": number(comparison)}), &case.expected)
+    if case.flag("withBuildTags") && has_unordered_builds(&a, &b) {
+        return Outcome::NotOurs(UNORDERED);
+    }
+    Outcome::of(&json!({"cmp": a.progress(&b) as i8}), &case.expected)
+}
+
+const UNORDERED: &str = "which build is newer is said only of distributions whose numbers are known";
+
+/// Whether nothing is known of the order of two builds of one release.
+fn has_unordered_builds(a: &KubeVersion, b: &KubeVersion) -> bool {
+    a.release() == b.release() && a != b && a.pre_release() == b.pre_release() && a.progress(b).is_eq()
 }
 
 pub fn image_tag(case: &Case) -> Outcome {

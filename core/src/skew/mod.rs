@@ -2,8 +2,8 @@
 //!
 //! [`policy`] holds the rules as data and the one function that applies them to a pair; [`assess()`] applies that
 //! function to a whole [`Cluster`](crate::cluster::Cluster), groups what it sees, and says what is wrong (`findings.rs`)
-//! and what is in the way of the next minor (`next.rs`). [`lifecycle`] knows when maintenance ends, [`tools`] the
-//! stricter or laxer rules of other programs. Nothing here says how to print or store a judgement. The invariant: adding
+//! and what is in the way of the next minor (`next.rs`). [`lifecycle`] knows when maintenance ends. Nothing
+//! here says how to print or store a judgement. The invariant: adding
 //! a component never removes a violation, and an unknown version never adds one; it only makes the verdict
 //! [`Verdict::Unknown`] where no violation is certain.
 
@@ -17,7 +17,6 @@ mod row;
 mod samples;
 mod servers;
 mod target;
-pub mod tools;
 mod verdict;
 
 pub use assess::{Assessment, assess, assess_counted};

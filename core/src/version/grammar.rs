@@ -1,8 +1,8 @@
 //! The two grammars by which Kubernetes itself reads a version.
 //!
 //! The rules of apimachinery's `util/version`: *semantic* (exactly three numbers, a pre-release and build metadata in
-//! their strict form) and *generic* (two or more numbers, anything behind them). Here belongs what is written and how
-//! Kubernetes orders it; what it means for the skew policy belongs to [`super::KubeVersion`], which reads every string
+//! their strict form) and *generic* (two or more numbers, anything behind them). Here belongs what is written, and how
+//! Kubernetes orders pre-releases; what it means for the skew policy belongs to [`super::KubeVersion`], which reads every string
 //! with these. The invariant: a text that is no version is `None`, and nothing here panics or allocates without bound.
 
 use std::cmp::Ordering;
@@ -60,17 +60,6 @@ impl<'a> Written<'a> {
     /// Everything behind the numbers, as it was written.
     pub fn rest(&self) -> &'a str {
         self.rest
-    }
-
-    /// The order Kubernetes has for two of them: numbers, a missing one counting as zero, then the pre-release, which
-    /// sorts below the release. Build metadata takes no part. Source: apimachinery `Version.Compare`.
-    pub fn precedence(&self, other: &Self) -> Ordering {
-        let count = self.numbers.len().max(other.numbers.len());
-        let at = |numbers: &[u64], i: usize| numbers.get(i).copied().unwrap_or_default();
-        (0..count)
-            .map(|i| at(&self.numbers, i).cmp(&at(&other.numbers, i)))
-            .find(|order| order.is_ne())
-            .unwrap_or_else(|| pre_releases(self.pre_release, other.pre_release))
     }
 }
 
