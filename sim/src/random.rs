@@ -5,57 +5,37 @@
 
 use std::time::Duration;
 
-/// How long something takes: a distribution of times, given by its quantiles. Each draw gives another time.
+/// How long something takes: any time from one to another, all equally likely. Each draw gives another time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spread(Vec<(u32, Duration)>);
+pub struct Spread {
+    least: Duration,
+    most: Duration,
+}
 
 impl Spread {
     /// Always this time.
     pub fn fixed(time: Duration) -> Self {
-        Self(vec![(0, time)])
+        Self { least: time, most: time }
     }
 
-    /// Any time from `least` to `most`, all equally likely.
+    /// Any time from `least` to `most`.
     pub fn between(least: Duration, most: Duration) -> Self {
-        Self(vec![(0, least), (1000, most.max(least))])
-    }
-
-    /// Half of the draws take less than `median`, one in a hundred more than `p99`, none more than twice that.
-    pub fn skewed(median: Duration, p99: Duration) -> Self {
-        Self(vec![(0, median / 2), (500, median), (990, p99), (1000, p99 * 2)])
-    }
-
-    /// Each point says how many of a thousand draws take at most its time. Between two points the time rises in a
-    /// straight line. The points may come in any order.
-    pub fn quantiles(points: impl IntoIterator<Item = (u32, Duration)>) -> Self {
-        let mut points: Vec<_> = points.into_iter().collect();
-        points.sort_unstable();
-        Self(points)
+        Self { least, most: most.max(least) }
     }
 
     /// Draws a time.
     pub fn draw(&self, random: &mut Random) -> Duration {
-        let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return Duration::ZERO };
-        // Millionths, so that the steps between two points are small.
+        // Millionths, so that the steps are small.
         let at = random.below(1_000_001);
-        let millionths = |point: &(u32, Duration)| u64::from(point.0) * 1000;
-        let micros = |point: &(u32, Duration)| u64::try_from(point.1.as_micros()).unwrap_or(u64::MAX);
-        let pair = self.0.windows(2).find_map(|pair| match pair {
-            [low, high] if millionths(low) <= at && at <= millionths(high) => Some((low, high)),
-            _ => None,
-        });
-        let Some((low, high)) = pair else {
-            return if at < millionths(first) { first.1 } else { last.1 };
-        };
-        let wide = (millionths(high) - millionths(low)).max(1);
-        let rise = u128::from(micros(high).saturating_sub(micros(low))) * u128::from(at - millionths(low));
-        Duration::from_micros(micros(low) + u64::try_from(rise / u128::from(wide)).unwrap_or(0))
+        let wide = (self.most - self.least).as_micros();
+        let rise = wide * u128::from(at) / 1_000_000;
+        self.least + Duration::from_micros(u64::try_from(rise).unwrap_or(u64::MAX))
     }
 
-    /// The same distribution, but no time is longer than `most`.
+    /// The same, but no time is longer than `most`.
     #[must_use]
     pub fn at_most(&self, most: Duration) -> Self {
-        Self(self.0.iter().map(|(at, time)| (*at, (*time).min(most))).collect())
+        Self { least: self.least.min(most), most: self.most.min(most) }
     }
 }
 
@@ -134,15 +114,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_follow_their_quantiles() {
+    fn draws_are_spread_over_all_times() {
         let seconds = Duration::from_secs;
         let mut random = Random::new(7);
-        let spread = Spread::skewed(seconds(10), seconds(60));
+        let spread = Spread::between(seconds(10), seconds(60));
         let mut draws: Vec<Duration> = (0..10_000).map(|_| spread.draw(&mut random)).collect();
         draws.sort_unstable();
-        assert!(draws[0] >= seconds(5) && draws[9_999] <= seconds(120));
-        assert!((seconds(9)..seconds(11)).contains(&draws[5_000]), "{:?}", draws[5_000]);
-        assert!((seconds(55)..seconds(70)).contains(&draws[9_900]), "{:?}", draws[9_900]);
+        assert!(draws[0] >= seconds(10) && draws[9_999] <= seconds(60));
+        assert!((seconds(34)..seconds(36)).contains(&draws[5_000]), "{:?}", draws[5_000]);
+        assert!((seconds(54)..seconds(56)).contains(&draws[9_000]), "{:?}", draws[9_000]);
         assert_eq!(Spread::fixed(seconds(3)).draw(&mut random), seconds(3));
         let short = spread.at_most(seconds(1));
         assert_eq!(short.draw(&mut random), seconds(1));
