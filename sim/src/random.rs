@@ -27,7 +27,7 @@ impl Spread {
     pub fn draw(&self, random: &mut Random) -> Duration {
         // Millionths, so that the steps are small.
         let at = random.below(1_000_001);
-        let wide = (self.most - self.least).as_micros();
+        let wide = self.most.saturating_sub(self.least).as_micros();
         let rise = wide * u128::from(at) / 1_000_000;
         self.least + Duration::from_micros(u64::try_from(rise).unwrap_or(u64::MAX))
     }

@@ -29,8 +29,6 @@ struct Case {
     inputs: Value,
     expected: Value,
     #[serde(default)]
-    source: String,
-    #[serde(default)]
     note: String,
 }
 

@@ -205,7 +205,9 @@ pub fn decide<'c>(request: &Request, world: DrainWorld<'c, '_>) -> Decision<'c> 
     if halted {
         round.halt();
     } else {
-        all_due.into_iter().for_each(|due| round.ask(due));
+        for due in all_due {
+            round.ask(due);
+        }
     }
     round.give_back();
     let mut decision = round.decision;
@@ -214,6 +216,7 @@ pub fn decide<'c>(request: &Request, world: DrainWorld<'c, '_>) -> Decision<'c> 
 }
 
 /// What is due about a node, unless the drain halts.
+#[derive(Clone, Copy)]
 enum Due<'c> {
     /// That it is cordoned.
     Cordon(&'c Node),

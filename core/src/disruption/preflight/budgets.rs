@@ -259,11 +259,9 @@ impl<'a> BudgetSeen<'a> {
         }
     }
 
-    /// What the status says now.
-    fn by_status(&self) -> Option<Cause> {
+    /// Why its status tells nothing, if it does not.
+    fn untold(&self) -> Option<Cause> {
         let b = self.budget;
-        let not_now =
-            |code, what: String, remedy: &str| Some(self.cause(code, Outlook::NotNow, what, remedy));
         if b.disruptions_allowed < 0 || b.disrupted.len() > MAX_DISRUPTED {
             let what = format!(
                 "its status is broken: disruptionsAllowed {}, {} disrupted pods",
@@ -284,7 +282,18 @@ impl<'a> BudgetSeen<'a> {
             };
             let remedy =
                 "wait; if it stays, see whether the disruption controller of kube-controller-manager runs";
-            return not_now(Code::StatusLags, what, remedy);
+            return Some(self.cause(Code::StatusLags, Outlook::NotNow, what, remedy));
+        }
+        None
+    }
+
+    /// What the status says now.
+    fn by_status(&self) -> Option<Cause> {
+        let b = self.budget;
+        let not_now =
+            |code, what: String, remedy: &str| Some(self.cause(code, Outlook::NotNow, what, remedy));
+        if let Some(untold) = self.untold() {
+            return Some(untold);
         }
         if b.disruptions_allowed > 0 || b.expected_pods <= 0 {
             return None;

@@ -42,7 +42,7 @@ pub enum ObjectKind {
     Pod,
     /// A Node.
     Node,
-    /// A webhook of a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration.
+    /// A webhook that the server asks.
     Webhook,
     /// The kind of a pod's controller, as the pod names it.
     Controller(Arc<str>),

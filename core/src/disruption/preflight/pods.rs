@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::super::class::{Class, Handling, class, handling, pinned};
+use super::super::class::{Class, Handling, Rules, class, handling, pinned};
 use super::capacity::Left;
 use super::cause::{Cause, Object, ObjectKind, Outlook};
 use super::causes_found::{Found, others};
@@ -117,29 +117,7 @@ impl<'a> Found<'a> {
         if class == Class::Finished {
             return;
         }
-        if pod.empty_dir {
-            let outlook = if rules.refuse_empty_dir { Outlook::Never } else { Outlook::Caution };
-            let remedy = if outlook == Outlook::Never && rules.is_of_upgrade() {
-                "allow it with spec.drain.emptyDir: Evict, or use a PersistentVolume"
-            } else {
-                "make sure that nobody needs it, or use a PersistentVolume"
-            };
-            self.add(
-                Code::LocalData,
-                outlook,
-                pod,
-                "has an emptyDir, whose data an eviction destroys",
-                remedy,
-            );
-        } else if traits.host_path {
-            self.add(
-                Code::LocalData,
-                Outlook::Caution,
-                pod,
-                "mounts a directory of its node, whose data stays there",
-                "",
-            );
-        }
+        self.local_data(pod, rules);
         if pinned(pod, surroundings) {
             let (code, why) = if traits.hosts.len() == 1 {
                 (Code::NoOtherNode, "its node selector or affinity")
@@ -171,6 +149,33 @@ impl<'a> Found<'a> {
             );
         }
         self.wishes(question, pod);
+    }
+
+    /// Adds what becomes of data that lies on the pod's node (B2).
+    fn local_data(&mut self, pod: &'a Pod, rules: &Rules) {
+        if pod.empty_dir {
+            let outlook = if rules.refuse_empty_dir { Outlook::Never } else { Outlook::Caution };
+            let remedy = if outlook == Outlook::Never && rules.is_of_upgrade() {
+                "allow it with spec.drain.emptyDir: Evict, or use a PersistentVolume"
+            } else {
+                "make sure that nobody needs it, or use a PersistentVolume"
+            };
+            self.add(
+                Code::LocalData,
+                outlook,
+                pod,
+                "has an emptyDir, whose data an eviction destroys",
+                remedy,
+            );
+        } else if pod.traits().host_path {
+            self.add(
+                Code::LocalData,
+                Outlook::Caution,
+                pod,
+                "mounts a directory of its node, whose data stays there",
+                "",
+            );
+        }
     }
 
     /// Adds B1 where nothing would bring the pod back, and where its `DaemonSet` would.
