@@ -3,7 +3,7 @@
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use super::ClusterArgs;
+use super::args::ClusterArgs;
 use crate::clients::{named, one_line};
 
 /// The configuration that kubectl would use, or that of the pod's service account. The user agent names `command`, so

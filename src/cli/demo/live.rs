@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::super::output::Style;
 use super::super::output::paint::Ink;
 use super::super::output::table::fitting;
-use super::{REPORTS, Stage, UPGRADES};
+use super::stage::{REPORTS, Stage, UPGRADES};
 use crate::demo::Scenario;
 use crate::operator::shutdown::on_signal;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::super::exit::print;
-use super::{REPORTS, SETTLE, Stage, indented, upgrade};
+use super::stage::{REPORTS, SETTLE, Stage, indented};
+use super::upgrade;
 use crate::demo::Scenario;
 use crate::operator::shutdown::on_signal;
 

@@ -3,7 +3,7 @@
 //! Here belongs which scenes there are; what happens in them is done by the operator and by [`crate::demo`].
 
 use super::super::exit::print;
-use super::{REPORTS, SETTLE, Stage, UPGRADES, indented};
+use super::stage::{REPORTS, SETTLE, Stage, UPGRADES, indented};
 use crate::demo::Demo;
 
 /// A part of the way that needs nobody.

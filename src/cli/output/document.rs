@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Report;
+use super::report::Report;
 use crate::api::ClusterSkewReportStatus;
 use crate::api::report::{Context, Live, status};
 use crate::observe::platform::Platform;

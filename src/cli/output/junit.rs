@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use evenkeel_core::skew::Standing;
 
-use super::Report;
 use super::outcome::{Level, Outcome};
+use super::report::Report;
 
 /// Fails what is at or above `fail_on`; what is below is told in the output of a case that passes.
 pub(super) fn junit(report: &Report, fail_on: Level) -> String {

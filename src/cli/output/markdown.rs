@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use evenkeel_core::skew::{lifecycle, names};
 
-use super::{Report, Style, behind, budget_line};
+use super::report::{Report, Style, behind, budget_line};
 
 pub(super) fn markdown(report: &Report, style: Style) -> String {
     let mut text = String::new();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::Report;
 use super::outcome::{FailedBy, Level, Outcome};
+use super::report::Report;
 
 /// The name that stands in place of a path for what was read from standard input.
 const STANDARD_INPUT: &str = "standard input";

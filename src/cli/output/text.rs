@@ -6,8 +6,8 @@ use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, names};
 
 use super::outcome::{Level, Outcome};
 use super::paint::{Ink, Paint};
+use super::report::{Report, Style, behind, budget_line};
 use super::table::{Cell, fitting, table};
-use super::{Report, Style, behind, budget_line};
 use crate::api::report::source;
 
 /// The report: the verdict, what runs, what is wrong, what comes before the next minor, the budgets that allow no
