@@ -16,6 +16,7 @@ pub mod lean;
 mod model;
 mod optional_kind;
 pub mod platform;
+mod recognise;
 pub mod stated;
 pub mod survey;
 pub mod version_answer;

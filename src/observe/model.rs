@@ -20,7 +20,8 @@ use super::lean::{
     CandidateSeen, LeaseSeen, Node, NodeSeen, PersistentVolume, Pod, PodDisruptionBudget, PodSeen,
     VolumeAttachment,
 };
-use super::platform::{self, Platform};
+use super::platform::Platform;
+use super::recognise;
 
 /// The model, and what is needed to update it.
 pub(super) struct Model {
@@ -316,7 +317,7 @@ impl Model {
                 // Where pods cannot be read, every controller would look hidden.
                 let unseen = leaders::add(&mut instances, &all, &by.candidates, &nodes, now);
                 self.leading = if self.has.pods { unseen } else { Vec::new() };
-                self.platform = platform::recognise(&nodes, &pods);
+                self.platform = recognise::platform(&nodes, &pods);
                 cluster.set_instances(instances);
             }
             cluster.set_leaders(leaders::leaders(&all, &nodes));

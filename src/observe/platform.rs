@@ -1,4 +1,4 @@
-//! Which distribution a cluster is, and what each of them shows of its components.
+//! The distributions that a cluster may be, and what each of them shows of its components.
 //!
 //! Pure. Here belongs what is known of whole platforms (policy reference: where running versions can be found from
 //! inside); how a single pod or endpoint is read does not. The invariant: a platform explains why components are
@@ -12,7 +12,6 @@ use evenkeel_core::skew::{Assessment, Finding, lifecycle};
 use evenkeel_core::version::escape;
 
 use super::leaders::Leading;
-use super::lean::{NodeSeen, PodSeen};
 
 /// A distribution or a hosted service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,25 +139,6 @@ impl fmt::Display for Platform {
     }
 }
 
-/// The platform of a cluster: what most of its control-plane nodes tell; else kubeadm, if a static pod has kubeadm's
-/// annotation; else what more than half of all nodes tell. So a few foreign nodes do not change the answer.
-pub fn recognise(nodes: &[&NodeSeen], pods: &[&PodSeen]) -> Option<Platform> {
-    let most = |nodes: &mut dyn Iterator<Item = &&NodeSeen>| {
-        let mut told: BTreeMap<Platform, usize> = BTreeMap::new();
-        for platform in nodes.filter_map(|node| node.platform) {
-            *told.entry(platform).or_default() += 1;
-        }
-        told.into_iter().rev().max_by_key(|(_, count)| *count)
-    };
-    let servers = most(&mut nodes.iter().filter(|node| node.node.control_plane));
-    let marked = || pods.iter().filter_map(|pod| pod.runs.as_deref()).any(|runs| runs.kubeadm);
-    let all = || most(&mut nodes.iter()).filter(|(_, count)| count * 2 > nodes.len());
-    servers
-        .map(|(platform, _)| platform)
-        .or_else(|| marked().then_some(Platform::Kubeadm))
-        .or_else(|| all().map(|(platform, _)| platform))
-}
-
 /// `judged` with the remedies that hold on `platform`. Nothing else in it changes.
 #[must_use]
 pub fn advise(mut judged: Assessment, platform: Option<Platform>) -> Assessment {
@@ -211,75 +191,8 @@ pub fn hidden(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::{Value, json};
-
-    use super::super::fold::Watched as _;
-    use super::super::interner::Interner;
-    use super::super::lean;
     use super::super::stated::{self, Given};
     use super::*;
-
-    #[allow(clippy::needless_pass_by_value, reason = "so that tables read well")]
-    fn node(name: &str, metadata: Value, info: Value) -> Arc<NodeSeen> {
-        let mut object = json!({"metadata": metadata, "status": {"nodeInfo": info}});
-        object["metadata"]["name"] = name.into();
-        serde_json::from_value::<lean::Node>(object).unwrap().keep(&mut Interner::default())
-    }
-
-    fn of(metadata: Value, info: Value) -> Option<&'static str> {
-        recognise(&[&node("n", metadata, info)], &[]).map(Platform::name)
-    }
-
-    #[test]
-    fn each_platform_is_known_by_what_only_it_has() {
-        let version = |version: &str| json!({"kubeletVersion": version});
-        let label = |label: &str| json!({"labels": {label: "x"}});
-        let none = || json!({});
-        for (metadata, info, expected) in [
-            (none(), version("v1.36.4+k3s1"), Some("k3s")),
-            (none(), version("v1.33.8+rke2r1"), Some("RKE2")),
-            (none(), version("v1.31.2+k0s"), Some("k0s")),
-            (none(), version("v1.32.8-eks-99d6cc0"), Some("EKS")),
-            (none(), version("v1.33.2-gke.1240000"), Some("GKE")),
-            (label("kubernetes.azure.com/agentpool"), version("v1.35.0"), Some("AKS")),
-            (label("node.openshift.io/os_id"), version("v1.29.5+29c95f3"), Some("OpenShift")),
-            (none(), json!({"kubeletVersion": "v1.36.1", "osImage": "Talos (v1.12.0)"}), Some("Talos")),
-            (
-                json!({"annotations": {"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/x"}}),
-                version("v1.36.4"),
-                Some("kubeadm"),
-            ),
-            // Karpenter's nodes on EKS carry no nodegroup, but their kubelet tells.
-            (label("karpenter.sh/nodepool"), version("v1.33.5-eks-113cf36"), Some("EKS")),
-            // What every cluster has tells nothing.
-            (label("node-role.kubernetes.io/control-plane"), version("v1.36.4"), None),
-            (none(), version("kwok-v0.8.0"), None),
-            (none(), version("v0.0.0-master+$Format:%H$"), None),
-        ] {
-            let told = format!("{metadata} {info}");
-            assert_eq!(of(metadata, info), expected, "{told}");
-        }
-    }
-
-    #[test]
-    fn control_plane_nodes_decide_and_then_the_most() {
-        let info = |version: &str| json!({"kubeletVersion": version});
-        let nodes = [
-            node("a", json!({}), info("v1.33.5+k3s1")),
-            node("b", json!({}), info("v1.33.5-eks-1")),
-            node("c", json!({}), info("v1.33.5-eks-1")),
-        ];
-        let nodes: Vec<_> = nodes.iter().map(AsRef::as_ref).collect();
-        assert_eq!(recognise(&nodes, &[]), Some(Platform::Eks));
-        assert_eq!(recognise(&nodes[..2], &[]), None, "as many of the one as of the other");
-        let labels = json!({"labels": {"node-role.kubernetes.io/control-plane": ""}});
-        let server = node("s", labels, info("v1.33.5+rke2r1"));
-        let nodes: Vec<_> = nodes.into_iter().chain([server.as_ref()]).collect();
-        assert_eq!(recognise(&nodes, &[]), Some(Platform::Rke2));
-        assert_eq!(recognise(&[], &[]), None);
-    }
 
     #[test]
     fn what_to_do_about_a_kube_proxy_is_said_as_it_is_on_the_platform() {

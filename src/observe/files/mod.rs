@@ -6,6 +6,7 @@
 //! of a file is shown before everything in it that could act on a terminal is replaced.
 
 mod input;
+mod json_error;
 mod objects;
 mod text;
 mod unused;
@@ -23,12 +24,14 @@ use super::fold::{Fold, Watched as _};
 use super::interner::Interner;
 use super::lean::{Node, Pod, PodDisruptionBudget};
 use super::platform::{self, Platform};
+use super::recognise;
 use super::stated;
 use super::version_answer::VersionAnswer;
 use input::{Input, Source};
+pub(super) use json_error::without_place;
+pub(super) use objects::item;
+pub(crate) use objects::piece::{List, Piece};
 use objects::{Bad, Found, Kind, found, parse};
-pub(crate) use objects::{List, Piece};
-pub(super) use objects::{item, without_place};
 use unused::Given;
 
 /// How many lines there are at most about objects that cannot be read; the rest is counted.
@@ -291,7 +294,7 @@ impl Snapshot {
     /// The platform of the cluster in the files; `None` if it is not recognised.
     pub fn platform(&self) -> Option<Platform> {
         let nodes: Vec<_> = self.nodes.values().map(AsRef::as_ref).collect();
-        platform::recognise(&nodes, &self.pods.values().collect::<Vec<_>>())
+        recognise::platform(&nodes, &self.pods.values().collect::<Vec<_>>())
     }
 
     /// What `cluster` (the one of these files, with what a person added) shows nothing of, and why, one line each.

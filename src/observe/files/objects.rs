@@ -1,9 +1,10 @@
 //! From text to objects: JSON or YAML, one document or many, lists of any mixture, bare arrays, single objects.
 //!
-//! Here belong the forms in which tools write objects down, and how what cannot be read is told. List items are read
-//! one by one into the lean types; a list is never held as a tree. The invariant: one object that cannot be read
-//! costs that object and no other.
+//! Here belong the forms in which tools write objects down, and what an object is. List items are read one by one into
+//! the lean types; a list is never held as a tree. The invariant: one object that cannot be read costs that object and no
+//! other.
 
+pub(super) mod piece;
 mod stream;
 mod yaml;
 
@@ -19,7 +20,9 @@ use serde_json::value::RawValue;
 use super::super::lean::{Node, Pod, PodDisruptionBudget, ValidatingWebhooks};
 use super::super::version_answer::VersionAnswer;
 use super::input::Source;
+use super::json_error::without_place;
 use super::text::{brief, is_blackened_name, is_json, said};
+use piece::{Head, List, Piece, Sink};
 
 /// What an apiserver accepts as a name and as a label's value, in bytes.
 const MAX_NAME: usize = 253;
@@ -96,23 +99,6 @@ pub(in super::super) fn item(item: usize, file: &str) -> String {
     if item == 0 { file.to_owned() } else { format!("item {item} of {file}") }
 }
 
-/// A piece of a text, before its kind is asked for.
-pub(crate) enum Piece<'a> {
-    /// An object, or what stands in its place. `list` is what its list says of it, and `place` its place in the
-    /// list, from 1; 0 if it is in no list.
-    Object { raw: &'a RawValue, list: &'a List, place: usize },
-    /// A text, a number.
-    Scalar,
-    /// A list with nothing in it.
-    EmptyList,
-    /// Something that should be a list, or an object.
-    Broken(&'a serde_json::Error),
-    /// A list that ends before its kind: its file may be cut off.
-    CutOff,
-}
-
-type Sink<'a> = dyn FnMut(Piece<'_>) + 'a;
-
 /// Hands everything in `source` to `sink`.
 ///
 /// # Errors
@@ -129,20 +115,6 @@ pub(super) fn parse(source: Source, sink: &mut Sink<'_>) -> Result<(), String> {
             };
             yaml::parse(&text, &mut each).and(read)
         }
-    }
-}
-
-/// What is wrong with a JSON text, in words for a person.
-fn broken(error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        format!("ends in the middle of its JSON (line {}); write the file again", error.line())
-    } else if error.is_io() {
-        // An error of the reader says what is wrong by itself.
-        brief(without_line(&error.to_string()))
-    } else if error.to_string().starts_with("recursion limit") {
-        format!("is nested deeper than anything of a cluster (line {})", error.line())
-    } else {
-        format!("is not valid JSON: {}", brief(&error.to_string()))
     }
 }
 
@@ -170,42 +142,6 @@ pub(super) fn found(piece: &Piece<'_>) -> Found {
     }
 }
 
-/// The fields that tell what an object is. Each is taken as it is, so that a wrong type spoils that field only.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Head<'a> {
-    #[serde(borrow)]
-    api_version: Option<&'a RawValue>,
-    #[serde(borrow)]
-    kind: Option<&'a RawValue>,
-    #[serde(borrow)]
-    metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
-    items: Option<&'a RawValue>,
-    #[serde(borrow)]
-    spec: Option<&'a RawValue>,
-    #[serde(borrow)]
-    status: Option<&'a RawValue>,
-    /// The message of a `Status`.
-    #[serde(borrow)]
-    message: Option<&'a RawValue>,
-    #[serde(borrow)]
-    git_version: Option<&'a RawValue>,
-    #[serde(borrow)]
-    server_version: Option<&'a RawValue>,
-    #[serde(borrow)]
-    client_version: Option<&'a RawValue>,
-    /// Support bundles wrap the answer of `/version` in this.
-    #[serde(borrow)]
-    info: Option<&'a RawValue>,
-}
-
-impl<'a> Head<'a> {
-    fn of(raw: &'a RawValue) -> Option<Self> {
-        serde_json::from_str(raw.get()).ok()
-    }
-}
-
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Meta {
@@ -221,21 +157,6 @@ fn value<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
 fn answer(raw: Option<&RawValue>) -> Option<VersionAnswer> {
     value::<Head<'_>>(raw)?.git_version?;
     value::<Info>(raw).map(VersionAnswer::from)
-}
-
-/// What a list says of its items: the apiVersion and kind of every item that does not say them itself.
-#[derive(Clone, Default)]
-pub(crate) struct List {
-    pub(crate) api_version: Option<String>,
-    pub(crate) kind: Option<String>,
-}
-
-impl List {
-    /// A list of the kind `item`. If that is empty, as in the `List` that `kubectl get` writes, the items may be of
-    /// any kind.
-    fn of(api_version: Option<String>, item: &str) -> Self {
-        Self { api_version, kind: Some(item.to_owned()).filter(|item| !item.is_empty()) }
-    }
 }
 
 fn kind_of(list: &List) -> Kind {
@@ -395,51 +316,6 @@ fn decode<K: DeserializeOwned>(raw: &RawValue, kind: Kind, meta: &Meta, item: us
 
 fn unreadable(kind: Kind, name: Option<String>, item: usize, error: &serde_json::Error) -> Found {
     Found::Bad(Bad { kind, name, item, why: without_place(error) })
-}
-
-/// The error in words, without its line, which would be that of the object and not of the file.
-pub(in super::super) fn without_place(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let text = without_line(&text);
-    let types = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| text.strip_prefix(start));
-    brief(&match types.and_then(|types| types.split_once(", expected ")) {
-        Some((there, wanted)) => format!("it has {} where {} belongs", plain(there), plain(wanted)),
-        None => text.to_owned(),
-    })
-}
-
-fn without_line(text: &str) -> &str {
-    text.rsplit_once(" at line ").map_or(text, |(text, _)| text)
-}
-
-/// Rust's names of what a field holds, as a person says them.
-fn plain(what: &str) -> String {
-    let (sort, value) = what.split_once(' ').unwrap_or((what, ""));
-    let word = match sort {
-        "integer" => "the number",
-        "floating" => return format!("the number {}", value.trim_start_matches("point ")),
-        "string" if value.is_empty() => "a text",
-        "string" => "the text",
-        "boolean" => "the value",
-        "null" | "unit" => return "nothing".to_owned(),
-        "map" | "struct" => return "an object".to_owned(),
-        "sequence" => return "a list".to_owned(),
-        "a" | "an" => {
-            return match value {
-                "string" | "borrowed string" => "a text".to_owned(),
-                "map" => "an object".to_owned(),
-                "sequence" => "a list".to_owned(),
-                "boolean" => "true or false".to_owned(),
-                value if value.starts_with("sequence") => "a list".to_owned(),
-                _ => what.to_owned(),
-            };
-        }
-        "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => {
-            return "a number".to_owned();
-        }
-        _ => return if what.starts_with("struct ") { "an object".to_owned() } else { what.to_owned() },
-    };
-    if value.is_empty() { word.to_owned() } else { format!("{word} {value}") }
 }
 
 /// The name, if a cluster could have accepted it; any other name could hold anything and be of any length.

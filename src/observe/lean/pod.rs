@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::super::components::image_of;
+use super::super::components::image::image_of;
 use super::super::fold::Watched;
 use super::super::interner::Interner;
 use super::pod_spec::{Container, PodSpec, PodStatus};

@@ -277,7 +277,7 @@ impl World {
             budgets: usable(&self.budgets).into_iter().map(|budget| budget.as_ref().clone()).collect(),
             ..Parts::default()
         };
-        (parts.seal(), platform::recognise(&nodes, &running))
+        (parts.seal(), recognise::platform(&nodes, &running))
     }
 }
 

@@ -28,6 +28,7 @@ use super::fold::{Fold, Watched as _};
 use super::interner::Interner;
 use super::lean::{Node, PersistentVolume, Pod, PodDisruptionBudget, VolumeSeen};
 use crate::clients::{one_line, within};
+use wire::Name;
 
 /// The paths that are listed, and whether a failure of the list ends the survey.
 const LISTS: [(&str, bool); 16] = [
@@ -80,8 +81,6 @@ pub struct Survey {
     /// The file that an object came from, by its kind, namespace and name.
     places: BTreeMap<(ObjectKind, Name), Arc<str>>,
 }
-
-type Name = (Arc<str>, Arc<str>);
 
 /// The fields that tell of what kind an object is, and the items of a list.
 #[derive(Default, Deserialize)]

@@ -11,9 +11,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde::Deserialize;
 
 use super::super::lean::meta;
-use super::Name;
 use super::placement::Affinity;
 use super::quantity::thousandths;
+
+/// Namespace and name.
+pub(super) type Name = (Arc<str>, Arc<str>);
 
 #[derive(Deserialize)]
 pub(super) struct Object<Spec> {

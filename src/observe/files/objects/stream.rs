@@ -12,7 +12,8 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-use super::{Head, List, Piece, Sink, broken};
+use super::super::json_error::broken;
+use super::piece::{Head, List, Piece, Sink};
 
 /// Hands everything in the documents that `reader` gives to `sink`.
 ///
