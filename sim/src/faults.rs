@@ -3,9 +3,9 @@
 //! Rules are tried in the order in which they were added; the first that fits a request decides. Nothing here is random:
 //! a script is a list, so that the shortest one that still fails can be found by leaving rules out ([`shortest`]).
 
-mod stream;
+pub(crate) mod stream;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,8 +14,6 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub(crate) use self::stream::{Ending, Mode, Stream};
-use crate::program::Life;
 use crate::signal::Signal;
 
 /// What a rule looks at.
@@ -382,21 +380,6 @@ impl Faults {
             log.push(call);
         }
         if dark { Some(Fault::ResetBefore) } else { fault }
-    }
-
-    /// The faults of one watch.
-    pub(crate) fn stream(&self, resource: &str, agent: &str, mode: Mode, life: &Arc<Life>) -> Stream {
-        Stream {
-            faults: self.clone(),
-            resource: resource.to_owned(),
-            agent: agent.to_owned(),
-            mode,
-            life: life.clone(),
-            late: VecDeque::new(),
-            delay: Duration::ZERO,
-            swapped: None,
-            cuts: self.0.cuts.subscribe(),
-        }
     }
 
     fn event_fault(&self, resource: &str, agent: &str, line: &str) -> Option<WatchFault> {

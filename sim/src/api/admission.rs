@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::custom;
 use super::defaults::{at, items, put};
 use super::kinds::Kind;
+use super::state::ApiState;
 use super::status::{Failure, Outcome};
-use super::{ApiState, custom};
 
 /// The labels and the selector by which a job knows its pods.
 fn job_selector(object: &mut Value) {

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::kinds::Kind;
-use super::request::Request;
+use super::request::{Request, RequestTarget};
+use super::state::ApiState;
 use super::status::{self, Failure, Outcome};
-use super::{ApiState, RequestTarget};
 
 impl ApiState {
     /// Carries out a binding.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::ApiState;
 use super::answer::Answer;
 use super::kinds::Kind;
 use super::openapi;
 use super::request::Request;
+use super::state::ApiState;
 use super::status::Failure;
 
 /// The media type of aggregated discovery, by which clients tell it from the older form.

@@ -9,10 +9,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::request::Request;
+use super::release::Release;
+use super::request::{Request, RequestTarget};
+use super::state::{ApiState, Entered, Shared};
 use super::status::{Cause, Failure, Named, Outcome};
 use super::write::{Deletion, Options};
-use super::{ApiState, RequestTarget, Server};
+
 use crate::record::{Phase, Record};
 
 /// How often an eviction that meets conflicts is tried, and the time between two tries.
@@ -25,9 +27,10 @@ fn is_conflict(failure: &Failure) -> bool {
     failure.code == 409 && failure.reason() == "Conflict"
 }
 
-/// `POST …/pods/<name>/eviction`.
+/// `POST …/pods/<name>/eviction`, at a server that plays this version.
 pub(crate) async fn evict(
-    server: &Server,
+    shared: &Shared,
+    release: &Arc<Release>,
     request: &Request,
     subject: &RequestTarget,
     name: &str,
@@ -35,8 +38,8 @@ pub(crate) async fn evict(
     let how = asked(request, name)?;
     let key = subject.kind.key(subject.namespace.as_deref(), name);
     let namespace = subject.namespace.clone().unwrap_or_default();
-    server.enter().check_namespace(&subject.kind, Some(&namespace), name)?;
-    let eviction = Eviction { server, author: &request.agent, kind: &subject.kind, key, name };
+    shared.enter(release).check_namespace(&subject.kind, Some(&namespace), name)?;
+    let eviction = Eviction { shared, release, author: &request.agent, kind: &subject.kind, key, name };
     if !eviction.without_budget(&how).await? {
         eviction.with_budget(&namespace, how).await?;
     }
@@ -74,7 +77,8 @@ fn asked(request: &Request, name: &str) -> Outcome<Deletion> {
 
 /// An eviction whose request is sound.
 struct Eviction<'a> {
-    server: &'a Server,
+    shared: &'a Shared,
+    release: &'a Arc<Release>,
     /// The program that asks for it.
     author: &'a str,
     kind: &'a Arc<Kind>,
@@ -84,6 +88,19 @@ struct Eviction<'a> {
 }
 
 impl Eviction<'_> {
+    fn enter(&self) -> Entered<'_> {
+        self.shared.enter(self.release)
+    }
+
+    fn enter_to_write(&self) -> Entered<'_> {
+        self.shared.enter_as(self.release, self.author)
+    }
+
+    /// How long it waits between two tries.
+    fn back_off(&self) -> Duration {
+        BACK_OFF + Duration::from_millis(self.enter().random.below(50))
+    }
+
     /// Deletes a pod that is pending, finished or terminating: it needs no budget. `false` if the pod needs one.
     async fn without_budget(&self, how: &Deletion) -> Outcome<bool> {
         let mut tries = 0;
@@ -91,7 +108,7 @@ impl Eviction<'_> {
             match self.try_without_budget(how) {
                 Err(failure) if is_conflict(&failure) && how.revision.is_none() && tries + 1 < TRIES => {
                     tries += 1;
-                    tokio::time::sleep(jittered(self.server)).await;
+                    tokio::time::sleep(self.back_off()).await;
                 }
                 tried => return tried,
             }
@@ -99,7 +116,7 @@ impl Eviction<'_> {
     }
 
     fn try_without_budget(&self, how: &Deletion) -> Outcome<bool> {
-        let mut state = self.server.enter_as(self.author);
+        let mut state = self.enter_to_write();
         let pod = state.pod(self.kind, &self.key, self.name)?;
         let pending = pod.phase == Phase::Pending;
         if !pod.leaving && !pending && !pod.phase.finished() {
@@ -116,7 +133,7 @@ impl Eviction<'_> {
     async fn with_budget(&self, namespace: &str, mut how: Deletion) -> Outcome<()> {
         let given = how.revision.is_some();
         let (pod, budget) = {
-            let state = self.server.enter();
+            let state = self.enter();
             let pod = state.pod(self.kind, &self.key, self.name)?;
             let budget = state.budget(namespace, &pod)?;
             (pod, budget)
@@ -128,7 +145,7 @@ impl Eviction<'_> {
         if let Some(budget) = budget.as_ref().filter(|_| !free) {
             self.pay(budget, how.dry_run).await?;
         }
-        let deleted = self.server.enter_as(self.author).condition_and_delete(self.kind, &self.key, &how);
+        let deleted = self.enter_to_write().condition_and_delete(self.kind, &self.key, &how);
         match (deleted, budget) {
             (Err(failure), Some(budget)) if is_conflict(&failure) && free && !given => {
                 Err(processing(budget.name()))
@@ -142,12 +159,12 @@ impl Eviction<'_> {
         let mut tries = 0;
         let mut seen = budget.clone();
         loop {
-            let taken = self.server.enter_as(self.author).take(&seen, self.name, dry_run);
+            let taken = self.enter_to_write().take(&seen, self.name, dry_run);
             match taken {
                 Err(failure) if is_conflict(&failure) && tries + 1 < TRIES => {
                     tries += 1;
-                    tokio::time::sleep(jittered(self.server)).await;
-                    let state = self.server.enter();
+                    tokio::time::sleep(self.back_off()).await;
+                    let state = self.enter();
                     let named = Named { group: "policy", kind: "poddisruptionbudgets", name: budget.name() };
                     let found = state.store.get("poddisruptionbudgets.policy", &budget.key).cloned();
                     seen = found.ok_or_else(|| Failure::not_found(named))?;
@@ -168,10 +185,6 @@ fn is_free(pod: &Record, budget: &Value) -> bool {
 
 fn done() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
-}
-
-fn jittered(server: &Server) -> Duration {
-    BACK_OFF + Duration::from_millis(server.enter().random.below(50))
 }
 
 /// `DeleteOptions` as they were sent.

@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Map, Value, json};
 
-use super::ApiState;
 use super::kinds::Kind;
+use super::state::ApiState;
 use crate::schema::{OBJECT_META, component, definitions};
 
 /// Which documents there are, one for each version of each group.

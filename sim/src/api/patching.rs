@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::answer::Answer;
-use super::request::Request;
+use super::patch;
+use super::request::{Request, RequestTarget};
+use super::state::ApiState;
 use super::status::{self, Failure, Outcome};
-use super::{ApiState, RequestTarget, patch};
 
 impl ApiState {
     pub(super) fn patch(

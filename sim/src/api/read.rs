@@ -7,12 +7,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::request::Request;
+use super::request::{Request, RequestTarget};
 use super::selector::FieldSelector;
 use super::shown_as::{self, Form, shown};
+use super::state::ApiState;
 use super::status::{Cause, Failure, Named, Outcome};
 use super::table::{self, Style};
-use super::{ApiState, RequestTarget};
+
 use crate::by_key::Live;
 use crate::labels::LabelSelector;
 use crate::record::Record;

@@ -1,11 +1,6 @@
 //! The version that an API server plays. Servers of one cluster may play several.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, MutexGuard};
-
 use serde_json::{Value, json};
-
-use super::{ApiState, Shared};
 
 /// A version, as `/version` says it.
 #[derive(Debug)]
@@ -29,40 +24,5 @@ impl Release {
             "compiler": "gc", "platform": "linux/amd64",
         });
         Self { said, minor: number.unwrap_or(37) }
-    }
-}
-
-/// The state as a server of one version sees it, for as long as it is locked.
-pub(crate) struct Entered<'a> {
-    state: MutexGuard<'a, ApiState>,
-    before: Arc<Release>,
-}
-
-impl Shared {
-    /// Locks the state for a server that plays this version.
-    pub(crate) fn enter(&self, release: &Arc<Release>) -> Entered<'_> {
-        let mut state = self.lock();
-        let before = std::mem::replace(&mut state.release, release.clone());
-        Entered { state, before }
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.state.release = self.before.clone();
-    }
-}
-
-impl Deref for Entered<'_> {
-    type Target = ApiState;
-
-    fn deref(&self) -> &ApiState {
-        &self.state
-    }
-}
-
-impl DerefMut for Entered<'_> {
-    fn deref_mut(&mut self) -> &mut ApiState {
-        &mut self.state
     }
 }

@@ -1,11 +1,13 @@
-//! A request taken apart: method, path, parameters and body.
+//! A request taken apart: method, path, parameters and body, and what it is about.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
+use super::kinds::Kind;
 use super::status::{Cause, Failure, Named, Outcome};
 use crate::schema::{Shape, Wire, builtin, fields};
 
@@ -19,6 +21,15 @@ pub(crate) struct Request {
     pub(crate) accept: String,
     pub(crate) agent: String,
     pub(crate) body: Bytes,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestTarget {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
 }
 
 /// A longer body is refused.

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::ApiState;
 use super::kinds::Kind;
 use super::request::Request;
+use super::state::ApiState;
 use super::status::{Failure, Outcome};
 
 impl ApiState {

@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::answer::{Answer, ok};
 use super::kinds::Kind;
-use super::request::Request;
+use super::read;
+use super::request::{Request, RequestTarget};
+use super::state::ApiState;
 use super::status::{Failure, Outcome};
 use super::write::Options;
-use super::{ApiState, RequestTarget, read};
 
 /// The answer to requests for logs, commands and connections.
 const NO_CONTAINERS: &str =

@@ -4,9 +4,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, ok};
-use super::request::Request;
+use super::patch;
+use super::request::{Request, RequestTarget};
+use super::state::ApiState;
 use super::status::{Failure, Named, Outcome};
-use super::{ApiState, RequestTarget, patch};
 use crate::record::selector as selects;
 use crate::schema::builtin;
 

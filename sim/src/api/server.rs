@@ -6,11 +6,13 @@ use http::{Method, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use super::answer::{Answer, Body, broken, print};
-use super::release::Entered;
-use super::request::{self, Request};
+use super::release::Release;
+use super::request::{self, Request, RequestTarget};
+use super::state::Shared;
 use super::status::{Failure, Outcome};
-use super::{Release, RequestTarget, Shared, discovery, eviction, watch};
-use crate::faults::{Call, Fault, Faults, Mode};
+use super::{discovery, eviction, watch};
+use crate::faults::stream::Mode;
+use crate::faults::{Call, Fault, Faults};
 use crate::models::ControlPlane;
 use crate::program::Life;
 
@@ -159,18 +161,6 @@ impl Server {
         Self { life: Arc::default(), ..self.clone() }
     }
 
-    /// The state, as the version of this server sees it.
-    pub(super) fn enter(&self) -> Entered<'_> {
-        self.shared.enter(&self.release)
-    }
-
-    /// The same, for whoever writes.
-    pub(super) fn enter_as(&self, author: &str) -> Entered<'_> {
-        let mut state = self.enter();
-        state.store.authored_by(author);
-        state
-    }
-
     async fn answer(
         &self,
         request: &Request,
@@ -181,7 +171,7 @@ impl Server {
         let subject = match subject {
             Ok(subject) => subject,
             Err(failure) => {
-                let state = self.enter();
+                let state = self.shared.enter(&self.release);
                 return match discovery::answer(&state, request) {
                     Some(answer) => Ok(answer),
                     None => Err(failure),
@@ -192,14 +182,14 @@ impl Server {
             && let (Some("eviction"), Some(name), "Pod") =
                 (subject.subresource.as_deref(), &subject.name, subject.kind.kind.as_str())
         {
-            let done = eviction::evict(self, request, &subject, name).await?;
+            let done = eviction::evict(&self.shared, &self.release, request, &subject, name).await?;
             return Ok(Answer::Value(201, done.into(), Vec::new()));
         }
         if request.method == Method::GET && subject.subresource.is_none() && request.flag("watch") {
             let faults = self.faults.stream(&subject.kind.resource, &request.agent, mode, &self.life);
             return Ok(Answer::Lines(watch::start(&self.shared, request, &subject, faults, stale)?));
         }
-        let mut state = self.enter_as(&request.agent);
+        let mut state = self.shared.enter_as(&self.release, &request.agent);
         if stale > 0 && request.method == Method::GET {
             return state.stale(request, &subject, stale);
         }

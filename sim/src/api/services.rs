@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ApiState;
-
+use super::state::ApiState;
 impl ApiState {
     /// Fills in the address and the node ports that the Service does not name.
     pub(super) fn admit_service(&mut self, service: &mut Value) {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, ok};
-use super::request::Request;
+use super::request::{Request, RequestTarget};
+use super::state::ApiState;
 use super::status::{self, Failure, Outcome};
 use super::write::Deletion;
-use super::{ApiState, RequestTarget, eviction, read};
+use super::{eviction, read};
 
 /// How the options of a deletion are named in errors.
 const OPTIONS: status::Named<'_> = status::Named { group: "meta.k8s.io", kind: "DeleteOptions", name: "" };

@@ -13,14 +13,15 @@ use tokio::time::{Instant, Sleep};
 
 use super::kinds::Kind;
 use super::read::{self, Filter, check_match};
-use super::request::Request;
+use super::request::{Request, RequestTarget};
 use super::shown_as::{self, Form};
+use super::state::{ApiState, Shared};
 use super::status::{Failure, Outcome};
 use super::table::{self, Style};
-use super::{ApiState, RequestTarget, Shared};
+
 use crate::by_key::Live;
 use crate::clock::Clock;
-use crate::faults::{Ending, Stream as Faults};
+use crate::faults::stream::{Ending, Stream as Faults};
 use crate::record::Record;
 use crate::signal::Waiter;
 use crate::store::Change;

@@ -23,16 +23,16 @@ pub(crate) enum Mode {
 
 /// One watch, with the events that a fault holds back.
 pub(crate) struct Stream {
-    pub(super) faults: Faults,
-    pub(super) resource: String,
-    pub(super) agent: String,
-    pub(super) mode: Mode,
-    pub(super) life: Arc<Life>,
-    pub(super) late: VecDeque<(Instant, String)>,
-    pub(super) delay: Duration,
+    faults: Faults,
+    resource: String,
+    agent: String,
+    mode: Mode,
+    life: Arc<Life>,
+    late: VecDeque<(Instant, String)>,
+    delay: Duration,
     /// An event that waits for the next to go first.
-    pub(super) swapped: Option<String>,
-    pub(super) cuts: Waiter,
+    swapped: Option<String>,
+    cuts: Waiter,
 }
 
 /// How a watch ends because of a fault.
@@ -40,6 +40,23 @@ pub(crate) struct Stream {
 pub(crate) enum Ending {
     Quiet,
     Broken,
+}
+
+impl Faults {
+    /// The faults of one watch.
+    pub(crate) fn stream(&self, resource: &str, agent: &str, mode: Mode, life: &Arc<Life>) -> Stream {
+        Stream {
+            faults: self.clone(),
+            resource: resource.to_owned(),
+            agent: agent.to_owned(),
+            mode,
+            life: life.clone(),
+            late: VecDeque::new(),
+            delay: Duration::ZERO,
+            swapped: None,
+            cuts: self.0.cuts.subscribe(),
+        }
+    }
 }
 
 impl Stream {

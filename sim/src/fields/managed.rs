@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::Set;
+use super::set::Set;
 use super::walk::{self, Difference};
 use crate::schema::Shape;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Node, Set};
+use super::set::{Node, Set};
 use crate::schema::{Listed, Shape};
 
 /// What differs between two versions of an object.

@@ -8,8 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::json_schema;
+use super::shape::{Scalar, Shape, Struct};
 use super::wire::{Wire, fields, inside, number, text};
-use super::{Scalar, Shape, Struct, json_schema};
 use crate::clock;
 
 /// How Go writes a negative number: in all 64 bits.
@@ -126,7 +127,7 @@ impl Scalar {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use super::super::builtin;
+    use super::super::builtin::builtin;
     use super::*;
 
     fn written(mut number: u64) -> Vec<u8> {

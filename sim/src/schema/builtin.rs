@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::{Field, Listed, Scalar, Shape, Struct, Zero};
+use super::shape::{Field, Listed, Scalar, Shape, Struct, Zero};
 
 const TEXT: &str = include_str!("kubernetes.txt");
 

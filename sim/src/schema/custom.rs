@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Number, Value, json};
 
-use super::{Field, Listed, Scalar, Shape, Struct, Zero, builtin};
+use super::builtin::builtin;
+use super::shape::{Field, Listed, Scalar, Shape, Struct, Zero};
 
 /// The field of a schema that holds its rules in CEL.
 const RULES: &str = "x-kubernetes-validations";

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Scalar, Shape, Struct, Zero, quantity};
+use super::quantity;
+use super::shape::{Scalar, Shape, Struct, Zero};
 use crate::clock;
 
 /// Where a value is, from the top of its object. It is made into text only for an error.

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::Endpoint;
+use super::endpoint::Endpoint;
 use super::pki::Pki;
 
 /// A context for each endpoint, in JSON, which every reader of YAML reads.

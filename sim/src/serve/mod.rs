@@ -3,6 +3,7 @@
 //! Belongs here: sockets, certificates, the kubeconfig. Never here: what a request means, which is the same as for a client
 //! inside. Invariant: nobody connects without the certificate in the kubeconfig.
 
+mod endpoint;
 mod kubeconfig;
 mod pki;
 
@@ -20,19 +21,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Cluster;
 use crate::api::{Release, Server};
+pub use endpoint::Endpoint;
 use pki::Pki;
 
 /// A handshake that takes longer is given up.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// One API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The version that it plays, such as `v1.37.1`.
-    pub version: String,
-    /// Where it listens.
-    pub address: SocketAddr,
-}
 
 /// A cluster that is served, until this is dropped.
 #[derive(Debug)]

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Column, age, count, items, labels, number, or, pod, text, workload};
+use super::cell::{count, items, labels, number, or, text};
+use super::column::Column;
+use super::{age, pod, workload};
 
 /// The columns of each kind. `#` is an integer, `?` a boolean, `@` a date; `+` is for wide output alone.
 const COLUMNS: &[(&str, &str)] = &[

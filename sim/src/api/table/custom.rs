@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Column, age, text};
+use super::age;
+use super::cell::text;
+use super::column::Column;
 
 /// The columns after the name; the age if a definition says nothing.
 pub(super) fn defined(columns: &Value) -> Vec<Value> {

@@ -4,6 +4,8 @@
 
 mod age;
 mod builtin;
+mod cell;
+mod column;
 mod custom;
 mod pod;
 mod workload;
@@ -15,6 +17,7 @@ use super::kinds::Kind;
 use super::request::Request;
 use super::shown_as;
 use super::status::{Failure, Outcome};
+use column::Column;
 
 /// How much of each object goes with its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,24 +48,6 @@ impl Style {
             }
         };
         Ok(Self { include })
-    }
-}
-
-struct Column {
-    name: String,
-    kind: String,
-    format: &'static str,
-    priority: i64,
-}
-
-impl Column {
-    fn new(name: &str, kind: &str, priority: i64) -> Self {
-        let format = if name == "Name" { "name" } else { "" };
-        Self { name: name.to_owned(), kind: kind.to_owned(), format, priority }
-    }
-
-    fn definition(&self) -> Value {
-        json!({"name": self.name, "type": self.kind, "format": self.format, "description": "", "priority": self.priority})
     }
 }
 
@@ -104,35 +89,4 @@ pub(crate) fn of<'a>(
     let definitions = if headers { definitions.into() } else { Value::Null };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": definitions,
         "rows": rows})
-}
-
-/// Text at a path; empty if there is none.
-fn text<'a>(object: &'a Value, path: &str) -> &'a str {
-    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn count(object: &Value, path: &str) -> i64 {
-    object.pointer(path).and_then(Value::as_i64).unwrap_or(0)
-}
-
-/// The count at a path as a cell.
-fn number(object: &Value, path: &str) -> Value {
-    count(object, path).into()
-}
-
-fn items<'a>(object: &'a Value, path: &str) -> impl DoubleEndedIterator<Item = &'a Value> {
-    object.pointer(path).and_then(Value::as_array).into_iter().flatten()
-}
-
-/// `text`, or `none` if it is empty.
-fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
-    if text.is_empty() { none } else { text }
-}
-
-/// Labels in one cell.
-fn labels(of: &Value) -> Value {
-    let all = of.as_object().into_iter().flatten();
-    let all: Vec<String> =
-        all.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    or(&all.join(","), "<none>").into()
 }

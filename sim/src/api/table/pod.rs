@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, count, items, or, text};
+use super::age;
+use super::cell::{count, items, or, text};
 use crate::clock;
 
 /// The conditions of a row whose pod has ended.

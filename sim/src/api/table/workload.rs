@@ -6,7 +6,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{age, count, items, labels, number, or, text};
+use super::age;
+use super::cell::{count, items, labels, number, or, text};
 use crate::labels::LabelSelector;
 
 /// Names and images of the containers of a template.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::super::defaults;
+use super::super::request::RequestTarget;
+use super::super::state::ApiState;
 use super::super::status::{Failure, Outcome};
-use super::super::{ApiState, RequestTarget, defaults};
 use super::{Options, Written, drop_field, text, warnings};
 use crate::fields::{Managed, Writer};
 

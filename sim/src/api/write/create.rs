@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::super::kinds::Kind;
+use super::super::state::ApiState;
 use super::super::status::{self, Failure, Outcome};
-use super::super::{ApiState, defaults, validate};
+use super::super::{defaults, validate};
 use super::{Options, Written, drop_field, text, warnings};
 use crate::clock;
 use crate::fields::Managed;

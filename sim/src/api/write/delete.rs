@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::super::ApiState;
 use super::super::kinds::Kind;
+use super::super::state::ApiState;
 use super::super::status::{Failure, Named, Outcome, success};
 use super::{Deletion, same};
 use crate::clock;

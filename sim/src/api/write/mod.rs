@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::custom;
 use super::kinds::Kind;
+use super::state::ApiState;
 use super::status::{Failure, Named, Outcome};
-use super::{ApiState, custom};
 use crate::clock;
 use crate::record::Record;
 

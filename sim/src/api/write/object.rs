@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::super::RequestTarget;
 use super::super::kinds::{Kind, Kinds};
+use super::super::request::RequestTarget;
 use super::super::status::{Failure, Named, Outcome};
 use super::{Options, alike, text};
 use crate::fields::Writer;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::kinds::Kind;
+use super::super::state::ApiState;
 use super::super::status::{self, Failure, Outcome};
-use super::super::{ApiState, defaults, validate};
+use super::super::{defaults, validate};
 use super::{Options, Written, drop_field, same, text, warnings};
 use crate::fields::Managed;
 use crate::record::Record;

@@ -1,0 +1,14 @@
+//! Where an API server of a served cluster is.
+//!
+//! Never here: sockets, and how a program gets there.
+
+use std::net::SocketAddr;
+
+/// One API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The version that it plays, such as `v1.37.1`.
+    pub version: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
