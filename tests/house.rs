@@ -190,61 +190,235 @@ fn expanded(tree: &str, before: &str, all: &mut Vec<String>) {
     }
 }
 
-/// Which modules of the crate the file of `module` imports, by the longest path that is one.
-fn imports(module: &[String], text: &str, known: &BTreeMap<Vec<String>, String>) -> BTreeSet<Vec<String>> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let code: Vec<&str> = code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
-    let mut paths = Vec::new();
-    for statement in code.join("\n").split(';') {
-        let at = statement.rfind("\nuse ").map(|at| at + 5);
-        let at = at.or_else(|| statement.rfind("\npub use ").map(|at| at + 9));
-        if let Some(at) = at {
-            expanded(&statement[at..].replace('\n', " "), "", &mut paths);
+/// How long the comment, text or character is with which `rest` begins; `None` if it begins with code.
+fn no_code(before: Option<char>, rest: &str) -> Option<usize> {
+    let through =
+        |from: usize, end: &str| Some(rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len()));
+    let escaped = |quote: char| {
+        let mut characters = rest.char_indices().skip(1);
+        while let Some((at, c)) = characters.next() {
+            match c {
+                '\\' => drop(characters.next()),
+                c if c == quote => return Some(at + 1),
+                _ => {}
+            }
+        }
+        Some(rest.len())
+    };
+    let word = before.is_some_and(|c| c != 'b' && (c.is_alphanumeric() || c == '_'));
+    if rest.starts_with("//") {
+        return Some(rest.find('\n').unwrap_or(rest.len()));
+    } else if rest.starts_with("/*") {
+        return through(2, "*/");
+    } else if let Some(raw) = rest.strip_prefix('r').filter(|_| !word) {
+        let hashes = raw.len() - raw.trim_start_matches('#').len();
+        return raw[hashes..]
+            .starts_with('"')
+            .then(|| through(hashes + 2, &format!("\"{}", "#".repeat(hashes))))?;
+    } else if rest.starts_with('"') {
+        return escaped('"');
+    }
+    // A character, unless it is a lifetime.
+    let mut after = rest.strip_prefix('\'')?.chars();
+    let first = after.next()?;
+    (first == '\\' || after.next() == Some('\'')).then(|| escaped('\''))?
+}
+
+/// The code in `text`, without its unit tests.
+fn code(text: &str) -> String {
+    let (mut code, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(c) = rest.chars().next() {
+        let length = no_code(code.chars().next_back(), rest);
+        code.push(if length.is_some() { ' ' } else { c });
+        rest = &rest[length.unwrap_or(c.len_utf8())..];
+    }
+    let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    // How far something can be seen is no import.
+    let mut parts = code.split("pub(in ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| all + "pub" + part.split_once(')').map_or("", |(_, rest)| rest))
+}
+
+/// What is in `statement` before a `use`, of any visibility and perhaps in a function, and what is after it.
+fn around_use(statement: &str) -> (&str, Option<&str>) {
+    let mut at = 0;
+    for line in statement.split_inclusive('\n') {
+        let rest = line.trim_start();
+        let rest = rest.strip_prefix("pub").map_or(rest, |rest| {
+            let scope = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+            scope.map_or(rest, |(_, rest)| rest).trim_start()
+        });
+        if let Some(tree) = rest.strip_prefix("use ") {
+            return (&statement[..at], Some(&statement[at + line.len() - tree.len()..]));
+        }
+        at += line.len();
+    }
+    (statement, None)
+}
+
+/// The paths in the code of `text`: those of every `use`, and all others.
+fn paths(text: &str) -> (Vec<String>, Vec<String>) {
+    let (mut uses, mut others) = (Vec::new(), Vec::new());
+    for statement in code(text).split(';') {
+        let (before, tree) = around_use(statement);
+        let words = before.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+        let words = words.map(|word| word.trim_end_matches(':').to_owned());
+        others.extend(words.filter(|word| word.contains("::")));
+        if let Some(tree) = tree {
+            expanded(&tree.replace('\n', " "), "", &mut uses);
         }
     }
-    let resolved = paths.into_iter().filter_map(|path| {
+    for path in &mut uses {
+        path.truncate(path.strip_suffix("::self").unwrap_or(path).len());
+    }
+    (uses, others)
+}
+
+type Module = Vec<String>;
+
+/// The files of a crate as modules: their names, and the paths that each of them uses, by their last words.
+struct Tree {
+    names: BTreeMap<Module, String>,
+    uses: BTreeMap<(Module, String), String>,
+}
+
+impl Tree {
+    /// Where `path` leads from `module`: the longest part of it that is a module, and the word after it.
+    fn followed(&self, module: &Module, path: &str) -> Option<(Module, Option<String>)> {
+        let relative = |word: &str| ["crate", "super", "self"].contains(&word);
         let mut words: Vec<String> = path.split("::").map(|word| word.trim().to_owned()).collect();
-        let mut at = match words.first()?.as_str() {
+        let first = words.first()?.clone();
+        let mut at = match first.as_str() {
             "crate" => Vec::new(),
-            "super" | "self" => module.to_vec(),
-            child if known.contains_key(&[module, &[child.to_owned()]].concat()) => module.to_vec(),
-            _ => return None,
+            "super" | "self" => module.clone(),
+            child if self.names.contains_key(&[&module[..], &[child.to_owned()]].concat()) => module.clone(),
+            // What was imported may go on.
+            _ => {
+                let before = self.uses.get(&(module.clone(), first))?;
+                let is_ours = relative(before.split("::").next()?);
+                let whole = words[1..].iter().fold(before.clone(), |path, word| path + "::" + word);
+                return is_ours.then(|| self.followed(module, &whole))?;
+            }
         };
-        while ["crate", "super", "self"].contains(&words.first()?.as_str()) {
+        while words.first().is_some_and(|word| relative(word)) {
             if words.remove(0) == "super" {
                 at.pop();
             }
         }
         at.extend(words);
-        while !at.is_empty() && !known.contains_key(&at) {
-            at.pop();
+        let mut after = None;
+        while !at.is_empty() && !self.names.contains_key(&at) {
+            after = at.pop();
         }
-        (!at.is_empty() && at != module).then_some(at)
-    });
-    resolved.collect()
+        Some((at, after))
+    }
+
+    /// The modules that `module` imports by `path`: the one that it names, and the one that defines what that one hands on.
+    fn imported(&self, module: &Module, path: &str) -> Vec<Module> {
+        let mut all = Vec::new();
+        let mut next = self.followed(module, path);
+        while let Some((at, word)) = next.filter(|(at, _)| !all.contains(at)) {
+            let handed_on = word.and_then(|word| self.uses.get(&(at.clone(), word)));
+            next = handed_on.and_then(|path| self.followed(&at, path));
+            all.push(at);
+        }
+        all.retain(|at| !at.is_empty() && at != module);
+        all
+    }
 }
 
-/// Floors: who is imported does not import back. What a module hands on is imported from the file that defines it.
+/// How many imports there are among the files of the crate in `folder`, and which two files import each other.
+fn mutual(folder: &str, files: &[(String, String)]) -> (usize, Vec<String>) {
+    let module = |name: &str| -> Module {
+        let path = name.trim_start_matches(folder).trim_start_matches('/');
+        let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
+        path.split('/').filter(|word| !["lib", "main"].contains(word)).map(str::to_owned).collect()
+    };
+    let mut tree = Tree { names: BTreeMap::new(), uses: BTreeMap::new() };
+    let mut all = BTreeMap::new();
+    for (name, text) in files {
+        let (module, (uses, others)) = (module(name), paths(text));
+        let last = |path: &String| path.rsplit("::").next().unwrap_or_default().to_owned();
+        tree.uses.extend(uses.iter().map(|path| ((module.clone(), last(path)), path.clone())));
+        tree.names.insert(module.clone(), name.clone());
+        all.insert(module, [uses, others].concat());
+    }
+    let imported = |(module, paths): (&Module, &Vec<String>)| {
+        (module.clone(), paths.iter().flat_map(|path| tree.imported(module, path)).collect::<BTreeSet<_>>())
+    };
+    let all: BTreeMap<Module, BTreeSet<Module>> = all.iter().map(imported).collect();
+    let mut mutual = Vec::new();
+    for (one, imported) in &all {
+        for other in imported.iter().filter(|other| *other > one && all[*other].contains(one)) {
+            mutual.push(format!("{} and {}", tree.names[one], tree.names[other]));
+        }
+    }
+    (all.values().map(BTreeSet::len).sum(), mutual)
+}
+
+/// Floors: who is imported does not import back, neither by a `use` nor by a path where it is needed. What a module hands
+/// on is imported from the file that defines it.
 #[test]
 fn no_two_files_import_each_other() {
-    for (folder, at_least) in [("src", 150), ("core/src", 150), ("sim/src", 150)] {
-        let files = sources(folder);
-        let module = |name: &str| -> Vec<String> {
-            let path = name.trim_start_matches(folder).trim_start_matches('/');
-            let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
-            path.split('/').filter(|word| !["lib", "main"].contains(word)).map(str::to_owned).collect()
-        };
-        let known: BTreeMap<_, _> = files.iter().map(|(name, _)| (module(name), name.clone())).collect();
-        let all: BTreeMap<_, _> =
-            files.iter().map(|(name, text)| (module(name), imports(&module(name), text, &known))).collect();
-        let found: usize = all.values().map(BTreeSet::len).sum();
+    let crates =
+        [("src", 500), ("core/src", 700), ("sim/src", 350), ("devcluster/src", 150), ("tests/kit/src", 5)];
+    let mut all = Vec::new();
+    for (folder, at_least) in crates {
+        let (found, mutual) = mutual(folder, &sources(folder));
         assert!(found > at_least, "{found} imports are found in {folder}");
-        let mut mutual = Vec::new();
-        for (one, imported) in &all {
-            for other in imported.iter().filter(|other| *other > one && all[*other].contains(one)) {
-                mutual.push(format!("{} and {}", known[one], known[other]));
-            }
-        }
-        assert_eq!(mutual, Vec::<String>::new());
+        all.extend(mutual);
     }
+    assert_eq!(all, Vec::<String>::new());
+}
+
+#[test]
+fn every_form_of_an_import_is_seen() {
+    // `text` is that of `a/b.rs`; whether it imports `a/c.rs`, which imports it, is the question.
+    let seen = |text: &str| {
+        let file = |name: &str, text: &str| (format!("src/{name}"), text.to_owned());
+        let files = [
+            file("lib.rs", "mod a;\nuse a::b;\n"),
+            file("a/mod.rs", "mod b;\nmod c;\nmod d;\nuse c::Handed;\n"),
+            file("a/b.rs", text),
+            file("a/c.rs", "use super::b::Back;\n"),
+            file("a/d.rs", ""),
+        ];
+        let (_, mutual) = mutual("src", &files);
+        assert!(mutual.iter().all(|pair| pair == "src/a/b.rs and src/a/c.rs"), "{text}: {mutual:?}");
+        mutual.len() == 1
+    };
+    for text in [
+        "use super::c::X;\n",
+        "pub use crate::a::c::X;\n",
+        "pub(crate) use super::c;\n",
+        "pub(super) use super::{d, c::{X, Y}};\n",
+        "pub(in crate::a) use super::{\n    c::X,\n    d,\n};\n",
+        "fn f() {\n    use super::{c::X, d};\n}\n",
+        "fn f() -> u8 {\n    super::c::f(b';', '\\'', \"\\\"\")\n}\n",
+        "struct X<'a>(&'a crate::a::c::Y);\n",
+        "use super::d;\nfn f(x: super::c::X<d::Y>) {}\n",
+        "const X: &str = r#\"a\"b\"#;\nfn f() { super::c::f::<u8>() }\n",
+        "use crate::a;\nfn f() { a::c::f() }\n",
+        "use super::Handed;\n",
+        "fn f() { super::Handed::new() }\n",
+    ] {
+        assert!(seen(text), "{text}");
+    }
+    for text in [
+        "// super::c::f()\n/* use super::c::X; */\n//! [`super::c`]\nuse super::d;\n",
+        "const X: &str = \"super::c::X\";\nconst Y: &str = r#\"\"super::c::X\"#;\n",
+        "pub(in super::super) use std::c::X;\npub(in crate::a::c) fn f() {}\n",
+        "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use super::super::c::X;\n}\n",
+        "use other::c::X;\nfn f() { c::X() }\n",
+    ] {
+        assert!(!seen(text), "{text}");
+    }
+    // A parent and its child are two files; to declare the child is no import.
+    let parent = |text: &str| {
+        let of = |name: &str, text: &str| (format!("src/{name}"), text.to_owned());
+        mutual("src", &[of("a.rs", text), of("a/b.rs", "use super::X;\n")]).1
+    };
+    assert_eq!(parent("mod b;\npub struct X;\n"), [""; 0]);
+    assert_eq!(parent("mod b;\npub struct X;\nfn f() { b::g() }\n"), ["src/a.rs and src/a/b.rs"]);
+    assert_eq!(parent("pub(crate) mod b;\npub(crate) use b::Y;\n"), ["src/a.rs and src/a/b.rs"]);
 }
