@@ -349,7 +349,7 @@ impl Scene {
             unreadable: &[],
             jobs: &Jobs::default(),
             hidden: &[],
-            gates: &Gates::new(),
+            gates: &Gates::default(),
             refused: &Refusals::default(),
             freshness: &Freshness::default(),
             memory: &self.memory,

@@ -12,7 +12,7 @@ use kube::core::{ApiResource, DynamicObject, GroupVersion, GroupVersionKind};
 
 use super::actions::Hands;
 use super::authority::NotDone;
-use super::outcome::{Outcome, Stop, stop};
+use super::outcome::{Outcome, Stop, refusal, stop};
 
 /// How many conditions of an object are looked at.
 const MAX_CONDITIONS: usize = 100;
@@ -23,8 +23,8 @@ impl Hands {
         let found = match self.found(&object).await {
             Ok(found) => found,
             Err(error @ NotDone::NotLeading(_)) => return Err(stop("read the object of a gate", &error)),
-            Err(error) if error.code() == Some(403) => GateFound::Forbidden(error.line()),
-            Err(error) => GateFound::Failed(error.line()),
+            Err(error) if matches!(error.code(), Some(401 | 403)) => GateFound::Forbidden(error.line()),
+            Err(error) => refusal(&error).map_or_else(|| GateFound::Failed(error.line()), GateFound::Refused),
         };
         Ok(Outcome::Gate { object, found })
     }
@@ -32,8 +32,12 @@ impl Hands {
     async fn found(&self, object: &GateObject) -> Result<GateFound, NotDone> {
         let Some((resource, namespaced)) = self.resource(object).await? else { return Ok(GateFound::NoKind) };
         if namespaced == object.namespace.is_empty() {
-            let what = if namespaced { "is in a namespace: name it" } else { "is in no namespace" };
-            return Ok(GateFound::Failed(format!("the kind {what}")));
+            let what = if namespaced {
+                "is in a namespace, and the gate names none"
+            } else {
+                "is in no namespace, and the gate names one"
+            };
+            return Ok(GateFound::Refused(format!("the kind {what}")));
         }
         let read = self.send(async |client| {
             let api: Api<DynamicObject> = if namespaced {

@@ -352,7 +352,7 @@ impl Driver<'_> {
                 kept.again = Some(Instant::now());
             }
             Outcome::Gate { object, found } => {
-                kept.gates.insert(object, (self.clock.now(), found));
+                kept.gates.was_read(object, found, self.clock.now());
                 kept.again = Some(Instant::now());
             }
             Outcome::Eviction { uid, charge, answer } => {
@@ -457,5 +457,5 @@ fn forget_gates(kept: &mut Kept, upgrades: &[(ClusterUpgrade, Upgrade, Progress)
         let mut all = upgrades.iter().flat_map(|(_, intent, _)| &intent.gates);
         all.any(|gate| gate.object == *object)
     };
-    kept.gates.retain(|object, _| named(object));
+    kept.gates.retain(named);
 }

@@ -197,11 +197,11 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
             let until = deadline(round, claim, since);
             round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
         }
-        ExecutorState::Refused(line) => {
+        ExecutorState::Refused(line, until) => {
             if claim.message != line {
                 round.actions.push(record(claim, claim.state.clone(), line.clone()));
             }
-            round.blocks(WaitReason::JobRefused, line);
+            round.blocked.push(Waiting::new(WaitReason::JobRefused, line).until(until));
         }
         ExecutorState::Failed(why) => {
             round.record(claim, ClaimState::Failed { since: now }, why.clone());

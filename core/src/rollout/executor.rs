@@ -26,8 +26,8 @@ const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 pub(super) enum ExecutorState {
     /// At work; one line says what is waited for.
     Working(String),
-    /// The server refuses its Job; one line for the claim.
-    Refused(String),
+    /// The server refuses its Job; one line for the claim, and until when it is asked.
+    Refused(String, Option<Timestamp>),
     /// It failed, for this reason.
     Failed(String),
 }
@@ -197,7 +197,7 @@ fn job(
         (None, refused) => {
             let template = match template(round, claim) {
                 Ok(template) => template,
-                Err(why) => return ExecutorState::Refused(why),
+                Err(why) => return ExecutorState::Refused(why, deadline(round, claim, since)),
             };
             round.actions.push(Action::StartJob {
                 claim: claim.name.clone(),
@@ -208,8 +208,9 @@ fn job(
             });
             match refused {
                 Some(why) => {
-                    round.wake(after(since, REFUSED_FOR));
-                    ExecutorState::Refused(format!("its Job is refused: {why}"))
+                    let until = after(since, REFUSED_FOR);
+                    round.wake(until);
+                    ExecutorState::Refused(format!("its Job is refused: {why}"), Some(until))
                 }
                 None => ExecutorState::Working(format!("starts the Job that takes {what}")),
             }

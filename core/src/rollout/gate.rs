@@ -8,19 +8,16 @@ use jiff::SignedDuration;
 use super::action::Action;
 use super::claim::ClaimState;
 use super::forecast::took;
+use super::gate_object::{GateFound, GateRead};
 use super::hold::OutOf;
 use super::round::{Round, after};
 use super::soak::soaks;
-use super::wait::Wait;
-use super::world::GateFound;
+use super::wait::{EVERY, Wait};
 use super::{avoid, replaced, zones};
 use crate::cluster::{Component, Node};
 use crate::plan::Durations;
 use crate::text::harmless;
 use crate::upgrade::{Gate, GateObject, Group, Soaked};
-
-/// How long what was read of a gate's object is believed, and how often it is read while it keeps something waiting.
-const GATE_EVERY: SignedDuration = SignedDuration::from_secs(15);
 
 /// What is to be opened.
 #[derive(Clone, Copy)]
@@ -60,43 +57,70 @@ fn of_node(round: &Round<'_>, node: &Node, group: &Group) -> Result<(), Wait> {
     replaced::allow(round, node)
 }
 
-/// Whether every gate is open, as was read lately; what is not known lately enough is read now.
+/// Whether every gate is open, as was read lately; what is not known lately enough is read now. All of them have to open, so
+/// that one that only a person opens is told before one that opens by itself.
 fn gates(round: &mut Round<'_>) -> Result<(), Wait> {
     let (world, gates) = (round.world, &round.upgrade.gates);
-    let mut first = None;
+    let mut told: Option<Wait> = None;
     for gate in gates {
-        let seen = world.gates.get(&gate.object);
-        let read_at = seen.map_or(world.now, |(at, _)| after(*at, GATE_EVERY));
+        let seen = world.gates.0.get(&gate.object);
+        let read_at = seen.map_or(world.now, |read| after(read.at, EVERY));
         // A clock that was set back says nothing of how old it is.
-        let old = read_at <= world.now || seen.is_some_and(|(at, _)| *at > world.now);
+        let old = read_at <= world.now || seen.is_some_and(|read| read.at > world.now);
         let asked = Action::ReadGate { object: gate.object.clone() };
         if old && !round.actions.contains(&asked) {
             round.actions.push(asked);
         }
         let name = gate.name.clone();
-        let wait = match seen.map(|(_, found)| closed(gate, found)) {
-            Some(Some(why)) => Wait::Gate { gate: name, why, read_at: read_at.max(world.now) },
+        let wait = match seen.map(|read| closed(gate, read)) {
+            Some(Some((why, lasting))) => {
+                Wait::Gate { gate: name, why, lasting, read_at: read_at.max(world.now) }
+            }
             Some(None) if !old => continue,
             _ => Wait::GateRead { gate: name },
         };
-        // One that is known to be closed says more than one that is being read.
-        if first.is_none() || matches!((&first, &wait), (Some(Wait::GateRead { .. }), Wait::Gate { .. })) {
-            first = Some(wait);
+        if told.as_ref().is_none_or(|told| weight(&wait) > weight(told)) {
+            told = Some(wait);
         }
     }
-    first.map_or(Ok(()), Err)
+    told.map_or(Ok(()), Err)
 }
 
-/// Why `gate` is closed, if it is.
-fn closed(gate: &Gate, found: &GateFound) -> Option<String> {
+/// How much `wait` for a gate says: that one is read says least.
+const fn weight(wait: &Wait) -> u8 {
+    match wait {
+        Wait::GateRead { .. } => 0,
+        Wait::Gate { lasting: true, .. } => 2,
+        _ => 1,
+    }
+}
+
+/// Why `gate` is closed, if it is, and whether only a person can open it, who is told how then.
+fn closed(gate: &Gate, read: &GateRead) -> Option<(String, bool)> {
     let GateObject { api_version, kind, namespace, name } = &gate.object;
     let name = if namespace.is_empty() { name.to_string() } else { format!("{namespace}/{name}") };
     let (condition, wanted) = (&gate.condition, &gate.status);
-    let why = match found {
-        GateFound::NoKind => format!("the cluster does not serve kind {kind} of {api_version}"),
+    let lasting = read.needs_a_person();
+    // The server's words come last, because a line that is too long is cut.
+    let told = |what: String, remedy: &str, said: Option<&String>| {
+        let remedy =
+            if lasting { format!("; {remedy}, or take the gate out of spec.gates") } else { String::new() };
+        format!("{what}{remedy}{}", said.map(|said| format!(": {said}")).unwrap_or_default())
+    };
+    let why = match &read.found {
+        GateFound::NoKind => {
+            let what = format!("the cluster does not serve kind {kind} of {api_version}");
+            told(what, "install the kind or correct its name", None)
+        }
         GateFound::NoObject => format!("there is no {kind} {name}"),
-        GateFound::Forbidden(why) => format!("{kind} {name} may not be read: {why}"),
-        GateFound::Failed(why) => format!("{kind} {name} cannot be read: {why}"),
+        GateFound::Forbidden(said) => {
+            let what = format!("{kind} {name} may not be read");
+            told(what, "allow it as config/gates/reader.yaml does", Some(said))
+        }
+        GateFound::Refused(said) => {
+            told(format!("{kind} {name} cannot be read"), "correct spec.gates", Some(said))
+        }
+        GateFound::Failed(said) => format!("{kind} {name} cannot be read: {said}"),
         GateFound::Conditions(all) => match all.iter().find(|(type_, _)| type_ == condition) {
             Some((_, status)) if status == wanted => return None,
             Some((_, status)) => {
@@ -106,7 +130,7 @@ fn closed(gate: &Gate, found: &GateFound) -> Option<String> {
         },
     };
     // What the server says and what a condition holds were written by others.
-    Some(harmless(&why))
+    Some((harmless(&why), lasting))
 }
 
 /// Whether fewer nodes failed, and fewer are parked, than may.

@@ -23,6 +23,7 @@ mod except;
 mod executor;
 mod forecast;
 mod gate;
+mod gate_object;
 mod group;
 mod halt;
 mod hold;
@@ -56,6 +57,7 @@ pub use claim::{Asked, Before, Blocker, Claim, ClaimState, Subject, Unreadable};
 pub use decide::{Decision, decide};
 pub use ends::{abandoned, orphans};
 pub use forecast::{Forecast, forecast};
+pub use gate_object::{GateFound, Gates};
 pub use hold::{Hold, Out, OutOf};
 pub use hop::planned;
 pub use jobs::{JobState, Jobs, Trial};
@@ -67,7 +69,7 @@ pub use taints::Taints;
 pub use trial::refused_jobs;
 pub use wait::Wait;
 pub use waiting::{EndedBy, WaitReason, Waiting};
-pub use world::{Freshness, GateFound, Gates, World};
+pub use world::{Freshness, World};
 
 #[cfg(test)]
 mod tests;

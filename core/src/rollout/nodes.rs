@@ -406,11 +406,12 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
             let until = deadline(round, claim, since);
             round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
         }
-        ExecutorState::Refused(line) => {
+        ExecutorState::Refused(line, until) => {
             if claim.message != line {
                 round.actions.push(record(claim, claim.state.clone(), line.clone()));
             }
-            round.blocks(WaitReason::JobRefused, format!("{}: {line}", node.name));
+            let line = format!("{}: {line}", node.name);
+            round.blocked.push(Waiting::new(WaitReason::JobRefused, line).until(until));
         }
         ExecutorState::Failed(why) => {
             round.record(claim, ClaimState::Failed { since: now }, format!("{why}; the node stays cordoned"));

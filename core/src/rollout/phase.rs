@@ -48,6 +48,8 @@ pub enum Phase {
     NodesParked,
     /// Nothing more can move without a person: as many nodes failed or are parked as may.
     FailurePolicy,
+    /// Nothing more can move without a person: the object of a gate cannot be read.
+    GateUnreadable,
     /// Nothing more can move without a person: no window is long enough.
     NoWindowFits,
     /// Nothing more can move without a person: the machines of a zone have long been silent.
@@ -64,7 +66,7 @@ pub enum Phase {
 
 impl Phase {
     /// Those in which it waits, does nothing or stands still: all but [`Self::Working`] and [`Self::Completed`].
-    pub const WAITS: [Self; 23] = [
+    pub const WAITS: [Self; 24] = [
         Self::PlanOnly,
         Self::AwaitingApproval,
         Self::Suspended,
@@ -83,6 +85,7 @@ impl Phase {
         Self::NodesHalted,
         Self::NodesParked,
         Self::FailurePolicy,
+        Self::GateUnreadable,
         Self::NoWindowFits,
         Self::ZoneGone,
         Self::WritesRefused,
@@ -106,6 +109,7 @@ impl Phase {
             Self::GateClosed => "GateClosed",
             Self::ZoneDisrupted => "ZoneDisrupted",
             Self::FailurePolicy => "FailurePolicy",
+            Self::GateUnreadable => "GateUnreadable",
             Self::NoWindowFits => "NoWindowFits",
             Self::ZoneGone => "ZoneGone",
             Self::Deleting => "Deleting",
@@ -139,6 +143,7 @@ impl Phase {
                 | Self::NodesParked
                 | Self::NodesHeld
                 | Self::FailurePolicy
+                | Self::GateUnreadable
                 | Self::NoWindowFits
                 | Self::ZoneGone
                 | Self::WritesRefused
@@ -152,6 +157,7 @@ impl Phase {
             | Wait::Seed { .. }
             | Wait::Replacements { .. }
             | Wait::Job { lasting: false, .. } => Self::Working(stage),
+            Wait::Gate { lasting: true, .. } => Self::GateUnreadable,
             Wait::Gate { .. } => Self::GateClosed,
             Wait::Failures { .. } => Self::FailurePolicy,
             Wait::Refused { .. } | Wait::Job { .. } => Self::WritesRefused,

@@ -338,6 +338,7 @@ fn message(
         | Phase::GateClosed
         | Phase::ZoneDisrupted
         | Phase::FailurePolicy
+        | Phase::GateUnreadable
         | Phase::NoWindowFits
         | Phase::ZoneGone
         | Phase::WritesRefused => soonest(&notes.held_back).map(ToString::to_string).unwrap_or_default(),

@@ -5,22 +5,16 @@
 
 use std::sync::Arc;
 
-use jiff::SignedDuration;
-
 use super::action::Action;
 use super::claim::Subject;
 use super::group::subject as of_node;
 use super::jobs::{Jobs, Trial, trial};
 use super::refused::TOLD_FROM;
 use super::round::{Round, after};
-use super::wait::{Wait, refused_job};
+use super::wait::{EVERY, Wait};
 use crate::plan::{Finding, Weight};
 use crate::upgrade::{Executor, Upgrade};
 use crate::version::KubeVersion;
-
-/// A Job that the server would have refused is asked about again after so long: until then a person may have removed the
-/// reason, such as a full quota.
-const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(15);
 
 /// The template of the Job of `executor`.
 fn template(executor: &Executor) -> Option<&Arc<str>> {
@@ -62,7 +56,7 @@ pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(),
 
 /// Whether a Job that was refused is asked about again; if not yet, this asks for another decision at its time.
 fn is_due(round: &mut Round<'_>, trial: &Trial) -> bool {
-    let again = after(trial.at, TRIED_AGAIN);
+    let again = after(trial.at, EVERY);
     let due = trial.refused.is_some() && round.world.now >= again;
     if trial.refused.is_some() && !due {
         round.wake(again);
@@ -88,7 +82,8 @@ fn used(round: &Round<'_>, next: Option<&Subject>) -> Vec<Subject> {
 pub fn refused_jobs(upgrade: &Upgrade, jobs: &Jobs) -> Vec<Finding> {
     let refused = upgrade.executors.iter().filter_map(|(name, executor)| {
         let why = trial(jobs, name, template(executor)?)?.refused.as_ref()?;
-        Some(Finding::new(format!("E2/{name}"), Weight::Blocks, refused_job(name, why)))
+        let what = format!("executor {name}: the server would refuse its Job: {why}");
+        Some(Finding::new(format!("E2/{name}"), Weight::Blocks, what))
     });
     refused.collect()
 }

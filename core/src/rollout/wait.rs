@@ -14,6 +14,10 @@ use crate::disruption::preflight::shown;
 use crate::upgrade::Soaked;
 use crate::upgrade::calendar::{Opening, Shut, said};
 
+/// How often it is looked whether somebody has removed what is in the way: the object of a gate is read, a write that was refused
+/// is sent, and a Job is tried. What was read of a gate is believed for so long.
+pub(super) const EVERY: SignedDuration = SignedDuration::from_secs(15);
+
 /// What keeps from being opened what could be opened otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -57,8 +61,10 @@ pub enum Wait {
     Gate {
         /// The gate.
         gate: Arc<str>,
-        /// Why it is closed, in one line.
+        /// Why it is closed, and what a person has to do if it is lasting, in one line.
         why: String,
+        /// Its object could not be read more than once in a row for a reason that only a person removes.
+        lasting: bool,
         /// When the object is read again.
         read_at: Timestamp,
     },
@@ -162,7 +168,9 @@ impl fmt::Display for Wait {
                 write!(f, ", until {}", said(*until, &TimeZone::UTC))
             }
             Self::GateRead { gate } => write!(f, "reads the object of gate {gate}"),
-            Self::Gate { gate, why, .. } => write!(f, "gate {gate} is closed: {why}"),
+            Self::Gate { gate, why, .. } => {
+                write!(f, "gate {gate} is closed (read every {}): {why}", shown(EVERY))
+            }
             Self::Seed { seed, until } => write!(
                 f,
                 "the others wait until {seed}, which is empty, is upgraded and takes their pods, at the latest until {}",
@@ -180,8 +188,13 @@ impl fmt::Display for Wait {
                     said(*until, &TimeZone::UTC)
                 )
             }
-            Self::Refused { write, why, .. } => write!(f, "the server refuses to {write}: {why}"),
-            Self::Job { executor, why, .. } => f.write_str(&refused_job(executor, why)),
+            Self::Refused { write, why, .. } => {
+                write!(f, "the server refuses to {write} (asked every {}): {why}", shown(EVERY))
+            }
+            Self::Job { executor, why, .. } => {
+                let every = shown(EVERY);
+                write!(f, "executor {executor}: the server would refuse its Job (asked every {every}): {why}")
+            }
             Self::Zone { zone, not_ready, nodes, lasting } => {
                 let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
                 let end = if *lasting { "a person brings them back" } else { "more of them are" };
@@ -196,11 +209,6 @@ impl fmt::Display for Wait {
             }
         }
     }
-}
-
-/// Says that the server would refuse the Job of `executor`.
-pub(super) fn refused_job(executor: &str, why: &str) -> String {
-    format!("executor {executor}: the server would refuse its Job: {why}")
 }
 
 /// Says why the calendar does not allow `what`, which takes about `needs`, and when it does.

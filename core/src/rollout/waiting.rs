@@ -195,7 +195,7 @@ impl From<&Wait> for Waiting {
             _ => WaitReason::Upgrade(Phase::of(wait, Stage::Kubelets)),
         };
         let until = match wait {
-            // Looked at every few seconds, which nobody wants to be told each time.
+            // The line says how often it is looked at; a status with the time of the next look would be written as often.
             Wait::Gate { .. } | Wait::Refused { .. } => None,
             _ => wait.until(),
         };

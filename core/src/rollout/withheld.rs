@@ -13,13 +13,11 @@ use super::action::Action;
 use super::claim::Claim;
 use super::refused::TOLD_FROM;
 use super::round::after;
-use super::wait::Wait;
+use super::wait::{EVERY, Wait};
 use super::world::World;
 
 /// How long a write waits that was refused for the first time.
 const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(2);
-/// How long a write waits that is told as refused: a person removes the reason meanwhile.
-const SENT_AGAIN: SignedDuration = SignedDuration::from_secs(15);
 
 /// The writes of one decision that were refused before.
 #[derive(Default)]
@@ -52,7 +50,7 @@ pub(super) fn withhold(
             continue;
         };
         let told = refusal.times >= TOLD_FROM;
-        let due = after(refusal.at, if told { SENT_AGAIN } else { TRIED_AGAIN });
+        let due = after(refusal.at, if told { EVERY } else { TRIED_AGAIN });
         withheld.hope |= !told;
         if told {
             let of_claim = |claim: &&&Claim| claim.state.in_flight() && action.claim() == Some(&*claim.name);

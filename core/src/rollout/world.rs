@@ -10,29 +10,11 @@ use jiff::Timestamp;
 
 use super::absent::Absences;
 use super::claim::{Claim, Unreadable};
+use super::gate_object::Gates;
 use super::jobs::Jobs;
 use super::refused::Refusals;
 use crate::cluster::{Cluster, Component, Renewals};
 use crate::disruption::Memory;
-use crate::upgrade::GateObject;
-
-/// What the object of a gate was like when it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GateFound {
-    /// Its conditions: type and status.
-    Conditions(Vec<(Arc<str>, Arc<str>)>),
-    /// The cluster does not serve the kind.
-    NoKind,
-    /// There is no such object.
-    NoObject,
-    /// The server does not let us read it; one line.
-    Forbidden(String),
-    /// It could not be read; one line.
-    Failed(String),
-}
-
-/// What was last read of the objects of gates, and when. Losing it is safe: they are read again.
-pub type Gates = BTreeMap<GateObject, (Timestamp, GateFound)>;
 
 /// How fresh what is seen is. Losing it is safe: it is looked at again.
 #[derive(Clone, Debug, Default)]

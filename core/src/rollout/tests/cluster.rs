@@ -120,7 +120,7 @@ impl Toy {
             denied: None,
             freshness: Freshness::default(),
             jobs: Jobs::default(),
-            gates: Gates::new(),
+            gates: Gates::default(),
             gate: GateFound::NoObject,
             gate_reads: 0,
             log: Vec::new(),
@@ -307,7 +307,7 @@ impl Toy {
             Action::Claim { name, subject } => self.claim(name, subject),
             Action::ReadGate { object } => {
                 self.gate_reads += 1;
-                self.gates.insert(object, (at(self.seconds), self.gate.clone()));
+                self.gates.was_read(object, self.gate.clone(), at(self.seconds));
             }
             Action::Cordon { node, mark } => {
                 assert!(self.claims.iter().any(|c| c.mark() == mark), "the claim comes first");

@@ -31,7 +31,10 @@ fn a_job_that_the_server_would_refuse_lets_nothing_begin() {
     toy.run_to_the_end(300);
     assert_eq!(toy.log, [""; 0], "no component of the control plane either");
     let message = toy.status().message;
-    assert_eq!(message, "executor job: the server would refuse its Job: jobs is forbidden");
+    assert_eq!(
+        message,
+        "executor job: the server would refuse its Job (asked every 15 s): jobs is forbidden"
+    );
     toy.refuses = None;
     toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
 }

@@ -354,22 +354,32 @@ fn how_long_it_takes_is_told_by_what_its_own_nodes_took() {
     assert!(measured.p50.as_secs() <= took * 2 && took <= p90 * 2, "{measured}, and it took {took} s");
 }
 
-#[test]
-fn nothing_new_is_opened_while_a_gate_is_closed() {
+/// A toy with one gate.
+fn gated() -> Toy {
     let mut toy = Toy::new(6, 2);
+    toy.upgrade.gates = vec![gate("slo", "checkout")];
+    toy
+}
+
+fn gate(name: &str, object: &str) -> Gate {
     let object = GateObject {
         api_version: "example.com/v1".into(),
         kind: "ServiceLevel".into(),
         namespace: "shop".into(),
-        name: "checkout".into(),
+        name: object.into(),
     };
-    toy.upgrade.gates =
-        vec![Gate { name: "slo".into(), object, condition: "Healthy".into(), status: "True".into() }];
-    let is = |status: &str| GateFound::Conditions(vec![("Healthy".into(), status.into())]);
+    Gate { name: name.into(), object, condition: "Healthy".into(), status: "True".into() }
+}
+
+fn is(status: &str) -> GateFound {
+    GateFound::Conditions(vec![("Healthy".into(), status.into())])
+}
+
+#[test]
+fn nothing_new_is_opened_while_a_gate_is_closed() {
+    let mut toy = gated();
     for (found, line) in [
-        (GateFound::NoKind, "the cluster does not serve kind ServiceLevel of example.com/v1"),
         (GateFound::NoObject, "there is no ServiceLevel shop/checkout"),
-        (GateFound::Forbidden("no rule".into()), "ServiceLevel shop/checkout may not be read: no rule"),
         (GateFound::Failed("no answer".into()), "ServiceLevel shop/checkout cannot be read: no answer"),
         (GateFound::Conditions(Vec::new()), "ServiceLevel shop/checkout has no condition Healthy"),
         (is("Unknown"), "condition Healthy of ServiceLevel shop/checkout is Unknown, and must be True"),
@@ -379,7 +389,7 @@ fn nothing_new_is_opened_while_a_gate_is_closed() {
         assert_eq!(openings(&mut toy, 60), Vec::<i64>::new(), "{line}");
         let decision = toy.decided();
         assert_eq!(decision.status.phase, Phase::GateClosed, "{line}");
-        assert_eq!(decision.status.message, format!("gate slo is closed: {line}"));
+        assert_eq!(decision.status.message, format!("gate slo is closed (read every 15 s): {line}"));
         assert!(decision.again_at.is_some_and(|next| next <= at(toy.seconds + 15)));
         assert!((3..=5).contains(&(toy.gate_reads - before)), "{}", toy.gate_reads);
     }
@@ -397,4 +407,59 @@ fn nothing_new_is_opened_while_a_gate_is_closed() {
     let reads = toy.gate_reads;
     openings(&mut toy, 100);
     assert_eq!(toy.gate_reads, reads, "nothing is to be opened any more");
+}
+
+#[test]
+fn a_gate_that_only_a_person_can_open_is_told_as_that_from_its_second_read_on() {
+    let mut toy = gated();
+    for (found, line) in [
+        (
+            GateFound::NoKind,
+            "the cluster does not serve kind ServiceLevel of example.com/v1; install the kind or correct its name, or \
+             take the gate out of spec.gates",
+        ),
+        (
+            GateFound::Forbidden("no rule".into()),
+            "ServiceLevel shop/checkout may not be read; allow it as config/gates/reader.yaml does, or take the gate \
+             out of spec.gates: no rule",
+        ),
+        (
+            GateFound::Refused("it is in a namespace".into()),
+            "ServiceLevel shop/checkout cannot be read; correct spec.gates, or take the gate out of spec.gates: it is \
+             in a namespace",
+        ),
+    ] {
+        // What was forbidden once may be of a server that starts.
+        toy.gate = found.clone();
+        toy.run_until(20, |toy| toy.gates.0.values().any(|read| read.found == found));
+        assert_eq!((toy.phase(), toy.phase().stalled()), (Phase::GateClosed, false), "{line}");
+        toy.run_until(20, |toy| toy.phase() != Phase::GateClosed);
+        let status = toy.status();
+        assert_eq!((status.phase, status.phase.stalled()), (Phase::GateUnreadable, true), "{line}");
+        let line = format!("gate slo is closed (read every 15 s): {line}");
+        assert_eq!((&status.message, status.waits[0].reason.ended_by()), (&line, EndedBy::Person));
+        for _ in 0..40 {
+            toy.tick();
+            assert_eq!(toy.phase(), Phase::GateUnreadable, "it does not flicker when it is read again");
+        }
+        // A server that is away says nothing of what it allows.
+        toy.gate = GateFound::Failed("no answer".into());
+        toy.run_until(20, |toy| toy.phase() == Phase::GateClosed);
+    }
+    toy.gate = is("True");
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "it goes on by itself once it may be read");
+}
+
+#[test]
+fn of_two_gates_the_one_that_only_a_person_can_open_is_told() {
+    let mut toy = gated();
+    toy.upgrade.gates.insert(0, gate("first", "cart"));
+    toy.gate = GateFound::Forbidden("no rule".into());
+    toy.run_until(40, |toy| toy.phase() == Phase::GateUnreadable);
+    let first = toy.upgrade.gates[0].object.clone();
+    toy.gates.was_read(first, GateFound::NoObject, at(toy.seconds));
+    let status = toy.status();
+    assert_eq!(status.phase, Phase::GateUnreadable);
+    assert!(status.message.starts_with("gate slo is closed"), "{}", status.message);
 }

@@ -59,7 +59,7 @@ fn an_upgrade_is_not_complete_while_a_node_must_not_be_given_back() {
     let mut toy = Toy::new(1, 1);
     toy.denied = Some("uncordon node n-1");
     toy.run_until(900, |toy| toy.phase() == Phase::WritesRefused);
-    assert_eq!(toy.status().message, "the server refuses to uncordon node n-1: no");
+    assert_eq!(toy.status().message, "the server refuses to uncordon node n-1 (asked every 15 s): no");
     toy.denied = None;
     toy.run_until(60, |toy| toy.phase() == Phase::Completed);
 }

@@ -39,7 +39,8 @@ fn what_the_server_refuses_again_is_for_a_person() {
     let mut toy = unapproved();
     toy.upgrade.mode = Mode::Automatic;
     toy.run_until(5, |toy| toy.tries == 1);
-    let (once, line) = (toy.status(), "executor job: the server would refuse its Job: exceeded quota");
+    let line = "executor job: the server would refuse its Job (asked every 15 s): exceeded quota";
+    let once = toy.status();
     assert_eq!((once.phase.stalled(), once.lines()), (false, vec![line.to_owned()]));
     assert_eq!(once.waits[0].reason, WaitReason::JobRefused);
     toy.run_until(30, |toy| toy.tries == 2);
