@@ -266,21 +266,96 @@ fn keys(scenario: Scenario, width: usize) -> String {
 mod tests {
     use clap::ValueEnum as _;
     use evenkeel_core::skew::lifecycle::Catalogue;
+    use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+    use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
     use super::super::super::output::{Color, Level, paint};
     use super::*;
     use crate::demo::{Demo, Setting};
 
-    #[tokio::test(start_paused = true)]
-    async fn the_picture_fits_whatever_the_terminal() {
+    async fn begun() -> Stage {
         let releases = Catalogue::shipped().unwrap();
         let setting = Setting { seed: 1, scenario: Scenario::value_variants()[0], served: false };
         let demo = Demo::begin(setting, releases.clone()).await.unwrap();
         let style =
             Style { check: false, fail_on: Level::Violation, paint: paint(Color::Never), width: None };
-        let scenario = setting.scenario;
-        let stage = Stage { demo, style, releases, scenario, title: "upgrade, seed 1".to_owned() };
-        let pace = Pace::begin(10);
+        Stage { demo, style, releases, scenario: setting.scenario, title: "upgrade, seed 1".to_owned() }
+    }
+
+    /// Waits until `told` is among what happened since the `from`th line, for a minute of the cluster's time.
+    async fn happens(stage: &Stage, from: usize, told: &str) {
+        for _ in 0..60 {
+            if stage.happened(from).0.contains(told) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        panic!("{told:?} does not happen:\n{}", stage.happened(from).0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn budgets_are_mended_and_one_is_broken_by_the_same_key() {
+        let (stage, pace) = (begun().await, Pace::begin(FASTEST));
+        let mut view = View { scroll: 0, resume: 1, problem: None };
+        let allowed = async |name: &str| {
+            let (namespace, name) = name.split_once('/').unwrap();
+            let client = stage.demo.client().clone();
+            let budgets = kube::Api::<PodDisruptionBudget>::namespaced(client, namespace);
+            budgets.get(name).await.unwrap().spec.unwrap().max_unavailable
+        };
+        for (told, name, may) in [
+            ("PodDisruptionBudget data/ledger now allows one unavailable pod", "data/ledger", 1),
+            ("PodDisruptionBudget shop/web now allows no unavailable pod", "shop/web", 0),
+            ("PodDisruptionBudget shop/web now allows one unavailable pod", "shop/web", 1),
+        ] {
+            let from = stage.happened(0).1;
+            view.key(&stage, &pace, KeyCode::Char('b')).await;
+            happens(&stage, from, told).await;
+            assert_eq!((allowed(name).await, &view.problem), (Some(IntOrString::Int(may)), &None), "{told}");
+            // Their status follows a moment later.
+            tokio::time::sleep(Duration::from_secs(30)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upgrade_is_written_and_approved_by_the_same_key() {
+        let (stage, pace) = (begun().await, Pace::begin(FASTEST));
+        let mut view = View { scroll: 0, resume: 1, problem: None };
+        view.key(&stage, &pace, KeyCode::Char('a')).await;
+        stage.demo.until(&["AwaitingApproval"]).await.unwrap();
+        let hash = stage.demo.upgrade().await.unwrap().unwrap().status.unwrap().plan.unwrap().hash;
+        let from = stage.happened(0).1;
+        view.key(&stage, &pace, KeyCode::Char('a')).await;
+        happens(&stage, from, &format!("plan {hash} of ClusterUpgrade to-137 is approved")).await;
+        stage.demo.until(&["UpgradingApiservers"]).await.unwrap();
+        // One that is under way waits for no approval.
+        let from = stage.happened(0).1;
+        view.key(&stage, &pace, KeyCode::Char('a')).await;
+        happens(&stage, from, "ClusterUpgrade to-137 waits for no approval").await;
+        assert_eq!(view.problem, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_speed_is_doubled_and_halved_within_its_bounds() {
+        let (stage, pace) = (begun().await, Pace::begin(10));
+        let mut view = View { scroll: 0, resume: 10, problem: None };
+        let mut press = async |key| {
+            view.key(&stage, &pace, KeyCode::Char(key)).await;
+            pace.speed()
+        };
+        let mut speeds = Vec::new();
+        for key in "+++++++-------------".chars() {
+            speeds.push(press(key).await);
+        }
+        assert_eq!(speeds[..7], [20, 40, 80, 160, 320, 640, 640]);
+        assert_eq!(speeds[7..], [320, 160, 80, 40, 20, 10, 5, 2, 1, 1, 1, 1, 1]);
+        // From a stop it goes on at twice the slowest.
+        assert_eq!((press(' ').await, press('+').await), (0, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_picture_fits_whatever_the_terminal() {
+        let (stage, pace) = (begun().await, Pace::begin(10));
         let mut view = View { scroll: 0, resume: 10, problem: None };
         view.key(&stage, &pace, KeyCode::Char('k')).await;
         for size in [(200, 70), (160, 50), (100, 30), (40, 8), (1, 1)] {
