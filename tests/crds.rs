@@ -72,3 +72,45 @@ fn no_server_warns_of_a_format() {
     }
     assert_eq!(found, Vec::<String>::new());
 }
+
+/// What the server says when it refuses an object: of a pattern it would show no more than the pattern.
+#[test]
+fn whatever_is_refused_by_a_rule_is_refused_with_a_sentence() {
+    fn rules(value: &serde_json::Value, patterns: &mut Vec<String>, told: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                patterns.extend(fields.get("pattern").and_then(|of| of.as_str()).map(str::to_owned));
+                for rule in
+                    fields.get("x-kubernetes-validations").and_then(|of| of.as_array()).into_iter().flatten()
+                {
+                    told.push(rule["message"].as_str().unwrap_or_default().to_owned());
+                }
+                fields.values().for_each(|value| rules(value, patterns, told));
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|value| rules(value, patterns, told)),
+            _ => {}
+        }
+    }
+    let (mut patterns, mut told) = (Vec::new(), Vec::new());
+    for (_, definition) in definitions() {
+        rules(&serde_json::to_value(definition).unwrap(), &mut patterns, &mut told);
+    }
+    assert_eq!(patterns, Vec::<String>::new());
+    told.sort_unstable();
+    told.dedup();
+    expect_test::expect![[r#"
+        `dependsOn` must name other groups; take the name of the group itself out
+        `firstExecutor` needs `unit: Node`; set that, or leave `firstExecutor` out
+        `until` must not be before `from`; choose a later `until` or an earlier `from`
+        a claim must not be changed; delete it to give the node back
+        a rule must say which pods it is for: set `selector` or `namespaces`; without both it would be for every pod
+        exactly one of `job` and `external` must be set; `external` is for whoever changes versions outside of Evenkeel
+        metadata.name must be at most 63 characters long, because it is part of other names; choose a shorter one
+        must be a day such as `2026-12-18`, or a time such as `2026-12-18T18:00:00Z`
+        must be a number from 1 to 5000, or a percentage from `1%` to `100%`
+        must be a time of the day from `00:00` to `23:59`, such as `22:00`
+        must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`
+        must be the 12 characters of `status.plan.hash`, such as `3f9c0e1b7a42`
+        there is one report, and it must be named `cluster`
+    "#]].assert_eq(&(told.join("\n") + "\n"));
+}

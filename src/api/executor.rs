@@ -33,13 +33,13 @@ use super::decode::decode_parts;
     category = "upgrades",
     doc = "Changes the version of a component or a node; Evenkeel only decides when. A ClusterUpgrade names it. Whoever may write one is root on every node. The hash of an upgrade's plan covers what its executors are: a change of one asks for a new approval, and what has begun is finished as it began.",
     derive = "PartialEq",
-    validation = Rule::new("self.metadata.name.size() <= 63").message("the name must be at most 63 characters"),
+    validation = Rule::new("self.metadata.name.size() <= 63").message("metadata.name must be at most 63 characters long, because it is part of other names; choose a shorter one"),
     printcolumn(name = "Deadline", type_ = "integer", json_path = ".spec.*.deadlineSeconds", description = "Seconds until the new version has to be observed"),
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.job.template.spec.containers[0].image", description = "What the Job runs; empty where somebody else changes the version"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.job) != has(self.external)").message("exactly one of `job` and `external` must be set"))]
+#[x_kube(validation = Rule::new("has(self.job) != has(self.external)").message("exactly one of `job` and `external` must be set; `external` is for whoever changes versions outside of Evenkeel"))]
 pub struct UpgradeExecutorSpec {
     /// The version is changed by a Job that runs on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]

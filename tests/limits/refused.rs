@@ -34,10 +34,27 @@ fn groups(groups: Groups<'_>) -> Value {
 /// Groups that depend on what is not there, or on themselves.
 async fn order(cluster: &Cluster) -> TestResult {
     let refused: [(&str, Groups<'_>, &str); 4] = [
-        ("unknown", &[("a", &["b"])], "group a depends on a group that is not in nodeGroups"),
-        ("itself", &[("a", &["a"])], "must name other groups"),
-        ("pair", &[("c", &[]), ("a", &["b"]), ("b", &["a"])], "group a could never begin"),
-        ("three", &[("c", &["a"]), ("a", &["b"]), ("b", &["c"]), ("d", &[])], "group c could never begin"),
+        (
+            "unknown",
+            &[("a", &["b"])],
+            "group a depends on b, which is not in nodeGroups; add that group, or take its name out of dependsOn",
+        ),
+        (
+            "itself",
+            &[("a", &["a"])],
+            "`dependsOn` must name other groups; take the name of the group itself out",
+        ),
+        (
+            "pair",
+            &[("c", &[]), ("a", &["b"]), ("b", &["a"])],
+            "group a could never begin: what it depends on waits",
+        ),
+        (
+            "three",
+            &[("c", &["a"]), ("a", &["b"]), ("b", &["c"]), ("d", &[])],
+            "group c could never begin: what it depends on waits for itself, or is more than 8 groups deep; take a name \
+             out of dependsOn",
+        ),
     ];
     for (name, wrong, line) in refused {
         create(cluster, "admin", &upgrade(name, &groups(wrong)), line).await?;
@@ -59,8 +76,8 @@ async fn downgrades(cluster: &Cluster) -> TestResult {
         expect(cluster, "admin", &[&patch[..], &[&status]].concat(), "").await
     };
     runs("v1.37.1").await?;
-    let line =
-        "v1.20.0 would be a downgrade: a kube-apiserver runs v1.37.1, as kubectl get clusterskewreport says";
+    let line = "v1.20.0 would be a downgrade: a kube-apiserver runs v1.37.1, as kubectl get clusterskewreport says; \
+                choose a target that is not older";
     soon(cluster, "admin", &["create", "-f", &written(cluster, &to("lower", "v1.20.0"))?], line).await?;
     for (server, version, refused) in [
         ("v1.36.4..v1.37.1", "v1.36.9", true),
@@ -89,32 +106,81 @@ async fn downgrades(cluster: &Cluster) -> TestResult {
     soon(cluster, "admin", &["create", "--dry-run=server", "-f", &dry], "").await
 }
 
+/// Values that cannot be, and what the server says of each.
+fn wrong() -> Vec<(Value, &'static str)> {
+    let freeze = |from: &str, until: &str| json!({"freezes": [{"name": "f", "from": from, "until": until}]});
+    let plane = |plane: Value| json!({"controlPlane": plane});
+    let day = "must be a day such as `2026-12-18`, or a time such as `2026-12-18T18:00:00Z`";
+    let risk = json!([{"finding": "O5/x", "until": "soon", "reason": "r"}]);
+    vec![
+        (window(0), "spec.windows[0].durationSeconds in body should be greater than or equal to 60"),
+        (
+            json!({"windows": [{"name": "n", "start": "24:30", "durationSeconds": 60}]}),
+            "spec.windows[0].start: Invalid value: \"24:30\": must be a time of the day from `00:00` to `23:59`, such as \
+             `22:00`",
+        ),
+        (
+            json!({"windows": [{"name": "n", "days": ["Someday"], "start": "22:00", "durationSeconds": 60}]}),
+            "spec.windows[0].days[0]: Unsupported value: \"Someday\": supported values: \"Mon\", \"Tue\"",
+        ),
+        (
+            freeze("2027-01-07", "2026-12-18"),
+            "`until` must not be before `from`; choose a later `until` or an earlier `from`",
+        ),
+        (freeze("tomorrow", "2026-12-18"), day),
+        (freeze("2026-12-18", "never"), day),
+        (json!({"acceptedRisks": risk}), day),
+        (
+            json!({"via": ["v1.36.4", "1.35"]}),
+            "spec.via[1]: Invalid value: \"1.35\": must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`",
+        ),
+        (
+            json!({"approval": {"planHash": "yes"}}),
+            "must be the 12 characters of `status.plan.hash`, such as `3f9c0e1b7a42`",
+        ),
+        (
+            json!({"failurePolicy": {"maxFailed": "101%"}}),
+            "must be a number from 1 to 5000, or a percentage from `1%` to `100%`",
+        ),
+        (
+            json!({"drain": {"podRules": [{"behavior": "Skip"}]}}),
+            "a rule must say which pods it is for: set `selector` or `namespaces`; without both it would be for every pod",
+        ),
+        (
+            json!({"drain": {"podRules": [{"namespaces": ["a"], "behavior": "Kill"}]}}),
+            "spec.drain.podRules[0].behavior: Unsupported value: \"Kill\": supported values: ",
+        ),
+        (
+            json!({"drain": {"onTimeout": "Explode"}}),
+            "spec.drain.onTimeout: Unsupported value: \"Explode\": supported values: ",
+        ),
+        (
+            plane(json!({"executor": "x", "firstExecutor": "y"})),
+            "`firstExecutor` needs `unit: Node`; set that, or leave `firstExecutor` out",
+        ),
+        (
+            plane(json!({"executor": "x", "unit": "Rack"})),
+            "spec.controlPlane.unit: Unsupported value: \"Rack\": supported values: \"Component\", \"Node\"",
+        ),
+        (
+            json!({"version": "v1.37.1", "mode": "Sometimes"}),
+            "spec.mode: Unsupported value: \"Sometimes\": supported values: ",
+        ),
+    ]
+}
+
+fn window(length: i64) -> Value {
+    json!({"windows": [{"name": "n", "start": "22:00", "durationSeconds": length}]})
+}
+
 pub async fn what_cannot_be(cluster: &Cluster) -> TestResult {
     downgrades(cluster).await?;
     order(cluster).await?;
-    let window =
-        |length: i64| json!({"windows": [{"name": "n", "start": "22:00", "durationSeconds": length}]});
-    let freeze = |from: &str, until: &str| json!({"freezes": [{"name": "f", "from": from, "until": until}]});
-    let plane = |plane: Value| json!({"controlPlane": plane});
-    for (at, (fields, line)) in [
-        (window(0), "durationSeconds"),
-        (json!({"windows": [{"name": "n", "start": "24:30", "durationSeconds": 60}]}), "start"),
-        (
-            json!({"windows": [{"name": "n", "days": ["Someday"], "start": "22:00", "durationSeconds": 60}]}),
-            "days",
-        ),
-        (freeze("2027-01-07", "2026-12-18"), "until"),
-        (json!({"drain": {"podRules": [{"behavior": "Skip"}]}}), "podRules"),
-        (json!({"drain": {"podRules": [{"namespaces": ["a"], "behavior": "Kill"}]}}), "behavior"),
-        (json!({"drain": {"onTimeout": "Explode"}}), "onTimeout"),
-        (plane(json!({"executor": "x", "firstExecutor": "y"})), "firstExecutor"),
-        (plane(json!({"executor": "x", "unit": "Rack"})), "unit"),
-        (json!({"version": "v1.37.1", "mode": "Sometimes"}), "mode"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (at, (fields, line)) in wrong().into_iter().enumerate() {
         create(cluster, "admin", &upgrade(&format!("wrong-{at}"), &fields), line).await?;
     }
+    let long = "n".repeat(64);
+    let line = "metadata.name must be at most 63 characters long, because it is part of other names; choose a shorter one";
+    create(cluster, "admin", &upgrade(&long, &window(3600)), line).await?;
     create(cluster, "admin", &upgrade("fine", &window(3600)), "").await
 }

@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::checks;
 use super::drain::Drain;
 use super::selector::LabelSelector;
 use super::state::{ClusterUpgradeStatus, is_zero};
@@ -24,7 +25,7 @@ use super::state::{ClusterUpgradeStatus, is_zero};
     doc = "Takes a cluster to a Kubernetes version, in order: every kube-apiserver, then kube-controller-manager, kube-scheduler and cloud-controller-manager, then kubelets, each node drained through the Eviction API.",
     status = "ClusterUpgradeStatus",
     derive = "PartialEq",
-    validation = Rule::new("self.metadata.name.size() <= 63").message("the name must be at most 63 characters, because it is part of other names"),
+    validation = Rule::new("self.metadata.name.size() <= 63").message("metadata.name must be at most 63 characters long, because it is part of other names; choose a shorter one"),
     printcolumn(name = "From", type_ = "string", json_path = ".status.plan.from"),
     printcolumn(name = "To", type_ = "string", json_path = ".spec.version"),
     printcolumn(name = "Stage", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
@@ -42,13 +43,13 @@ use super::state::{ClusterUpgradeStatus, is_zero};
 pub struct ClusterUpgradeSpec {
     /// The version that the control plane goes to, and in the end every selected kubelet; for example `v1.37.1`. It
     /// must not be a downgrade. A target that is several minors away is reached one minor after the other.
-    #[schemars(length(max = 64), regex(pattern = r"^v1\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"))]
+    #[schemars(schema_with = "checks::version")]
     pub version: String,
     /// The versions of the minors on the way to a target that is several minors away, one of each minor, such as
     /// `v1.36.4`. For a minor that is not named here, the plan takes the newest release that this program knows;
     /// `status.plan.via` says which.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = r"^v1\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$")), extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(schema_with = "checks::versions")]
     pub via: Vec<String>,
     /// When work begins: `PlanOnly` never, `RequireApproval` when `approval.planHash` equals `status.plan.hash`,
     /// `Automatic` at once.
@@ -108,7 +109,7 @@ pub struct AcceptedRisk {
     #[schemars(length(min = 1, max = 512))]
     pub finding: String,
     /// The last day on which it is accepted, in UTC, such as `2026-12-01`; or a time, such as `2026-12-01T18:00:00Z`.
-    #[schemars(length(max = 40), regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T.*)?$"))]
+    #[schemars(schema_with = "checks::day_or_time")]
     pub until: String,
     /// Why, for those who read the plan.
     #[schemars(length(min = 1, max = 512))]
@@ -132,14 +133,14 @@ pub enum Mode {
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
     /// The hash of the plan that may be carried out: `status.plan.hash`.
-    #[schemars(regex(pattern = "^[0-9a-f]{12}$"))]
+    #[schemars(schema_with = "checks::hash")]
     pub plan_hash: String,
 }
 
 /// How the control plane is upgraded.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.firstExecutor) || self.unit == 'Node'").message("`firstExecutor` needs `unit: Node`"))]
+#[x_kube(validation = Rule::new("!has(self.firstExecutor) || self.unit == 'Node'").message("`firstExecutor` needs `unit: Node`; set that, or leave `firstExecutor` out"))]
 pub struct ControlPlane {
     /// What changes together. `Component`: each binary on its own; first every kube-apiserver, then the others. `Node`:
     /// everything that runs on one control-plane node, in one step, as kubeadm, k3s, RKE2 and Talos do it; one node at a
@@ -186,7 +187,7 @@ pub struct Window {
     pub days: Vec<Day>,
     /// When the window starts, such as `22:00`. On a day on which clocks leave that time out, it starts as much later as
     /// they are set; on one on which they show it twice, it starts at the first.
-    #[schemars(length(max = 5), regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
+    #[schemars(schema_with = "checks::time_of_day")]
     pub start: String,
     /// How long the window is open, in seconds of real time, whatever clocks do meanwhile.
     #[schemars(range(min = 60, max = 604_800))]
@@ -213,16 +214,16 @@ pub enum Day {
 /// A time in which nothing new begins.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.from.size() != 10 || self.until.size() != 10 || self.from <= self.until").message("`until` must not be before `from`"))]
+#[x_kube(validation = Rule::new("self.from.size() != 10 || self.until.size() != 10 || self.from <= self.until").message("`until` must not be before `from`; choose a later `until` or an earlier `from`"))]
 pub struct Freeze {
     /// The freeze's name; no other freeze has it.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// The first day, such as `2026-12-18`; or a time, such as `2026-12-18T18:00` or `2026-12-18T18:00:00Z`.
-    #[schemars(length(max = 40), regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T.*)?$"))]
+    #[schemars(schema_with = "checks::day_or_time")]
     pub from: String,
     /// The last day, which counts to its end; or the time at which the freeze is over.
-    #[schemars(length(max = 40), regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T.*)?$"))]
+    #[schemars(schema_with = "checks::day_or_time")]
     pub until: String,
     /// The time zone of `from` and `until`, such as `Europe/Berlin`. Default `UTC`.
     #[serde(default = "utc")]
@@ -287,13 +288,13 @@ pub struct FailurePolicy {
     /// From so many failed nodes on, nothing new is begun and the upgrade is stalled: a number, or a percentage of the
     /// selected nodes (rounded down, at least one).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "amount_schema")]
+    #[schemars(schema_with = "checks::amount")]
     pub max_failed: Option<IntOrString>,
     /// From so many nodes on whose drain did not end in time, nothing new is begun, no parked node is tried again, and
     /// the upgrade is stalled: a number, or a percentage of the selected nodes (rounded down, at least one). Nodes that
     /// were not begun because they could not be drained anyway do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "amount_schema")]
+    #[schemars(schema_with = "checks::amount")]
     pub max_parked: Option<IntOrString>,
 }
 
@@ -321,7 +322,7 @@ pub enum Unit {
 // That `dependsOn` names groups of this upgrade would cost a server more than it lets one rule cost; `validate` says it.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.dependsOn) || !(self.name in self.dependsOn)").message("`dependsOn` must name other groups"))]
+#[x_kube(validation = Rule::new("!has(self.dependsOn) || !(self.name in self.dependsOn)").message("`dependsOn` must name other groups; take the name of the group itself out"))]
 pub struct NodeGroup {
     /// The group's name; no other group has it.
     #[schemars(length(min = 1, max = 63))]
@@ -334,7 +335,7 @@ pub struct NodeGroup {
     /// How many nodes of the group may be unavailable at once: a number, or a percentage of the group (rounded down,
     /// at least one). Nodes that are unavailable for any other reason count. Default 1.
     #[serde(default = "one")]
-    #[schemars(schema_with = "amount_schema")]
+    #[schemars(schema_with = "checks::amount")]
     pub max_unavailable: IntOrString,
     /// The groups that have to be done before a node of this group is taken up. Nodes that a person holds keep nobody
     /// waiting.
@@ -369,16 +370,4 @@ pub enum Zones {
 
 fn one() -> IntOrString {
     IntOrString::Int(1)
-}
-
-fn amount_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "x-kubernetes-int-or-string": true,
-        // The server estimates the cost of the rule by this length. The rule itself allows no longer text either.
-        "maxLength": 4,
-        "x-kubernetes-validations": [{
-            "rule": "type(self) == int ? int(self) >= 1 && int(self) <= 5000 : string(self).matches('^([1-9][0-9]?|100)%$')",
-            "message": "must be a number of at least 1, or a percentage such as `10%`"
-        }]
-    })
 }

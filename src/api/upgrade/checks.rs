@@ -1,0 +1,71 @@
+//! What the server checks of single values that a person writes, and the sentence with which it refuses one.
+//!
+//! Never here: rules between fields, which stand where the fields do. The invariant: a value is checked by a rule with a
+//! sentence that says what to write. Of a value that does not match a pattern the server would show the pattern, and of a text
+//! without a bound it could not tell what a rule costs.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// A text of at most `longest` characters that matches `pattern`, or is refused with `sentence`.
+fn text(longest: u32, pattern: &str, sentence: &str) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": longest,
+        "x-kubernetes-validations": [{"rule": format!("self.matches('{pattern}')"), "message": sentence}]
+    })
+}
+
+/// A version of Kubernetes with its patch.
+pub(super) fn version(_: &mut SchemaGenerator) -> Schema {
+    text(
+        64,
+        "^v1[.][0-9]+[.][0-9]+([-+][0-9A-Za-z.+-]+)?$",
+        "must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`",
+    )
+}
+
+/// Versions on the way.
+pub(super) fn versions(made: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": version(made),
+        "maxItems": 16,
+        "x-kubernetes-list-type": "set"
+    })
+}
+
+/// A day, or a time.
+pub(super) fn day_or_time(_: &mut SchemaGenerator) -> Schema {
+    text(
+        40,
+        "^[0-9]{4}-[0-9]{2}-[0-9]{2}(T.*)?$",
+        "must be a day such as `2026-12-18`, or a time such as `2026-12-18T18:00:00Z`",
+    )
+}
+
+/// A time of the day.
+pub(super) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
+    text(
+        5,
+        "^([01][0-9]|2[0-3]):[0-5][0-9]$",
+        "must be a time of the day from `00:00` to `23:59`, such as `22:00`",
+    )
+}
+
+/// The hash of a plan.
+pub(super) fn hash(_: &mut SchemaGenerator) -> Schema {
+    text(64, "^[0-9a-f]{12}$", "must be the 12 characters of `status.plan.hash`, such as `3f9c0e1b7a42`")
+}
+
+/// A number of nodes, or a part of them.
+pub(super) fn amount(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        // The server estimates the cost of the rule by this length. The rule itself allows no longer text either.
+        "maxLength": 4,
+        "x-kubernetes-validations": [{
+            "rule": "type(self) == int ? int(self) >= 1 && int(self) <= 5000 : string(self).matches('^([1-9][0-9]?|100)%$')",
+            "message": "must be a number from 1 to 5000, or a percentage from `1%` to `100%`"
+        }]
+    })
+}
