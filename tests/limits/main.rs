@@ -2,6 +2,7 @@
 //! everybody in the namespace of executors, to whoever may not approve an upgrade, and to upgrades that cannot be.
 
 mod refused;
+mod rights;
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,40 +10,6 @@ use std::time::Duration;
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_37, in_namespace};
 use evenkeel_testkit::golden::compare;
 use evenkeel_testkit::scenario::{EXECUTOR_IMAGE, OPERATOR_USER, allow_image, install, kubectl, root, until};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use kube::Api;
-use kube::api::PostParams;
-
-const REPORTER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
-/// What each identity is asked about: every resource that Evenkeel reads or writes, and what it must never have.
-const RESOURCES: [&str; 23] = [
-    "nodes",
-    "nodes/status",
-    "pods",
-    "pods/eviction",
-    "pods/exec",
-    "poddisruptionbudgets.policy",
-    "persistentvolumes",
-    "volumeattachments.storage.k8s.io",
-    "secrets",
-    "configmaps",
-    "serviceaccounts/token",
-    "events.events.k8s.io",
-    "leases.coordination.k8s.io",
-    "jobs.batch",
-    "deployments.apps",
-    "endpointslices.discovery.k8s.io",
-    "validatingwebhookconfigurations.admissionregistration.k8s.io",
-    "clusterskewreports.evenkeel.dev",
-    "clusterskewreports.evenkeel.dev/status",
-    "clusterupgrades.evenkeel.dev",
-    "clusterupgrades.evenkeel.dev/status",
-    "nodeupgrades.evenkeel.dev",
-    "upgradeexecutors.evenkeel.dev",
-];
-const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "approve"];
-/// Namespaces in which more is allowed than in any other.
-const NAMESPACES: [&str; 4] = ["kube-system", "default", "evenkeel-system", "evenkeel-executors"];
 
 #[test]
 fn what_evenkeel_may_do() -> TestResult {
@@ -50,9 +17,10 @@ fn what_evenkeel_may_do() -> TestResult {
         let builder = Cluster::builder().apiservers(&[V1_37]).nodes(NodeGroup::workers(1));
         let cluster = builder.start().await?;
         install(&cluster).await?;
-        let told = matrix(&cluster).await?;
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limits/golden/can-i.txt");
-        compare(&golden, &told)?;
+        people(&cluster).await?;
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limits/golden");
+        compare(&golden.join("can-i.txt"), &rights::matrix(&cluster).await?)?;
+        compare(&golden.join("can-i-by-name.txt"), &rights::by_name(&cluster).await?)?;
         on_nodes(&cluster).await?;
         in_the_namespace_of_executors(&cluster).await?;
         bounds_of_executors(&cluster).await?;
@@ -60,65 +28,6 @@ fn what_evenkeel_may_do() -> TestResult {
         approvals(&cluster).await?;
         executors(&cluster).await
     })
-}
-
-/// Who may do what where, as the server says it: a line for each resource, with the verbs that are allowed.
-async fn matrix(cluster: &Cluster) -> Result<String, Failure> {
-    let mut lines = Vec::new();
-    for (who, user) in [("reporter", REPORTER), ("upgrader", OPERATOR_USER)] {
-        for resource in RESOURCES {
-            let everywhere = verbs(cluster, user, "any", resource).await?;
-            let mut line = |place: &str, verbs: &[&str]| {
-                if !verbs.is_empty() {
-                    lines.push(format!("{who}  {resource}  {place}  {}\n", verbs.join(",")));
-                }
-            };
-            line("everywhere", &everywhere);
-            for place in NAMESPACES {
-                let here = verbs(cluster, user, place, resource).await?;
-                let more: Vec<&str> = here.into_iter().filter(|verb| !everywhere.contains(verb)).collect();
-                line(place, &more);
-            }
-        }
-    }
-    Ok(lines.concat())
-}
-
-/// What `user` may do with `resource` in a namespace; what has no namespace is the same in all.
-async fn verbs(
-    cluster: &Cluster,
-    user: &str,
-    namespace: &str,
-    resource: &str,
-) -> Result<Vec<&'static str>, Failure> {
-    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client());
-    let (named, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    let (named, group) = named.split_once('.').unwrap_or((named, ""));
-    let groups = ["system:serviceaccounts", "system:serviceaccounts:evenkeel-system", "system:authenticated"];
-    let text = |text: &str| Some(text.to_owned());
-    let mut allowed = Vec::new();
-    for verb in VERBS {
-        let attributes = ResourceAttributes {
-            namespace: text(namespace),
-            verb: text(verb),
-            group: text(group),
-            resource: text(named),
-            subresource: text(subresource),
-            ..ResourceAttributes::default()
-        };
-        let spec = SubjectAccessReviewSpec {
-            user: text(user),
-            groups: Some(groups.map(str::to_owned).to_vec()),
-            resource_attributes: Some(attributes),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let answer = reviews.create(&PostParams::default(), &review).await?;
-        if answer.status.is_some_and(|status| status.allowed) {
-            allowed.push(verb);
-        }
-    }
-    Ok(allowed)
 }
 
 /// Runs kubectl as `user`; its error must contain `refused`, or there must be none if that is empty.
@@ -266,8 +175,6 @@ async fn bounds_of_executors(cluster: &Cluster) -> TestResult {
 
 /// Whoever may write upgrades may not write executors, because that is being root on every node; Evenkeel may neither.
 async fn executors(cluster: &Cluster) -> TestResult {
-    let bound = ["create", "clusterrolebinding", "platform", "--clusterrole=evenkeel-executor-admin"];
-    kubectl(cluster, &[&bound[..], &["--user=platform"]].concat()).await?;
     let executor = |name: &str| {
         serde_json::json!({
             "apiVersion": "evenkeel.dev/v1alpha1",
@@ -301,22 +208,21 @@ async fn executors(cluster: &Cluster) -> TestResult {
     Ok(())
 }
 
-async fn approvals(cluster: &Cluster) -> TestResult {
-    kubectl(
-        cluster,
-        &[
-            "create",
-            "clusterrole",
-            "author",
-            "--verb=get,list,create,patch,update",
-            "--resource=clusterupgrades.evenkeel.dev",
-        ],
-    )
-    .await?;
-    for (user, role) in [("author", "author"), ("approver", "evenkeel-approver")] {
+/// Who writes upgrades, who approves them, and who writes executors.
+async fn people(cluster: &Cluster) -> TestResult {
+    let verbs = "--verb=get,list,create,patch,update";
+    let author = ["create", "clusterrole", "author", verbs, "--resource=clusterupgrades.evenkeel.dev"];
+    kubectl(cluster, &author).await?;
+    for (user, role) in
+        [("author", "author"), ("approver", "evenkeel-approver"), ("platform", "evenkeel-executor-admin")]
+    {
         let (role, user_arg) = (format!("--clusterrole={role}"), format!("--user={user}"));
         kubectl(cluster, &["create", "clusterrolebinding", user, &role, &user_arg]).await?;
     }
+    Ok(())
+}
+
+async fn approvals(cluster: &Cluster) -> TestResult {
     let upgrade = |mode: &str| {
         serde_json::json!({
             "apiVersion": "evenkeel.dev/v1alpha1",
@@ -342,5 +248,36 @@ async fn approvals(cluster: &Cluster) -> TestResult {
     // The author goes on writing what the approval is not about, may stop it, and may take it back.
     patch("author", r#"{"metadata":{"labels":{"team":"platform"}}}"#, "").await?;
     patch("author", r#"{"spec":{"suspend":true}}"#, "").await?;
+    kept_in_git(cluster, &upgrade("RequireApproval")).await?;
     patch("author", r#"{"spec":{"approval":null}}"#, "").await
+}
+
+/// What is applied from git by somebody who may not approve keeps the approval, whether it is in git or not; a new one needs
+/// somebody who may. `written` is stored with an approval.
+async fn kept_in_git(cluster: &Cluster, written: &serde_json::Value) -> TestResult {
+    let given = "3f9c0e1b7a42";
+    let is = async |hash: &str, suspended: &str| {
+        let path = "jsonpath={.spec.approval.planHash} {.spec.suspend}";
+        let told = kubectl(cluster, &["get", "cup", "to-137-requireapproval", "-o", path]).await?;
+        if told == format!("{hash} {suspended}") { Ok(()) } else { Err(Failure::new(told)) }
+    };
+    let apply = async |suspend: bool, hash: Option<&str>, refused: &str| {
+        let mut object = written.clone();
+        object["spec"]["suspend"] = suspend.into();
+        if let Some(hash) = hash {
+            object["spec"]["approval"] = serde_json::json!({"planHash": hash});
+        }
+        let path = self::written(cluster, &object)?;
+        let apply = ["apply", "--server-side", "--field-manager=git", "--force-conflicts", "-f", &path];
+        expect(cluster, "author", &apply, refused).await
+    };
+    apply(false, None, "").await?;
+    is(given, "false").await?;
+    apply(true, Some(given), "").await?;
+    is(given, "true").await?;
+    apply(false, Some("000000000000"), "setting spec.approval needs the verb approve").await?;
+    is(given, "true").await?;
+    // Who approved still owns the approval, so that it stays when git no longer names it.
+    apply(false, None, "").await?;
+    is(given, "false").await
 }
