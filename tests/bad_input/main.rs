@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod gates;
+mod whole;
+
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -306,8 +309,15 @@ async fn told_by_the_operator(cluster: &Cluster, operator: &mut Operator) -> Tes
     }
     let claims = kubectl(cluster, &["get", "nodeupgrades", "-o", "name"]).await?;
     assert_eq!(claims, "", "nothing was begun");
+    create_of(cluster, "UpgradeExecutor", "first", r#""external":{}"#).await?;
+    whole::is_kept_and_read(cluster).await?;
+    gates::open_and_close(cluster).await?;
     operator.stop().await?;
+    gates::go(cluster).await?;
+    what_may_not_be_read(cluster, operator).await
+}
 
+async fn what_may_not_be_read(cluster: &Cluster, operator: &mut Operator) -> TestResult {
     // Budgets that may not be read: the report names the permission and goes on. Watches that are open stay open, so
     // this is seen by the next start.
     let rules = "jsonpath={range .rules[*]}{.resources}{\"\\n\"}{end}";
