@@ -122,6 +122,11 @@ fn nothing_new_is_begun_while_a_gate_is_closed() {
     );
     is_done(&run);
     assert!(run.reasons.contains("GateClosed") && run.took.as_secs() > 600, "{:?}", run.took);
+    assert!(
+        run.reasons.contains("GateUnreadable"),
+        "nobody installs the kind for a minute: {:?}",
+        run.reasons
+    );
     let reads =
         |call: &&evenkeel_sim::faults::Call| call.verb == "get" && call.resource.starts_with("servicelevels");
     let reads = run.calls.iter().filter(reads).count();
