@@ -10,10 +10,10 @@ use std::process::Output;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 
 use crate::audit::{self, AuditEntry};
 use crate::binary::Binary;
@@ -40,22 +40,63 @@ impl Cluster {
 
     /// A kubeconfig with the rights of a service account, by a token from the API.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
-        let token = self.token(namespace, name).await?;
-        let credentials = serde_json::json!({ "token": token });
+        let credentials = serde_json::json!({ "token": self.token(namespace, name, None).await? });
         self.shared.files.pki.kubeconfig(&format!("{namespace}.{name}"), name, &credentials)
+    }
+
+    /// The same for a process that stands in for this pod of the service account, whose name the audit log then shows. The
+    /// pod is made; no scheduler takes it.
+    pub async fn pod_kubeconfig(&self, namespace: &str, name: &str, pod: &str) -> Result<PathBuf> {
+        let made = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": { "name": pod },
+            "spec": {
+                "serviceAccountName": name,
+                "schedulerName": "none",
+                "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
+                "containers": [{
+                    "name": "process",
+                    "image": "example.test/process:1",
+                    "securityContext": {
+                        "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
+                    },
+                }],
+            },
+        });
+        let api: Api<Pod> = Api::namespaced(self.admin.clone(), namespace);
+        let made = api.patch(pod, &PatchParams::apply("devcluster"), &Patch::Apply(made)).await;
+        let made = made.map_err(Error::kube(format!("making pod {namespace}/{pod}")))?;
+        let bound = BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: Some(pod.to_owned()),
+            uid: made.metadata.uid,
+        };
+        let credentials = serde_json::json!({ "token": self.token(namespace, name, Some(bound)).await? });
+        self.shared.files.pki.kubeconfig(&format!("{namespace}.{name}.{pod}"), name, &credentials)
     }
 
     /// The same, with a token that ended an hour ago.
     pub async fn expired_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
-        let token = self.shared.files.pki.expired(&self.token(namespace, name).await?)?;
+        let token = self.shared.files.pki.expired(&self.token(namespace, name, None).await?)?;
         let credentials = serde_json::json!({ "token": token });
         self.shared.files.pki.kubeconfig(&format!("{namespace}.{name}.expired"), name, &credentials)
     }
 
-    async fn token(&self, namespace: &str, name: &str) -> Result<String> {
+    async fn token(
+        &self,
+        namespace: &str,
+        name: &str,
+        bound: Option<BoundObjectReference>,
+    ) -> Result<String> {
         let api: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), namespace);
         let request = TokenRequest {
-            spec: Some(TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..Default::default() }),
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(24 * 3600),
+                bound_object_ref: bound,
+                ..Default::default()
+            }),
             ..Default::default()
         };
         let answer = api

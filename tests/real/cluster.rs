@@ -253,7 +253,7 @@ impl Real {
             let version = self.inner.apiserver_version(index).await?;
             Release::parse(&version).ok_or_else(|| format!("{version} is none of the releases"))
         };
-        let name = format!("kube-apiserver of {}", self.inner.control_planes()[index]);
+        let name = format!("kube-apiserver-{}", self.inner.control_planes()[index]);
         Component { name, role: Role::Apiserver, release: patiently(ask).await }
     }
 

@@ -23,8 +23,11 @@ use std::time::{Duration, Instant};
 use cluster::Real;
 use evenkeel_devcluster::lab::Lab;
 use evenkeel_devcluster::{Failure, TestResult};
-use evenkeel_testkit::observer::{self, Observer, Requests};
-use evenkeel_testkit::scenario::{FROM, TO, root, until};
+use evenkeel_testkit::observer::{self, Observer};
+use evenkeel_testkit::requests::Requests;
+use evenkeel_testkit::scenario::{FROM, OPERATOR_USER, TO, root, until};
+use evenkeel_testkit::watched::Watched as _;
+use evenkeel_testkit::working::idle_evictions;
 use probe::Probe;
 use serde_json::Value;
 use story::Story;
@@ -36,6 +39,15 @@ const CLUSTER: &str = "EVENKEEL_TEST_CLUSTER";
 
 /// So long the upgrade of three control planes and two workers may take.
 const UPGRADE_LIMIT: Duration = Duration::from_mins(15);
+
+/// A controller of kubeadm renews its lease every two seconds.
+const RENEWS_WITHIN: Duration = Duration::from_secs(6);
+
+/// So often the status of an upgrade of five nodes may be written.
+const STATUSES: usize = 100;
+
+/// From the end of a worker's Job until the node is called upgraded: its kubelet has reported, and DaemonSets are back.
+const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 fn binary() -> PathBuf {
     evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
@@ -298,6 +310,8 @@ async fn brought_even(real: &Real) -> TestResult {
 /// What the operator says of a kube-apiserver that is away, which may be for minutes, it says once.
 fn warned(warnings: &BTreeMap<String, usize>) {
     println!("warnings so far: {warnings:#?}");
+    let not_asked: Vec<_> = warnings.keys().filter(|line| line.contains("not asked")).collect();
+    assert!(not_asked.is_empty(), "a kube-apiserver is asked before anything is said of it: {not_asked:#?}");
     let often: Vec<_> = warnings.iter().filter(|(_, times)| **times > 2).collect();
     assert!(often.is_empty(), "said again and again: {often:#?}");
     // Two causes: no connection, and a server that starts.
@@ -317,7 +331,19 @@ async fn judged(real: &Real, beside: &Beside, requests: &Requests) -> TestResult
     let own = |line: &String| line.starts_with("PDB evenkeel-system/evenkeel ");
     let violations: Vec<_> = seen.violations.into_iter().filter(|line| !own(line)).collect();
     assert_eq!(violations, Vec::<String>::new());
+    let idle = idle_evictions(&real.audit_log()?, OPERATOR_USER, RENEWS_WITHIN);
+    assert_eq!(idle, Vec::<String>::new());
     assert!(requests.leading.writes > 0, "the audit log names no pod of the operator");
+    // Once a second at most, and only what changed: waits for a component, pods that leave, states.
+    let statuses = requests.of("update clusterupgrades/status");
+    assert!(statuses <= STATUSES, "the upgrade's status was written {statuses} times");
+    let blocked = ["get", "events", "-A", "--field-selector", "reason=DrainBlocked", "-o", "name"];
+    assert_eq!(real.kubectl(&blocked).await?, "", "no drain was blocked for longer than a moment");
+    let noticed = beside.story.noticed_after();
+    println!("after its Job each worker was called upgraded: {noticed:?}");
+    assert_eq!(noticed.len(), 2, "{noticed:?}");
+    let late: Vec<_> = noticed.iter().filter(|(_, after)| **after > NOTICED_WITHIN).collect();
+    assert!(late.is_empty(), "a Job was seen as running for long after its end: {late:?}");
     assert!(requests.refused <= requests.evictions / 10, "{} evictions were refused", requests.refused);
     let asked = beside.probe.asked();
     assert!(asked.lost.is_empty(), "{}", asked.summary());

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use futures::stream::select_all;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
@@ -55,6 +56,8 @@ pub enum Kind {
     Claim,
     /// Of the operator itself.
     Pod,
+    /// Of an executor.
+    Job,
 }
 
 impl Kind {
@@ -69,6 +72,9 @@ impl Kind {
             Self::Claim => ours("NodeUpgrade"),
             Self::Pod => {
                 Api::namespaced_with(real.client(), "evenkeel-system", &ApiResource::erase::<Pod>(&()))
+            }
+            Self::Job => {
+                Api::namespaced_with(real.client(), "evenkeel-executors", &ApiResource::erase::<Job>(&()))
             }
         }
     }
@@ -105,6 +111,11 @@ impl Kind {
                 let restarts: u64 = containers.filter_map(|c| c["restartCount"].as_u64()).sum();
                 vec![line(&format!("restarts of {}", object.name_any()), restarts.to_string())]
             }
+            Self::Job => {
+                let claim = object.annotations().get("evenkeel.dev/node-upgrade-name");
+                let said = condition(status, "Complete")[0].clone();
+                vec![line(&format!("Job of {}", claim.map_or("nobody", String::as_str)), said)]
+            }
         }
     }
 }
@@ -132,7 +143,7 @@ impl Story {
 
     /// Reads until the future is dropped.
     pub async fn follow(&self, real: &Real) -> std::convert::Infallible {
-        let kinds = [Kind::Report, Kind::Upgrade, Kind::Claim, Kind::Pod];
+        let kinds = [Kind::Report, Kind::Upgrade, Kind::Claim, Kind::Pod, Kind::Job];
         let watches = kinds.map(|kind| {
             watcher(kind.api(real), watcher::Config::default()).map(move |event| (kind, event)).boxed()
         });
@@ -174,6 +185,21 @@ impl Story {
             told.compared += 1;
             told.untrue.extend(untrue);
         }
+    }
+
+    /// How long after its Job was complete each worker was called upgraded.
+    pub fn noticed_after(&self) -> BTreeMap<String, Duration> {
+        let told = self.told();
+        let when = |of: &str, is: &str| {
+            let mut lines = told.lines.iter();
+            lines.find(|(_, what, said)| what == of && said == is).map(|(at, ..)| *at)
+        };
+        let claims = told.lines.iter().filter(|(_, what, _)| what.contains(".kubelet.worker"));
+        let noticed = claims.filter_map(|(_, claim, _)| {
+            let complete = when(&format!("Job of {claim}"), "True")?;
+            Some((claim.clone(), when(claim, "Upgraded")?.saturating_sub(complete)))
+        });
+        noticed.collect()
     }
 
     /// What STAGE showed that it must not have: another stage than those of an upgrade that goes on, or an earlier one

@@ -14,7 +14,7 @@ pub async fn untrue(real: &Real, kind: Kind, status: &Value) -> Option<Vec<Strin
     match kind {
         Kind::Report => report(real, status).await,
         Kind::Upgrade => upgrade(real, status).await,
-        Kind::Claim | Kind::Pod => None,
+        Kind::Claim | Kind::Pod | Kind::Job => None,
     }
 }
 

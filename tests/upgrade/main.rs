@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36, V1_37, in_namespace};
 use kube::api::ListParams;
+use serde_json::{Value, json};
 
 use evenkeel_testkit::observer::{self, Observer};
 use evenkeel_testkit::operator::{self, Operator};
-use evenkeel_testkit::scenario::{self, MOVABLE, kubectl, root, until};
+use evenkeel_testkit::scenario::{self, MOVABLE, OPERATOR_USER, kubectl, root, until};
 use evenkeel_testkit::standin;
+use evenkeel_testkit::working::idle_evictions;
 
 /// The program that is tested.
 fn binary() -> PathBuf {
@@ -152,6 +154,9 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
     assert!(reads <= 2 * (nodes + 2 + 2 * again), "{reads} reads for {nodes} nodes");
     assert!(requests.evictions <= MOVABLE * 2, "{} evictions of {MOVABLE} pods", requests.evictions);
     assert!(requests.refused <= requests.evictions / 10, "{} evictions were refused", requests.refused);
+    // Here a controller renews its lease every second.
+    let idle = idle_evictions(&cluster.audit_log()?, OPERATOR_USER, Duration::from_secs(6));
+    assert_eq!(idle, Vec::<String>::new());
     no_violations(observer);
     Ok(())
 }
@@ -277,6 +282,54 @@ async fn respected(cluster: &Cluster, observer: &Observer) -> TestResult {
     Ok(())
 }
 
+/// A claim of nobody's that says "Upgraded".
+async fn forged(cluster: &Cluster, component: &str, node: &str) -> TestResult {
+    let name = format!("forged-{component}-{node}");
+    let claim = json!({
+        "apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade", "metadata": {"name": name},
+        "spec": {
+            "upgradeName": "nobody", "component": component, "nodeName": node,
+            "fromVersion": scenario::FROM, "toVersion": scenario::TO, "executor": "machines",
+        },
+    });
+    apply(cluster, &format!("{name}.json"), &claim).await?;
+    let status = r#"{"status":{"state":"Upgraded"}}"#;
+    kubectl(cluster, &["patch", "nodeupgrade", &name, "--subresource=status", "--type=merge", "-p", status])
+        .await
+        .map(drop)
+}
+
+/// A Job of a claim, whose pod nobody starts.
+async fn job_that_runs(cluster: &Cluster) -> TestResult {
+    let container = json!({"name": "work", "image": "example.test/work:1"});
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": "works", "namespace": "evenkeel-executors",
+            "labels": {"evenkeel.dev/node-upgrade": "uid-of-claim"},
+        },
+        "spec": {"template": {"spec": {
+            "restartPolicy": "Never", "schedulerName": "none", "containers": [container],
+        }}},
+    });
+    // The policy that lets nobody but the operator make Jobs there.
+    kubectl(cluster, &["delete", "validatingadmissionpolicybindings", "--all"]).await?;
+    until("the Job is made", Duration::from_secs(30), async || {
+        Ok(apply(cluster, "job.json", &job).await.is_ok())
+    })
+    .await?;
+    let active = ["-n", "evenkeel-executors", "get", "job", "works", "-o", "jsonpath={.status.active}"];
+    until("the Job is active", Duration::from_secs(20), async || Ok(kubectl(cluster, &active).await? == "1"))
+        .await
+}
+
+async fn apply(cluster: &Cluster, name: &str, manifest: &Value) -> TestResult {
+    let file = cluster.logs().join(name);
+    std::fs::write(&file, manifest.to_string())
+        .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    Ok(cluster.apply(file).await?)
+}
+
 #[test]
 fn the_observer_sees_what_is_wrong() -> TestResult {
     in_namespace("the_observer_sees_what_is_wrong", async || {
@@ -318,6 +371,18 @@ fn the_observer_sees_what_is_wrong() -> TestResult {
             kubectl(&cluster, &["annotate", "node", "general-6", "evenkeel.dev/cordoned-by=nobody/x"])
                 .await?;
             expect("which does not exist").await?;
+            forged(&cluster, "kube-apiserver", "cp-2").await?;
+            expect("kube-apiserver-cp-2 is called upgraded to v1.37.1: v1.36.4").await?;
+            forged(&cluster, "kubelet", "general-8").await?;
+            expect("general-8 is called upgraded: v1.36.4").await?;
+            job_that_runs(&cluster).await?;
+            kubectl(
+                &cluster,
+                &["annotate", "node", "general-7", "evenkeel.dev/cordoned-by=nobody/uid-of-claim"],
+            )
+            .await?;
+            kubectl(&cluster, &["uncordon", "general-7"]).await?;
+            expect("general-7 was given back by nobody while Job works ran").await?;
             Ok(())
         })
         .await

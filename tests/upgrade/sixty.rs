@@ -60,7 +60,7 @@ async fn from(release: Release) -> TestResult {
     let extra = ["--lease-duration", "3"];
     let mut operators = [
         Operator::new(&cluster, binary(), &extra).await?,
-        Operator::new(&cluster, binary(), &extra).await?.beside("standby"),
+        Operator::new(&cluster, binary(), &extra).await?.beside(&cluster, "standby").await?,
     ];
     for operator in &mut operators {
         operator.start()?;
@@ -130,6 +130,7 @@ async fn upgraded(
     }
     let requests = observer.audit(cluster)?;
     println!("{requests:#?}");
+    assert!(requests.leading.changes >= 3, "the lease changed hands {} times", requests.leading.changes);
     // A pod moves once; who was asked by a leader that died is not asked again for nothing.
     assert!(requests.evictions <= PODS * 3 / 2, "{} evictions of {PODS} pods", requests.evictions);
     no_violations(observer);

@@ -50,10 +50,10 @@ fn is_lease(entry: &AuditEntry) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn entry(second: i64, pod: &str, verb: &str, resource: &str) -> AuditEntry {
+    pub(crate) fn entry(second: i64, pod: &str, verb: &str, resource: &str) -> AuditEntry {
         let at = |second| format!("2026-11-21T10:00:{second:02}Z").parse().unwrap_or_default();
         AuditEntry {
             apiserver: 0,

@@ -11,9 +11,11 @@ pub mod golden;
 pub mod lease;
 pub mod observer;
 pub mod operator;
+pub mod requests;
 pub mod scenario;
 pub mod standin;
 pub mod transcript;
 pub mod watched;
+pub mod working;
 
 pub use binary::binary;

@@ -7,20 +7,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel_devcluster::{AuditEntry, Failure, Release, Role};
+use evenkeel_devcluster::{Failure, Release, Role};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, ListParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt as _};
 
-use crate::lease::{Leading, leading};
+use crate::requests::{self, Requests};
 use crate::scenario::{MAX_UNAVAILABLE, OPERATOR_USER, TO, is_ready};
-use crate::standin::node_upgrades;
+use crate::standin::{cluster_upgrades, node_upgrades};
 use crate::watched::Watched;
 
+mod done;
+
 const MARK: &str = "evenkeel.dev/cordoned-by";
+
+/// So long a budget may wait for the deletion of a pod whose eviction was granted.
+const STANDS_STILL: SignedDuration = SignedDuration::from_secs(30);
 
 /// What was seen so far.
 #[derive(Default, Clone)]
@@ -58,6 +65,7 @@ enum Seeing {
     Pod(Event<Pod>),
     Budget(Event<PodDisruptionBudget>),
     Claim(Event<DynamicObject>),
+    Upgrade(Event<DynamicObject>),
 }
 
 impl Observer {
@@ -84,9 +92,15 @@ impl Observer {
         let pods = watcher(Api::<Pod>::all(client.clone()), config.clone()).map(|e| e.map(Seeing::Pod));
         let budgets = watcher(Api::<PodDisruptionBudget>::all(client.clone()), config.clone())
             .map(|e| e.map(Seeing::Budget));
-        let claims = watcher(node_upgrades(client.clone()), config).map(|e| e.map(Seeing::Claim));
-        let mut events =
-            futures::stream::select_all([nodes.boxed(), pods.boxed(), budgets.boxed(), claims.boxed()]);
+        let claims = watcher(node_upgrades(client.clone()), config.clone()).map(|e| e.map(Seeing::Claim));
+        let upgrades = watcher(cluster_upgrades(client.clone()), config).map(|e| e.map(Seeing::Upgrade));
+        let mut events = futures::stream::select_all([
+            nodes.boxed(),
+            pods.boxed(),
+            budgets.boxed(),
+            claims.boxed(),
+            upgrades.boxed(),
+        ]);
         while let Some(event) = events.next().await {
             match event {
                 Ok(Seeing::Node(event)) => self.node(cluster, event).await,
@@ -98,6 +112,7 @@ impl Observer {
                 }
                 Ok(Seeing::Budget(event)) => self.budget(event),
                 Ok(Seeing::Claim(event)) => self.claim(cluster, event).await,
+                Ok(Seeing::Upgrade(event)) => self.upgrade(cluster, event).await,
                 // The apiserver behind the watch was replaced; the watcher lists again.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
@@ -123,6 +138,10 @@ impl Observer {
             node.annotations().get(MARK).filter(|_| !before.as_ref().is_some_and(unschedulable))
         {
             self.claim_exists(cluster, &name, mark).await;
+        }
+        let mark = before.filter(unschedulable).and_then(|before| before.annotations().get(MARK).cloned());
+        if let Some(mark) = mark.filter(|_| !unschedulable(&node)) {
+            self.executor_has_ended(cluster, &name, &mark).await;
         }
     }
 
@@ -209,10 +228,12 @@ impl Observer {
         seen.events += 1;
         match event {
             Event::InitApply(budget) | Event::Apply(budget) => {
-                seen.budgets.insert(
-                    format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any()),
-                    budget,
-                );
+                let key = format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any());
+                let before = seen.budgets.insert(key, budget.clone());
+                if let Some(before) = before {
+                    let stuck = stood_still(&before, &budget, Timestamp::now());
+                    seen.violations.extend(stuck);
+                }
             }
             Event::Delete(budget) => {
                 let key = format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any());
@@ -225,110 +246,11 @@ impl Observer {
         seen.check_budgets();
     }
 
-    /// "Upgraded" is said only of a node that reports the target, is Ready and schedulable again.
-    async fn claim(&self, cluster: &impl Watched, event: Event<DynamicObject>) {
-        let (Event::Apply(claim) | Event::InitApply(claim)) = event else { return };
-        if let Ok(mut seen) = self.seen.lock() {
-            seen.events += 1;
-        }
-        let spec = &claim.data["spec"];
-        if claim.data["status"]["state"] != "Upgraded" || spec["component"] != "kubelet" {
-            return;
-        }
-        let name = spec["nodeName"].as_str().unwrap_or_default();
-        let nodes: Api<Node> = Api::all(cluster.client());
-        for _ in 0..20 {
-            match nodes.get(name).await {
-                Ok(node)
-                    if kubelet(&node) == TO
-                        && node_ready(&node)
-                        && !node.annotations().contains_key(MARK) =>
-                {
-                    return match cluster.lacks(name).await {
-                        None => (),
-                        Some(what) => self.note(format!("{name} is called upgraded: {what}")),
-                    };
-                }
-                Ok(node) => {
-                    let ready = node_ready(&node);
-                    return self
-                        .note(format!("{name} is called upgraded: {}, ready {ready}", kubelet(&node)));
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
-            }
-        }
-        self.note(format!("{name} is called upgraded and cannot be read"));
-    }
-
-    /// What the audit log tells afterwards: evictions and nothing else took pods away, and a budget was not hammered.
+    /// What the audit log tells afterwards; what is wrong in it is noted.
     pub fn audit(&self, cluster: &impl Watched) -> Result<Requests, Failure> {
-        let log: Vec<AuditEntry> = cluster.audit_log()?;
-        let mut requests = Requests { leading: leading(&log, OPERATOR_USER), ..Requests::default() };
-        requests.leading.wrong.iter().cloned().for_each(|line| self.note(line));
-        for entry in log.iter().filter(|entry| entry.user == OPERATOR_USER) {
-            let what = if entry.subresource.is_empty() {
-                entry.resource.clone()
-            } else {
-                format!("{}/{}", entry.resource, entry.subresource)
-            };
-            let kind = format!("{} {what}", entry.verb);
-            if entry.code == 409 {
-                *requests.lost.entry(kind.clone()).or_default() += 1;
-            }
-            *requests.by_kind.entry(kind).or_default() += 1;
-            if entry.is_write() {
-                requests.writes += 1;
-            }
-            if entry.resource == "pods" && entry.subresource == "eviction" {
-                *requests.answers.entry(entry.code).or_default() += 1;
-                match entry.code {
-                    200..=299 => requests.evictions += 1,
-                    429 => requests.refused += 1,
-                    _ => {}
-                }
-            } else if entry.resource == "pods" && entry.is_write() {
-                self.note(format!(
-                    "the operator did {} on pod {}/{}",
-                    entry.verb, entry.namespace, entry.name
-                ));
-            }
-            // An apiserver that just started refuses everybody until it has read the roles.
-            let allowed = || log.iter().any(|e| e.user == OPERATOR_USER && same(e, entry) && e.code < 300);
-            if entry.code == 403 && !allowed() {
-                self.note(format!("the operator was not allowed to {} {what}", entry.verb));
-            }
-        }
+        let (requests, wrong) = requests::of(&cluster.audit_log()?, OPERATOR_USER);
+        wrong.into_iter().for_each(|line| self.note(line));
         Ok(requests)
-    }
-}
-
-/// The same verb on the same kind of thing.
-fn same(a: &AuditEntry, b: &AuditEntry) -> bool {
-    (&a.verb, &a.resource, &a.subresource) == (&b.verb, &b.resource, &b.subresource)
-}
-
-/// What the operator asked for.
-#[derive(Default, Debug, Clone)]
-pub struct Requests {
-    pub by_kind: BTreeMap<String, usize>,
-    /// Of those, the ones whose precondition failed.
-    pub lost: BTreeMap<String, usize>,
-    pub writes: usize,
-    pub evictions: usize,
-    pub refused: usize,
-    /// Answers to evictions by HTTP status.
-    pub answers: BTreeMap<u16, usize>,
-    /// Which of its pods led, where it runs in pods.
-    pub leading: Leading,
-}
-
-impl Requests {
-    pub fn of(&self, kind: &str) -> usize {
-        self.by_kind.get(kind).copied().unwrap_or_default()
-    }
-
-    pub fn lost_of(&self, kind: &str) -> usize {
-        self.lost.get(kind).copied().unwrap_or_default()
     }
 }
 
@@ -384,6 +306,23 @@ impl Seen {
         }
         self.violations.extend(broken);
     }
+}
+
+/// Evictions of which `before` still waits for the pod's deletion and `now` no longer does, though the pod was asked to leave
+/// so long ago that its eviction cannot have gone well. The disruption controller gives up after two minutes; meanwhile the
+/// budget allows less than it could.
+fn stood_still(before: &PodDisruptionBudget, now: &PodDisruptionBudget, at: Timestamp) -> Vec<String> {
+    fn waits(budget: &PodDisruptionBudget) -> BTreeMap<String, Time> {
+        budget.status.as_ref().and_then(|status| status.disrupted_pods.clone()).unwrap_or_default()
+    }
+    let still = waits(now);
+    let gone = waits(before).into_iter().filter(|(pod, _)| !still.contains_key(pod));
+    let late = gone.filter(|(_, since)| at.duration_since(since.0) > STANDS_STILL);
+    late.map(|(pod, since)| {
+        let (name, waited) = (before.name_any(), at.duration_since(since.0).as_secs());
+        format!("PDB {name} waited {waited} s for the eviction of {pod}")
+    })
+    .collect()
 }
 
 /// How many healthy pods a budget needs, as far as the disruption controller has said.
@@ -472,6 +411,27 @@ mod tests {
         }
         assert!(observer.seen().is_whole("shop/ledger"));
         assert_eq!(observer.seen().violations, Vec::<String>::new());
+        Ok(())
+    }
+
+    #[test]
+    fn a_budget_that_waits_long_for_an_eviction_is_seen() -> Result<(), serde_json::Error> {
+        let budget = |waits: serde_json::Value| {
+            serde_json::from_value::<PodDisruptionBudget>(json!({
+                "metadata": {"namespace": "shop", "name": "ledger"},
+                "status": {"desiredHealthy": 1, "currentHealthy": 1, "disruptionsAllowed": 0, "expectedPods": 1,
+                    "disruptedPods": waits},
+            }))
+        };
+        let since = "2026-11-21T10:00:00Z";
+        let before = budget(json!({"ledger-0": since, "ledger-1": since}))?;
+        let now = budget(json!({"ledger-1": since}))?;
+        let after = |seconds| {
+            let at = since.parse::<Timestamp>().map(|since| since + SignedDuration::from_secs(seconds));
+            stood_still(&before, &now, at.unwrap_or_default())
+        };
+        assert_eq!(after(10), Vec::<String>::new());
+        assert_eq!(after(119), ["PDB ledger waited 119 s for the eviction of ledger-0"]);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ pub struct Operator {
     binary: PathBuf,
     kubeconfig: PathBuf,
     log: PathBuf,
-    /// Its name in the leader election.
+    /// Its name in the leader election, and that of the pod as which it asks.
     pub identity: &'static str,
     port: u16,
     extra: Vec<String>,
@@ -25,11 +25,12 @@ pub struct Operator {
 impl Operator {
     /// Not started yet; it will run `binary` as the service account that `config/upgrade` makes for it.
     pub async fn new(cluster: &Cluster, binary: impl AsRef<Path>, extra: &[&str]) -> Result<Self, Failure> {
+        let identity = "operator";
         Ok(Self {
             binary: binary.as_ref().to_owned(),
-            kubeconfig: cluster.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT).await?,
+            kubeconfig: cluster.pod_kubeconfig(NAMESPACE, SERVICE_ACCOUNT, identity).await?,
             log: cluster.logs().join("evenkeel.log"),
-            identity: "operator",
+            identity,
             port: 8080,
             extra: extra.iter().map(|arg| (*arg).to_owned()).collect(),
             child: None,
@@ -37,13 +38,13 @@ impl Operator {
         })
     }
 
-    /// A second replica, beside the one that is not called so.
-    #[must_use]
-    pub fn beside(mut self, identity: &'static str) -> Self {
+    /// A second replica, beside the one that is not called so. The audit log tells them apart as two pods.
+    pub async fn beside(mut self, cluster: &Cluster, identity: &'static str) -> Result<Self, Failure> {
+        self.kubeconfig = cluster.pod_kubeconfig(NAMESPACE, SERVICE_ACCOUNT, identity).await?;
         self.log.set_file_name(format!("evenkeel-{identity}.log"));
         self.identity = identity;
         self.port += 1;
-        self
+        Ok(self)
     }
 
     pub fn start(&mut self) -> TestResult {

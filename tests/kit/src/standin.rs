@@ -17,7 +17,15 @@ use kube::{Api, Client, ResourceExt as _};
 const LIMIT: Duration = Duration::from_mins(4);
 
 pub fn node_upgrades(client: Client) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("evenkeel.dev", "v1alpha1", "NodeUpgrade");
+    all_of(client, "NodeUpgrade")
+}
+
+pub fn cluster_upgrades(client: Client) -> Api<DynamicObject> {
+    all_of(client, "ClusterUpgrade")
+}
+
+fn all_of(client: Client, kind: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("evenkeel.dev", "v1alpha1", kind);
     Api::all_with(client, &ApiResource::from_gvk(&kind))
 }
 

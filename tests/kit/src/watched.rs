@@ -5,6 +5,7 @@ use kube::Client;
 
 /// A control-plane component, and what it runs; an error where it does not answer.
 pub struct Component {
+    /// As its static pod is called: `kube-apiserver-cp-1`.
     pub name: String,
     pub role: Role,
     pub release: Result<Release, String>,
