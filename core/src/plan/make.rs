@@ -243,18 +243,33 @@ impl Making<'_> {
             let finding = Finding::new("C2", Weight::Blocks, what);
             self.findings.push(finding.remedy("set controlPlane.unit to Component").about(alone));
         }
-        let several = now.iter().filter(|piece| is_server(piece)).count() > 1;
-        let any = |piece: &&Piece| {
-            let behind = piece.beside_server && piece.version.minor() < minor;
-            behind && piece.component.is_controller() && piece.reach == Reach::Any
+        if now.iter().filter(|piece| is_server(piece)).count() > 1 {
+            self.controllers_go_ahead(minor, now);
+        }
+    }
+
+    /// Where a node's control plane moves at once, its controllers are newer for a while than the kube-apiservers of the nodes
+    /// that follow. The policy allows that to those that talk to the kube-apiserver of their own node alone.
+    fn controllers_go_ahead(&mut self, minor: Minor, now: &[Piece]) {
+        let behind = |piece: &&Piece| {
+            piece.beside_server && piece.component.is_controller() && piece.version.minor() < minor
         };
-        let any: Vec<_> = now.iter().filter(any).map(|piece| &piece.place).collect();
-        if several && !any.is_empty() {
+        let (any, own): (Vec<_>, Vec<_>) =
+            now.iter().filter(behind).partition(|piece| piece.reach == Reach::Any);
+        let places = |of: Vec<&Piece>| of.into_iter().map(|piece| piece.place.clone()).collect::<Vec<_>>();
+        if !own.is_empty() {
+            let what = "until the last of these nodes is done, the controllers of the first ones are newer than the \
+                        kube-apiservers of the others, which the policy allows: each talks to that of its own node";
+            let remedy = "expect it for minutes: the report calls them Transitional, and nothing is violated";
+            self.findings.push(Finding::new("S2", Weight::Warns, what).remedy(remedy).about(&places(own)));
+        }
+        let any = places(any);
+        if !any.is_empty() {
             let what = "controllers of these nodes may talk to any kube-apiserver, and would be newer than the oldest \
                         while the nodes go one by one";
             let remedy = "point their kubeconfig at the kube-apiserver of their own node, as kubeadm does, or set \
                           controlPlane.unit to Component";
-            self.findings.push(Finding::new("C3", Weight::Blocks, what).remedy(remedy).at(minor).about(any));
+            self.findings.push(Finding::new("C3", Weight::Blocks, what).remedy(remedy).at(minor).about(&any));
         }
     }
 }

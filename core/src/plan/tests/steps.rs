@@ -169,13 +169,14 @@ fn a_node_moves_as_a_whole_where_its_controllers_talk_to_their_own_server() {
         &own,
         &by_node("v1.37.1"),
         &expect![[r#"
-        hop v1.37.1 (Target)
-          kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 from v1.36.4
-          kube-apiserver, kube-controller-manager, kube-scheduler on cp-2 from v1.36.4
-          kube-apiserver, kube-controller-manager, kube-scheduler on cp-3 from v1.36.4
-          kubelets: all
-        checked
-    "#]],
+            hop v1.37.1 (Target)
+              kube-apiserver, kube-controller-manager, kube-scheduler on cp-1 from v1.36.4
+              kube-apiserver, kube-controller-manager, kube-scheduler on cp-2 from v1.36.4
+              kube-apiserver, kube-controller-manager, kube-scheduler on cp-3 from v1.36.4
+              kubelets: all
+            warns S2: until the last of these nodes is done, the controllers of the first ones are newer than the kube-apiservers of the others, which the policy allows: each talks to that of its own node (cp-1, cp-2, cp-3): expect it for minutes: the report calls them Transitional, and nothing is violated
+            checked
+        "#]],
     );
     own.change_instances(|instance| instance.reach = Reach::Any);
     plans(
@@ -223,6 +224,7 @@ fn a_node_moves_as_a_whole_where_its_controllers_talk_to_their_own_server() {
               kube-scheduler on cp-1 from v1.36.4
               kube-apiserver, kube-controller-manager, kube-scheduler on cp-2 from v1.36.4
               kubelets: all
+            warns S2: until the last of these nodes is done, the controllers of the first ones are newer than the kube-apiservers of the others, which the policy allows: each talks to that of its own node (cp-1, cp-2): expect it for minutes: the report calls them Transitional, and nothing is violated
             checked
         "#]],
     );
@@ -247,6 +249,7 @@ fn the_kubelet_of_one_process_moves_with_it() {
               kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-1 from v1.36.4+k3s1
               kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-2 from v1.36.4+k3s1
               kubelets: all
+            warns S2: until the last of these nodes is done, the controllers of the first ones are newer than the kube-apiservers of the others, which the policy allows: each talks to that of its own node (cp-1, cp-2): expect it for minutes: the report calls them Transitional, and nothing is violated
             checked
         "#]],
     );
