@@ -14,6 +14,9 @@ use tokio::process::Command;
 
 use crate::cluster::Real;
 
+/// What the kubelet runs as static pods.
+const MANIFESTS: &str = "sha256sum /etc/kubernetes/manifests/*";
+
 /// One run of a script, `kubeadm upgrade` included.
 const LIMIT: Duration = Duration::from_mins(8);
 
@@ -21,8 +24,15 @@ pub async fn end_well(real: &Real) -> TestResult {
     let first = script("kubeadm/first")?;
     killed_while_it_unpacks(real, "cp-1", &first, "kubeadm").await?;
     refuses(real, &first).await?;
+    killed_while_kubeadm_works(real, "cp-1", &first).await?;
     ends_well_twice(real, "cp-1", &first).await?;
     assert_eq!(real.apiserver_version("cp-1").await.as_deref(), Some(TO));
+
+    let further = script("kubeadm/control-plane")?;
+    killed_while_it_unpacks(real, "cp-2", &further, "kubeadm").await?;
+    killed_while_kubeadm_works(real, "cp-2", &further).await?;
+    ends_well_twice(real, "cp-2", &further).await?;
+    assert_eq!(real.apiserver_version("cp-2").await.as_deref(), Some(TO));
 
     let worker = script("kubeadm/worker")?;
     killed_while_it_unpacks(real, "worker-1", &worker, "kubelet").await?;
@@ -101,6 +111,25 @@ async fn killed_while_it_unpacks(real: &Real, node: &str, script: &str, package:
         on_node(real, node, "dpkg --audit; dpkg-query -W -f '${Package} ${Status}\\n' kubeadm kubelet")
             .await?;
     println!("       {node} after dpkg was killed: {half}");
+    Ok(())
+}
+
+/// Kills kubeadm, and so the script, when it has begun to replace static pods: some of them run the new version then.
+async fn killed_while_kubeadm_works(real: &Real, node: &str, script: &str) -> TestResult {
+    // kubeadm names a folder by the second, and no Job begins so soon after another one.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let before = on_node(real, node, MANIFESTS).await?;
+    let mut child = job(real, node, script, TO)?.spawn()?;
+    while on_node(real, node, MANIFESTS).await? == before {
+        if let Some(ended) = child.try_wait()? {
+            return Err(Failure::new(format!("the script ended ({ended}) before a static pod was replaced")));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    on_node(real, node, "pkill -KILL -f '^([^ ]*/)?kubeadm upgrade '").await?;
+    let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await??;
+    assert!(!output.status.success(), "the script of a kubeadm that was killed ended well");
+    println!("       {node}: kubeadm was killed after the first static pod was replaced");
     Ok(())
 }
 

@@ -244,7 +244,7 @@ fn a_drain_is_faster_and_asks_less_than_kubectls() -> TestResult {
 #[test]
 #[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
 fn executors_end_well_however_often_they_run() -> TestResult {
-    let nodes = ["--control-planes", "1", "--workers", "1"];
+    let nodes = ["--control-planes", "2", "--workers", "1"];
     on_real_nodes("executors_end_well_however_often_they_run", nodes, executors::end_well)
 }
 
