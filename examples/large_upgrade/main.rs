@@ -49,15 +49,34 @@ const TAKES: Takes = Takes { work: WORK, silent: SILENT, away: AWAY };
 fn main() {
     let number = |at: usize, or: usize| std::env::args().nth(at).map_or(or, |text| text.parse().unwrap());
     let size = Size { nodes: number(1, 5000), replicas: number(2, 50), spare: 0 };
-    virtually(upgrade(size));
-    virtually(upgrade(Size { spare: 3, ..size }));
-    virtually(by_hand(size));
+    let evenkeel = virtually(upgrade(size));
+    let with_spare = virtually(upgrade(Size { spare: 3, ..size }));
+    let by_hand = virtually(by_hand(size));
+    println!("\n  beside by hand              time  evictions  requests");
+    for (name, cost) in [("by Evenkeel", evenkeel), ("with a spare node a zone", with_spare)] {
+        println!(
+            "  {name:<24} {:>7.3} {:>10.2} {:>9.2}",
+            cost.seconds / by_hand.seconds,
+            cost.evictions / by_hand.evictions,
+            cost.requests / by_hand.requests
+        );
+    }
 }
 
-fn virtually(measured: impl Future<Output = ()>) {
+/// What an upgrade cost.
+struct Cost {
+    /// Of the cluster's time.
+    seconds: f64,
+    /// For each pod.
+    evictions: f64,
+    /// For each node, its evictions included.
+    requests: f64,
+}
+
+fn virtually(measured: impl Future<Output = Cost>) -> Cost {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(measured);
+    runtime.block_on(measured)
 }
 
 /// Of the cluster.
@@ -118,7 +137,7 @@ impl Asked {
     }
 
     /// Prints what `size` nodes cost, and what was asked most often.
-    fn tell(mut self, size: Size) {
+    fn tell(mut self, size: Size, took: Duration) -> Cost {
         let evictions = self.0.remove("create pods/eviction").unwrap_or_default();
         let probes = self.0.remove("get ").unwrap_or_default();
         let rest = self.0.values().sum::<usize>();
@@ -150,10 +169,15 @@ impl Asked {
             println!("              {count:>8} {what}");
         }
         println!("  memory      {} MiB at most so far, the cluster included", memory());
+        Cost {
+            seconds: took.as_secs_f64(),
+            evictions: float(evictions) / float(size.pods()),
+            requests: float(evictions + rest) / float(size.moved()),
+        }
     }
 }
 
-async fn upgrade(size: Size) {
+async fn upgrade(size: Size) -> Cost {
     let (cluster, client) = made(size).await;
     executor::work(&cluster, TAKES);
     let stop = CancellationToken::new();
@@ -190,11 +214,11 @@ async fn upgrade(size: Size) {
         status["progress"]["summary"], status["conditions"][0]["reason"]
     );
     took_for(size, limit, took, real);
-    asked.tell(size);
+    asked.tell(size, took)
 }
 
 /// The same nodes, one after the other, as a person moves them.
-async fn by_hand(size: Size) {
+async fn by_hand(size: Size) -> Cost {
     let (cluster, _client) = made(size).await;
     let (real, begun) = (Instant::now(), tokio::time::Instant::now());
     let mut asked = Asked::default();
@@ -208,8 +232,9 @@ async fn by_hand(size: Size) {
     }
     let refused = moving.await.unwrap();
     println!("  by hand, one node after the other, as kubectl drain asks: {refused} evictions were refused");
-    took_for(size, 1, begun.elapsed(), real);
-    asked.tell(size);
+    let took = begun.elapsed();
+    took_for(size, 1, took, real);
+    asked.tell(size, took)
 }
 
 fn took_for(size: Size, at_once: usize, took: Duration, real: Instant) {
