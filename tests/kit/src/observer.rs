@@ -36,6 +36,8 @@ pub struct Seen {
     pods: BTreeMap<String, Pod>,
     listing: BTreeMap<String, Pod>,
     budgets: BTreeMap<String, PodDisruptionBudget>,
+    /// Claims that said "Upgraded", by UID.
+    upgraded: BTreeSet<String>,
     /// Budgets that were once whole: before that, pods are still starting.
     whole: BTreeSet<String>,
     pub events: usize,

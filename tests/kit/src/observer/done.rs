@@ -31,11 +31,16 @@ impl Observer {
     /// "Upgraded" is said of a kubelet only when its node reports the target, is Ready and schedulable again, and of a part
     /// of the control plane only when it runs the target and its node is whole.
     pub(super) async fn claim(&self, cluster: &impl Watched, event: Event<DynamicObject>) {
+        let live = matches!(event, Event::Apply(_));
         let (Event::Apply(claim) | Event::InitApply(claim)) = event else { return };
-        if let Ok(mut seen) = self.seen.lock() {
+        let upgraded = claim.data["status"]["state"] == "Upgraded";
+        // What is listed again was said a while ago: by now the next step may be under way.
+        let new = {
+            let Ok(mut seen) = self.seen.lock() else { return };
             seen.events += 1;
-        }
-        if claim.data["status"]["state"] != "Upgraded" {
+            upgraded && seen.upgraded.insert(claim.uid().unwrap_or_default()) && live
+        };
+        if !new {
             return;
         }
         let text = |field: &str| claim.data["spec"][field].as_str().unwrap_or_default();
