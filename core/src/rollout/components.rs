@@ -228,21 +228,25 @@ fn failed(round: &mut Round<'_>, claim: &Claim) {
     round.blocks(WaitReason::STEP_FAILED, line);
 }
 
-/// Looks after a claim that is done: what went back is for a person, and a component that it did not move makes room for
-/// a new claim.
-fn upgraded(round: &mut Round<'_>, claim: &Claim) {
-    let cluster = round.world.cluster;
-    let Subject { node, to, .. } = &claim.subject;
+/// The first component of a claim that is done and is not at the target any more, and what it runs.
+fn went_back(cluster: &Cluster, claim: &Claim) -> Option<(Component, String)> {
     let went_back = |component: &Component| {
         let version = match component {
             Component::Kubelet => &node_of(cluster, claim).filter(|node| node.ready)?.kubelet,
             _ => &instance_of(cluster, claim, *component).filter(|instance| instance.ready)?.version,
         };
-        let there = version.known().is_some_and(|version| version.satisfies(to));
+        let there = version.known().is_some_and(|version| version.satisfies(&claim.subject.to));
         (!there).then(|| (*component, version.to_string()))
     };
-    if let Some((component, version)) = claim.subject.moves().iter().find_map(went_back) {
+    claim.subject.moves().iter().find_map(went_back)
+}
+
+/// Looks after a claim that is done: what went back is for a person, and a component that it did not move makes room for
+/// a new claim.
+fn upgraded(round: &mut Round<'_>, claim: &Claim) {
+    if let Some((component, version)) = went_back(round.world.cluster, claim) {
         round.went_back = true;
+        let node = &claim.subject.node;
         round.needs_a_person.push(format!(
             "{component} on {node} went back to {version} after it was upgraded; delete NodeUpgrade {} to have it moved \
              again",
@@ -251,7 +255,8 @@ fn upgraded(round: &mut Round<'_>, claim: &Claim) {
         return;
     }
     let another = |step: &Step| {
-        step.place == *node && step.components.iter().any(|of| !claim.subject.components.contains(of))
+        step.place == claim.subject.node
+            && step.components.iter().any(|of| !claim.subject.components.contains(of))
     };
     if claim.subject.is_of_plane() && round.missing.is_empty() && round.hop.steps.iter().any(another) {
         round.actions.push(release(claim));
@@ -265,6 +270,9 @@ fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
         return Some((WaitReason::ComponentAway, is_missed(place)));
     }
     let subject = &claim.subject;
+    if let Some(line) = not_in_order(round, claim) {
+        return Some((WaitReason::ComponentAway, line));
+    }
     if subject.is_of_plane() {
         let its_kubelet = |other: &&&Claim| other.is_of_kubelet() && other.subject.node == subject.node;
         if let Some(other) = round.mine.iter().filter(its_kubelet).find(|other| other.state.in_flight()) {
@@ -283,6 +291,23 @@ fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
         .filter(|i| subject.component != Component::KubeApiserver || *name_of(i) != subject.node);
     let silent = others.find(|i| !i.ready)?;
     Some((WaitReason::ComponentAway, format!("waits until kube-apiserver {} answers", silent.name)))
+}
+
+/// What is not at the target, though it was when `claim` was made: its turn has not come any more.
+fn not_in_order(round: &Round<'_>, claim: &Claim) -> Option<String> {
+    let mut done = round.mine.iter().filter(|other| {
+        !other.is_of_kubelet()
+            && matches!(other.state, ClaimState::Upgraded { .. })
+            && other.subject.to == claim.subject.to
+    });
+    let back = |other: &&Claim| Some((other.subject.node.clone(), went_back(round.world.cluster, other)?));
+    if let Some((node, (component, version))) = done.find_map(back) {
+        return Some(format!("waits because {component} on {node} went back to {version}"));
+    }
+    let earlier = |component| Stage::of(component).is_some_and(|stage| stage < claim.subject.stage());
+    let step = round.hop.next_of(earlier).filter(|_| !claim.subject.is_of_plane())?;
+    let component = step.components.first()?;
+    Some(format!("waits until {component} on {} is at {}", step.place, claim.subject.to))
 }
 
 fn is_missed(place: &Place) -> String {

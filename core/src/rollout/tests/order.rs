@@ -277,6 +277,32 @@ fn an_apiserver_that_somebody_takes_back_stops_everything_and_is_named() {
 }
 
 #[test]
+fn a_controller_waits_while_an_apiserver_is_back_at_its_old_version() {
+    let mut toy = Toy::new(1, 1);
+    let is_of_manager = |claim: &Claim| claim.subject.component == Component::KubeControllerManager;
+    toy.run_until(600, |toy| toy.claims.iter().any(is_of_manager));
+    // Between the claim and the executor.
+    let back = |toy: &mut Toy, version: &str| {
+        toy.cluster.change_instances(|instance| {
+            if (instance.component, &*instance.name) == (Component::KubeApiserver, "cp-1") {
+                instance.version = Observed::from_report(version);
+            }
+        });
+    };
+    back(&mut toy, "v1.36.4");
+    for _ in 0..30 {
+        toy.tick();
+        let states: Vec<_> = toy.claims.iter().filter(|c| is_of_manager(c)).map(|c| c.state.name()).collect();
+        assert_eq!(states, ["Claimed"], "{:?}", toy.log);
+    }
+    let message = toy.status().message;
+    assert!(message.contains("kube-apiserver on cp-1 went back to v1.36.4"), "{message}");
+    back(&mut toy, "v1.37.1");
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+}
+
+#[test]
 fn nothing_is_given_to_an_executor_by_what_apiservers_said_a_while_ago() {
     let mut toy = Toy::new(1, 1);
     let then = toy.world().now;
