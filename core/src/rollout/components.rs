@@ -140,7 +140,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
     let place = &claim.subject.node;
     match &claim.state {
         ClaimState::Claimed => {
-            if !round.wants(claim) || !fits(round, claim) {
+            if !round.wants(claim) || !fits(round, claim) || !is_next(round, claim) {
                 round.actions.push(release(claim));
             } else if left(round, claim, None).is_none() {
                 round.record(claim, ClaimState::Upgraded { at: now }, "was at the target already");
@@ -270,9 +270,6 @@ fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
         return Some((WaitReason::ComponentAway, is_missed(place)));
     }
     let subject = &claim.subject;
-    if let Some(line) = not_in_order(round, claim) {
-        return Some((WaitReason::ComponentAway, line));
-    }
     if subject.is_of_plane() {
         let its_kubelet = |other: &&&Claim| other.is_of_kubelet() && other.subject.node == subject.node;
         if let Some(other) = round.mine.iter().filter(its_kubelet).find(|other| other.state.in_flight()) {
@@ -293,21 +290,16 @@ fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
     Some((WaitReason::ComponentAway, format!("waits until kube-apiserver {} answers", silent.name)))
 }
 
-/// What is not at the target, though it was when `claim` was made: its turn has not come any more.
-fn not_in_order(round: &Round<'_>, claim: &Claim) -> Option<String> {
-    let mut done = round.mine.iter().filter(|other| {
-        !other.is_of_kubelet()
-            && matches!(other.state, ClaimState::Upgraded { .. })
-            && other.subject.to == claim.subject.to
-    });
-    let back = |other: &&Claim| Some((other.subject.node.clone(), went_back(round.world.cluster, other)?));
-    if let Some((node, (component, version))) = done.find_map(back) {
-        return Some(format!("waits because {component} on {node} went back to {version}"));
-    }
+/// Whether the turn of what `claim` moves has come still: nothing before it went back since the claim was made.
+fn is_next(round: &Round<'_>, claim: &Claim) -> bool {
+    let done = |other: &&&Claim| {
+        let upgraded = matches!(other.state, ClaimState::Upgraded { .. });
+        upgraded && !other.is_of_kubelet() && other.subject.to == claim.subject.to
+    };
+    let back = |other: &&Claim| went_back(round.world.cluster, other).is_some();
     let earlier = |component| Stage::of(component).is_some_and(|stage| stage < claim.subject.stage());
-    let step = round.hop.next_of(earlier).filter(|_| !claim.subject.is_of_plane())?;
-    let component = step.components.first()?;
-    Some(format!("waits until {component} on {} is at {}", step.place, claim.subject.to))
+    let together = claim.subject.is_of_plane();
+    !round.mine.iter().filter(done).any(back) && (together || round.hop.next_of(earlier).is_none())
 }
 
 fn is_missed(place: &Place) -> String {

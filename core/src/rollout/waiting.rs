@@ -43,7 +43,7 @@ pub enum WaitReason {
     Upgrade(Phase),
     /// What is left of the plan must not be carried out on the cluster as it is now.
     PlanBlocked,
-    /// A component of the control plane is away, not ready, not seen, or back at an older version.
+    /// A component of the control plane is away, not ready, or not seen.
     ComponentAway,
     /// A component of the control plane does not tell its version.
     VersionUnknown,
