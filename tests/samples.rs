@@ -94,8 +94,9 @@ fn there(all: &[UpgradeExecutor]) -> Executors {
 fn the_upgrades_are_valid_and_wait_for_approval() {
     for file in ["clusterupgrade.yaml", "clusterupgrade-full.yaml"] {
         let sample: ClusterUpgrade = sample(file).unwrap();
-        let upgrade = upgrade::validate(&sample, &there(&executors("kubeadm"))).unwrap();
-        assert_eq!(upgrade.absent(), None, "{file}");
+        let executors = there(&executors("kubeadm"));
+        let upgrade = upgrade::validate(&sample, &executors).unwrap();
+        assert_eq!(upgrade::absent_executors(&sample, &executors), [], "{file}");
         assert_eq!(upgrade.version.to_string(), "v1.37.1");
         assert_eq!(
             (upgrade.mode, upgrade.approved_hash, upgrade.suspended),

@@ -349,6 +349,7 @@ impl Scene {
             unreadable: &[],
             jobs: &Jobs::default(),
             hidden: &[],
+            absent_executors: &[],
             gates: &Gates::default(),
             refused: &Refusals::default(),
             freshness: &Freshness::default(),

@@ -2,12 +2,14 @@
 //!
 //! [`Upgrade`] is a validated `ClusterUpgrade.spec`; nothing that was observed is part of it. [`Progress`] is what its
 //! status has to remember, because the cluster does not show it any more. What is done about them is
-//! [`crate::rollout`]. The invariants: the executors of an [`Upgrade`] are those that it names, also those that do not
-//! exist; and every group that a group depends on is one of its groups, without a circle.
+//! [`crate::rollout`]. The invariants: the executors of an [`Upgrade`] are among those that it names; those of them that
+//! are not there are an observation ([`AbsentExecutor`]), and no part of it; and every group that a group depends on is
+//! one of its groups, without a circle.
 
 pub mod calendar;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -116,13 +118,6 @@ pub enum Executor {
         /// How long it may take until the new version is observed.
         deadline: SignedDuration,
     },
-    /// Nobody: no executor of that name can be read now. Nothing begins before one can.
-    Absent {
-        /// What is so, in one line.
-        what: Arc<str>,
-        /// What to do, in one line.
-        remedy: Arc<str>,
-    },
 }
 
 impl Executor {
@@ -133,8 +128,25 @@ impl Executor {
     pub const fn deadline(&self) -> SignedDuration {
         match self {
             Self::Job { deadline, .. } | Self::External { deadline } => *deadline,
-            Self::Absent { .. } => Self::UNKNOWN_DEADLINE,
         }
+    }
+}
+
+/// An executor that an upgrade names, and that nobody can read now. Nothing begins before somebody can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbsentExecutor {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What is so, in one line.
+    pub what: Arc<str>,
+    /// What to do, in one line.
+    pub remedy: Arc<str>,
+}
+
+impl fmt::Display for AbsentExecutor {
+    /// What is so, and what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.remedy)
     }
 }
 
@@ -261,7 +273,7 @@ pub struct Upgrade {
     pub failures: FailurePolicy,
     /// The findings that a person takes upon them.
     pub accepted: Vec<AcceptedRisk>,
-    /// The executors by name. Every name used above is a key, and nothing else is.
+    /// What the executors named above are, by name. One that nobody can read is left out, and nothing else is added.
     pub executors: BTreeMap<Arc<str>, Executor>,
 }
 
@@ -312,12 +324,11 @@ impl Upgrade {
         }
     }
 
-    /// What is so of the first executor that is not there, and what to do, in one line; `None` when all are there.
-    pub fn absent(&self) -> Option<String> {
-        self.executors.values().find_map(|executor| match executor {
-            Executor::Absent { what, remedy } => Some(format!("{what}: {remedy}")),
-            Executor::Job { .. } | Executor::External { .. } => None,
-        })
+    /// The names of the executors that it uses, whether they are there or not, as often as it uses them.
+    pub fn executor_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let plane = &self.control_plane;
+        let of_plane = std::iter::once(&plane.executor).chain(&plane.first_executor);
+        of_plane.chain(self.groups.iter().map(|group| &group.executor))
     }
 
     /// The nodes that take part, by name. A node belongs to the first group that selects it.

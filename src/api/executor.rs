@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use evenkeel_core::plan;
 use evenkeel_core::text::harmless;
-use evenkeel_core::upgrade::Executor;
+use evenkeel_core::upgrade::{AbsentExecutor, Executor};
 use evenkeel_core::version::escape;
 use k8s_openapi::jiff::SignedDuration;
 use kube::core::DynamicObject;
@@ -106,20 +106,23 @@ impl Executors {
         );
     }
 
-    /// What `name` is, which `field` of a `ClusterUpgrade` refers to.
-    pub(super) fn named(&self, field: &str, name: &str) -> Executor {
-        let absent = |what: String, remedy: &str| {
-            let what = harmless(&format!("{field} names UpgradeExecutor {}, which {what}", escape(name)));
-            Executor::Absent { what: what.into(), remedy: remedy.into() }
-        };
-        match self.0.get(name) {
-            Some(Ok(executor)) => executor.clone(),
-            Some(Err(why)) => absent(format!("cannot be read ({why})"), "mend it"),
-            None => absent(
+    /// What `name` is; `None` where it is not there or cannot be read.
+    pub(super) fn get(&self, name: &str) -> Option<&Executor> {
+        self.0.get(name)?.as_ref().ok()
+    }
+
+    /// Why `name` is not there, which `field` of a `ClusterUpgrade` refers to; `None` where it is.
+    pub(super) fn absent(&self, field: &str, name: &str) -> Option<AbsentExecutor> {
+        let (what, remedy) = match self.0.get(name) {
+            Some(Ok(_)) => return None,
+            Some(Err(why)) => (format!("cannot be read ({why})"), "mend it"),
+            None => (
                 "does not exist".to_owned(),
                 "install it, for example with kubectl apply -k config/executors/kubeadm",
             ),
-        }
+        };
+        let what = harmless(&format!("{field} names UpgradeExecutor {}, which {what}", escape(name)));
+        Some(AbsentExecutor { name: name.into(), what: what.into(), remedy: remedy.into() })
     }
 }
 
@@ -162,10 +165,11 @@ mod tests {
             ("nothing", json!({})),
             ("odd", json!({ "job": { "template": {}, "deadlineSeconds": "soon" } })),
         ]);
-        let told = |name: &str| match all.named("spec.controlPlane", name) {
-            Executor::Job { template, deadline } => format!("{template} in {deadline:#}"),
-            Executor::External { deadline } => format!("somebody in {deadline:#}"),
-            Executor::Absent { what, remedy } => format!("{what}: {remedy}"),
+        let told = |name: &str| match (all.get(name), all.absent("spec.controlPlane", name)) {
+            (Some(Executor::Job { template, deadline }), None) => format!("{template} in {deadline:#}"),
+            (Some(Executor::External { deadline }), None) => format!("somebody in {deadline:#}"),
+            (None, Some(absent)) => absent.to_string(),
+            both => panic!("{name} is there and is not: {both:?}"),
         };
         assert_eq!(told("job"), r#"{"spec":{"containers":[],"hostPID":true}} in 1h"#);
         assert_eq!(told("hands"), "somebody in 1m");
@@ -187,6 +191,6 @@ mod tests {
     fn a_later_object_of_a_name_takes_the_place_of_the_earlier() {
         let external = |seconds: i64| ("x", json!({ "external": { "deadlineSeconds": seconds } }));
         let all = executors(&[external(60), external(90)]);
-        assert_eq!(all.named("f", "x").deadline(), SignedDuration::from_secs(90));
+        assert_eq!(all.get("x").map(Executor::deadline), Some(SignedDuration::from_secs(90)));
     }
 }

@@ -163,6 +163,7 @@ impl Driver<'_> {
             unreadable: &unreadable,
             jobs: &jobs,
             hidden: &hidden,
+            absent_executors: &[],
             refused: &refused,
             freshness: &freshness,
             gates: &gates,
@@ -176,6 +177,8 @@ impl Driver<'_> {
         forget_gates(kept, &upgrades);
         for (object, intent, mut progress) in upgrades {
             progress.queued_behind = queue.ahead_of(&intent, &progress);
+            let absent_executors = &upgrade::absent_executors(&object, &kept.executors);
+            let world = World { absent_executors, ..world };
             let planned = planned(&intent, &progress, world, self.releases);
             let decision = decide(&planned, &intent, &progress, world);
             queue.decided(&intent, &decision.status);

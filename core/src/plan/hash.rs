@@ -2,7 +2,7 @@
 //!
 //! The invariant: a later release computes the same hash for the same spec.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -54,16 +54,18 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
         }
         text
     };
-    let executor = |(name, executor): (&Arc<str>, &Executor)| {
+    let executor = |name: &Arc<str>| {
+        let executor = upgrade.executors.get(name);
         let (kind, template) = match executor {
-            Executor::Job { template, .. } => ("job", Some(&**template)),
-            Executor::External { .. } => ("external", None),
+            Some(Executor::Job { template, .. }) => ("job", Some(&**template)),
+            Some(Executor::External { .. }) => ("external", None),
             // Whatever comes in its place is another plan.
-            Executor::Absent { .. } => ("absent", None),
+            None => ("absent", None),
         };
-        let seconds = executor.deadline().as_secs();
+        let seconds = executor.map_or(Executor::UNKNOWN_DEADLINE, Executor::deadline).as_secs();
         json!({"name": &**name, "kind": kind, "deadlineSeconds": seconds, "template": template})
     };
+    let executors: BTreeSet<&Arc<str>> = upgrade.executor_names().collect();
     let mut control_plane =
         json!({"executor": &*upgrade.control_plane.executor, "unit": upgrade.control_plane.unit.name()});
     if let Some(first) = &upgrade.control_plane.first_executor {
@@ -82,7 +84,7 @@ pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> 
         "controlPlane": control_plane,
         "drainTimeoutSeconds": upgrade.drain.timeout.as_secs(),
         "nodeGroups": upgrade.groups.iter().map(group).collect::<Vec<_>>(),
-        "executors": upgrade.executors.iter().map(executor).collect::<Vec<_>>(),
+        "executors": executors.into_iter().map(executor).collect::<Vec<_>>(),
     });
     let drain = drain(&upgrade.drain);
     if drain != json!({}) {

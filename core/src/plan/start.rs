@@ -15,7 +15,7 @@ use super::wish::Wish;
 use crate::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
 use crate::skew::policy::{Servers, WEBHOOKS_BEFORE_UPGRADE};
 use crate::skew::{effective, webhooks_in_the_way};
-use crate::upgrade::{Executor, Hidden, Unit};
+use crate::upgrade::{Hidden, Unit};
 use crate::version::{KubeVersion, Minor, Observed, Unknown};
 
 /// A machine that has been silent for so long does not come back by itself.
@@ -241,11 +241,9 @@ impl Stay {
 
 /// Executors that the upgrade names and that are not there.
 fn executors(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
-    for (name, executor) in &wish.upgrade.executors {
-        if let Executor::Absent { what, remedy } = executor {
-            let id = format!("E1/{name}");
-            findings.push(Finding::new(id, Weight::Blocks, &**what).remedy(&**remedy));
-        }
+    for absent in wish.absent_executors {
+        let id = format!("E1/{}", absent.name);
+        findings.push(Finding::new(id, Weight::Blocks, &*absent.what).remedy(&*absent.remedy));
     }
 }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::cluster::{Cluster, Component};
 use crate::skew::lifecycle::Catalogue;
 use crate::skew::policy::Policy;
-use crate::upgrade::{Member, Upgrade};
+use crate::upgrade::{AbsentExecutor, Member, Upgrade};
 use crate::version::KubeVersion;
 
 /// What a plan is made from.
@@ -25,6 +25,8 @@ pub struct Wish<'a> {
     pub catalogue: &'a Catalogue,
     /// Controllers that lead where nothing shows their version, each with a line for a person.
     pub hidden: &'a [(Component, String)],
+    /// The executors that `upgrade` names and that are not there, by name.
+    pub absent_executors: &'a [AbsentExecutor],
     /// The time, for acceptances that end.
     pub now: Timestamp,
 }

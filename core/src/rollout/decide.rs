@@ -79,7 +79,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         stage,
         missing: &missing,
         halted: halted(cluster, upgrade, &mine, world.now),
-        may_disrupt: approved && may_disrupt(upgrade, progress),
+        may_disrupt: approved && may_disrupt(upgrade, progress, world),
         hash: hash.as_deref(),
         policy: &policy,
         batch: Batch::new(cluster, &policy.rules, world.now),
@@ -168,9 +168,9 @@ fn is_unbegun_step(claim: &Claim) -> bool {
 }
 
 /// Whether an upgrade whose plan is approved may disrupt anything.
-fn may_disrupt(upgrade: &Upgrade, progress: &Progress) -> bool {
+fn may_disrupt(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> bool {
     let free = !upgrade.suspended && !progress.ending && progress.queued_behind.is_none();
-    free && upgrade.absent().is_none()
+    free && world.absent_executors.is_empty()
 }
 
 /// How far each stage is, for a person: a node that only has nothing to do in this hop is not upgraded.

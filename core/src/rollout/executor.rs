@@ -222,12 +222,14 @@ fn job(
 /// taken up may be gone, or be something that nobody approved.
 fn template(round: &Round<'_>, claim: &Claim) -> Result<Arc<str>, String> {
     let name = &claim.subject.executor;
+    let not_named =
+        || format!("ClusterUpgrade {} does not name executor {name} any more", round.upgrade.name);
+    let absent = || round.world.absent_executors.iter().find(|absent| absent.name == *name);
     let why = match round.upgrade.executors.get(name) {
         Some(Executor::Job { template, .. }) if round.approved() => return Ok(template.clone()),
         Some(Executor::Job { .. }) => "the plan as it is now is not approved".to_owned(),
         Some(Executor::External { .. }) => format!("UpgradeExecutor {name} has no job any more"),
-        Some(Executor::Absent { what, remedy }) => format!("{what}: {remedy}"),
-        None => format!("ClusterUpgrade {} does not name executor {name} any more", round.upgrade.name),
+        None => absent().map_or_else(not_named, ToString::to_string),
     };
     Err(format!("its Job has not begun: {why}"))
 }

@@ -26,6 +26,7 @@ pub fn planned(upgrade: &Upgrade, progress: &Progress, world: World<'_>, release
         policy: Policy::default(),
         catalogue: releases,
         hidden: world.hidden,
+        absent_executors: world.absent_executors,
         now: world.now,
     })
 }

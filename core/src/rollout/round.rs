@@ -164,7 +164,7 @@ impl Round<'_> {
 
     /// Whether `claim` may still begin what it is about.
     pub(super) fn wants(&self, claim: &Claim) -> bool {
-        let named = self.upgrade.executors.contains_key(&claim.subject.executor);
+        let named = self.upgrade.executor_names().any(|name| *name == claim.subject.executor);
         let wanted = named && claim.subject.to == self.upgrade.version;
         self.may_disrupt && self.halted.is_none() && !claim.ending && wanted
     }

@@ -119,7 +119,7 @@ pub(super) fn status(
         Phase::Deleting
     } else if progress.completed.is_some() {
         Phase::Completed
-    } else if upgrade.absent().is_some() {
+    } else if !world.absent_executors.is_empty() {
         Phase::Invalid
     } else if never_began && !notes.preflight.is_empty() {
         Phase::PreflightFailed
@@ -152,7 +152,7 @@ pub(super) fn status(
     let started = progress.started.or((opens || !mine.is_empty()).then_some(world.now));
     // What the condition says is waited for before whatever else is.
     notes.waits.sort_by_key(|waiting| waiting.reason != WaitReason::Upgrade(phase));
-    let message = message(upgrade, progress, phase, &stages, &notes, &parked);
+    let message = message(upgrade, progress, world, phase, &stages, &notes, &parked);
     let waits = waits(std::mem::take(&mut notes.waits), phase, &message, &notes.preflight);
     Status {
         phase,
@@ -287,6 +287,7 @@ fn completed(version: &KubeVersion, stages: &[StageProgress; 3]) -> String {
 fn message(
     upgrade: &Upgrade,
     progress: &Progress,
+    world: World<'_>,
     phase: Phase,
     stages: &[StageProgress; 3],
     notes: &RoundNotes,
@@ -325,7 +326,7 @@ fn message(
         }
         Phase::Deleting if notes.waits.is_empty() => "was deleted; gives its nodes back".to_owned(),
         Phase::Deleting => format!("was deleted; {}", first(&notes.waits)),
-        Phase::Invalid => upgrade.absent().unwrap_or_default(),
+        Phase::Invalid => world.absent_executors.first().map(ToString::to_string).unwrap_or_default(),
         Phase::PreflightFailed => refused(),
         Phase::Working(_) if !notes.waits.is_empty() => first(&notes.waits),
         Phase::Working(_) if !notes.preflight.is_empty() => refused(),

@@ -20,7 +20,7 @@ use crate::version::KubeVersion;
 fn template(executor: &Executor) -> Option<&Arc<str>> {
     match executor {
         Executor::Job { template, .. } => Some(template),
-        Executor::External { .. } | Executor::Absent { .. } => None,
+        Executor::External { .. } => None,
     }
 }
 
@@ -29,7 +29,7 @@ fn template(executor: &Executor) -> Option<&Arc<str>> {
 /// the control plane. The error has one wait for each refusal, and none while a Job is only being tried.
 pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(), Vec<Wait>> {
     let (upgrade, jobs) = (round.upgrade, round.world.jobs);
-    if upgrade.suspended || upgrade.absent().is_some() {
+    if upgrade.suspended || !round.world.absent_executors.is_empty() {
         return Err(Vec::new());
     }
     let (mut refused, mut due, mut unknown) = (Vec::new(), Vec::new(), false);

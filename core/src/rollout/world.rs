@@ -15,6 +15,7 @@ use super::jobs::Jobs;
 use super::refused::Refusals;
 use crate::cluster::{Cluster, Component, Renewals};
 use crate::disruption::Memory;
+use crate::upgrade::AbsentExecutor;
 
 /// How fresh what is seen is. Losing it is safe: it is looked at again.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +45,8 @@ pub struct World<'a> {
     pub jobs: &'a Jobs,
     /// Controllers that lead where nothing shows their version, each with a line for a person.
     pub hidden: &'a [(Component, String)],
+    /// The executors that the upgrade names and that are not there, by name.
+    pub absent_executors: &'a [AbsentExecutor],
     /// What is under way.
     pub memory: &'a Memory,
     /// The objects of gates.

@@ -1,14 +1,16 @@
 //! From what a person wrote, and from what is recorded in the status, to the core's values.
 //!
-//! Nothing is decided here, and nothing is sent. The invariant: a value that [`validate`] returns has every executor that
-//! it names and no other, be it as one that is not there.
+//! Nothing is decided here, and nothing is sent. The invariant: of the executors that a `ClusterUpgrade` names, the value
+//! of [`validate`] has those that are there, and [`absent_executors`] has the others.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan;
-use evenkeel_core::upgrade::{self, Amount, Executor, Group, Place, Upgrade};
+use evenkeel_core::upgrade::{self, AbsentExecutor, Amount, Executor, Group, Place, Upgrade};
 use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::civil::Date;
@@ -60,7 +62,7 @@ pub enum Invalid {
 }
 
 /// The core's value of a `ClusterUpgrade`: every version is read, and every executor that a field names is looked up in
-/// `there`. One that is not there is no error: what is in flight has to go on without it.
+/// `there`. One that is not there is no error, and is left out: what is in flight has to go on without it.
 ///
 /// # Errors
 /// [`Invalid`], which names the field.
@@ -69,18 +71,12 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
     let version = |field: &'static str, text: &str| {
         KubeVersion::from_person(text).map_err(|error| Invalid::Version(field, escape(text), error))
     };
-    let mut executors: BTreeMap<Arc<str>, Executor> = BTreeMap::new();
-    let mut named = |field: &str, name: &str| {
-        let name: Arc<str> = name.into();
-        executors.entry(name.clone()).or_insert_with(|| there.named(field, &name));
-        name
-    };
+    let executors: BTreeMap<Arc<str>, Executor> =
+        named(object).filter_map(|(_field, name)| Some((name.into(), there.get(name)?.clone()))).collect();
     let plane = &spec.control_plane;
-    let executor = named("spec.controlPlane", &plane.executor);
     if plane.first_executor.is_some() && plane.unit != Unit::Node {
         return Err(Invalid::FirstExecutor);
     }
-    let first = plane.first_executor.as_ref().map(|name| named("spec.controlPlane.firstExecutor", name));
     let groups = spec.node_groups.iter().map(|group| {
         Ok(Group {
             name: group.name.as_str().into(),
@@ -89,7 +85,7 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
                 format!("nodeGroups {}: maxUnavailable", group.name)
             })?,
             soak: seconds(group.soak_seconds),
-            executor: named(&format!("spec.nodeGroups {}", group.name), &group.executor),
+            executor: group.executor.as_str().into(),
             depends_on: group.depends_on.iter().map(|name| name.as_str().into()).collect(),
             zones: match group.zones {
                 Zones::Any => upgrade::Zones::Any,
@@ -117,8 +113,8 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
                 Unit::Component => upgrade::Unit::Component,
                 Unit::Node => upgrade::Unit::Node,
             },
-            executor,
-            first_executor: first,
+            executor: plane.executor.as_str().into(),
+            first_executor: plane.first_executor.as_deref().map(Into::into),
             hidden: match plane.hidden {
                 Hidden::Refuse => upgrade::Hidden::Refuse,
                 Hidden::Accept => upgrade::Hidden::Accept,
@@ -132,6 +128,30 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
         failures: failures(spec.failure_policy.as_ref())?,
         executors,
     })
+}
+
+/// The executors that `object` names and that are not `there`, by name; the first field that names one is told.
+pub fn absent_executors(object: &ClusterUpgrade, there: &Executors) -> Vec<AbsentExecutor> {
+    let mut absent: BTreeMap<&str, AbsentExecutor> = BTreeMap::new();
+    for (field, name) in named(object) {
+        if !absent.contains_key(name) {
+            absent.extend(there.absent(&field, name).map(|executor| (name, executor)));
+        }
+    }
+    absent.into_values().collect()
+}
+
+/// Each name of an executor in `object`, after the field that names it.
+fn named(object: &ClusterUpgrade) -> impl Iterator<Item = (Cow<'static, str>, &str)> {
+    let (plane, groups) = (&object.spec.control_plane, &object.spec.node_groups);
+    let first = plane.first_executor.as_deref();
+    let first = first.map(|name| (Cow::from("spec.controlPlane.firstExecutor"), name));
+    let of_plane = iter::once((Cow::from("spec.controlPlane"), plane.executor.as_str())).chain(first);
+    of_plane.chain(
+        groups
+            .iter()
+            .map(|group| (Cow::from(format!("spec.nodeGroups {}", group.name)), group.executor.as_str())),
+    )
 }
 
 /// `groups`, if each depends on others among them alone, and never on itself by way of others.

@@ -14,7 +14,7 @@ mod status;
 mod waits;
 mod when;
 
-pub use convert::{FINALIZER, Invalid, progress, validate};
+pub use convert::{FINALIZER, Invalid, absent_executors, progress, validate};
 pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use schema::{
     AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, FailurePolicy, Freeze,

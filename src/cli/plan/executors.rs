@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use evenkeel_core::upgrade::{Executor, Upgrade};
+use evenkeel_core::upgrade::{AbsentExecutor, Executor, Upgrade};
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -30,6 +30,15 @@ pub(super) struct Found {
     others: Option<String>,
     /// The files that hold some.
     files: Vec<Arc<str>>,
+}
+
+/// An upgrade, and what became of the executors that it names.
+pub(super) struct Looked {
+    pub(super) upgrade: Upgrade,
+    /// Those that are not there.
+    pub(super) absent: Vec<AbsentExecutor>,
+    /// Those that could not be looked for, which do not block the plan: why it has no hash, one line each.
+    pub(super) unseen: Vec<String>,
 }
 
 impl Found {
@@ -71,25 +80,23 @@ impl Found {
         self.files.iter().any(|file| line.strip_prefix(&**file).is_some_and(|rest| rest.starts_with(' ')))
     }
 
-    /// The core's value of `object`, by these executors and those `beside` it in its file, which count first. Executors
-    /// that could not be looked for do not block the plan; then the second value says why it has no hash.
+    /// The core's value of `object`, by these executors and those `beside` it in its file, which count first.
     pub(super) fn upgrade(
         mut self,
         object: &ClusterUpgrade,
         beside: &[DynamicObject],
-    ) -> Result<(Upgrade, Vec<String>), Invalid> {
+    ) -> Result<Looked, Invalid> {
         for executor in beside {
             self.there.add(executor);
         }
         let mut upgrade = upgrade::validate(object, &self.there)?;
-        let mut unseen = Vec::new();
-        let Some(why) = self.others else { return Ok((upgrade, unseen)) };
-        for (name, executor) in &mut upgrade.executors {
-            if matches!(executor, Executor::Absent { .. }) {
-                *executor = Executor::External { deadline: executor.deadline() };
-                unseen.push(format!("UpgradeExecutor {name}: {why}; {WITHOUT}"));
-            }
-        }
-        Ok((upgrade, unseen))
+        let absent = upgrade::absent_executors(object, &self.there);
+        let Some(why) = self.others else { return Ok(Looked { upgrade, absent, unseen: Vec::new() }) };
+        let unseen =
+            absent.iter().map(|executor| format!("UpgradeExecutor {}: {why}; {WITHOUT}", executor.name));
+        let unseen = unseen.collect();
+        let somebody = Executor::External { deadline: Executor::UNKNOWN_DEADLINE };
+        upgrade.executors.extend(absent.into_iter().map(|executor| (executor.name, somebody.clone())));
+        Ok(Looked { upgrade, absent: Vec::new(), unseen })
     }
 }

@@ -34,6 +34,7 @@ pub(super) use args::{EXAMPLES, PlanArgs};
 use args::{FailOn, Form};
 use build::Made;
 use document::UpgradePlan;
+use executors::Looked;
 #[cfg(feature = "sim")]
 pub(super) use subject::Live;
 use subject::PlanSubject;
@@ -101,9 +102,9 @@ fn planned(
 ) -> Result<Planned, String> {
     subject.about.splice(0..0, wished.source.iter().map(|source| ("Upgrade", source.clone())));
     let executors = std::mem::take(&mut subject.executors);
-    let (upgrade, unseen) = match &wished.object {
+    let Looked { upgrade, absent, unseen } = match &wished.object {
         Some(object) => executors.upgrade(object, &wished.executors).map_err(|error| error.to_string())?,
-        None => (wished.upgrade, Vec::new()),
+        None => Looked { upgrade: wished.upgrade, absent: Vec::new(), unseen: Vec::new() },
     };
     let upgrade = &upgrade;
     // The cluster knows better what it has begun than a file that was exported from it.
@@ -119,10 +120,11 @@ fn planned(
         catalogue,
         recorded: &recorded.via,
         hidden: &subject.hidden,
+        absent_executors: &absent,
         now: subject.now,
     };
     // What an approval is bound to is known where every executor is.
-    let whole = unseen.is_empty() && upgrade.absent().is_none();
+    let whole = unseen.is_empty() && absent.is_empty();
     subject.not_seen.extend(unseen);
     let mut plan = plan::make(&wish);
     let waves = plan::waves(&plan, upgrade, &subject.cluster, &members);

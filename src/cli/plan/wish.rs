@@ -32,7 +32,7 @@ pub(super) struct Wished {
 impl Wished {
     /// The upgrade of `object`, with the `executors` beside it.
     pub(super) fn of_object(object: ClusterUpgrade, executors: Vec<DynamicObject>) -> Result<Self, Invalid> {
-        let (upgrade, _) = Found::default().upgrade(&object, &executors)?;
+        let upgrade = Found::default().upgrade(&object, &executors)?.upgrade;
         let source = Some(format!("ClusterUpgrade {}", upgrade.name));
         Ok(Self { upgrade, source, object: Some(object), executors })
     }

@@ -107,6 +107,7 @@ impl Setting {
             policy: self.policy,
             catalogue: &self.catalogue,
             hidden: &[],
+            absent_executors: &[],
             now: Timestamp::UNIX_EPOCH,
         })
     }

@@ -29,6 +29,7 @@ fn made_at(cluster: &Cluster, upgrade: &Upgrade, now: Timestamp) -> Plan {
         policy: Policy::default(),
         catalogue: releases(),
         hidden: &[],
+        absent_executors: &[],
         now,
     })
 }

@@ -13,7 +13,7 @@ use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;
 use crate::rollout::Freshness;
 use crate::toy::ToyCluster;
-use crate::upgrade::{Amount, Executor, Group, Mode, Progress, Upgrade};
+use crate::upgrade::{AbsentExecutor, Amount, Executor, Group, Mode, Progress, Upgrade};
 use crate::version::{Observed, Unknown};
 
 /// What an executor does that moves the control plane of a node: the components one after the other, each away for two
@@ -40,6 +40,7 @@ pub(super) struct Toy {
     pub(super) progress: Progress,
     pub(super) unreadable: Vec<Unreadable>,
     pub(super) hidden: Vec<(Component, String)>,
+    pub(super) absent_executors: Vec<AbsentExecutor>,
     pub(super) refusals: Refusals,
     /// The server refuses writes that begin so.
     pub(super) denied: Option<&'static str>,
@@ -116,6 +117,7 @@ impl Toy {
             progress: Progress { protected: true, ..Progress::default() },
             unreadable: Vec::new(),
             hidden: Vec::new(),
+            absent_executors: Vec::new(),
             refusals: Refusals::default(),
             denied: None,
             freshness: Freshness::default(),
@@ -177,6 +179,7 @@ impl Toy {
             jobs: &self.jobs,
             gates: &self.gates,
             hidden: &self.hidden,
+            absent_executors: &self.absent_executors,
             refused: &self.refusals,
             freshness: &self.freshness,
             memory: &self.memory,

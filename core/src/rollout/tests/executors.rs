@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use super::cluster::Toy;
 use crate::rollout::{ClaimState, Phase};
-use crate::upgrade::{Executor, Mode};
+use crate::upgrade::{AbsentExecutor, Executor, Mode};
 
 const WHAT: &str = "spec.nodeGroups all names UpgradeExecutor job, which does not exist";
 
@@ -12,20 +12,25 @@ fn job(template: &str) -> Executor {
     Executor::Job { template: template.into(), deadline: SignedDuration::from_mins(5) }
 }
 
-fn absent() -> Executor {
-    Executor::Absent { what: WHAT.into(), remedy: "install it".into() }
-}
-
 /// A toy whose nodes are moved by executor `job`, which is like this.
-fn toy(nodes: usize, executor: Executor) -> Toy {
+fn toy(nodes: usize, executor: impl Into<Option<Executor>>) -> Toy {
     let mut toy = Toy::new(nodes, 1);
     toy.upgrade.groups[0].executor = "job".into();
     become_of(&mut toy, executor);
     toy
 }
 
-fn become_of(toy: &mut Toy, executor: Executor) {
-    toy.upgrade.executors.insert("job".into(), executor);
+/// Executor `job` is like this from now on; with `None` it is not there.
+fn become_of(toy: &mut Toy, executor: impl Into<Option<Executor>>) {
+    (toy.absent_executors, _) = (Vec::new(), toy.upgrade.executors.remove("job"));
+    match executor.into() {
+        Some(executor) => drop(toy.upgrade.executors.insert("job".into(), executor)),
+        None => toy.absent_executors.push(AbsentExecutor {
+            name: "job".into(),
+            what: WHAT.into(),
+            remedy: "install it".into(),
+        }),
+    }
 }
 
 fn message(toy: &Toy, node: &str) -> String {
@@ -39,7 +44,7 @@ fn jobs_begun(toy: &Toy) -> usize {
 
 #[test]
 fn nothing_begins_before_every_executor_is_there() {
-    let mut toy = toy(2, absent());
+    let mut toy = toy(2, None);
     toy.run_to_the_end(60);
     assert!(toy.claims.is_empty(), "{:?}", toy.log);
     let status = toy.status();
@@ -54,7 +59,7 @@ fn a_job_goes_on_without_its_executor_and_nothing_new_opens() {
     let mut toy = toy(2, job("{}"));
     toy.broken = Some("n-1".to_owned());
     toy.run_until(600, |toy| !toy.jobs.made.is_empty());
-    become_of(&mut toy, absent());
+    become_of(&mut toy, None);
     for _ in 0..30 {
         toy.tick();
     }
@@ -74,7 +79,7 @@ fn a_node_that_drains_is_given_back_when_its_executor_goes() {
     let mut toy = toy(2, job("{}"));
     toy.deploy("web", 4, 2);
     toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
-    become_of(&mut toy, absent());
+    become_of(&mut toy, None);
     toy.run_until(20, |toy| toy.claims.iter().all(|claim| !claim.is_of_kubelet()));
     assert!(toy.cluster.nodes().iter().all(|node| !node.unschedulable));
 }
@@ -92,7 +97,7 @@ fn without_its_job(mut toy: Toy) -> Toy {
 fn a_claim_that_lost_its_executor_before_its_job_says_so() {
     let mut toy = without_its_job(toy(1, job("{}")));
     toy.jobs.refused.clear();
-    become_of(&mut toy, absent());
+    become_of(&mut toy, None);
     let told = format!("its Job has not begun: {WHAT}: install it");
     let begun = jobs_begun(&toy);
     toy.run_until(10, |toy| message(toy, "n-1") == told);
@@ -106,7 +111,7 @@ fn a_claim_that_lost_its_executor_before_its_job_says_so() {
 fn the_job_of_a_claim_begins_when_its_executor_comes_back() {
     let mut toy = without_its_job(toy(1, job("{}")));
     toy.jobs.refused.clear();
-    become_of(&mut toy, absent());
+    become_of(&mut toy, None);
     toy.run_until(10, |toy| message(toy, "n-1").starts_with("its Job has not begun"));
     become_of(&mut toy, job("{}"));
     toy.broken = None;

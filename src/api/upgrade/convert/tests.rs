@@ -24,12 +24,17 @@ fn executor(name: &str, spec: &serde_json::Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-/// What `object` means where there is an executor `x`, and one that nobody names.
-fn read(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
+/// An executor `x`, and one that nobody names.
+fn there() -> Executors {
     let mut there = Executors::default();
     there.add(&executor("x", &json!({ "external": {} })));
     there.add(&executor("unnamed", &json!({ "job": { "template": {} } })));
-    validate(object, &there)
+    there
+}
+
+/// What `object` means where these executors are there.
+fn read(object: &ClusterUpgrade) -> Result<Upgrade, Invalid> {
+    validate(object, &there())
 }
 
 #[test]
@@ -115,14 +120,18 @@ fn what_is_recorded_of_the_plan_is_read_again() {
 
 #[test]
 fn an_upgrade_has_the_executors_that_it_names_and_no_other() {
-    let group = json!([{ "name": "a", "selector": {}, "executor": "y" }]);
-    let upgrade = read(&object(&group)).unwrap();
+    let group = |name: &str, executor: &str| json!({ "name": name, "selector": {}, "executor": executor });
+    let groups = object(&json!([group("a", "y"), group("b", "y"), group("c", "x"), group("d", "w")]));
+    let upgrade = read(&groups).unwrap();
     let names: Vec<&str> = upgrade.executors.keys().map(|name| &**name).collect();
-    assert_eq!(names, ["x", "y"]);
+    assert_eq!(names, ["x"]);
+    let absent = absent_executors(&groups, &there());
+    let names: Vec<&str> = absent.iter().map(|absent| &*absent.name).collect();
+    assert_eq!(names, ["w", "y"]);
     let line = "spec.nodeGroups a names UpgradeExecutor y, which does not exist: install it, for example with kubectl \
                 apply -k config/executors/kubeadm";
-    assert_eq!(upgrade.absent().as_deref(), Some(line));
-    assert_eq!(read(&object(&json!([]))).unwrap().absent(), None);
+    assert_eq!(absent[1].to_string(), line);
+    assert_eq!(absent_executors(&object(&json!([])), &there()), []);
 }
 
 /// What a person approves covers what the executors are, and only of those that it names.
