@@ -122,7 +122,7 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
     kubectl(cluster, &["wait", "--for=condition=Ready", "clusterupgrade/to-137", "--timeout=5s"]).await?;
 
     let metrics = operator::page("/metrics").await?;
-    for line in ["evenkeel_leader 1", r#"evenkeel_upgrade_nodes{state="Updated",upgrade="to-137"} 15"#] {
+    for line in ["evenkeel_leader 1", r#"evenkeel_upgrade_nodes{state="Upgraded",upgrade="to-137"} 15"#] {
         assert!(metrics.contains(line), "no {line} in\n{metrics}");
     }
     assert!(operator::page("/healthz").await?.starts_with("HTTP/1.1 200"));

@@ -13,7 +13,7 @@ use crate::api::upgrade::UNSEEN_REASONS;
 pub struct UpgradeNodes<'a> {
     /// The name of the `ClusterUpgrade`.
     pub upgrade: &'a str,
-    /// The state of the nodes, such as `Pending` or `InFlight`.
+    /// The state of the nodes, such as `Pending` or `Upgraded`.
     pub state: &'a str,
     /// How many nodes.
     pub count: u64,

@@ -16,10 +16,10 @@ pub(super) fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
     vec![
         ("Pending", total.saturating_sub(upgraded + status.nodes_in_flight + out) as u64),
         ("InFlight", status.nodes_in_flight as u64),
-        ("Updated", upgraded as u64),
-        ("Parked", status.out(OutOf::Parked) as u64),
-        ("Failed", status.out(OutOf::Failed) as u64),
-        ("Held", status.out(OutOf::Held) as u64),
+        ("Upgraded", upgraded as u64),
+        (OutOf::Parked.name(), status.out(OutOf::Parked) as u64),
+        (OutOf::Failed.name(), status.out(OutOf::Failed) as u64),
+        (OutOf::Held.name(), status.out(OutOf::Held) as u64),
     ]
 }
 
