@@ -8,15 +8,16 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 
 use super::finding::{Accepted, Finding, Weight};
+use super::finding_id::FindingCode;
 use crate::upgrade::AcceptedRisk;
 
 /// `findings` with what `risks` accept at `now`, in order, and a finding for each acceptance that does nothing.
 pub(super) fn accept(findings: &mut Vec<Finding>, risks: &[AcceptedRisk], now: Timestamp) {
     let mut useless = Vec::new();
     for risk in risks {
-        let id = format!("A1/{}", risk.finding);
+        let id = FindingCode::Acceptance.of(&risk.finding);
         // One thing may be found at several hops.
-        let mut of_risk = findings.iter_mut().filter(|finding| *finding.id == *risk.finding).peekable();
+        let mut of_risk = findings.iter_mut().filter(|finding| finding.id.is(&risk.finding)).peekable();
         let Some(first) = of_risk.peek() else { continue };
         if !first.acceptable {
             let what = format!("finding {} is accepted and cannot be", risk.finding);

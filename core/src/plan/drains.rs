@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::accept::{accept, sort};
 use super::finding::{Finding, Weight};
+use super::finding_id::FindingCode;
 use super::hops::Plan;
 use super::makers::made_by_others;
 use super::waves::Wave;
@@ -42,11 +43,11 @@ pub fn foresee(
         let about_nothing: Vec<Finding> = upgrade
             .accepted
             .iter()
-            .filter(|risk| findings.iter().all(|finding| *finding.id != *risk.finding))
+            .filter(|risk| !findings.iter().any(|finding| finding.id.is(&risk.finding)))
             .map(|risk| {
                 let id = harmless(&risk.finding);
                 let what = format!("acceptedRisks accepts {id}, which no finding is about");
-                Finding::new(format!("A1/{id}"), Weight::Warns, what).remedy(
+                Finding::new(FindingCode::Acceptance.of(id), Weight::Warns, what).remedy(
                     "compare it with the ids of the other findings; one whose finding is settled may stay",
                 )
             })
@@ -122,7 +123,9 @@ fn finding(mut cause: Cause, moves: &BTreeMap<&Arc<str>, Minor>, options: &Optio
         what =
             format!("{what}; what is left of its pods is deleted {seconds} s after the node's drain began");
     }
-    let finding = Finding::new(cause.id(), weight, what).remedy(&*cause.remedy).acceptable();
+    let finding = Finding::new(FindingCode::Drain(cause.code).of(cause.object.path()), weight, what)
+        .remedy(&*cause.remedy)
+        .acceptable();
     Some(Finding { hop, ..finding.about(&cause.nodes) })
 }
 
@@ -199,7 +202,8 @@ mod tests {
             steps: Vec::new(),
             kubelets: Pass::All,
         };
-        let mut findings = vec![Finding::new("S1", Weight::Warns, "the API is away for a while")];
+        let mut findings =
+            vec![Finding::new(FindingCode::OnlyServer, Weight::Warns, "the API is away for a while")];
         accept(&mut findings, &upgrade.accepted, at(0));
         Plan { from: None, to, unit: Unit::Component, hops: vec![hop], findings }
     }

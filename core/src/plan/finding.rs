@@ -1,13 +1,14 @@
 //! What a person has to know of a plan before it is carried out.
 //!
-//! Here belong the values and their order; what is found is in `start`, `make`, `makers` and `drains`. The invariant: an id names
-//! the rule and the object, so that it is the same in every run and a person can accept it by name.
+//! Here belong the values and their order; what is found is in `start`, `make`, `makers` and `drains`. The invariant: what a
+//! person has taken upon them stays, with what it would do otherwise.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::finding_id::FindingId;
 use crate::skew::names;
 use crate::version::Minor;
 
@@ -50,8 +51,8 @@ pub struct Accepted {
 /// One thing to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The rule and what it is about: `R3/kube-proxy/v1.33.1`, `U1/PodDisruptionBudget/shop/cart`.
-    pub id: String,
+    /// The rule and what it is about.
+    pub id: FindingId,
     /// What it does.
     pub weight: Weight,
     /// Whether a person may take it upon them. What would break the skew policy never.
@@ -72,7 +73,7 @@ pub struct Finding {
 
 impl Finding {
     /// A finding about nothing in particular, which nobody may accept.
-    pub(crate) fn new(id: impl Into<String>, weight: Weight, what: impl Into<String>) -> Self {
+    pub(crate) fn new(id: impl Into<FindingId>, weight: Weight, what: impl Into<String>) -> Self {
         Self {
             id: id.into(),
             weight,

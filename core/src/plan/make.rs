@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::accept::accept;
 use super::finding::{Finding, Weight};
+use super::finding_id::FindingCode;
 use super::hops::{Hop, Need, Pass, Picked, Plan, Step};
 use super::start::{Piece, Start, before_minor, from_version};
 use super::wish::Wish;
@@ -54,12 +55,14 @@ fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<Finding>
         let Piece { component, place, version, .. } = newer;
         let what = format!("{target} would be a downgrade: {component} {place} runs {version}");
         return Err(Box::new(
-            Finding::new("D1", Weight::Blocks, what).remedy("choose a target that is not older"),
+            Finding::new(FindingCode::Downgrade, Weight::Blocks, what)
+                .remedy("choose a target that is not older"),
         ));
     }
     let minors = || start.servers().map(|server| server.version.minor());
     minors().min().zip(minors().max()).ok_or_else(|| {
-        let finding = Finding::new("V1", Weight::Blocks, "no kube-apiserver's version is known");
+        let finding =
+            Finding::new(FindingCode::VersionUnknown, Weight::Blocks, "no kube-apiserver's version is known");
         Box::new(
             finding.remedy("let Evenkeel reach the kube-apiservers; evenkeel report says why it does not"),
         )
@@ -85,7 +88,9 @@ impl Making<'_> {
             let Some((version, picked)) = self.version(minor, newest) else {
                 let what = format!("no release of {minor} is known, which is on the way to {target}");
                 let remedy = format!("name it in spec.via (--via), such as v{minor}.1");
-                self.findings.push(Finding::new("V2", Weight::Blocks, what).remedy(remedy).at(minor));
+                self.findings.push(
+                    Finding::new(FindingCode::NoRelease, Weight::Blocks, what).remedy(remedy).at(minor),
+                );
                 return Vec::new();
             };
             let last = minor == target.minor();
@@ -184,13 +189,15 @@ impl Making<'_> {
         };
         let together = steps.iter().filter(|step| step.components.contains(&Component::Kubelet));
         let stay: Vec<_> = together.map(|step| &step.place).filter(|place| !takes_part(place)).collect();
-        if stay.is_empty() || self.findings.iter().any(|finding| finding.id == "C4") {
+        if stay.is_empty() || self.findings.iter().any(|finding| finding.id.code == FindingCode::KubeletStays)
+        {
             return;
         }
         let what = "one service runs the control plane and the kubelet of these nodes, and no node group selects them, or \
                     a person holds or cordoned them";
         let remedy = "select them in a node group, and remove the hold or the cordon when they may move";
-        self.findings.push(Finding::new("C4", Weight::Blocks, what).remedy(remedy).about(stay));
+        self.findings
+            .push(Finding::new(FindingCode::KubeletStays, Weight::Blocks, what).remedy(remedy).about(stay));
     }
 
     /// What others have to have moved before the kube-apiservers go to `minor`.
@@ -208,9 +215,11 @@ impl Making<'_> {
     fn look_ahead(&mut self, minor: Minor, needs: &[Need], begun: bool, now: &[Piece]) {
         let weight = if begun { Weight::Stops } else { Weight::Blocks };
         for need in needs {
-            let (rule, all, who) = match need.component {
-                Component::Kubelet => ("R2", &self.start.still, "nodes that this plan does not move"),
-                _ => ("R3", &self.start.proxies, "kube-proxies"),
+            let (code, all, who) = match need.component {
+                Component::Kubelet => {
+                    (FindingCode::KubeletTooOld, &self.start.still, "nodes that this plan does not move")
+                }
+                _ => (FindingCode::ProxyTooOld, &self.start.proxies, "kube-proxies"),
             };
             let old: Vec<_> = all.range(..need.least).flat_map(|(_, names)| names).collect();
             let what = format!(
@@ -221,7 +230,7 @@ impl Making<'_> {
                 Component::Kubelet => "let the upgrade move them, or move them yourself before that hop",
                 _ => "move the DaemonSet kube-proxy before that hop; kubeadm does with the control plane",
             };
-            self.findings.push(Finding::new(rule, weight, what).remedy(remedy).at(minor).about(old));
+            self.findings.push(Finding::new(code, weight, what).remedy(remedy).at(minor).about(old));
         }
         before_minor(self.wish, self.start, minor, self.findings);
         self.units(minor, now);
@@ -240,7 +249,7 @@ impl Making<'_> {
         if !alone.is_empty() {
             let what =
                 "no Node is visible for these kube-apiservers, so that they cannot move with their node";
-            let finding = Finding::new("C2", Weight::Blocks, what);
+            let finding = Finding::new(FindingCode::NoNode, Weight::Blocks, what);
             self.findings.push(finding.remedy("set controlPlane.unit to Component").about(alone));
         }
         if now.iter().filter(|piece| is_server(piece)).count() > 1 {
@@ -261,7 +270,11 @@ impl Making<'_> {
             let what = "until the last of these nodes is done, the controllers of the first ones are newer than the \
                         kube-apiservers of the others, which the policy allows: each talks to that of its own node";
             let remedy = "expect it for minutes: the report calls them Transitional, and nothing is violated";
-            self.findings.push(Finding::new("S2", Weight::Warns, what).remedy(remedy).about(&places(own)));
+            self.findings.push(
+                Finding::new(FindingCode::ControllersAhead, Weight::Warns, what)
+                    .remedy(remedy)
+                    .about(&places(own)),
+            );
         }
         let any = places(any);
         if !any.is_empty() {
@@ -269,7 +282,12 @@ impl Making<'_> {
                         while the nodes go one by one";
             let remedy = "point their kubeconfig at the kube-apiserver of their own node, as kubeadm does, or set \
                           controlPlane.unit to Component";
-            self.findings.push(Finding::new("C3", Weight::Blocks, what).remedy(remedy).at(minor).about(&any));
+            self.findings.push(
+                Finding::new(FindingCode::ControllersOfAny, Weight::Blocks, what)
+                    .remedy(remedy)
+                    .at(minor)
+                    .about(&any),
+            );
         }
     }
 }

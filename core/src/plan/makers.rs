@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::finding::{Finding, Weight};
+use super::finding_id::FindingCode;
 use super::waves::Wave;
 use crate::cluster::Cluster;
 
@@ -30,7 +31,9 @@ pub(super) fn made_by_others(waves: &[Vec<Wave>], cluster: &Cluster) -> Vec<Find
         let what =
             format!("{maker} {pool} makes these nodes, and makes new ones at the version of its template");
         let remedy = "move its template to the target too, or new nodes will come at the old version";
-        Finding::new(format!("N7/{pool}"), Weight::Warns, what).remedy(remedy).about(&names)
+        Finding::new(FindingCode::NodesMadeByOthers.of(pool), Weight::Warns, what)
+            .remedy(remedy)
+            .about(&names)
     };
     made.into_iter().map(finding).collect()
 }

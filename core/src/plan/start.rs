@@ -10,10 +10,11 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::finding::{Finding, Weight};
+use super::finding_id::{FindingCode, FindingId};
 use super::order::Stage;
 use super::wish::Wish;
 use crate::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
-use crate::skew::policy::{Servers, WEBHOOKS_BEFORE_UPGRADE};
+use crate::skew::policy::Servers;
 use crate::skew::{effective, webhooks_in_the_way};
 use crate::upgrade::{Hidden, Unit};
 use crate::version::{KubeVersion, Minor, Observed, Unknown};
@@ -111,7 +112,7 @@ fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Vec<Piece> {
 
 fn unknown(instance: &Instance) -> Finding {
     let Instance { component, name, .. } = instance;
-    let id = format!("V1/{component}/{name}");
+    let id = FindingCode::VersionUnknown.of(format_args!("{component}/{name}"));
     if let Observed::Unknown(Unknown::OwnNumber(number)) = &instance.version {
         let what = format!("{component} {name} has version numbers of its own ({number}) and is left alone");
         return Finding::new(id, Weight::Warns, what).remedy(
@@ -188,50 +189,50 @@ impl Stay {
     }
 
     fn tell(self, findings: &mut Vec<Finding>) {
-        let mut tell = |names: &[Arc<str>], id: &str, weight: Weight, what: &str, remedy: &str| {
+        let mut tell = |names: &[Arc<str>], code: FindingCode, weight: Weight, what: &str, remedy: &str| {
             if !names.is_empty() {
-                findings.push(Finding::new(id, weight, what).remedy(remedy).about(names));
+                findings.push(Finding::new(code, weight, what).remedy(remedy).about(names));
             }
         };
         let (warns, stops) = (Weight::Warns, Weight::Stops);
         tell(
             &self.unknown,
-            "N1",
+            FindingCode::KubeletUnknown,
             warns,
             "nodes whose kubelet does not say a version that can be read are left alone",
             "restart the kubelet, or delete the Node if its machine is gone",
         );
         tell(
             &self.unselected,
-            "N2",
+            FindingCode::NodeUnselected,
             warns,
             "nodes that no group selects stay at their version",
             "add a group that selects them if they are to move",
         );
         tell(
             &self.held,
-            "N3",
+            FindingCode::NodeHeld,
             stops,
             "nodes that a person holds are left alone",
             "remove the annotation evenkeel.dev/hold when they may move",
         );
         tell(
             &self.cordoned,
-            "N4",
+            FindingCode::NodeCordoned,
             stops,
             "nodes that somebody cordoned are left alone",
             "uncordon them when they may move",
         );
         tell(
             &self.silent,
-            "N5",
+            FindingCode::NodeSilent,
             stops,
             "nodes whose kubelet has been silent for long cannot be upgraded",
             "look at the machines, or delete their Nodes",
         );
         tell(
             &self.newer,
-            "N6",
+            FindingCode::NodeNewer,
             warns,
             "nodes that run a newer minor than the target are left alone, because nothing is ever taken back",
             "choose a target of their minor",
@@ -242,7 +243,7 @@ impl Stay {
 /// Executors that the upgrade names and that are not there.
 fn executors(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
     for absent in wish.absent_executors {
-        let id = format!("E1/{}", absent.name);
+        let id = FindingCode::NoExecutor.of(&absent.name);
         findings.push(Finding::new(id, Weight::Blocks, &*absent.what).remedy(&*absent.remedy));
     }
 }
@@ -254,8 +255,8 @@ pub fn from_version(cluster: &Cluster) -> Option<KubeVersion> {
 }
 
 /// The id of the finding that nothing shows the version of `component`, which leads.
-pub fn hidden_id(component: Component) -> String {
-    format!("H1/{component}")
+pub fn hidden_id(component: Component) -> FindingId {
+    FindingCode::HiddenController.of(component)
 }
 
 /// Controllers that lead where nothing shows their version.
@@ -287,7 +288,7 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
             "{component} {place} runs {version}, and nothing says whether {target} is newer: it counts as being there"
         );
         let remedy = "move such builds without Evenkeel, or choose a target of another patch";
-        findings.push(Finding::new("V4", Weight::Warns, what).remedy(remedy));
+        findings.push(Finding::new(FindingCode::BuildsAlike, Weight::Warns, what).remedy(remedy));
     }
     // A managed control plane takes a version without its build.
     for (distribution, build) in [("k3s", "+k3s1"), ("rke2", "+rke2r1"), ("k0s", "+k0s.0")] {
@@ -299,7 +300,7 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
             server.version
         );
         let remedy = format!("name the build that the executor is to install, such as {target}{build}");
-        findings.push(Finding::new("V3", Weight::Warns, what).remedy(remedy));
+        findings.push(Finding::new(FindingCode::NoBuild, Weight::Warns, what).remedy(remedy));
     }
 }
 
@@ -312,11 +313,11 @@ fn emulation(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
     if target <= servers.newest && target > servers.emulated {
         let what =
             format!("kube-apiservers emulate {}, and no kubelet may be newer than that", servers.emulated);
-        findings.push(Finding::new("KEP-4330", Weight::Stops, what).remedy(remedy));
+        findings.push(Finding::new(FindingCode::Emulation, Weight::Stops, what).remedy(remedy));
     }
     if target > servers.newest {
         let what = format!("kube-apiservers are {} and still emulate {}", servers.oldest, servers.emulated);
-        findings.push(Finding::new("KEP-4330", Weight::Blocks, what).remedy(remedy));
+        findings.push(Finding::new(FindingCode::Emulation, Weight::Blocks, what).remedy(remedy));
     }
 }
 
@@ -325,7 +326,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
     // What a kube-apiserver of that minor sends, webhooks get already where one is there.
     let served = start.servers().any(|server| server.version.minor() >= minor);
     for webhook in webhooks_in_the_way(wish.cluster).filter(|_| !served) {
-        let id = format!("{}/{}/{}", WEBHOOKS_BEFORE_UPGRADE.id, webhook.configuration, webhook.name);
+        let id = FindingCode::Webhook.of(format_args!("{}/{}", webhook.configuration, webhook.name));
         if findings.iter().any(|finding| finding.id == id) {
             continue;
         }
@@ -342,7 +343,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
     {
         let what = "the API is away while its only kube-apiserver is replaced";
         findings.push(
-            Finding::new("S1", Weight::Warns, what)
+            Finding::new(FindingCode::OnlyServer, Weight::Warns, what)
                 .remedy("expect minutes without it; running pods go on, nothing is scheduled or replaced"),
         );
     }
@@ -353,7 +354,9 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
             let what = "one service of the host runs kube-apiserver, controllers and kubelet of these nodes, and moves \
                         them together";
             let remedy = "set controlPlane.unit to Node, so that they are one step (evenkeel plan --unit node shows it)";
-            findings.push(Finding::new("C1", Weight::Warns, what).remedy(remedy).about(&places));
+            findings.push(
+                Finding::new(FindingCode::OneProcess, Weight::Warns, what).remedy(remedy).about(&places),
+            );
         }
     }
 }

@@ -12,7 +12,7 @@ use super::jobs::{Jobs, Trial, trial};
 use super::refused::TOLD_FROM;
 use super::round::{Round, after};
 use super::wait::{EVERY, Wait};
-use crate::plan::{Finding, Weight};
+use crate::plan::{Finding, FindingCode, Weight};
 use crate::upgrade::{Executor, Upgrade};
 use crate::version::KubeVersion;
 
@@ -83,7 +83,7 @@ pub fn refused_jobs(upgrade: &Upgrade, jobs: &Jobs) -> Vec<Finding> {
     let refused = upgrade.executors.iter().filter_map(|(name, executor)| {
         let why = trial(jobs, name, template(executor)?)?.refused.as_ref()?;
         let what = format!("executor {name}: the server would refuse its Job: {why}");
-        Some(Finding::new(format!("E2/{name}"), Weight::Blocks, what))
+        Some(Finding::new(FindingCode::JobRefused.of(name), Weight::Blocks, what))
     });
     refused.collect()
 }

@@ -158,7 +158,7 @@ fn hops(plan: &plan::Plan, decided: &rollout::Status, forecast: Option<&Forecast
 
 fn finding(finding: &plan::Finding) -> PlanFinding {
     PlanFinding {
-        id: finding.id.clone(),
+        id: finding.id.to_string(),
         weight: finding.weight.name().to_owned(),
         message: line_of(&finding.to_string()),
         accepted: finding.accepted.as_ref().map(|by| line_of(&by.reason)).unwrap_or_default(),

@@ -293,7 +293,7 @@ fn gravity(weight: Weight) -> Gravity {
 
 fn finding(finding: &plan::Finding) -> Finding {
     Finding {
-        id: harmless(&finding.id),
+        id: harmless(&finding.id.to_string()),
         weight: gravity(finding.weight),
         hop: finding.hop.map(|minor| minor.to_string()),
         what: harmless(&finding.what),

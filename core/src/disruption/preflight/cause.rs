@@ -104,6 +104,12 @@ impl Object {
         Some(Self { kind: ObjectKind::read(kind), namespace: namespace.into(), name: name.into() })
     }
 
+    /// Its kind, namespace and name as one text, the same in every run: what follows the code in a [`Cause::id`].
+    pub(crate) fn path(&self) -> String {
+        let Self { kind, namespace, name } = self;
+        format!("{}/{namespace}/{name}", kind.text())
+    }
+
     /// A Node.
     pub fn node(name: &Arc<str>) -> Self {
         Self::new(ObjectKind::Node, &"".into(), name)
@@ -191,7 +197,6 @@ impl Cause {
 
     /// The code and the object as one text: the same for the same cause in every run.
     pub fn id(&self) -> String {
-        let Object { kind, namespace, name } = &self.object;
-        format!("{}/{}/{namespace}/{name}", self.code, kind.text())
+        format!("{}/{}", self.code, self.object.path())
     }
 }

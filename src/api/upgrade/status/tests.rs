@@ -1,6 +1,8 @@
 //! Statuses at their longest, and where nothing can be decided.
 
 use evenkeel_core::cluster::Component;
+use evenkeel_core::disruption::preflight::Code;
+use evenkeel_core::plan::{FindingCode, FindingId};
 use evenkeel_core::upgrade;
 use k8s_openapi::jiff::SignedDuration;
 use kube::core::DynamicObject;
@@ -60,7 +62,10 @@ fn longest_plan(line: impl Fn(usize) -> String) -> plan::Plan {
     let name = |n: usize| format!("{n:0>253}");
     let version: KubeVersion = "v1.37.1".parse().unwrap();
     let finding = |n: usize| plan::Finding {
-        id: format!("U4/PodDisruptionBudget/{n:0>63}/{}", name(n)),
+        id: FindingId {
+            code: FindingCode::Drain(Code::OnlyReplica),
+            object: Some(format!("PodDisruptionBudget/{n:0>63}/{}", name(n))),
+        },
         weight: plan::Weight::Stops,
         acceptable: true,
         accepted: Some(plan::Accepted {
