@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use evenkeel::cli::every_form;
-use evenkeel::observe::stated::Given;
+use evenkeel::observe::stated_versions::Given;
 use evenkeel_core::cluster::Component;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;

@@ -8,7 +8,7 @@ use evenkeel_core::version::{KubeVersion, escape};
 
 use super::output::Color;
 use super::output::{Level, Output};
-use crate::observe::stated::Given;
+use crate::observe::stated_versions::Given;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use clap::ValueEnum as _;
 use super::judge;
 use super::output::{self, Color, Level, Output, Style};
 use super::releases;
-use crate::observe::stated::Given;
+use crate::observe::stated_versions::Given;
 
 /// What `report` and `check` print about `files` in each of their forms, with what a person said of components.
 ///

@@ -24,9 +24,9 @@ use crate::clients::{Connect, effects_client, one_line, probe_client, read_clien
 use crate::judgement::{Basis, judge};
 use crate::observe::cache::Shared;
 use crate::observe::files::{Places, Snapshot, shown};
-use crate::observe::stated::Given;
+use crate::observe::stated_versions::Given;
 use crate::observe::version_answer::VersionAnswer;
-use crate::observe::{Inventory, Observer, PodScope, Source, stated};
+use crate::observe::{Inventory, Observer, PodScope, Source, stated_versions};
 
 /// How long the first answer of the cluster may take, and then all sources together.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -44,7 +44,7 @@ pub(super) async fn look(args: &LookArgs, command: &str) -> Result<Report, Strin
     if let Some(nothing) = nothing(&cluster, &inventory) {
         return Err(nothing);
     }
-    let cluster = stated::add(cluster, &args.given())?;
+    let cluster = stated_versions::add(cluster, &args.given())?;
     let subject = vec![("Cluster", config.cluster_url.to_string())];
     Ok(judged(subject, &cluster, &inventory, &releases, Timestamp::now()))
 }
@@ -91,7 +91,7 @@ pub(super) fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String
 /// Looks into files, and judges what is in them.
 pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) -> Result<Report, String> {
     let snapshot = Snapshot::read(files).map_err(|error| error.to_string())?;
-    let cluster = stated::add(snapshot.cluster(), given)?;
+    let cluster = stated_versions::add(snapshot.cluster(), given)?;
     let names: Vec<_> = files.iter().map(|path| shown(path)).collect();
     let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
     subject.extend(snapshot.unused().into_iter().map(|line| ("Unused", line)));
@@ -206,9 +206,9 @@ pub(super) async fn observe(config: &Config) -> Result<(Cluster, Inventory), Str
 /// `cluster`, with `answer` as its only kube-apiserver if no kube-apiserver told its version itself: from outside, their
 /// own addresses are often not reachable. The instance has the host name of the configured address, the front door.
 fn by_the_front_door(mut cluster: Cluster, config: &Config, answer: &VersionAnswer) -> Cluster {
-    if !stated::is_server_known(&cluster) {
+    if !stated_versions::is_server_known(&cluster) {
         let name = config.cluster_url.host().unwrap_or("apiserver");
-        stated::front_door(&mut cluster, name, answer);
+        stated_versions::front_door(&mut cluster, name, answer);
     }
     cluster
 }

@@ -4,8 +4,8 @@
 //! [`super::fold`]. The invariants: one watch per kind in the operator; and every change, and every change of
 //! [`SyncState`], wakes whoever subscribed to [`Changes`].
 
+mod contents;
 mod follow;
-mod held;
 mod outage;
 
 use std::collections::BTreeSet;
@@ -14,11 +14,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use kube::api::Api;
 use tokio::time::Instant;
 
+use self::contents::{Inner, What};
 use self::follow::Follow;
-use self::held::{Inner, What};
 use super::fold::{Fold, News, SyncState, Watched};
 
-pub use self::held::{Changed, Changes, Pace, Select, Shared};
+pub use self::contents::{Changed, Changes, Pace, Select, Shared};
 
 /// The objects of one kind. A clone is another handle on the same cache.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ mod model;
 mod optional_kind;
 pub mod platform;
 mod recognise;
-pub mod stated;
+pub mod stated_versions;
 pub mod survey;
 pub mod version_answer;
 

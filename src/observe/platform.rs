@@ -191,7 +191,7 @@ pub fn hidden(
 
 #[cfg(test)]
 mod tests {
-    use super::super::stated::{self, Given};
+    use super::super::stated_versions::{self, Given};
     use super::*;
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
             version: version.parse().unwrap(),
         };
         let said = [said(Component::KubeApiserver, "v1.36.4"), said(Component::KubeProxy, "v1.32.1")];
-        let cluster = stated::add(Cluster::default(), &said).unwrap();
+        let cluster = stated_versions::add(Cluster::default(), &said).unwrap();
         let remedy = |platform| {
             let judged = advise(assess(&cluster, &Policy::default()), platform);
             let finding = judged.findings.iter().find(|f| f.component == Component::KubeProxy);

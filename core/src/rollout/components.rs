@@ -7,15 +7,15 @@
 use jiff::Timestamp;
 
 use super::claim::{Before, Claim, ClaimState, Subject};
-use super::ends::{at_target, node_of};
+use super::control_plane_whole::{others_are_whole, static_pods, statics_lack, statics_return};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended};
 use super::gate::{Opening, may_open};
+use super::leftovers::{at_target, node_of};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::phase::Phase;
+use super::presence::name_of;
 use super::round::{Round, claim_name, record, release};
-use super::seen::name_of;
 use super::waiting::{EndedBy, WaitReason, Waiting};
-use super::whole::{others_are_whole, static_pods, statics_lack, statics_return};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step};
 use crate::upgrade::{Place, Unit};

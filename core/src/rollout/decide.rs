@@ -6,19 +6,19 @@ use jiff::Timestamp;
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState};
-use super::ends::{forget, settle};
-use super::except::excepted;
+use super::control_plane_whole::{shown, static_pods_settle};
+use super::exceptions::excepted;
 use super::halt::halted;
 use super::hop::Current;
+use super::leftovers::{forget, settle};
 use super::phase::Phase;
+use super::presence::follow;
+use super::refusal_retries::{Withheld, withhold};
 use super::round::{Round, is_approved, release, selected};
-use super::seen::follow;
 use super::status::{RoundNotes, Status, status};
 use super::waiting::{WaitReason, Waiting};
-use super::whole::{shown, static_pods_settle};
-use super::withheld::{Withheld, withhold};
 use super::world::World;
-use super::{absent, avoid, components, group, nodes, open, soak, trial};
+use super::{absence, avoid, components, group, next_nodes, nodes, soak, trial};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::Batch;
@@ -99,7 +99,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     };
     round.excepted = excepted(&round);
     round.excepted.values().map(|by| by.until).min().into_iter().for_each(|until| round.wake(until));
-    let away = absent::away(cluster, &missing);
+    let away = absence::away(cluster, &missing);
     let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, away, ..RoundNotes::default() };
     notes.preflight = planned.refused().to_vec();
     take_steps(&mut round, &notes.preflight, &unsure);
@@ -280,14 +280,14 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     let next = components::next_subject(round);
     let tried = trial::tried(round, next.as_ref());
     if round.may_disrupt {
-        absent::tell(round);
+        absence::tell(round);
     }
     if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {
         match round.stage {
             Some(_) if tried.is_err() => {
                 tried.err().into_iter().flatten().for_each(|wait| round.hold_back(wait));
             }
-            Some(Stage::Kubelets) if !round.went_back => open::open(round),
+            Some(Stage::Kubelets) if !round.went_back => next_nodes::open(round),
             // What is away then comes back by itself.
             Some(stage) if stage < Stage::Kubelets && round.static_pods_until.is_none() => {
                 components::open(round, stage);

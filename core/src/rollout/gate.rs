@@ -9,7 +9,7 @@ use super::action::Action;
 use super::claim::ClaimState;
 use super::forecast::took;
 use super::gate_object::{GateFound, GateRead};
-use super::hold::OutOf;
+use super::hold_reason::OutOf;
 use super::round::{Round, after};
 use super::soak::soaks;
 use super::wait::{EVERY, Wait};

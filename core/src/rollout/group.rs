@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::claim::{Subject, Unreadable};
-use super::hold::{Hold, hold};
+use super::hold_reason::{Hold, hold};
 use super::round::{Round, Selected, claim_name};
 use crate::cluster::{Component, Node};
 use crate::upgrade::Group;

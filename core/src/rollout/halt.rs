@@ -1,13 +1,13 @@
 //! An upgrade that stops at the first node that could not be drained, and what lets it go on.
 //!
-//! Here belongs only the question whether it stopped; what that means for nodes is in `nodes` and `open`. The invariants:
+//! Here belongs only the question whether it stopped; what that means for nodes is in `nodes` and `next_nodes`. The invariants:
 //! nothing is remembered for it but the node's parked claim; and no waiting ends it, only what somebody changed.
 
 use jiff::Timestamp;
 
 use super::claim::{Claim, ClaimState};
-use super::ends::{at_target, holds, node_of};
-use super::except::acceptance;
+use super::exceptions::acceptance;
+use super::leftovers::{at_target, holds, node_of};
 use super::nodes::retried_after;
 use super::round::after;
 use crate::cluster::{Cluster, Node};

@@ -1,6 +1,6 @@
 //! Nodes under way: cordoned, drained, upgraded, observed and given back.
 //!
-//! Which nodes are taken up is decided in `open`. The invariant: only a Node of the claim's UID is touched, and only a
+//! Which nodes are taken up is decided in `next_nodes`. The invariant: only a Node of the claim's UID is touched, and only a
 //! cordon that carries the claim's mark is taken off.
 
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::{Action, Drained};
 use super::claim::{Before, Blocker, Claim, ClaimState};
+use super::control_plane_whole::{others_are_whole, static_pods, statics_lack, statics_return};
 use super::controllers::idle;
-use super::ends::{at_target, holds, node_of, settle};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still};
+use super::leftovers::{at_target, holds, node_of, settle};
 use super::round::{Round, after, record, release};
 use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
-use super::whole::{others_are_whole, static_pods, statics_lack, statics_return};
 use crate::cluster::{Cluster, Node, Pod};
 use crate::drain::{self, DrainStep, GivenUp, Held, Left, NodeDrain, OnTimeout, SETTLE, first, look, yields};
 

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject};
-use super::hold::{Exception, Out};
+use super::hold_reason::{Exception, Out};
 use super::hop::Current;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};

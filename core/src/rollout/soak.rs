@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::group::{Members, members};
 use super::round::{Round, after};
-use super::turn::{left, proven};
 use super::wait::Wait;
+use super::whose_turn::{left, proven};
 use crate::upgrade::{Soak, Soaked};
 
 /// What soaks or has soaked, as of now.

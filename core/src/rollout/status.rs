@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::absent::Away;
+use super::absence::Away;
 use super::action::Action;
 use super::claim::{Claim, ClaimState};
-use super::hold::{Exception, Hold, Out, OutOf};
+use super::hold_reason::{Exception, Hold, Out, OutOf};
 use super::phase::Phase;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::hold::OutOf;
+use super::hold_reason::OutOf;
 use crate::disruption::preflight::shown;
 use crate::upgrade::Soaked;
 use crate::upgrade::calendar::{Opening, Shut, said};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::absent::Absences;
+use super::absence::Absences;
 use super::claim::{Claim, Unreadable};
 use super::gate_object::Gates;
 use super::jobs::Jobs;

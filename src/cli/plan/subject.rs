@@ -21,7 +21,7 @@ use crate::api::ClusterUpgrade;
 use crate::clients::{one_line, read_client};
 use crate::observe::Inventory;
 use crate::observe::files::{Snapshot, shown};
-use crate::observe::stated;
+use crate::observe::stated_versions;
 use crate::observe::survey::Survey;
 
 /// What was seen.
@@ -62,7 +62,7 @@ async fn live(args: &LookArgs, upgrade: Option<&str>) -> Result<PlanSubject, Str
     let about = vec![("Cluster", config.cluster_url.to_string())];
     let live = Live { client: &client, seen, inventory: &inventory, about, now: Timestamp::now() };
     let mut subject = live.subject(upgrade).await;
-    subject.cluster = stated::add(subject.cluster, &args.given())?;
+    subject.cluster = stated_versions::add(subject.cluster, &args.given())?;
     subject.not_visible = inventory.hidden(&subject.cluster);
     Ok(subject)
 }
@@ -137,7 +137,7 @@ fn files(args: &LookArgs) -> Result<PlanSubject, String> {
         Ok(survey) => joined(survey.cluster(), &seen),
         Err(_) => seen,
     };
-    let cluster = stated::add(together, &args.given())?;
+    let cluster = stated_versions::add(together, &args.given())?;
     let mut not_seen = snapshot.missing(&cluster);
     match &survey {
         Ok(survey) => add_new(&mut not_seen, survey.missing()),

@@ -14,7 +14,7 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::fold::{Fold, Watched};
-use super::held::{Inner, Pace, Select};
+use super::contents::{Inner, Pace, Select};
 
 /// How long the server keeps one watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::super::lean::Lease;
-use super::held::{STARTING, cause};
+use super::contents::{STARTING, cause};
 use super::*;
 
 /// One answer of the apiserver.

@@ -25,7 +25,7 @@ use super::interner::Interner;
 use super::lean::{Node, Pod, PodDisruptionBudget};
 use super::platform::{self, Platform};
 use super::recognise;
-use super::stated;
+use super::stated_versions;
 use super::version_answer::VersionAnswer;
 use input::{Input, Source};
 pub(super) use json_error::without_place;
@@ -283,10 +283,10 @@ impl Snapshot {
         }
         .seal();
         for (file, version) in &self.servers {
-            stated::front_door(&mut cluster, file, version);
+            stated_versions::front_door(&mut cluster, file, version);
         }
         for (component, version) in &self.operators {
-            stated::rolled_out(&mut cluster, *component, version);
+            stated_versions::rolled_out(&mut cluster, *component, version);
         }
         cluster
     }

@@ -7,20 +7,20 @@
 
 mod lease;
 mod node;
-mod others;
 mod pod;
 mod pod_spec;
-mod special;
+mod pod_traits;
+mod small_kinds;
 mod volume;
 mod webhook;
 mod wire;
 
 pub use lease::{CandidateSeen, Lease, LeaseCandidate, LeaseSeen};
 pub use node::{Node, NodeSeen};
-pub use others::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget, VolumeAttachment};
 pub use pod::{Pod, PodSeen, Runs};
 pub(super) use pod_spec::Container;
-pub use special::EXECUTOR_LABEL;
+pub use pod_traits::EXECUTOR_LABEL;
+pub use small_kinds::{EndpointSlice, EndpointsSeen, Job, JobSeen, PodDisruptionBudget, VolumeAttachment};
 pub use volume::{PersistentVolume, VolumeSeen};
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks, WebhooksSeen};
 pub(super) use wire::meta;

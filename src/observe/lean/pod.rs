@@ -1,4 +1,4 @@
-//! Pod: what is kept of it. Its form on the wire is in `pod_spec`, what few pods have in `special`.
+//! Pod: what is kept of it. Its form on the wire is in `pod_spec`, what few pods have in `pod_traits`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::super::components::image::image_of;
 use super::super::fold::Watched;
 use super::super::interner::Interner;
 use super::pod_spec::{Container, PodSpec, PodStatus};
-use super::special::traits;
+use super::pod_traits::traits;
 use super::wire::{KUBEADM, MIRROR_ANNOTATION, condition, is_true, meta, text};
 
 /// A Pod on the wire.

@@ -3,13 +3,14 @@
 mod avoid;
 mod backoff;
 mod cluster;
+mod control_plane_whole;
 mod controllers;
 mod drains;
-mod ends;
 mod exceptions;
 mod executors;
 mod gates;
 mod hops;
+mod interruptions;
 mod kubeadm;
 mod order;
 mod plane;
@@ -18,8 +19,7 @@ mod queue;
 mod refused;
 mod replaced;
 mod trial;
-mod turns;
-mod whole;
+mod whose_turn;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
 use super::claim::{Before, Claim, ClaimState};
-use super::ends::is_cordoned_by_others;
+use super::leftovers::is_cordoned_by_others;
 use super::round::{Round, after};
 use super::waiting::{WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Node};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::claim::Claim;
+use super::presence::name_of;
 use super::round::{GONE, Round, after};
-use super::seen::name_of;
 use crate::cluster::{Cluster, Component};
 use crate::plan::Stage;
 use crate::upgrade::Place;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::claim::{Blocker, ClaimState};
 use super::group::held_by;
-use super::hold::Exception;
+use super::hold_reason::Exception;
 use super::nodes::{SHOWN_BLOCKERS, what_blocks};
 use super::round::{Round, Selected};
 use crate::cluster::{Cluster, Pod};
