@@ -19,11 +19,11 @@ pub struct Amounts(BTreeMap<Arc<str>, i64>);
 /// A resource of which more is wanted than is left; both amounts are ready to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// Its name.
+    /// As in a pod's requests: `cpu`, `memory`, `nvidia.com/gpu`.
     pub resource: Arc<str>,
-    /// What is wanted.
+    /// What the pods request together, with its unit.
     pub wanted: String,
-    /// What is left.
+    /// What the nodes have left for them, with its unit.
     pub left: String,
 }
 

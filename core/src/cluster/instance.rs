@@ -25,7 +25,7 @@ pub enum Reach {
 /// One running component other than a kubelet: an apiserver endpoint, a static pod, a kube-proxy pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// Which component.
+    /// Any but a kubelet, which is a part of its [`Node`](super::Node).
     pub component: Component,
     /// What it is called in the cluster: `192.0.2.1:6443` for an apiserver endpoint, else the pod's name.
     pub name: Arc<str>,
@@ -33,7 +33,7 @@ pub struct Instance {
     pub node: Option<Arc<str>>,
     /// The version it runs, as far as seen.
     pub version: Observed,
-    /// Where that was read.
+    /// Where the version was read.
     pub evidence: Evidence,
     /// What it says it emulates (KEP-4330), where it says so: an apiserver of 1.33 or later does in `/version`.
     pub effective: Option<Effective>,

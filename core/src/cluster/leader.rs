@@ -13,7 +13,7 @@ use super::component::Component;
 /// Who leads one of the controllers, by its lease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leader {
-    /// Which controller.
+    /// The controller whose lease it is: the lease has the component's name.
     pub component: Component,
     /// Who holds the lease, in its own words: `<host name>_<random>`, another one for each run.
     pub holder: Arc<str>,

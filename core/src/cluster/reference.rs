@@ -1,4 +1,7 @@
 //! A Node as it was when something was decided about it: the precondition of every write to it.
+//!
+//! Here belongs only what a write is guarded by, nothing that a decision reads. The invariant: a write with it reaches
+//! that very Node, by its UID, and only while its resourceVersion is the one that was looked at.
 
 use std::sync::Arc;
 

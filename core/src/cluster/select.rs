@@ -1,4 +1,7 @@
 //! Label selectors as people write them: `pool=web,tier in (a, b),!gpu`.
+//!
+//! Here belongs only how the text is read; whether labels match is in `selector`. The invariant: a text that cannot be
+//! read as a whole is refused with a reason, and never read as a selector that selects more.
 
 use std::str::FromStr;
 

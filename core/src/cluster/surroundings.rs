@@ -88,7 +88,7 @@ fn group(owner: &Owner) -> &str {
 /// A `VolumeAttachment`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attachment {
-    /// The node.
+    /// `spec.nodeName`.
     pub node: Arc<str>,
     /// The `PersistentVolume`; empty for an inline volume, which is written into the pod.
     pub volume: Arc<str>,
@@ -120,7 +120,7 @@ pub struct FullQuota {
     pub what: Arc<str>,
 }
 
-/// An autoscaler.
+/// A `HorizontalPodAutoscaler`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Autoscaler {
     /// `metadata.namespace`.

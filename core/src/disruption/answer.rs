@@ -23,16 +23,16 @@ pub struct Raw<'a> {
     pub causes: Vec<&'a str>,
     /// `details.retryAfterSeconds`, 0 when absent.
     pub retry_after: u32,
-    /// The message.
+    /// `message` of the Status, in the server's words.
     pub message: &'a str,
 }
 
-/// What an answer means.
+/// What an answer to an eviction means, whatever server or webhook gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The deletion has begun; the pod is not gone yet. Holds the deleted pod's resourceVersion, if the server told it.
     Accepted(Option<Box<str>>),
-    /// It was gone already.
+    /// There is no such pod any more, so it need not leave.
     Gone,
     /// The budget allows none: ask again when its status changes, at the latest after this long.
     Budget {
@@ -46,19 +46,19 @@ pub enum Answer {
     },
     /// The server is busy, no budget is to blame: everything waits this long.
     Throttled {
-        /// How long.
+        /// As the server asked, or a default where it named no time.
         wait: SignedDuration,
     },
     /// Another pod has the name now, or a write raced with ours: the watch tells which; look again after this long.
     Conflict {
-        /// How long.
+        /// Until the pod is looked at again.
         wait: SignedDuration,
     },
     /// Several budgets select the pod: no eviction of it ever succeeds.
     TwoBudgets,
     /// Its namespace is being deleted, and the pod will be: look again after this long.
     NamespaceTerminating {
-        /// How long.
+        /// Until the pod is looked at again.
         wait: SignedDuration,
     },
     /// Not allowed to us, or the budget's status is broken (below zero, too many disrupted pods).
@@ -68,7 +68,7 @@ pub enum Answer {
     },
     /// An admission webhook or policy denies it.
     Denied {
-        /// What it said.
+        /// The message of the webhook or policy.
         why: String,
     },
     /// A fail-closed admission webhook does not answer.
@@ -83,12 +83,12 @@ pub enum Answer {
     },
     /// The server, or something in front of it, failed: the request may have been carried out. Look after this long.
     ServerTrouble {
-        /// How long.
+        /// Until the pod is looked at again.
         wait: SignedDuration,
     },
     /// No answer came: the request may have been carried out. Look after this long.
     NoAnswer {
-        /// How long.
+        /// Until the pod is looked at again.
         wait: SignedDuration,
     },
     /// An answer that is not known here, as it came.

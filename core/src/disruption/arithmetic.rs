@@ -45,14 +45,14 @@ impl Numbers {
 pub enum Unsynced {
     /// A pod's controller has no scale.
     NoScale {
-        /// The pod.
+        /// The name of the first such pod.
         pod: Arc<str>,
         /// The controller: `DaemonSet logs`.
         owner: String,
     },
     /// A pod's controller does not exist.
     NoController {
-        /// The pod.
+        /// The name of the first such pod.
         pod: Arc<str>,
         /// What it names: `ReplicaSet cart-1`.
         owner: String,
@@ -136,7 +136,7 @@ pub fn disrupted(budget: &Budget, pods: &[&Pod], now: Timestamp) -> Disrupted {
 /// An eviction that a budget counts although its pod was not deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The pod.
+    /// The name of the pod, in the budget's namespace.
     pub pod: Arc<str>,
     /// When the disruption controller counts the pod as healthy again.
     pub until: Timestamp,

@@ -1,4 +1,7 @@
-//! How a budget is named where it is a key.
+//! How a PodDisruptionBudget is named where it is a key: its namespace and name.
+//!
+//! Nothing of what a budget allows belongs here. The invariant: everything that counts by budget uses this one key, so
+//! what two nodes or two permits take from a budget is added up.
 
 use std::sync::Arc;
 

@@ -78,9 +78,9 @@ pub enum Class {
 pub enum Handling {
     /// Ask it to leave.
     Evict,
-    /// Wait for it.
+    /// The drain waits until it is gone by itself.
     Await,
-    /// Leave it where it is.
+    /// It stays where it is, and the drain does not wait for it.
     Leave,
     /// It stands in the way, and a person must decide; one line.
     Refuse(&'static str),

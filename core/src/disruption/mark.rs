@@ -14,19 +14,19 @@ pub const CORDON_MANAGER: &str = "evenkeel-upgrade";
 /// (`staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/capmanagers.go`).
 const ANCIENT: &str = "ancient-changes";
 
-/// Who cordoned a Node.
+/// Who cordoned a Node, read from its annotation `evenkeel.dev/cordoned-by`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CordonMark<'a> {
     /// A claim: the name and the UID of a `NodeUpgrade`.
     Upgrade {
-        /// Its name.
+        /// `metadata.name` of the `NodeUpgrade`.
         claim: &'a str,
-        /// Its UID.
+        /// `metadata.uid` of the `NodeUpgrade`: one of the same name is another claim.
         uid: &'a str,
     },
     /// A person's drain.
     Drain {
-        /// Since when.
+        /// When that drain began; the mark is the same on all of its nodes.
         since: Timestamp,
         /// The name of that person, where the drain was run.
         by: &'a str,

@@ -39,7 +39,7 @@ pub struct Memory {
 /// Which pods of a controller were on a node when the first of them was evicted: the others came later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// When.
+    /// When the first of them was evicted.
     pub since: Timestamp,
     /// UIDs of the pods that may be evicted.
     pub pods: Vec<Arc<str>>,
@@ -63,7 +63,7 @@ pub enum PodMemory {
 pub struct AskedPod {
     /// UID of the pod.
     pub uid: Arc<str>,
-    /// Its node.
+    /// The node that it is to leave.
     pub node: Arc<str>,
     /// UID of its controller, if it has one.
     pub owner: Option<Arc<str>>,

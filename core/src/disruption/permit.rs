@@ -35,7 +35,7 @@ pub struct Permit {
 /// The budget an eviction takes from, and what that budget looked like when it was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// The budget.
+    /// The one budget that guards the pod.
     pub budget: BudgetName,
     /// Its resourceVersion then.
     pub resource_version: Arc<str>,
@@ -103,7 +103,7 @@ pub enum Busy {
 /// An accepted eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The pod.
+    /// The name of the pod, as `status.disruptedPods` has it.
     pub pod: Arc<str>,
     /// When the budget has counted it.
     pub counted: Counted,
@@ -144,7 +144,7 @@ pub struct Budgets<'a> {
 
 /// What a pod has to ask before it may leave.
 enum Guard<'a> {
-    /// Nobody.
+    /// No budget selects it.
     None,
     /// One budget, but the pod may leave without being counted.
     Free,

@@ -14,7 +14,7 @@ use super::budget_name::BudgetName;
 pub enum Refusal {
     /// The budget allows none.
     Exhausted {
-        /// The budget.
+        /// The one that is used up.
         budget: BudgetName,
         /// `currentHealthy`.
         healthy: i32,
@@ -30,21 +30,21 @@ pub enum Refusal {
     },
     /// The disruption controller could not compute the budget.
     SyncFailed {
-        /// The budget.
+        /// The one whose numbers are not known.
         budget: BudgetName,
-        /// What it said.
+        /// The message of condition `DisruptionAllowed`.
         message: Arc<str>,
     },
     /// The budget's status is older than its spec.
     Stale {
-        /// The budget.
+        /// The one whose status is behind.
         budget: BudgetName,
         /// Whether the disruption controller has computed this budget before.
         computed: bool,
     },
     /// The budget's status is one that the handler forbids to use.
     Broken {
-        /// The budget.
+        /// The one whose status has to be repaired.
         budget: BudgetName,
         /// `disruptionsAllowed`.
         allowed: i32,
@@ -53,17 +53,17 @@ pub enum Refusal {
     },
     /// Several budgets select the pod, which the eviction API answers with an error.
     Overlapping {
-        /// The budgets.
+        /// All budgets that select the pod.
         budgets: Vec<BudgetName>,
     },
     /// The budget's `unhealthyPodEvictionPolicy` is not known, and the pod is not ready.
     UnknownPolicy {
-        /// The budget.
+        /// The one with that policy.
         budget: BudgetName,
     },
     /// Our earlier evictions on this budget come first: one is unanswered, just refused, or not counted yet.
     Queued {
-        /// The budget.
+        /// The one that they are charged to.
         budget: BudgetName,
     },
 }

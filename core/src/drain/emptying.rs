@@ -35,11 +35,11 @@ pub struct Emptying<'a> {
 /// A pod that has to leave and has not.
 #[derive(Debug)]
 pub struct Left<'a> {
-    /// The pod.
+    /// As it was seen; it is bound to the node.
     pub pod: &'a Pod,
-    /// What it is to the drain.
+    /// Which rule the drain goes by for it.
     pub class: Class,
-    /// What it waits for.
+    /// Why it has not left.
     pub wait: PodWait,
 }
 
@@ -50,13 +50,13 @@ pub enum PodWait {
     Nothing,
     /// Its eviction is sent, or accepted and not seen yet.
     Asked,
-    /// It is terminating.
+    /// It is terminating, and its grace period is not over.
     Leaving,
     /// It should have terminated by then.
     Stuck(Timestamp),
     /// It is terminating, and this finalizer keeps it.
     Kept(Arc<str>),
-    /// It finishes by itself.
+    /// Nobody asks it: it is waited for until it finishes by itself.
     Finishing,
     /// Its eviction failed, or it came only just now; it is asked later. With a line where a person should know.
     Later(Option<String>),

@@ -33,11 +33,11 @@ pub struct DrainView<'c, 'w> {
     pub cluster: &'c Cluster,
     /// What this process has asked for and not seen yet.
     pub memory: &'w Memory,
-    /// How it is drained.
+    /// Which pods leave, how long that may take, and what follows then.
     pub policy: &'w Policy,
     /// Nothing more is asked for now: a person stopped the drain, or part of the control plane is away.
     pub stopped: bool,
-    /// The time.
+    /// The time of the look; the core has no clock.
     pub now: Timestamp,
 }
 
@@ -86,7 +86,7 @@ pub enum GivenUp {
     Late {
         /// How long it had.
         timeout: SignedDuration,
-        /// What it still waits for.
+        /// What the pods that are left wait for, in one line.
         waits: String,
     },
     /// Nothing on it can move without a person.
@@ -141,7 +141,7 @@ pub enum DrainStep<'c> {
     Empty,
     /// It is given up.
     GivenUp {
-        /// Why.
+        /// What a person is told as the reason.
         why: GivenUp,
         /// The pods that have not left.
         left: Vec<Left<'c>>,

@@ -1,4 +1,8 @@
-//! What differs between one drain and another: which pods, how long, and what then.
+//! What differs between one drain and another: which pods leave, how long it may take, and what follows when it takes
+//! longer.
+//!
+//! Here belong the settings and the times that all drains share; what they mean for a node is in `node`. The invariant:
+//! a drain of an upgrade and one that a person began go by the same values.
 
 use jiff::SignedDuration;
 

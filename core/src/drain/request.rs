@@ -21,7 +21,7 @@ use crate::disruption::{Budgets, CordonMark, Handling, Memory, Permit, Rules, cl
 /// How long a cordoned node waits for the others to be cordoned, so that no pod moves from one to the next.
 pub const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
 
-/// What was asked for.
+/// What a person asked for: one drain of some nodes.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The nodes, in the order in which they begin.
@@ -32,13 +32,13 @@ pub struct Request {
     pub policy: Policy,
     /// Nodes that are not drained are made schedulable again, if this drain cordoned them.
     pub give_back: bool,
-    /// The mark of this drain.
+    /// The value of the cordon annotation, `drain:<since>/<who>`: the same on all nodes of this drain.
     pub mark: String,
     /// It was told to stop: nothing new is asked for.
     pub stopped: bool,
 }
 
-/// Where a node is.
+/// How far a drain is with one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NodeState {
     /// Not touched yet.
@@ -46,21 +46,21 @@ pub enum NodeState {
     Waiting,
     /// Cordoned; it waits for its turn.
     Cordoned {
-        /// Since when.
+        /// When it was seen cordoned; it waits for the others at most [`TOGETHER`].
         since: Timestamp,
     },
     /// Its pods are leaving.
     Draining(NodeDrain),
     /// Empty.
     Drained {
-        /// Since when.
+        /// When a fresh look confirmed that it is empty.
         at: Timestamp,
-        /// How long it took.
+        /// From when its pods were first asked until then.
         took: SignedDuration,
     },
     /// Given up.
     Failed {
-        /// Why.
+        /// What a person is told as the reason.
         why: NotDrained,
     },
 }
@@ -114,7 +114,7 @@ pub struct DrainWorld<'c, 'w> {
     pub uids: &'w BTreeMap<Arc<str>, Arc<str>>,
     /// Nodes that a fresh look found empty, after they had settled.
     pub confirmed: &'w [Arc<str>],
-    /// The time.
+    /// The time of the look; the core has no clock.
     pub now: Timestamp,
 }
 

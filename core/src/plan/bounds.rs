@@ -28,7 +28,7 @@ use crate::version::Minor;
 /// A time that a hop takes at least, and what sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The minor of the hop.
+    /// Which hop it is of, by the minor that the hop leads to.
     pub hop: Minor,
     /// The stage of the hop. Stages follow each other, so their bounds add up; the bounds of one stage do not.
     pub stage: Stage,
@@ -36,7 +36,7 @@ pub struct Bound {
     pub subject: String,
     /// Why, in words, without the time: `budget shop/cart lets one of 40 pods go at a time`.
     pub what: String,
-    /// The time.
+    /// No way through that stage is faster than this.
     pub least: SignedDuration,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Bound {
 /// How long one hop takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopTiming {
-    /// The minor of the hop.
+    /// Which hop, by the minor that it leads to.
     pub hop: Minor,
     /// At least so long, by all bounds together.
     pub least: SignedDuration,

@@ -17,7 +17,7 @@ use crate::version::{KubeVersion, Minor};
 pub struct Plan {
     /// The oldest kube-apiserver's version; `None` where none is known.
     pub from: Option<KubeVersion>,
-    /// The version to reach.
+    /// The target, which the last hop leads to.
     pub to: KubeVersion,
     /// What moves in one step of the control plane.
     pub unit: Unit,
@@ -39,7 +39,7 @@ impl Plan {
 pub struct Hop {
     /// What the control plane runs when the hop is done.
     pub version: KubeVersion,
-    /// Who picked that version.
+    /// Where that version comes from; a person approves it with the plan.
     pub picked: Picked,
     /// What others have to have moved before the first step.
     pub needs: Vec<Need>,
@@ -52,7 +52,7 @@ pub struct Hop {
 /// Who picked the version of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picked {
-    /// It is the target.
+    /// Nobody had to pick: it is the upgrade's target.
     Target,
     /// A person named it for this minor, or an earlier look recorded it.
     Person,
@@ -65,7 +65,7 @@ pub enum Picked {
 /// One step of the control plane: what is moved together, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The components.
+    /// What moves together, in this order; never empty.
     pub components: Vec<Component>,
     /// Their Node, or the component's own name where no Node is visible.
     pub place: Arc<str>,

@@ -45,7 +45,7 @@ impl Stage {
 /// How much of a stage is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageProgress {
-    /// Which stage.
+    /// What the numbers count: components, or in the last stage nodes.
     pub stage: Stage,
     /// How many components or nodes the stage moves in all.
     pub total: usize,

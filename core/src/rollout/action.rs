@@ -33,12 +33,12 @@ pub enum Action {
     ReadAttachments,
     /// Read the object of a gate.
     ReadGate {
-        /// The object.
+        /// Whatever gate asks for it: gates that name the same object share one read.
         object: GateObject,
     },
     /// Ask the server whether it would take the Job of this executor, without making it.
     TryJob {
-        /// The executor.
+        /// The name of the `UpgradeExecutor`.
         executor: Arc<str>,
         /// Its pod template, as canonical JSON.
         template: Arc<str>,
@@ -47,14 +47,14 @@ pub enum Action {
     },
     /// Record a claim. Fails when one of that name exists.
     Claim {
-        /// Its name.
+        /// `metadata.name` of the `NodeUpgrade` to create.
         name: String,
-        /// What it is about.
+        /// What is to move, where to, and by which executor.
         subject: Subject,
     },
     /// Mark a node unschedulable as ours. Fails when the Node or the claim has changed.
     Cordon {
-        /// The node.
+        /// As it was when this was decided.
         node: NodeRef,
         /// Value of the cordon annotation.
         mark: String,
@@ -67,15 +67,15 @@ pub enum Action {
     Record {
         /// The claim's name.
         claim: Arc<str>,
-        /// Its resourceVersion.
+        /// Of the claim, as it was when this was decided.
         resource_version: Arc<str>,
-        /// The state.
+        /// The state to record; its attempt, line and blockers replace the earlier ones.
         state: ClaimState,
-        /// The attempt.
+        /// How often it was tried, the present one included.
         attempt: u32,
         /// One line for a person.
         message: String,
-        /// What blocks it.
+        /// The pods that keep the node from being drained; empty where nothing does.
         blockers: Vec<Blocker>,
         /// What a fresh read must find before this is recorded.
         drained: Option<Box<Drained>>,
@@ -86,16 +86,16 @@ pub enum Action {
         claim: Arc<str>,
         /// Its UID, which with the attempt names the Job.
         uid: Arc<str>,
-        /// The attempt.
+        /// The number of this attempt, from 1: each has a Job of its own.
         attempt: u32,
-        /// What to move.
+        /// What to move, for the environment of the Job.
         subject: Subject,
         /// The pod template, as canonical JSON: the one that was decided by, which may differ from what there is by then.
         template: Arc<str>,
     },
     /// Make a node schedulable again. Fails when the Node has changed or is not marked by `mark`.
     Uncordon {
-        /// The node.
+        /// As it was when this was decided.
         node: NodeRef,
         /// The value its annotation must have.
         mark: String,
@@ -104,22 +104,22 @@ pub enum Action {
     },
     /// Put our taint on a node whose kubelet is to move yet, or take it off. Fails when the Node has changed.
     Taint {
-        /// The node.
+        /// As it was when this was decided: `taints` were made from that.
         node: NodeRef,
         /// All its taints afterwards.
         taints: Taints,
     },
     /// Take our mark off a node and leave it cordoned: a person has to look at it. Fails when the Node has changed.
     HandOver {
-        /// The node.
+        /// As it was when this was decided.
         node: NodeRef,
     },
     /// Make a node schedulable again whose claim does not exist. Fails when the Node has changed or a fresh read finds
     /// the claim.
     ReleaseOrphan {
-        /// The node.
+        /// As it was when this was decided.
         node: NodeRef,
-        /// The value of its annotation.
+        /// The value of its cordon annotation, which names the claim to look for.
         mark: String,
     },
     /// Delete a claim that is about nothing any more, or take our finalizer off one that is deleted. Fails when the
@@ -127,9 +127,9 @@ pub enum Action {
     Release {
         /// The claim's name.
         claim: Arc<str>,
-        /// Its UID.
+        /// Of the claim: another one of its name is left alone.
         uid: Arc<str>,
-        /// Its resourceVersion.
+        /// Of the claim, as it was when this was decided.
         resource_version: Arc<str>,
         /// The finalizers that stay, if the claim is deleted already and only our finalizer is to be taken off.
         finalizers: Option<Vec<Arc<str>>>,
@@ -182,7 +182,7 @@ pub(super) fn cordon(node: &str) -> String {
 /// A node that a fresh read must find cordoned by this mark, of this UID, and without a pod that has to leave.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// The node.
+    /// As it was when this was decided; the fresh read may find it changed, but not another Node.
     pub node: NodeRef,
     /// The value of its cordon annotation.
     pub mark: String,

@@ -50,23 +50,23 @@ impl Before {
     }
 }
 
-/// What a claim is at.
+/// How far a claim is. Only `Parked` leads back, to `Claimed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimState {
     /// Recorded; nothing was touched yet.
     Claimed,
     /// Cordoned by us; its pods are leaving.
     Draining {
-        /// Since when.
+        /// When it was seen cordoned: the timeout of the drain runs from then.
         since: Timestamp,
         /// Since when nothing on the node can move without a person.
         stalled: Option<Timestamp>,
     },
     /// Drained; the executor may work.
     Upgrading {
-        /// Since when.
+        /// When the executor was allowed to begin.
         since: Timestamp,
-        /// What it was like before.
+        /// What the executor found; what is observed later is compared with it.
         before: Before,
         /// Since when the kubelet of a control-plane node is observed at the target: it restarts the node's static pods
         /// some time after.
@@ -74,19 +74,19 @@ pub enum ClaimState {
     },
     /// Observed at the target, and given back.
     Upgraded {
-        /// Since when.
+        /// When the claim was done; the oldest such claims are deleted first.
         at: Timestamp,
     },
     /// The drain did not end in time. The node is uncordoned; it is tried again.
     Parked {
-        /// Since when.
+        /// When the drain was given up.
         since: Timestamp,
         /// Tried again then, or earlier when nothing blocks it any more.
         retry_at: Timestamp,
     },
     /// The executor failed or took too long. The node stays as it is, for a person to look at.
     Failed {
-        /// Since when.
+        /// When the executor was given up.
         since: Timestamp,
     },
 }
@@ -142,9 +142,9 @@ pub struct Subject {
     pub node_uid: Arc<str>,
     /// The version before.
     pub from: String,
-    /// The version to reach.
+    /// The version of the hop, which every component that moves has to be observed at.
     pub to: KubeVersion,
-    /// Who moves it.
+    /// The name of the `UpgradeExecutor` that moves it.
     pub executor: Arc<str>,
 }
 
@@ -154,7 +154,7 @@ impl Subject {
         !self.components.is_empty()
     }
 
-    /// Everything that moves.
+    /// Everything that moves, in order; never empty.
     pub fn moves(&self) -> &[Component] {
         if self.is_of_plane() { &self.components } else { slice::from_ref(&self.component) }
     }
@@ -169,7 +169,7 @@ impl Subject {
         }
     }
 
-    /// The stage that moves it.
+    /// The stage that this belongs to; of several components that of the first.
     pub fn stage(&self) -> Stage {
         Stage::of(self.component).unwrap_or(Stage::Kubelets)
     }
@@ -184,19 +184,19 @@ pub struct Claim {
     pub uid: Arc<str>,
     /// `metadata.resourceVersion`.
     pub resource_version: Arc<str>,
-    /// When it was recorded.
+    /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
     /// The name of the upgrade it belongs to.
     pub upgrade: Arc<str>,
-    /// UID of that upgrade.
+    /// UID of that upgrade: a claim of another one of the same name is not its own.
     pub upgrade_uid: Arc<str>,
     /// Somebody deleted it. It goes when what it is about has settled.
     pub ending: bool,
-    /// Finalizers of others.
+    /// The finalizers that are not ours; they stay when ours is taken off.
     pub finalizers: Vec<Arc<str>>,
-    /// What it is about.
+    /// What moves, where to, and by which executor; fixed when the claim is created.
     pub subject: Subject,
-    /// Where it is.
+    /// As last stored; a claim without a status is `Claimed`.
     pub state: ClaimState,
     /// How often it was tried, the present one included.
     pub attempt: u32,

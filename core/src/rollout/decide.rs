@@ -1,4 +1,7 @@
-//! The one entry: what to do about an upgrade now.
+//! The one entry: what to do about an upgrade now, and in which order the questions are asked.
+//!
+//! Each question has its own module; here they are put together. The invariants: nothing begins of a stage while an
+//! earlier one has something left, and what is in flight goes on even where nothing new may begin.
 
 use std::collections::BTreeMap;
 

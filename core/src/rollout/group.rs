@@ -1,4 +1,7 @@
-//! The nodes of each group, and what keeps one of them out.
+//! The nodes of each node group, and what keeps one of them out.
+//!
+//! Here belongs who is in a group and how many of them may be unavailable; which of them is next is in `next_nodes`.
+//! The invariant: a node counts in one group only, that of its [`Member`](crate::upgrade::Member).
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use crate::version::KubeVersion;
 pub enum OutOf {
     /// Its drain is blocked.
     Parked,
-    /// Its executor failed.
+    /// Its executor failed or took too long; it stays cordoned for a person.
     Failed,
     /// Somebody or something else holds it.
     Held,
@@ -37,9 +37,9 @@ impl OutOf {
 /// A node that is out of the rollout for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Out {
-    /// The node.
+    /// `metadata.name` of the Node.
     pub node: Arc<str>,
-    /// In which way.
+    /// What keeps it out; `reason` says it in words.
     pub state: OutOf,
     /// Since when, where that is known.
     pub since: Option<Timestamp>,
@@ -68,7 +68,7 @@ impl Out {
 /// Why a node may stay behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
-    /// Until then.
+    /// The acceptance ends then, and the node calls for a person again.
     pub until: Timestamp,
     /// In the person's words.
     pub reason: Arc<str>,
@@ -83,7 +83,7 @@ impl fmt::Display for Exception {
 /// Why a node that is not at the target is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// A person annotated it.
+    /// A person put `evenkeel.dev/hold` on the Node.
     Annotation,
     /// Somebody else cordoned it.
     Cordon,

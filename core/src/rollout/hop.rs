@@ -33,7 +33,7 @@ pub fn planned(upgrade: &Upgrade, progress: &Progress, world: World<'_>, release
 
 /// The hop that is carried out now.
 pub(super) struct Current {
-    /// What it leads to.
+    /// The version that every component of this hop goes to.
     pub(super) version: KubeVersion,
     /// It is the last one: when it is done, the upgrade is.
     pub(super) last: bool,

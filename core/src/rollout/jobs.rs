@@ -33,13 +33,13 @@ pub struct Jobs {
 /// What the server said to the Job of an executor that was only tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// The template that was tried.
+    /// The pod template, as canonical JSON; an executor with another one is tried again.
     pub template: Arc<str>,
     /// Why the server would refuse it, in one line.
     pub refused: Option<String>,
     /// How often in a row it was refused.
     pub times: u32,
-    /// When it was asked.
+    /// When the server last answered.
     pub at: Timestamp,
 }
 

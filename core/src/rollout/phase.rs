@@ -13,7 +13,7 @@ pub enum Phase {
     PlanOnly,
     /// The plan waits for `approval.planHash`.
     AwaitingApproval,
-    /// A person suspended it.
+    /// `spec.suspend` is set: what is in flight settles, and nothing begins.
     Suspended,
     /// Another upgrade is under way.
     Queued,

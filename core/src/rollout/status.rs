@@ -1,4 +1,7 @@
-//! How an upgrade stands, for people and GitOps tools. It says only what was observed.
+//! How an upgrade stands, for people and GitOps tools.
+//!
+//! Here belongs what one round is summed up to: the phase, its message and what is waited for. It decides nothing about
+//! nodes. The invariant: it says only what was observed, and of several things the one that a person most has to know.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +23,13 @@ use crate::version::KubeVersion;
 /// How an upgrade stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// As a whole.
+    /// The one word for the whole upgrade.
     pub phase: Phase,
     /// One line for it.
     pub message: String,
-    /// Where it comes from.
+    /// What the oldest kube-apiserver ran when the plan was first made; `None` where none is known.
     pub from: Option<KubeVersion>,
-    /// The plan's hash.
+    /// What a person approves; `None` while `from` is not known.
     pub hash: Option<String>,
     /// The versions of the minors on the way, for the next look to remember.
     pub way: Vec<KubeVersion>,
@@ -42,7 +45,7 @@ pub struct Status {
     pub away: Vec<Away>,
     /// Claims under way, of components and of nodes.
     pub in_flight: usize,
-    /// Nodes under way.
+    /// Those of them that are about a kubelet, and so about a node.
     pub nodes_in_flight: usize,
     /// Nodes out of the rollout for now, by name.
     pub parked: Vec<Out>,
@@ -50,11 +53,11 @@ pub struct Status {
     pub soaks: Vec<Soak>,
     /// What it waits for, the most telling first.
     pub waits: Vec<Waiting>,
-    /// Why it must not be started.
+    /// Why the plan must not be carried out, one line each; empty when it may.
     pub preflight: Vec<String>,
     /// When work began.
     pub started: Option<Timestamp>,
-    /// When it was complete.
+    /// When everything was first seen at the target; `None` while it is under way.
     pub completed: Option<Timestamp>,
 }
 

@@ -23,9 +23,9 @@ pub(super) const EVERY: SignedDuration = SignedDuration::from_secs(15);
 pub enum Wait {
     /// As many nodes are out of the rollout as may be.
     Failures {
-        /// In which way.
+        /// What is counted: failed nodes or parked ones.
         state: OutOf,
-        /// How many.
+        /// How many nodes are out in that way now.
         count: usize,
         /// Of so many selected nodes.
         selected: usize,
@@ -36,7 +36,7 @@ pub enum Wait {
     },
     /// The calendar does not allow it.
     Shut {
-        /// Why.
+        /// What of the calendar is in the way.
         shut: Shut,
         /// What is to be opened, such as `a node`.
         what: &'static str,
@@ -47,19 +47,19 @@ pub enum Wait {
     },
     /// What was done last is watched.
     Soak {
-        /// What soaks.
+        /// What was done last: the control plane, a group or its canaries.
         what: Soaked,
-        /// Until when.
+        /// The end of the time that a person set for it.
         until: Timestamp,
     },
     /// The object of a gate is read first.
     GateRead {
-        /// The gate.
+        /// The name of the gate.
         gate: Arc<str>,
     },
     /// The object of a gate is not as it has to be.
     Gate {
-        /// The gate.
+        /// The name of the gate.
         gate: Arc<str>,
         /// Why it is closed, and what a person has to do if it is lasting, in one line.
         why: String,
@@ -72,12 +72,12 @@ pub enum Wait {
     Seed {
         /// The empty node.
         seed: Arc<str>,
-        /// Until when it is waited for.
+        /// After this the others go on, whether the empty node is upgraded or not.
         until: Timestamp,
     },
     /// What left an earlier node starts elsewhere, and a node has more of the same.
     Replacements {
-        /// The node.
+        /// The node that is next, and has more of the same pods.
         node: Arc<str>,
         /// One of those that start.
         pod: String,
@@ -92,12 +92,12 @@ pub enum Wait {
         write: String,
         /// The server's reason, in one line.
         why: String,
-        /// When it is sent again.
+        /// The server is asked again then, at the earliest now.
         sent_at: Timestamp,
     },
     /// The server would refuse the Job of an executor.
     Job {
-        /// The executor.
+        /// The name of the `UpgradeExecutor`.
         executor: Arc<str>,
         /// The server's reason, in one line.
         why: String,

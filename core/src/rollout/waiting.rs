@@ -14,11 +14,11 @@ use crate::plan::Stage;
 /// Who or what ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndedBy {
-    /// Only a person.
+    /// A person, who has to change or approve something; it lasts until then.
     Person,
-    /// What happens in the cluster.
+    /// Something in the cluster, without a person: it is looked at whenever that changes.
     Cluster,
-    /// A time that is known.
+    /// The clock alone: [`Waiting::until`] says when.
     Time,
 }
 
@@ -161,7 +161,7 @@ impl WaitReason {
 /// Something that an upgrade waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Why.
+    /// The kind of wait, which events, metrics and conditions go by.
     pub reason: WaitReason,
     /// The same in one line, with the names of what is meant.
     pub line: String,

@@ -35,7 +35,7 @@ pub struct Assessment {
     pub rows: Vec<Row>,
     /// Everything that a person should know, grouped and ordered by id, which is unique.
     pub findings: Vec<Finding>,
-    /// The next minor.
+    /// Whether the control plane may go one minor further, and what stands in the way.
     pub next_minor: NextMinor,
 }
 

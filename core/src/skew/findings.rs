@@ -39,11 +39,11 @@ impl Severity {
 pub struct Finding {
     /// Stable and unique: rule, component, pool and version.
     pub id: String,
-    /// How bad it is.
+    /// Whether it is outside the policy, in the way of the next minor, or only better changed.
     pub severity: Severity,
-    /// The rule it is about.
+    /// The rule that found it; its id begins the finding's.
     pub rule: &'static Rule,
-    /// Which component.
+    /// The component that has to move.
     pub component: Component,
     /// How many of them.
     pub count: usize,

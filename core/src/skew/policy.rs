@@ -22,7 +22,7 @@ pub enum RuleSubject {
 pub struct Rule {
     /// Stable short name.
     pub id: &'static str,
-    /// What it is about.
+    /// Whose minor it limits.
     pub subject: RuleSubject,
     /// It holds only for subjects of a minor before this one.
     pub before: Option<Minor>,
@@ -115,7 +115,7 @@ pub static WEBHOOKS_BEFORE_UPGRADE: Rule = rule(
 /// The rules a cluster is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What it is called.
+    /// `kubernetes` or `kubernetes-strict`; tests have others.
     pub name: &'static str,
     rules: &'static [Rule],
     /// Whether kubelets three minors below the *target* stop an upgrade of the apiservers.
@@ -231,7 +231,7 @@ pub fn may_update_in_place(from: Minor, to: Minor) -> bool {
 /// What a component runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// What was built.
+    /// The minor of the binary.
     pub binary: Minor,
     /// What it behaves as, where it says so. Kubelets, kube-proxies and kubectl do not emulate.
     pub emulation: Option<Minor>,
@@ -248,7 +248,7 @@ impl From<Minor> for Running {
 pub struct Servers {
     /// The oldest binary: nothing that talks to it may be newer.
     pub oldest: Minor,
-    /// The newest binary.
+    /// The newest binary: the next minor is the one after it.
     pub newest: Minor,
     /// The oldest that one of them behaves as.
     pub emulated: Minor,
@@ -323,7 +323,7 @@ impl From<Effective> for Servers {
 /// Where a minor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// Allowed.
+    /// Neither too old nor too new.
     Within {
         /// Minors behind what the newest apiserver behaves as.
         behind: i32,
@@ -332,17 +332,17 @@ pub enum Judgement {
     },
     /// Older than this, the oldest that is allowed.
     TooOld {
-        /// That minor.
+        /// The oldest minor that the rule allows beside these servers.
         floor: Minor,
     },
     /// Newer than this, the newest that is allowed.
     TooNew {
-        /// That minor.
+        /// The newest minor that the rule allows beside these servers.
         ceiling: Minor,
     },
     /// A controller newer than what an apiserver emulates, which may itself emulate that: allowed if it does.
     Undecided {
-        /// That minor.
+        /// The newest minor that is allowed without a doubt.
         ceiling: Minor,
     },
 }

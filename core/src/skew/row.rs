@@ -14,21 +14,21 @@ use crate::version::{Observed, Unknown};
 /// Components of one kind, pool and version, which was read in the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which component.
+    /// The component that all of them are.
     pub component: Component,
     /// The node pool; `control-plane` for control-plane components.
     pub pool: Arc<str>,
     /// The version they run.
     pub version: Observed,
-    /// Where that was read.
+    /// Where the version was read: the same for the whole row.
     pub evidence: Evidence,
-    /// How many.
+    /// How many instances or nodes the row stands for.
     pub count: usize,
     /// Minors behind what the newest apiserver behaves as (negative: ahead), where both are known.
     pub behind: Option<i32>,
     /// How many more minors the apiservers may go before these must move, where that is known and there is a rule.
     pub headroom: Option<i32>,
-    /// How they stand.
+    /// What the policy says of them.
     pub standing: Standing,
     /// The first few names, sorted.
     pub samples: Vec<Arc<str>>,

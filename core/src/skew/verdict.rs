@@ -6,9 +6,9 @@
 /// Yes, no, or not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Certain.
+    /// Everything that decides it is known, and it is so.
     True,
-    /// Certainly not.
+    /// It is not so, whatever the unknown may be.
     False,
     /// Something that decides it is not known.
     Unknown,
@@ -42,7 +42,7 @@ pub enum Standing {
     /// A controller one minor behind: allowed only while an upgrade is under way (policy, "are expected to match"). Or one
     /// at the minor of the kube-apiserver of its own node, the only one it talks to, while another is still behind.
     Transitional,
-    /// Inside.
+    /// Inside the policy, and nothing of the above.
     Supported,
 }
 

@@ -37,7 +37,7 @@ pub fn said(at: Timestamp, zone: &TimeZone) -> String {
 /// A time of the week at which something may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its name.
+    /// As a person named it, for status and events; it decides nothing.
     pub name: Arc<str>,
     /// The time zone of its days and of its start.
     pub zone: TimeZone,
@@ -86,13 +86,13 @@ impl Window {
 /// A time in which nothing begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Freeze {
-    /// Its name.
+    /// As a person named it, for status and events; it decides nothing.
     pub name: Arc<str>,
     /// The time zone in which it was written.
     pub zone: TimeZone,
-    /// When it begins.
+    /// From this moment on nothing begins.
     pub from: Timestamp,
-    /// When it is over.
+    /// From this moment on something may begin again.
     pub until: Timestamp,
 }
 
@@ -134,7 +134,7 @@ pub enum Shut {
 /// When something may begin next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// The time.
+    /// Nothing of the calendar is in the way then.
     pub at: Timestamp,
     /// The time zone in which to say it.
     pub zone: TimeZone,

@@ -67,7 +67,7 @@ impl Effective {
             .unwrap_or_else(|| Self::plain(binary))
     }
 
-    /// What was built.
+    /// The minor of the binary, whatever it emulates.
     pub const fn binary(self) -> Minor {
         self.binary
     }

@@ -18,9 +18,9 @@ use crate::cluster::{Budget, Demand, Phase, Pod, Quantity};
 /// One budget's part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The budget.
+    /// The budget that sets the bound.
     pub budget: BudgetName,
-    /// What it asks for.
+    /// What its spec asks for, for the words that explain the bound.
     pub demand: Demand,
     /// How many of its pods have to leave.
     pub pods: usize,

@@ -84,11 +84,11 @@ impl PartialOrd for ObjectKind {
 /// What a cause is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Object {
-    /// Its kind.
+    /// What is changed to remove the cause: a controller rather than its pods.
     pub kind: ObjectKind,
     /// Empty for what has no namespace.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// `metadata.name`.
     pub name: Arc<str>,
 }
 
@@ -110,12 +110,12 @@ impl Object {
         format!("{}/{namespace}/{name}", kind.text())
     }
 
-    /// A Node.
+    /// The Node of that name, which has no namespace.
     pub fn node(name: &Arc<str>) -> Self {
         Self::new(ObjectKind::Node, &"".into(), name)
     }
 
-    /// A budget.
+    /// The object that `budget` is.
     pub fn budget(budget: &Budget) -> Self {
         Self::new(ObjectKind::Budget, &budget.namespace, &budget.name)
     }
@@ -143,19 +143,19 @@ impl fmt::Display for Object {
 /// One thing in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// What it is, in short.
+    /// Which kind of cause; it begins the cause's [`Cause::id`].
     pub code: Code,
-    /// How it ends.
+    /// Whether it ends by itself or only by a person.
     pub outlook: Outlook,
-    /// What it is about.
+    /// What a person would change to remove it.
     pub object: Object,
     /// What is so, with the numbers.
     pub what: String,
-    /// What to change.
+    /// What to do about it, in one line.
     pub remedy: String,
     /// The pods that it keeps, or that it costs.
     pub pods: Vec<String>,
-    /// The nodes they are on.
+    /// The nodes that those pods are on, by name.
     pub nodes: Vec<Arc<str>>,
 }
 

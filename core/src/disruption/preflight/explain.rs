@@ -16,7 +16,7 @@ use crate::text::plural;
 /// An answer: one line, what is in the way, and what else is to know.
 #[derive(Debug)]
 pub struct Explanation {
-    /// The line.
+    /// The answer itself, in one line.
     pub line: String,
     /// What is in the way, the gravest first.
     pub causes: Vec<Cause>,

@@ -26,7 +26,7 @@ const LEAVES: SignedDuration = SignedDuration::from_secs(2);
 /// What a drain of several nodes will take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainForecast {
-    /// How many nodes.
+    /// How many nodes are to be drained.
     pub nodes: usize,
     /// How many of them at a time.
     pub at_once: usize,

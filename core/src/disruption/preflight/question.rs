@@ -10,9 +10,9 @@ use crate::cluster::{Cluster, Node};
 /// What the preflight is asked: which nodes are to be drained, how and when.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// The cluster.
+    /// As it is seen, with its surroundings as far as they were read.
     pub cluster: &'a Cluster,
-    /// The nodes to drain.
+    /// Those to drain; the others of `cluster` may take their pods.
     pub nodes: Vec<&'a Node>,
     /// What the person who drains decided.
     pub rules: &'a Rules,

@@ -1,4 +1,7 @@
 //! The cluster in one moment, as the second judge sees it, and what of it is outside the skew policy.
+//!
+//! Here belongs who may meet whom and what the policy says of it; which moments there are is in `walk`. The invariant:
+//! it shares with what makes the plan nothing but the skew policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr;

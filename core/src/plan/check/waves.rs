@@ -1,4 +1,7 @@
-//! The second judge of waves.
+//! The second judge of waves: it goes through them as they would be carried out.
+//!
+//! Here belongs what groups ask for: order, canaries, zones and limits. Never here: how waves are made. The invariant:
+//! every node that a hop moves is in exactly one wave of it, which is of its own group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
