@@ -34,7 +34,7 @@ pub enum ClientError {
     /// The endpoint's address is no `host:port`.
     #[error("{address} is no address: {source}")]
     Address {
-        /// What was given.
+        /// The text that was to be `host:port`.
         address: String,
         /// Why it is none.
         source: InvalidUri,

@@ -27,7 +27,7 @@ impl Clock {
         Self::new(move || began.saturating_add(origin.elapsed()).unwrap_or(Timestamp::MAX))
     }
 
-    /// The time now.
+    /// The time now, which a test or the demonstration may set.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

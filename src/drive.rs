@@ -32,7 +32,7 @@ pub(crate) trait Driven {
     fn interrupted(&mut self) -> Result<Interrupt, Self::Failure>;
 }
 
-/// How a look ended.
+/// What a look asks of the loop that made it.
 pub(crate) enum Look {
     /// Another look is due after this time, or as soon as something changes.
     Again(Duration),
@@ -40,7 +40,7 @@ pub(crate) enum Look {
     Done,
 }
 
-/// What an interrupt means.
+/// What the loop does after an interrupt, which depends on how often and how far.
 pub(crate) enum Interrupt {
     /// The loop goes on: the interrupt may have arrived twice.
     Nothing,

@@ -14,7 +14,7 @@ use crate::observe::platform::{Platform, advise};
 
 /// By what a cluster is judged.
 pub(crate) struct Basis<'a> {
-    /// The skew policy.
+    /// The rules, upstream's or the strict ones.
     pub(crate) policy: &'a Policy,
     /// The platform, whose remedies hold; `None` if it was not recognised.
     pub(crate) platform: Option<Platform>,

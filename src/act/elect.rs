@@ -149,13 +149,13 @@ impl Lessor {
 pub struct Candidate {
     /// A client without retries.
     pub client: Client,
-    /// The namespace of the Lease.
+    /// Where the Lease is; the same for every installation that stands for it.
     pub namespace: String,
-    /// The name of the Lease.
+    /// `metadata.name` of the Lease.
     pub name: String,
     /// Who we are: another text for each start of a process, such as `<pod name>_<random>`.
     pub identity: String,
-    /// The timing of the election.
+    /// How long a term is, and how often it is renewed and asked for.
     pub timing: Timing,
 }
 

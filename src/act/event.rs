@@ -66,7 +66,7 @@ pub fn news(before: Option<&ClusterUpgradeStatus>, after: &ClusterUpgradeStatus)
     reason.into_iter().chain(nodes).collect()
 }
 
-/// Publishes events.
+/// Publishes events as long as its authority holds. A clone shares the recorder, which counts what repeats.
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,

@@ -84,7 +84,7 @@ async fn create(
     client.request(request).await
 }
 
-/// The template that was decided by.
+/// `template` as JSON: what the core gave out, and so readable unless the core is at fault.
 fn read(template: &str) -> Result<Value, Stop> {
     serde_json::from_str(template).map_err(|error| Stop::Failed(format!("the executor's template: {error}")))
 }

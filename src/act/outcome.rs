@@ -23,9 +23,9 @@ pub enum Outcome {
     Claim(Box<DynamicObject>),
     /// The claim is deleted.
     ClaimGone {
-        /// Its name.
+        /// `metadata.name` of the `NodeUpgrade`.
         name: Arc<str>,
-        /// Its UID.
+        /// `metadata.uid`: another one of the name may be there by now.
         uid: Arc<str>,
     },
     /// The Node as the server has it now.
@@ -36,14 +36,14 @@ pub enum Outcome {
         name: Arc<str>,
         /// The Node; none if there is none of that name.
         node: Option<Box<lean::Node>>,
-        /// All of its pods.
+        /// All of its pods, whatever the watch had shown.
         pods: Vec<lean::Pod>,
         /// The resourceVersion of the list of pods.
         version: String,
     },
     /// The attached volumes as the server has them now.
     Attachments {
-        /// All of them.
+        /// Those of all nodes.
         all: Vec<lean::VolumeAttachment>,
         /// The resourceVersion of the list.
         version: String,
@@ -61,18 +61,18 @@ pub enum Outcome {
     },
     /// What the server said to a Job that was only tried.
     JobTried {
-        /// The executor.
+        /// The name of the `UpgradeExecutor`.
         executor: Arc<str>,
-        /// The template that was tried.
+        /// The pod template, as canonical JSON, which may differ from what the executor has by now.
         template: Arc<str>,
         /// Why the server would refuse it, in one line.
         refused: Option<String>,
     },
     /// What the object of a gate is like.
     Gate {
-        /// The object.
+        /// Which object was read; several gates may name it.
         object: GateObject,
-        /// What was found.
+        /// Its conditions, or why they cannot be read.
         found: GateFound,
     },
     /// The eviction was sent; also when no answer came.
@@ -81,14 +81,14 @@ pub enum Outcome {
         uid: Arc<str>,
         /// The budget it was charged to.
         charge: Option<Charge>,
-        /// What the answer means.
+        /// What the answer means for the pod and its budget.
         answer: Answer,
     },
     /// The deletion of a pod past its budgets was sent; also when no answer came.
     Deletion {
         /// UID of the pod.
         uid: Arc<str>,
-        /// What the answer means.
+        /// What the answer means for the pod.
         answer: Answer,
     },
     /// Somebody was faster: the object had changed, was gone or existed already, and nothing was changed. One line.

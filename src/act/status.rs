@@ -19,7 +19,7 @@ pub enum NotWritten {
     /// The object has changed or is gone; it is read again.
     #[error("{0}")]
     Lost(String),
-    /// The request failed.
+    /// The server refused or did not answer: the message, in one line.
     #[error("{0}")]
     Failed(String),
     /// We do not lead any more; nothing was sent, or it was given up on its way.

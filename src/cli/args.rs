@@ -1,4 +1,7 @@
 //! The arguments that commands share: which cluster or files, what a person adds, and the form of the output.
+//!
+//! Here belongs how a text becomes a value; what is done with it is each command's. The invariant: a value that cannot
+//! be meant is refused before anything is looked at, with what to say instead.
 
 use std::path::PathBuf;
 

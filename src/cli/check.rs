@@ -1,4 +1,7 @@
 //! `evenkeel check`: the judgement of `evenkeel report`, with an exit code for scripts.
+//!
+//! Here belongs only what makes it fail; looking and judging are in `judge`. The invariant: it does not pass where no
+//! kube-apiserver's version is known, because nothing was judged then.
 
 use super::args::CheckArgs;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};

@@ -1,4 +1,7 @@
 //! Which cluster a command talks to: kubeconfig, context, or the pod's service account.
+//!
+//! Here belongs the configuration of the client and no request. The invariants: it is the cluster that kubectl would
+//! talk to, and the user agent names the command.
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};

@@ -1,4 +1,7 @@
 //! `evenkeel demo` in a program that was built without the virtual cluster, as the image is.
+//!
+//! Here belongs only the error that says where to get one with it. The invariant: it takes every argument of the real
+//! command, so that nobody is told of a wrong argument instead.
 
 use clap::Args;
 

@@ -1,4 +1,7 @@
 //! Which release data a command goes by: what is built in, or a person's newer file.
+//!
+//! Here belongs where the data comes from; what it means is in the core's `lifecycle`. The invariant: a file that
+//! cannot be used is an error, never a reason to fall back on what is built in.
 
 use std::path::Path;
 

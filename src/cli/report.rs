@@ -1,4 +1,7 @@
 //! `evenkeel report`: the judgement of a cluster or of files, without an operator.
+//!
+//! Here belongs only its exit code; looking and judging are in `judge`, the forms in `output`. The invariant: it fails
+//! for what is unsupported, and not for what could not be seen.
 
 use evenkeel_core::skew::Verdict;
 

@@ -21,7 +21,7 @@ use super::lean::{LeaseSeen, NodeSeen, PodSeen, Runs};
 /// What was seen of the cluster and tells of components.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
-    /// All nodes.
+    /// All nodes: a component is said to run on one only if it is here.
     pub nodes: &'a [&'a NodeSeen],
     /// Pods; those that run no component are passed over.
     pub pods: &'a [&'a PodSeen],
@@ -106,7 +106,7 @@ fn mark(runs: &Runs) -> (RunMark, &str) {
 
 /// The sources that tell of apiservers, besides their endpoints.
 struct Traces<'a> {
-    /// Static pods.
+    /// Static pods of kube-apiservers, with what each runs.
     pods: Vec<(&'a PodSeen, &'a Runs)>,
     /// Identity leases of hosts that are Nodes, by Node. A lease outlives its apiserver by an hour. While the Node
     /// exists, an old lease stands for an apiserver that died.

@@ -16,7 +16,7 @@ use super::platform::{self, Platform};
 /// A source of the model, as status, logs and metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// Nodes.
+    /// Nodes, with the versions of their kubelets.
     Nodes,
     /// `EndpointSlices` of the Service `default/kubernetes`.
     Endpoints,
@@ -78,7 +78,7 @@ impl fmt::Display for Source {
 /// A source that cannot be relied on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Which source.
+    /// The source, as status, logs and metrics name it.
     pub source: Source,
     /// Why, in one line that says what to do about it.
     pub reason: Arc<str>,
@@ -148,9 +148,9 @@ impl NotReady {
 /// The state of a source, for metrics and readiness.
 #[derive(Clone, Debug)]
 pub struct SourceStanding {
-    /// Which source.
+    /// The source, as status, logs and metrics name it.
     pub source: Source,
-    /// Whether it can be relied on.
+    /// How far what is held of it can be relied on.
     pub state: SyncState,
     /// How long ago the server last told anything.
     pub age: Option<Duration>,

@@ -17,7 +17,7 @@ use super::lean::{CandidateSeen, LeaseSeen, NodeSeen};
 /// A controller that leads where nothing here can see it, as on managed control planes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leading {
-    /// Which component.
+    /// A controller, by the name of its lease.
     pub component: Component,
     /// Who holds its lease.
     pub holder: Arc<str>,

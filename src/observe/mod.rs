@@ -47,15 +47,15 @@ use crate::clients::Connect;
 
 /// The watches of the program.
 pub struct Observer {
-    /// Nodes.
+    /// All nodes, with as much of each as the scope asks for ([`Detail`]).
     pub nodes: Cache<Node>,
     /// Pods of the namespaces that [`PodScope`] selects.
     pub pods: Cache<Pod>,
-    /// Budgets of all namespaces.
+    /// `PodDisruptionBudgets` of all namespaces, whatever the scope.
     pub budgets: Cache<PodDisruptionBudget>,
     /// `EndpointSlices` of the Service `default/kubernetes`: the addresses of the apiservers.
     pub endpoints: Cache<EndpointSlice>,
-    /// Leases of kube-system.
+    /// Leases of kube-system: identities of kube-apiservers, and who leads the controllers.
     pub leases: Cache<Lease>,
     /// `ValidatingWebhookConfigurations`.
     pub validating: Cache<ValidatingWebhooks>,

@@ -24,7 +24,7 @@ pub enum Platform {
     Rke2,
     /// k0s.
     K0s,
-    /// Talos Linux.
+    /// Talos Linux, on which nothing but its own API changes a node.
     Talos,
     /// Amazon's EKS.
     Eks,

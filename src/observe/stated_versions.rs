@@ -17,11 +17,11 @@ const UNNAMED: &str = "(given)";
 /// A version that a person says a component runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// Which component.
+    /// For a kubelet `name` is needed, because each node has its own.
     pub component: Component,
     /// Its Node's name or its own; without it, all of the component whose version is not known are meant.
     pub name: Option<Arc<str>>,
-    /// The version.
+    /// What it is said to run; what was seen gives way to it only where `name` is given.
     pub version: KubeVersion,
 }
 

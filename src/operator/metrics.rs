@@ -108,7 +108,7 @@ impl Controller {
 /// Which build of the program runs; the constant labels of `evenkeel_build_info`.
 #[derive(Clone, Copy, Debug)]
 pub struct Build<'a> {
-    /// The version of this program.
+    /// The version of the package, without the revision.
     pub version: &'a str,
     /// The git revision, or `unknown`.
     pub revision: &'a str,
@@ -119,24 +119,24 @@ pub struct Build<'a> {
 /// How many instances run exactly one version.
 #[derive(Clone, Copy, Debug)]
 pub struct Instances<'a> {
-    /// Which component.
+    /// The component, which is label `component`.
     pub component: Component,
-    /// The pool of its nodes.
+    /// The pool of its nodes; `control-plane` for the control plane.
     pub pool: &'a str,
     /// The whole version; `unknown`, or `other` beyond the versions that have their own row.
     pub version: &'a str,
     /// The minor of that version; `unknown` or `other` likewise.
     pub minor: &'a str,
-    /// How many instances.
+    /// How many instances are in that row.
     pub count: u64,
 }
 
 /// How far one component of one pool is from the apiservers, in minors.
 #[derive(Clone, Copy, Debug)]
 pub struct Distance<'a> {
-    /// Which component.
+    /// The component, which is label `component`.
     pub component: Component,
-    /// Its pool.
+    /// The pool of its nodes; `control-plane` for the control plane.
     pub pool: &'a str,
     /// The most that any instance is behind the newest apiserver.
     pub behind: i64,
@@ -147,9 +147,9 @@ pub struct Distance<'a> {
 /// How many instances break one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Violations<'a> {
-    /// Which component.
+    /// The component, which is label `component`.
     pub component: Component,
-    /// Its pool.
+    /// The pool of its nodes; `control-plane` for the control plane.
     pub pool: &'a str,
     /// The rule's name.
     pub rule: &'a str,

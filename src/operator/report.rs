@@ -88,7 +88,7 @@ struct Memory {
 /// The resourceVersion of the report after a write, and the status that was written.
 type Written = (String, ClusterSkewReportStatus);
 
-/// How a look ended.
+/// What became of the report in one look.
 enum Looked {
     Written,
     Same,
@@ -134,7 +134,7 @@ impl Reporter<'_> {
         }
     }
 
-    /// One look.
+    /// One look: judges the cluster, and writes the report where it changed.
     async fn once(&self, memory: &mut Memory) -> Result<Looked, Problem> {
         match self.reports.state() {
             SyncState::Synced => {}

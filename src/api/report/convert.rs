@@ -76,9 +76,9 @@ pub struct Live<'a> {
 pub struct Server {
     /// Its address, or its name where it has no address.
     pub name: Arc<str>,
-    /// Its Node.
+    /// The Node that it runs on, where that is visible.
     pub node: Option<Arc<str>>,
-    /// Its version.
+    /// What it last said of itself; unknown while it does not answer.
     pub version: Observed,
     /// What it emulates, where it says so.
     pub emulation: Option<Minor>,

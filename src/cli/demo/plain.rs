@@ -1,4 +1,8 @@
 //! The demonstration as plain text: a story with an end, or, with `--serve`, what happens until an interrupt.
+//!
+//! Here belong the scenes and what a person does in each; the cluster and the operator are in `crate::demo`. The
+//! invariant: only headlines are written here; what is shown of the cluster is what the operator and `evenkeel report`
+//! say of it.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -76,7 +76,7 @@ pub(super) enum Reply {
     Confirmed(Arc<str>, Result<Option<String>, String>),
 }
 
-/// One drain.
+/// One drain of the nodes in `request`, with its watches and what it remembers.
 pub(super) struct Draining {
     client: Client,
     pub(super) effects: Effects,

@@ -1,4 +1,7 @@
 //! The signals that make a drain end early: SIGINT (Ctrl-C) and SIGTERM.
+//!
+//! Here belongs only that somebody wants an end; what the first and the second mean is in `draining`. The invariant:
+//! from the first time that this is asked, no such signal ends the process by itself.
 
 use futures::{Stream, stream};
 

@@ -1,4 +1,7 @@
-//! How long something has been waited for.
+//! How long a drain has been waiting for one thing, and when it said so.
+//!
+//! Here belong the three moments; what is waited for and when it is told is in `narrate`. The invariant: they are of
+//! the machine's monotonic clock, so a clock that is set back changes no wait.
 
 use tokio::time::Instant;
 

@@ -1,4 +1,7 @@
 //! Markdown for a pull request or a ticket.
+//!
+//! Here belongs how the report is laid out; its words come from the core and from `report`. The invariant: no text of
+//! the cluster is written without `escaped`, so no name is read as markup.
 
 use std::fmt::Write as _;
 

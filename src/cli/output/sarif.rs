@@ -1,4 +1,7 @@
 //! SARIF 2.1.0: what code scanning shows beside a change.
+//!
+//! Nothing here judges: levels and words come from `outcome`. The invariant: a result's fingerprint is its outcome's
+//! ID, so the same thing is recognised in the next run; what was not seen is a notification and no result.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,7 @@
-//! A table of plain text: columns as wide as their widest cell, nothing truncated. Where a line is too long for the
-//! terminal, its last cell goes on below itself.
+//! A table of plain text: columns as wide as their widest cell. Where a line is too long for the terminal, its last
+//! cell goes on below itself.
+//!
+//! Here belongs the layout and nothing about what the cells say. The invariant: nothing is cut off.
 
 use super::paint::{Ink, Paint};
 

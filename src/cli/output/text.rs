@@ -1,4 +1,7 @@
-//! The report and the check for a person.
+//! The report and the check as text for a person.
+//!
+//! Here belongs which sections there are and in which order; what they say comes from the core, `outcome` and `report`.
+//! The invariant: without colour and at any width it says the same.
 
 use std::fmt::Write as _;
 

@@ -21,7 +21,7 @@ use super::document::{
 use super::subject::PlanSubject;
 use super::vocabulary::{ApprovalMode, Gravity, PickedBy, Verdict};
 
-/// What was planned.
+/// A plan with all that its document says of it.
 pub(super) struct Made<'a> {
     pub(super) upgrade: &'a Upgrade,
     pub(super) members: &'a [Member<'a>],

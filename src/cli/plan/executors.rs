@@ -22,7 +22,7 @@ pub(super) const KIND: &str = "UpgradeExecutor";
 /// Why the plan has no hash.
 const WITHOUT: &str = "what it does is part of the plan's hash, which is not known without it";
 
-/// What was found.
+/// The `UpgradeExecutors` that are there, and what keeps others from being seen.
 #[derive(Default)]
 pub(super) struct Found {
     there: Executors,

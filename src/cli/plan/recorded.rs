@@ -1,5 +1,8 @@
-//! What the operator recorded of an upgrade that is under way: where it came from, and the versions on its way. They are
-//! part of what was approved, and a cluster that has gone on does not show them any more.
+//! What the operator recorded of an upgrade that is under way: where it came from, and the versions on its way. They
+//! are part of what was approved, and a cluster that has gone on does not show them any more.
+//!
+//! Here belongs only the reading of the status; the plan itself is made anew. The invariant: the record counts only for
+//! the same target, which `upgrade::progress` sees to.
 
 use kube::{Api, Client};
 

@@ -24,7 +24,7 @@ use crate::observe::files::{Snapshot, shown};
 use crate::observe::stated_versions;
 use crate::observe::survey::Survey;
 
-/// What was seen.
+/// What a plan is made for: a cluster or files, as they were seen at `now`.
 pub(super) struct PlanSubject {
     pub(super) cluster: Cluster,
     /// What it is: titles and lines.
@@ -39,7 +39,6 @@ pub(super) struct PlanSubject {
     pub(super) earlier: Earlier,
     /// The upgrade as the cluster has it.
     pub(super) object: Option<ClusterUpgrade>,
-    /// The UpgradeExecutors.
     pub(super) executors: Found,
     pub(super) now: Timestamp,
 }

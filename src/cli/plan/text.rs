@@ -17,7 +17,7 @@ const ROWS: usize = 20;
 /// How many bounds are shown where not all are asked for.
 const BOUNDS: usize = 5;
 
-/// How it is shown.
+/// How a plan is shown to a person.
 #[derive(Clone, Copy)]
 pub(super) struct Style<'a> {
     /// Everything, not the first few.

@@ -19,7 +19,7 @@ use crate::observe::files::{Piece, Use, pieces, shown};
 /// Longest wait for one list.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is stored of upgrades.
+/// The stored objects of all upgrades, and what of them could not be read.
 #[derive(Default)]
 pub(super) struct Stored {
     pub(super) upgrades: Vec<ClusterUpgrade>,

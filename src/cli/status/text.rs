@@ -12,7 +12,7 @@ use super::document::{Document, UpgradeRow, WaitingRow, omitted};
 /// How many rows and lines of a section are shown where not all are asked for.
 const ROWS: usize = 10;
 
-/// How it is shown.
+/// How the standing of upgrades is shown to a person.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
     /// Everything, not the first few.

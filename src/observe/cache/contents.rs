@@ -93,7 +93,7 @@ pub struct Select {
 pub struct Pace {
     /// The wait after the first failure; it doubles with each further one.
     pub first: Duration,
-    /// The longest wait.
+    /// The wait stops doubling here.
     pub longest: Duration,
 }
 

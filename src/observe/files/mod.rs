@@ -45,9 +45,9 @@ pub struct Unreadable(String);
 /// What was read and what was passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Files that were read.
+    /// Files that were read, those of folders and standard input included.
     pub files: usize,
-    /// Nodes.
+    /// Nodes among the objects that were taken in.
     pub nodes: usize,
     /// Pods of kube-system.
     pub pods: usize,
@@ -397,7 +397,7 @@ pub(crate) fn pieces(
 pub(crate) enum Use {
     /// It is part of what was asked for.
     Some,
-    /// It is not.
+    /// Its kind is not asked for here.
     None,
     /// It should be, and cannot be read: a line about it.
     Fault(String),

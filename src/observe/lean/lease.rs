@@ -1,4 +1,7 @@
 //! Leases of kube-system, and the candidates for those that are elected in a coordinated way.
+//!
+//! Here belongs which fields are kept; what a lease tells of a controller is in `leaders`, of a kube-apiserver in
+//! `apiservers`. The invariant: a renewal alone wakes nobody, unless its holder was thought dead.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,7 +52,7 @@ pub struct LeaseSeen {
     pub holder: Arc<str>,
     /// `spec.acquireTime`: since when it has been its holder's.
     pub acquired: Option<Timestamp>,
-    /// `spec.renewTime`.
+    /// `spec.renewTime`, by the holder's clock.
     pub renewed: Option<Timestamp>,
     /// The address that an apiserver tells its peers, where it does (since 1.36); that of its endpoint by default.
     pub address: Option<SocketAddr>,
@@ -118,7 +121,7 @@ pub struct CandidateSeen {
     pub name: Arc<str>,
     /// `spec.leaseName`: the component's name.
     pub lease: Arc<str>,
-    /// `spec.binaryVersion`.
+    /// `spec.binaryVersion`; unknown where it is absent or cannot be read.
     pub version: Observed,
     /// `spec.emulationVersion`; `None` where it is absent, or where a binary of that version cannot emulate it.
     pub effective: Option<Effective>,

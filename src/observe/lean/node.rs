@@ -1,4 +1,7 @@
-//! Node: its form on the wire, and what is kept of it. The module `lean` says what belongs here.
+//! Node: its form on the wire, and what is kept of it.
+//!
+//! Here belongs which labels name a role or a pool; what follows from them is the core's. The invariant: the mark of a
+//! cordon is kept only while the cordon is the one that it was written with, by managedFields.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -121,11 +124,11 @@ struct NodeInfo {
 /// What is kept of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSeen {
-    /// The node as decisions read it.
+    /// As decisions read it; shared with every model that was made from it.
     pub node: Arc<cluster::Node>,
     /// Its addresses of type `InternalIP` that can be parsed.
     pub internal_ips: Box<[IpAddr]>,
-    /// The platform that it tells of, if any.
+    /// The platform that its labels, version or system tell of; `None` of most nodes.
     pub platform: Option<Platform>,
     /// Label `kubernetes.io/hostname`, where that is not the name.
     pub hostname: Option<Box<str>>,

@@ -1,4 +1,7 @@
 //! Pod: what is kept of it. Its form on the wire is in `pod_spec`, what few pods have in `pod_traits`.
+//!
+//! Here belongs how one pod is read; how a component shows in labels and images is in `components::image`. The
+//! invariant: only a pod of kube-system is taken for a component.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,7 +42,7 @@ pub struct PodSeen {
 /// A component in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// Which component.
+    /// By the labels and the image of its container.
     pub component: Component,
     /// Its version, by the tag of its image.
     pub version: Observed,

@@ -1,4 +1,7 @@
 //! The spec and status of a Pod on the wire: only the fields that a decision reads.
+//!
+//! Here belongs what a field says by itself, such as which hosts an affinity allows. The invariant: what may be absent
+//! or null on the wire is optional here, so a pod of an older or newer server is read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
-//! The smaller kinds: budgets, endpoints, volume attachments, Jobs, and custom resources of any kind.
+//! The kinds that need few lines each: budgets, endpoints, volume attachments, Jobs, and custom resources of any kind.
+//!
+//! Here belongs which fields are kept; a kind that needs more gets a file of its own. The invariant: of a budget, a
+//! number that is absent permits no eviction.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -243,11 +246,11 @@ pub struct JobSeen {
     pub complete: Option<Arc<str>>,
     /// The message of condition `Failed=True`.
     pub failed: Option<Arc<str>>,
-    /// Pods that run.
+    /// `status.active`: pods that are pending or run.
     pub active_pods: u32,
-    /// Pods that succeeded.
+    /// `status.succeeded`.
     pub succeeded_pods: u32,
-    /// Pods that failed.
+    /// `status.failed`: each is one attempt of the Job.
     pub failed_pods: u32,
 }
 

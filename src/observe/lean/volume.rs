@@ -1,4 +1,7 @@
 //! `PersistentVolumes`: which claim each is bound to, and on which hosts and in which zones it can be mounted.
+//!
+//! Here belongs what the volume's own affinity says; whether a pod finds a node is asked in the core. The invariant: a
+//! volume that no claim is bound to is kept as nothing.
 
 use std::sync::Arc;
 

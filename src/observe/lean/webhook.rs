@@ -1,4 +1,7 @@
 //! Admission webhooks: the two kinds of configuration, of which the same is kept.
+//!
+//! Here belongs what matters to an upgrade: how rules match and what happens when a webhook fails. The invariant: a
+//! change of anything else, such as a CA bundle, wakes nobody.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ pub struct UpgradeNodes<'a> {
     pub upgrade: &'a str,
     /// The state of the nodes, such as `Pending` or `Upgraded`.
     pub state: &'a str,
-    /// How many nodes.
+    /// How many nodes are in that state; 0 where none is, so that the series stays.
     pub count: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct BlockedNode<'a> {
     pub state: &'a str,
 }
 
-/// The gauges of upgrades.
+/// The gauges of all upgrades; each is replaced as a whole, so an upgrade that is gone has no series.
 pub struct Upgrades {
     nodes: Table<2>,
     waiting: Table<2>,
