@@ -1,4 +1,7 @@
 //! The cluster as a program sees it: how it is made, and the clients that it gives out.
+//!
+//! Here belongs what a test or a program calls; what it sets in motion is in the other modules. The invariant: on a
+//! paused runtime, one seed and the same calls give one history.
 
 use std::future::Future;
 use std::pin::Pin;

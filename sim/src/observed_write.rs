@@ -1,4 +1,7 @@
 //! One write, as a test sees it that checks its invariants after every write.
+//!
+//! Here belongs what a test may read of a write; it can change nothing. The invariant: the objects before and after are
+//! those of the store, not of a watch that may be behind.
 
 use serde_json::Value;
 

@@ -1,4 +1,6 @@
 //! The answers to requests, and how they are put into HTTP.
+//!
+//! Here belongs the form of an answer, whatever it says; the words of errors are in `status`.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! `/binding`: a scheduler's word that a pod runs on a node.
+//!
+//! Here belongs what happens to the pod; which node is chosen is the scheduler model's. The invariant: a pod is bound
+//! once, by a request and by the model in the same way.
 
 use std::sync::Arc;
 

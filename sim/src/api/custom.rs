@@ -1,4 +1,7 @@
 //! CustomResourceDefinitions: what they make the server serve.
+//!
+//! Here belongs how a definition becomes kinds; what a schema demands of an object is in `schema::custom`. The
+//! invariant: a kind is served as long as its definition is there.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! What the server serves, its version and its health.
+//!
+//! Here belongs every path that names no resource. The invariant: it reads the same table of kinds as `route`, so what
+//! it lists is what is served.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! The three patches that describe a change: JSON patch, merge patch and strategic merge patch.
+//!
+//! Here belongs what a patch makes of an object; nothing is stored here, and no rule of a kind is asked.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,7 @@
 //! `PATCH`: which of the four forms a patch has, and what becomes of the object.
+//!
+//! Here belongs the order of the steps; how a change is computed is in `patch`. The invariant: whatever the form,
+//! `write` stores the result, by the rules of every write.
 
 use serde_json::{Value, json};
 

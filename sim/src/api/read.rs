@@ -1,4 +1,6 @@
 //! Get and list: from now, from a revision, and page by page.
+//!
+//! Here belongs what of the store is shown, in which order and in which form; nothing is changed here.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! The version that an API server plays. Servers of one cluster may play several.
+//!
+//! Here belongs what `/version` says; what versions do differently asks for `minor` where it is done.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,7 @@
 //! A request taken apart: method, path, parameters and body, and what it is about.
+//!
+//! Here belongs what can be read from the request alone; whether it is allowed is asked later. The invariant:
+//! everything after this works on a request whose body is complete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! The body of a request: is it an object of the kind, and are all of its fields known?
+//!
+//! Here belongs whether a body is taken at all; what its values must be is in `validate`. The invariant: a body that is
+//! refused has changed nothing.
 
 use serde_json::Value;
 

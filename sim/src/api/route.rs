@@ -1,4 +1,6 @@
 //! Which object or list a request is about, and which handler answers it.
+//!
+//! Here belongs the table of paths and verbs; what a handler does is its own file's.
 
 use std::sync::Arc;
 

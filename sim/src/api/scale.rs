@@ -1,4 +1,7 @@
 //! `/scale`: how many replicas an object has, in the same form for every kind.
+//!
+//! Here belongs where a kind keeps its numbers; what follows from them is done by the models. The invariant: a change
+//! by `/scale` goes the way of an update of the object itself.
 
 use http::Method;
 use serde_json::{Value, json};

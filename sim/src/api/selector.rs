@@ -1,4 +1,6 @@
 //! Label and field selectors, as a request writes them.
+//!
+//! Here belongs how the text is read and, for fields, compared; labels are compared in `crate::labels`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! A client's way to the server, with what goes wrong on it.
+//!
+//! Here belongs when a request fails and how; what it is answered otherwise is `route`'s. The invariant: a client that
+//! crashed gets no answer.
 
 use std::sync::Arc;
 

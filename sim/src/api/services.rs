@@ -1,4 +1,7 @@
 //! What a new Service is given: its address in the cluster, and ports on the nodes.
+//!
+//! Here belongs what the server fills in; endpoints are made by a model. The invariant: no address and no node port is
+//! given twice.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,7 @@
 //! Answers that are not objects: `Status`, in the words of Kubernetes.
+//!
+//! Here belong the code, the reason and the message; when an answer is given is decided elsewhere. The invariant:
+//! clients that look at reasons and causes find what a real server sends.
 
 use std::fmt::Display;
 

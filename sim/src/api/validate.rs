@@ -1,4 +1,7 @@
 //! What the server refuses, with its words: names, labels, and the rules of kinds that matter to a drain.
+//!
+//! Here belong the rules and their words; `write` asks for them. The invariant: nothing is changed here, and all that
+//! is wrong with an object is told at once.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Requests that write: their bodies and options are checked here; `write` carries them out.
+//!
+//! Here belongs what a request says of how to write. The invariant: what is refused here has changed nothing.
 
 use std::sync::Arc;
 

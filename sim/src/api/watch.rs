@@ -1,4 +1,7 @@
 //! Watches: what changes, line by line, until the client goes or the watch's time is over.
+//!
+//! Here belongs what one watch has sent; which changes there are is the store's. The invariant: but for faults, every
+//! change that matches is told once, in the order of revisions, or the watch ends with 410.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -1,4 +1,7 @@
 //! `metadata.managedFields`: who owns what after an update or an apply.
+//!
+//! Here belong the entries of `managedFields`; how two objects are compared is in `walk`. The invariant: a field that
+//! changed is owned by whoever changed it.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,7 @@
 //! Walking two objects side by side along their shape.
+//!
+//! Here belong the difference, the fields that are spoken of, the merge and the cut; whose they are is in `managed`.
+//! The invariant: all four take an object apart in the same way.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! `DaemonSets`: one pod on every node that suits.
+//!
+//! Here belongs on which nodes a pod is made and stays; the node's kubelet runs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

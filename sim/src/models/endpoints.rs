@@ -1,4 +1,6 @@
 //! `EndpointSlices`: where the pods of a Service are.
+//!
+//! Here belongs one slice for each Service that selects pods; nothing sends traffic by it.
 
 use serde_json::{Value, json};
 

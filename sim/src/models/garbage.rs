@@ -1,4 +1,7 @@
 //! The garbage collector: it deletes an object when the last of its owners is gone.
+//!
+//! Here belongs what follows from owner references; what a finalizer of somebody else does is not known here. The
+//! invariant: an object with an owner that lives stays.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;

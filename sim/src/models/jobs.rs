@@ -1,4 +1,7 @@
 //! Jobs: pods until enough of them have succeeded, or too many have failed.
+//!
+//! Here belong the pods and the conditions of a Job; what a pod does is its kubelet's. The invariant: a Job that is
+//! complete or failed makes no more pods.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Namespaces: what each gets when it is created, and how it is emptied before it goes.
+//!
+//! Here belongs a namespace and what is in it as a whole; how one object goes is `write`'s. The invariant: a namespace
+//! goes when nothing is left in it.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! What the controllers of pods have in common: finding their pods, judging each, making and deleting them.
+//!
+//! Here belongs what is the same for every owner; how many pods an owner wants is its own file's.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! `ReplicaSets`, and `ReplicationControllers`, their older form: as many pods as are wanted.
+//!
+//! Here belongs the number of pods; the rollout from one template to another is in `deployments`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! `StatefulSets`: pods with fixed names, made one after the other unless the spec says `Parallel`.
+//!
+//! Here belong the order of the pods and the revisions of the template; the pods run on their kubelets.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,7 @@
 //! Reads `kubernetes.txt`, which `sim/schema` prints from the published types.
+//!
+//! Here belongs how the file is read; how an object is decoded by it is in `decode`. The invariant: a type that is not
+//! in the file takes anything.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

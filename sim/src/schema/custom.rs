@@ -1,4 +1,7 @@
 //! The structural schema of a custom resource: its shape, its defaults and what its values must satisfy.
+//!
+//! Here belongs what a definition says; that it is served is in `api::custom`. The invariant: a rule is compiled once,
+//! at its first use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};

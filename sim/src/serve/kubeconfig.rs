@@ -1,4 +1,6 @@
 //! The kubeconfig of a served cluster.
+//!
+//! Here belongs the text alone; certificates are made in `pki`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,7 @@
 //! The certificates of a served cluster: an authority, one server, one client.
+//!
+//! Here belong keys and certificates; nothing is written to a disk. The invariant: the authority's key is dropped at
+//! once, so nobody else gets a certificate of it.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,4 +1,6 @@
 //! How long ago, in two figures, as people read it.
+//!
+//! Never here: which time is meant.
 
 use jiff::{SignedDuration, Timestamp};
 

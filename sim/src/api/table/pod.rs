@@ -1,4 +1,7 @@
 //! A pod's row: its phase as people see it, which depends on its containers.
+//!
+//! Here belongs what a person reads of a pod; what a kubelet writes is in the models. The invariant: the row says what
+//! kubectl says of the same pod.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

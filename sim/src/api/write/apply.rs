@@ -1,4 +1,7 @@
 //! `apply`: what one manager wants, merged with what the others own.
+//!
+//! Here belongs how the result is put together; whose a field is, is in `fields`. The invariant: a value of somebody
+//! else is changed only by force.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! `create`: an object that was not there.
+//!
+//! Here belongs what a new object is given by the server. The invariant: an object that exists is never replaced by
+//! this.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! `delete`: at once, or when grace and finalizers allow.
+//!
+//! Here belongs when an object is gone; what its owner's end does to it is the garbage model's. The invariant: an
+//! object with a finalizer stays.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! What a kind says of its objects: their form, their names in answers, what a change of them is.
+//!
+//! Here belongs what differs from kind to kind in a write; the steps of a write are in the other files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

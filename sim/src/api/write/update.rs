@@ -1,4 +1,7 @@
 //! `replace`: an object becomes another, by an update or a patch.
+//!
+//! Here belongs what a change may not touch and what a precondition demands. The invariant: a write that changes
+//! nothing makes no new revision.
 
 use std::sync::Arc;
 
