@@ -158,7 +158,7 @@ async fn campaign(
     }
 }
 
-/// The name of the Lease.
+/// All installations in a cluster stand for this one Lease of kube-system.
 const LEASE: &str = "evenkeel";
 
 /// Longest time that the release of the Lease may take; by default a pod has 30 s to end.

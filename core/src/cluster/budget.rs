@@ -16,7 +16,7 @@ use super::selector::Selector;
 pub enum Quantity {
     /// This number of pods.
     Count(i32),
-    /// This percentage of the pods.
+    /// This percentage of the pods, rounded up.
     Percent(i32),
 }
 

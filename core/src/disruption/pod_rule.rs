@@ -30,7 +30,7 @@ impl Behavior {
     }
 }
 
-/// One rule.
+/// What a person wants done with some pods; the first rule that selects a pod decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRule {
     /// The labels of the pods.

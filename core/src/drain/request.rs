@@ -51,7 +51,7 @@ pub enum NodeState {
     },
     /// Its pods are leaving.
     Draining(NodeDrain),
-    /// Empty.
+    /// A fresh look found no pod on it that has to leave.
     Drained {
         /// When a fresh look confirmed that it is empty.
         at: Timestamp,

@@ -41,7 +41,7 @@ pub struct Out {
     pub node: Arc<str>,
     /// What keeps it out; `reason` says it in words.
     pub state: OutOf,
-    /// Since when, where that is known.
+    /// `None` of a held node: nothing records since when a person holds it.
     pub since: Option<Timestamp>,
     /// Why, in one line.
     pub reason: String,
