@@ -105,7 +105,8 @@ pub(crate) fn budget(app: &str, allowed: i32, healthy: i32, desired: i32) -> Bud
     }
 }
 
-/// Apiservers `cp-1…` of `servers`, one controller-manager and scheduler of `controllers`, nodes `n-1…` of `kubelets`.
+/// kube-apiservers `cp-1…` of `servers`, one controller-manager and scheduler of `controllers`, nodes `n-1…` of
+/// `kubelets`.
 pub(crate) fn cluster(servers: &[&str], controllers: &str, kubelets: &[&str]) -> Cluster {
     let mut instances: Vec<Instance> = servers
         .iter()

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 pub enum Component {
     /// kube-apiserver: always first.
     KubeApiserver,
-    /// kube-controller-manager: after every apiserver it can reach.
+    /// kube-controller-manager: after every kube-apiserver it can reach.
     KubeControllerManager,
-    /// kube-scheduler: after every apiserver it can reach.
+    /// kube-scheduler: after every kube-apiserver it can reach.
     KubeScheduler,
-    /// cloud-controller-manager: after every apiserver it can reach.
+    /// cloud-controller-manager: after every kube-apiserver it can reach.
     CloudControllerManager,
     /// kubelet: after the whole control plane.
     Kubelet,
@@ -57,7 +57,7 @@ impl Component {
         Self::ALL.into_iter().find(|component| component.name() == name)
     }
 
-    /// Whether it is one of the controllers, which move after every apiserver and before any kubelet.
+    /// Whether it is one of the controllers, which move after every kube-apiserver and before any kubelet.
     pub const fn is_controller(self) -> bool {
         matches!(self, Self::KubeControllerManager | Self::KubeScheduler | Self::CloudControllerManager)
     }

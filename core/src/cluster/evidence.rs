@@ -5,9 +5,9 @@
 /// Where a version was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Evidence {
-    /// `/version` of the apiserver at its own address.
+    /// `/version` of the kube-apiserver at its own address.
     Endpoint,
-    /// `/version` of whichever apiserver answered at an address that stands for all of them.
+    /// `/version` of whichever kube-apiserver answered at an address that stands for all of them.
     FrontDoor,
     /// The tag of the image that the component's container runs.
     #[default]

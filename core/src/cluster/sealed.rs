@@ -23,7 +23,7 @@ use super::webhook::Webhook;
 /// What a [`Cluster`] is made of, in any order.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    /// Apiservers, controllers and kube-proxies.
+    /// kube-apiservers, controllers and kube-proxies.
     pub instances: Vec<Instance>,
     /// Nodes and their kubelets.
     pub nodes: Vec<Arc<Node>>,
@@ -85,7 +85,7 @@ pub struct Cluster {
 
 /// How a cluster is read.
 impl Cluster {
-    /// Apiservers, controllers and kube-proxies, by component and name.
+    /// kube-apiservers, controllers and kube-proxies, by component and name.
     pub fn instances(&self) -> &[Instance] {
         &self.instances
     }
@@ -187,7 +187,7 @@ impl Cluster {
         self.instances = instances;
     }
 
-    /// Sets when each apiserver last answered, to what `probed` says of it.
+    /// Sets when each kube-apiserver last answered, to what `probed` says of it.
     pub fn set_probed(&mut self, probed: impl Fn(&Instance) -> Option<Timestamp>) {
         let servers = self.instances.iter_mut();
         for server in servers.take_while(|instance| instance.component == Component::KubeApiserver) {

@@ -1,6 +1,6 @@
 //! The stages of an upgrade, and how far each is.
 //!
-//! The invariant: [`Stage`] is ordered, so a kubelet step before an apiserver step cannot be written down.
+//! The invariant: [`Stage`] is ordered, so a kubelet step before a kube-apiserver step cannot be written down.
 
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::CordonMark;

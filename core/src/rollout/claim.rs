@@ -104,7 +104,7 @@ impl ClaimState {
         }
     }
 
-    /// Whether it takes a place in its group's budget.
+    /// Whether it counts against its group's limit.
     pub const fn in_flight(&self) -> bool {
         matches!(self, Self::Claimed | Self::Draining { .. } | Self::Upgrading { .. })
     }

@@ -1,6 +1,6 @@
 //! Which nodes are taken up next.
 //!
-//! Here belong the budgets of groups, the order of nodes inside a group, and what must be true of the whole cluster
+//! Here belong the limits of groups, the order of nodes inside a group, and what must be true of the whole cluster
 //! before one more node is taken away. The invariants: nodes unavailable for whatever reason count; control-plane nodes
 //! go one at a time, whichever groups they are in; and a node that could not be emptied anyway is not disturbed.
 
@@ -38,7 +38,7 @@ const WAITING_AT_MOST: usize = 50;
 /// (`disruptedPods`, `pkg/controller/disruption`).
 const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
 
-/// Takes up as many further nodes as the groups' budgets allow.
+/// Takes up as many further nodes as the groups' limits allow.
 pub(super) fn open(round: &mut Round<'_>) {
     if let Some(until) = controllers_settle(round).filter(|until| round.world.now < *until) {
         round.wake(until);
@@ -181,7 +181,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     }
 }
 
-/// Says which nodes fill the budget of a group in which nothing of ours is under way.
+/// Says which nodes fill the limit of a group in which nothing of ours is under way.
 fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let Members { group, nodes, limit } = members;
     let failed =

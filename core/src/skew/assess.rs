@@ -16,11 +16,11 @@ use crate::version::{KubeVersion, Observed};
 /// The judgement of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assessment {
-    /// Oldest and newest apiserver, of those whose version is known.
+    /// Oldest and newest kube-apiserver, of those whose version is known.
     pub servers: Option<(KubeVersion, KubeVersion)>,
     /// Oldest and newest kubelet, of those whose version is known.
     pub kubelets: Option<(KubeVersion, KubeVersion)>,
-    /// How many minors the oldest kubelet is behind the newest apiserver.
+    /// How many minors the oldest kubelet is behind the newest kube-apiserver.
     pub behind: Option<i32>,
     /// How many minors it may be behind, by the policy.
     pub limit: Option<i32>,
@@ -63,7 +63,7 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
     let servers = servers_of(cluster);
     let kubelets = census.kubelets(cluster);
     let mut counted: Vec<_> = census.groups(cluster).map(|group| (group.met(servers), group)).collect();
-    // Rows that stand alike are shown by version and then by the apiservers that they meet.
+    // Rows that stand alike are shown by version and then by the kube-apiservers that they meet.
     counted.sort_by(|(met, group), (other_met, other)| {
         (group.key.kind(), met, group.key.emulation).cmp(&(other.key.kind(), other_met, other.key.emulation))
     });

@@ -254,7 +254,7 @@ impl<'a> Counted<'a> {
         members.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// The apiservers that the members meet, if `all` are the cluster's.
+    /// The kube-apiservers that the members meet, if `all` are the cluster's.
     pub(super) fn met(&self, all: Option<Servers>) -> Option<Servers> {
         match self.key.met {
             Met::All => all,

@@ -64,7 +64,7 @@ pub(super) fn of(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Opti
     unique(spread.into_iter().chain(rows.iter().filter_map(|row| of_row(row, even))).chain(pairs))
 }
 
-/// The findings by id. Those of one id, made for different apiservers, become one with their counts added up.
+/// The findings by id. Those of one id, made for different kube-apiservers, become one with their counts added up.
 pub(super) fn unique(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     let mut all: Vec<Finding> = findings.collect();
     all.sort_by(|a, b| (&a.id, &a.message).cmp(&(&b.id, &b.message)));
@@ -159,7 +159,7 @@ fn of_row(row: &Row, even: bool) -> Option<Finding> {
     })
 }
 
-/// What to do to bring the components of `row` to the oldest minor that an apiserver behaves as.
+/// What to do to bring the components of `row` to the oldest minor that a kube-apiserver behaves as.
 fn upgrade(row: &Row, servers: Servers) -> String {
     let (component, to) = (row.component, servers.emulated);
     let crosses_minors = row.version.minor().is_none_or(|from| !may_update_in_place(from, to));
@@ -202,7 +202,7 @@ fn spread(cluster: &Cluster, policy: &Policy, servers: Servers) -> Option<Findin
     })
 }
 
-/// Rule R4, for clusters of which no apiserver's version is known: see [`Policy::broken_by_pair`].
+/// Rule R4, for clusters of which no kube-apiserver's version is known: see [`Policy::broken_by_pair`].
 fn proxies_far_from_their_kubelet(cluster: &Cluster, policy: &Policy) -> Vec<Finding> {
     let far = cluster.of(Component::KubeProxy).filter_map(|proxy| {
         let kubelet = cluster.node(proxy.node.as_deref()?)?.kubelet.minor()?;

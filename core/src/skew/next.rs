@@ -1,9 +1,9 @@
-//! Whether every apiserver may go to the next minor, and what exactly stands in the way.
+//! Whether every kube-apiserver may go to the next minor, and what exactly stands in the way.
 //!
-//! While the apiservers go over one by one, both minors serve, so every other component must be allowed by both: that
-//! is the policy's own rule for HA clusters, and it contains the page's preconditions (controllers exactly at the
-//! current minor, kubelets at most three behind the target). The invariant: a target that is let through leaves no pair
-//! outside the policy in any order in which the apiservers go.
+//! While the kube-apiservers go over one by one, both minors serve, so every other component must be allowed by both:
+//! that is the policy's own rule for HA clusters, and it contains the page's preconditions (controllers exactly at
+//! the current minor, kubelets at most three behind the target). The invariant: a target that is let through leaves
+//! no pair outside the policy in any order in which the kube-apiservers go.
 
 use super::policy::{self, Judgement, Policy, RuleSubject, Servers};
 use super::row::Row;
@@ -12,7 +12,7 @@ use super::verdict::Verdict;
 use crate::cluster::{Cluster, Component, Webhook};
 use crate::version::Minor;
 
-/// Whether every apiserver may go to the next minor now.
+/// Whether every kube-apiserver may go to the next minor now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextMinor {
     /// That minor, when the current one is known.
@@ -100,7 +100,7 @@ pub(super) fn blockers(
     lines
 }
 
-/// Why the components of `row` keep the apiservers from `target`.
+/// Why the components of `row` keep the kube-apiservers from `target`.
 fn in_the_way(policy: &Policy, row: &Row, all: Servers, target: Minor) -> Option<String> {
     let who = format!("{} {} {} ({})", row.count, row.component, row.version, names(row.count, &row.samples));
     let Some(judged) = row.judged else {

@@ -1,7 +1,8 @@
 //! The version skew policy as data, and the one function that applies it to a pair.
 //!
 //! Source of every rule: kubernetes.io, "Version Skew Policy", and for emulated versions KEP-4330, section "Skew".
-//! Only minors count. Nothing here knows a cluster. The invariant: a further apiserver never widens what is allowed.
+//! Only minors count. Nothing here knows a cluster. The invariant: a further kube-apiserver never widens what is
+//! allowed.
 
 use crate::cluster::Component;
 use crate::version::{Effective, Minor};
@@ -9,7 +10,7 @@ use crate::version::{Effective, Minor};
 /// What a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleSubject {
-    /// A component, or a person's kubectl, against the apiservers it talks to; kube-apiservers among themselves.
+    /// A component, or a person's kubectl, against the kube-apiservers it talks to; kube-apiservers among themselves.
     Component(Component),
     /// A kube-proxy against the kubelet on its node.
     ProxyBesideKubelet,
@@ -118,7 +119,7 @@ pub struct Policy {
     /// `kubernetes` or `kubernetes-strict`; tests have others.
     pub name: &'static str,
     rules: &'static [Rule],
-    /// Whether kubelets three minors below the *target* stop an upgrade of the apiservers.
+    /// Whether kubelets three minors below the *target* stop an upgrade of the kube-apiservers.
     ///
     /// The page contradicts itself: its rule allows kubelets at n-3, its list of prerequisites, which is older, wants
     /// them at n-1 or n-2. KEP-3935's own example goes by the rule, and so does the default.
@@ -149,11 +150,12 @@ impl Policy {
             .find(|rule| rule.subject == subject && rule.before.is_none_or(|before| minor < before))
     }
 
-    /// Judges `subject` against the apiservers it may meet, and says by which rule.
+    /// Judges `subject` against the kube-apiservers it may meet, and says by which rule.
     ///
-    /// The ceiling is the oldest apiserver, the floor is measured from the newest: both narrow while apiservers of two
-    /// minors serve. An emulating apiserver counts as what it emulates, and for the order of binaries as what it is: a
-    /// newer binary cannot be served by an older one even if both emulate the same (KEP-4330, "API availability").
+    /// The ceiling is the oldest kube-apiserver, the floor is measured from the newest: both narrow while
+    /// kube-apiservers of two minors serve. An emulating kube-apiserver counts as what it emulates, and for the order
+    /// of binaries as what it is: a newer binary cannot be served by an older one even if both emulate the same
+    /// (KEP-4330, "API availability").
     pub fn judge(
         &self,
         subject: RuleSubject,
@@ -189,8 +191,8 @@ impl Policy {
         (Some(rule), judgement)
     }
 
-    /// The oldest minor that these apiservers allow `subject` to be, each minor judged by the rule that holds for it:
-    /// under 1.28 no kubelet before 1.25 is allowed, and 1.25 is.
+    /// The oldest minor that these kube-apiservers allow `subject` to be, each minor judged by the rule that holds
+    /// for it: under 1.28 no kubelet before 1.25 is allowed, and 1.25 is.
     pub fn least(&self, subject: RuleSubject, servers: Servers) -> Minor {
         let mut from = Minor::new(0, 0);
         for rule in self.rules.iter().filter(|rule| rule.subject == subject) {
@@ -205,15 +207,15 @@ impl Policy {
 
     /// The rule that a kube-proxy and the kubelet on its node break together, if they do.
     ///
-    /// Wherever both are allowed by the apiservers, so is the pair: it adds something only where no apiserver's version
-    /// is known.
+    /// Wherever both are allowed by the kube-apiservers, so is the pair: it adds something only where no
+    /// kube-apiserver's version is known.
     pub fn broken_by_pair(&self, proxy: Minor, kubelet: Minor) -> Option<&'static Rule> {
         let rule = self.rule(RuleSubject::ProxyBesideKubelet, proxy)?;
         let behind = proxy.behind(kubelet);
         (behind > i32::from(rule.max_older) || -behind > i32::from(rule.max_newer)).then_some(rule)
     }
 
-    /// The rule that two apiservers break together, if they do.
+    /// The rule that two kube-apiservers break together, if they do.
     pub fn broken_by_spread(&self, one: Minor, other: Minor) -> Option<&'static Rule> {
         let (oldest, newest) = (one.min(other), one.max(other));
         let rule = self.rule(RuleSubject::Component(Component::KubeApiserver), oldest)?;
@@ -243,7 +245,7 @@ impl From<Minor> for Running {
     }
 }
 
-/// The apiservers a component may meet: in an HA cluster behind one address, all of them.
+/// The kube-apiservers a component may meet: in an HA cluster behind one address, all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Servers {
     /// The oldest binary: nothing that talks to it may be newer.
@@ -259,7 +261,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Of these apiservers; `None` of none.
+    /// Of these kube-apiservers; `None` of none.
     ///
     /// One whose version is not known can only narrow what is allowed, so a violation found without it stays one.
     pub fn of(servers: impl IntoIterator<Item = Effective>) -> Option<Self> {
@@ -272,7 +274,7 @@ impl Servers {
         })
     }
 
-    /// These apiservers while they go over to `target` one by one: what this allows is also allowed afterwards.
+    /// These kube-apiservers while they go over to `target` one by one: what this allows is also allowed afterwards.
     #[must_use]
     pub fn during(self, target: Minor) -> Self {
         let target = Self::from(Effective::plain(target));
@@ -325,9 +327,9 @@ impl From<Effective> for Servers {
 pub enum Judgement {
     /// Neither too old nor too new.
     Within {
-        /// Minors behind what the newest apiserver behaves as.
+        /// Minors behind what the newest kube-apiserver behaves as.
         behind: i32,
-        /// How many more minors the newest apiserver may go before this one must move.
+        /// How many more minors the newest kube-apiserver may go before this one must move.
         headroom: i32,
     },
     /// Older than this, the oldest that is allowed.
@@ -340,7 +342,7 @@ pub enum Judgement {
         /// The newest minor that the rule allows beside these servers.
         ceiling: Minor,
     },
-    /// A controller newer than what an apiserver emulates, which may itself emulate that: allowed if it does.
+    /// A controller newer than what a kube-apiserver emulates, which may itself emulate that: allowed if it does.
     Undecided {
         /// The newest minor that is allowed without a doubt.
         ceiling: Minor,

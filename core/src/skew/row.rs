@@ -1,7 +1,7 @@
 //! Components of one kind, pool and version, and how they stand.
 //!
-//! Here belongs the judgement of one group, from its census and the apiservers that it meets; what a person is told of
-//! it is in `findings.rs`. The invariant: a row without a known version is judged by no rule.
+//! Here belongs the judgement of one group, from its census and the kube-apiservers that it meets; what a person is
+//! told of it is in `findings.rs`. The invariant: a row without a known version is judged by no rule.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub struct Row {
     pub evidence: Evidence,
     /// How many instances or nodes the row stands for.
     pub count: usize,
-    /// Minors behind what the newest apiserver behaves as (negative: ahead), where both are known.
+    /// Minors behind what the newest kube-apiserver behaves as (negative: ahead), where both are known.
     pub behind: Option<i32>,
-    /// How many more minors the apiservers may go before these must move, where that is known and there is a rule.
+    /// How many more minors the kube-apiservers may go before these must move, where that is known and there is a rule.
     pub headroom: Option<i32>,
     /// What the policy says of them.
     pub standing: Standing,
@@ -46,7 +46,7 @@ impl Row {
         matches!(self.version, Observed::Unknown(Unknown::OwnNumber(_)))
     }
 
-    /// Minors ahead of what the oldest apiserver that it meets behaves as, where both are known; never below 0.
+    /// Minors ahead of what the oldest kube-apiserver that it meets behaves as, where both are known; never below 0.
     pub fn ahead(&self) -> Option<i32> {
         self.judged.map(|judged| (-judged.running.binary.behind(judged.servers.emulated)).max(0))
     }

@@ -1,17 +1,17 @@
-//! The apiservers that a component meets.
+//! The kube-apiservers that a component meets.
 //!
-//! Here belongs what is read off a cluster about its apiservers: which versions they are and behave as, and which of them
-//! a component talks to. What they allow it is decided by [`super::policy`]. The invariant: where a component's own
-//! apiservers cannot be told, it meets all of them, which allows least.
+//! Here belongs what is read off a cluster about its kube-apiservers: which versions they are and behave as, and
+//! which of them a component talks to. What they allow it is decided by [`super::policy`]. The invariant: where a
+//! component's own kube-apiservers cannot be told, it meets all of them, which allows least.
 
 use super::policy::Servers;
 use crate::cluster::{Cluster, Component, Instance, Reach};
 use crate::version::{Effective, Minor};
 
-/// Which apiservers the members talk to.
+/// Which kube-apiservers the members talk to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Met {
-    /// Any apiserver of the cluster.
+    /// Any kube-apiserver of the cluster.
     All,
     /// Those on their own node, as far as their versions are known.
     Own(Option<Servers>),
@@ -26,19 +26,19 @@ pub fn kubelets_ceiling(cluster: &Cluster) -> Option<Minor> {
     all?.into_iter().min()
 }
 
-/// The apiservers whose version is known.
+/// The kube-apiservers whose version is known.
 pub(super) fn servers_of(cluster: &Cluster) -> Option<Servers> {
     Servers::of(cluster.of(Component::KubeApiserver).filter_map(effective))
 }
 
-/// What an apiserver is and behaves as; what it says of a binary that it does not run is passed over.
+/// What a kube-apiserver is and behaves as; what it says of a binary that it does not run is passed over.
 pub(crate) fn effective(server: &Instance) -> Option<Effective> {
     let binary = server.version.minor()?;
     let said = server.effective.filter(|effective| effective.binary() == binary);
     Some(said.unwrap_or(Effective::plain(binary)))
 }
 
-/// The apiservers that `instance` talks to. Where its own cannot be told, all of them: that allows least.
+/// The kube-apiservers that `instance` talks to. Where its own cannot be told, all of them: that allows least.
 pub(super) fn servers_own(cluster: &Cluster, instance: &Instance) -> Met {
     let node = match instance.reach {
         Reach::Local => instance.node.as_ref(),

@@ -11,11 +11,11 @@ use super::servers::servers_of;
 use crate::cluster::Cluster;
 use crate::version::{KubeVersion, Minor};
 
-/// What stands in the way of taking every apiserver to `target`, one line each; empty when nothing does.
+/// What stands in the way of taking every kube-apiserver to `target`, one line each; empty when nothing does.
 ///
-/// A component that is newer than the oldest apiserver, and not newer than `target`, is not in the way: taking the
-/// apiservers to `target` brings it back inside the policy. That happens under kubeadm, which moves a node's
-/// controllers together with its apiserver.
+/// A component that is newer than the oldest kube-apiserver, and not newer than `target`, is not in the way: taking the
+/// kube-apiservers to `target` brings it back inside the policy. That happens under kubeadm, which moves a node's
+/// controllers together with its kube-apiserver.
 pub fn blockers_of_minor(cluster: &Cluster, policy: &Policy, target: Minor) -> Vec<String> {
     let rows = assess(cluster, policy).rows;
     let cured = |row: &Row| {

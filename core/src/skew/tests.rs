@@ -463,7 +463,8 @@ mod properties {
             let others: Vec<&str> = others.iter().map(String::as_str).collect();
             let controllers = others.first().copied().unwrap_or_default();
             let mut cluster = cluster(&servers, controllers, &others);
-            // A controller beside every apiserver, each with its own: the same version, judged by different servers.
+            // A controller beside every kube-apiserver, each with its own: the same version, judged by different
+            // servers.
             for number in 1..=servers.len() {
                 let name = format!("cp-{number}");
                 let mut local = instance(Component::CloudControllerManager, &name, controllers);

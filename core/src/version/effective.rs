@@ -1,4 +1,4 @@
-//! Emulated versions: an apiserver of one binary that behaves as an older minor (KEP-4330, compatibility versions).
+//! Emulated versions: a kube-apiserver of one binary that behaves as an older minor (KEP-4330, compatibility versions).
 //!
 //! Here belongs which combinations exist and what their defaults are; what they allow others belongs to
 //! [`crate::skew`]. The invariant: an [`Effective`] always has `min_compat <= emulation <= binary`; a server that
@@ -33,7 +33,7 @@ impl Floors {
     }
 }
 
-/// What an apiserver is, what it behaves as, and the oldest that it stays compatible with.
+/// What a kube-apiserver is, what it behaves as, and the oldest that it stays compatible with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effective {
     binary: Minor,

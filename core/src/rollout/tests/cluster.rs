@@ -63,7 +63,7 @@ pub(super) struct Toy {
     pub(super) tries: usize,
     /// How many seconds an evicted pod takes to go.
     pub(super) lingers: i64,
-    /// How often the apiservers were asked afresh.
+    /// How often the kube-apiservers were asked afresh.
     pub(super) asked: usize,
     /// Pods that are not ready stay so.
     pub(super) stays_unready: bool,
