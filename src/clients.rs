@@ -15,11 +15,11 @@ use http::{HeaderValue, Uri};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 
-/// Longest wait for the answer to one write. The apiserver's own limit on a request is 60 s, but a proof of leadership
-/// lives only 10 s, and a write without an answer in that time is decided again anyway.
+/// Longest wait for the answer to one write. The kube-apiserver's own limit on a request is 60 s, but a proof of
+/// leadership lives only 10 s, and a write without an answer in that time is decided again anyway.
 pub const EFFECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest wait for the answer of one apiserver endpoint.
+/// Longest wait for the answer of one kube-apiserver endpoint.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest error text that is shown or kept, in characters.
@@ -41,7 +41,7 @@ pub enum ClientError {
     },
 }
 
-/// Makes the client for the apiserver endpoint of that address: [`probe_client`] outside of tests.
+/// Makes the client for the kube-apiserver endpoint of that address: [`probe_client`] outside of tests.
 pub type Connect = Arc<dyn Fn(&str) -> Result<Client, ClientError> + Send + Sync>;
 
 /// The clients of one process.
@@ -53,7 +53,7 @@ pub struct Clients {
     pub effects: Client,
     /// For the leader election: writes that hang must not keep the Lease from being renewed.
     pub election: Client,
-    /// For each apiserver by itself.
+    /// For each kube-apiserver by itself.
     pub connect: Connect,
 }
 
@@ -122,8 +122,8 @@ pub fn effects_client(config: &Config) -> Result<Client, ClientError> {
     Ok(Client::try_from(config)?)
 }
 
-/// The client for one apiserver endpoint `address` (`192.0.2.1:6443`): it dials that address and checks the
-/// certificate against the name all apiservers share.
+/// The client for one kube-apiserver endpoint `address` (`192.0.2.1:6443`): it dials that address and checks the
+/// certificate against the name all kube-apiservers share.
 ///
 /// Whoever may write an `EndpointSlice` chooses the address. So the probe sends credentials only to a server whose
 /// certificate the cluster's CA has signed. Without TLS, or where certificates are not verified, it sends none,

@@ -6,7 +6,7 @@
 //! * [`api`]: the custom resources; schema, printer columns, and the way between them and the core's values.
 //! * [`clock`]: what time it is, where a decision depends on it.
 //! * [`clients`]: the Kubernetes clients, and how their errors are told.
-//! * [`observe`]: one watch per kind folded into lean types, apiserver probing, component discovery, the model.
+//! * [`observe`]: one watch per kind folded into lean types, kube-apiserver probing, component discovery, the model.
 //! * `judgement`: the one judgement of a cluster, for the operator's report and the command line.
 //! * [`act`]: the core's actions as API writes with preconditions, and the leadership that they need.
 //! * `drive`: the loop that the operator's upgrades and a drain share.

@@ -107,7 +107,7 @@ impl Events {
             uid: claim.uid(),
             ..Default::default()
         };
-        // Beside the work: an apiserver that is slow to take an event must not hold up the next decision.
+        // Beside the work: a kube-apiserver that is slow to take an event must not hold up the next decision.
         let (events, regarding) = (self.clone(), upgrade.object_ref(&()));
         tokio::spawn(async move {
             events.publish(type_, reason, action, note, Some(related), &regarding).await;

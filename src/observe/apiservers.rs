@@ -4,8 +4,9 @@
 //! there is at most one request in flight per endpoint; an endpoint that does not answer, or is not ready, is asked
 //! at ever longer intervals, at most [`Pace::regular`] apart; and an old answer is never shown as a current one.
 //!
-//! `/version` and `/readyz` are asked one after the other. An apiserver answers `/version` from the moment at which it
-//! listens, long before it can serve anything, and until its last moment; only `/readyz` says that it serves.
+//! `/version` and `/readyz` are asked one after the other. A kube-apiserver answers `/version` from the moment at
+//! which it listens, long before it can serve anything, and until its last moment; only `/readyz` says that it
+//! serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,10 +72,10 @@ pub struct Endpoint {
 }
 
 /// The most endpoints that are asked. Whoever may write an `EndpointSlice` could name thousands of addresses; no
-/// control plane has so many apiservers.
+/// control plane has so many kube-apiservers.
 pub const MOST: usize = 32;
 
-/// Asks the apiserver endpoints it is given, until it is dropped.
+/// Asks the kube-apiserver endpoints it is given, until it is dropped.
 pub struct Apiservers {
     connect: Connect,
     pace: Pace,
@@ -214,7 +215,7 @@ impl Asker {
         }
     }
 
-    /// Asks for the version and then whether the apiserver is ready, on the connection that is `kept` if there is
+    /// Asks for the version and then whether the kube-apiserver is ready, on the connection that is `kept` if there is
     /// one. Returns whether it is ready.
     async fn ask(&self, kept: &mut Option<Client>) -> bool {
         let asked = async {
@@ -361,7 +362,7 @@ mod tests {
     const UNREADY: &str = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed: \
                            reason withheld\nreadyz check failed\n";
 
-    /// An apiserver that answers `/version` and `/readyz`, unless it is down.
+    /// A kube-apiserver that answers `/version` and `/readyz`, unless it is down.
     #[derive(Clone, Default)]
     struct Fake {
         down: Arc<AtomicBool>,

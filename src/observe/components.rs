@@ -1,7 +1,8 @@
-//! Which instances of which components run: the join of apiserver endpoints, identity leases and kube-system's pods.
+//! Which instances of which components run: the join of kube-apiserver endpoints, identity leases and kube-system's
+//! pods.
 //!
 //! Pure. Here belongs how each platform shows its components (policy reference section 6); what their versions mean
-//! belongs to the core. The invariants: an apiserver that is restarting stays an instance, not ready and of unknown
+//! belongs to the core. The invariants: a kube-apiserver that is restarting stays an instance, not ready and of unknown
 //! version; nothing is counted twice; and no version is inferred from another component's, unless both are one process.
 
 pub(super) mod image;
@@ -25,12 +26,12 @@ pub struct Sources<'a> {
     pub nodes: &'a [&'a NodeSeen],
     /// Pods; those that run no component are passed over.
     pub pods: &'a [&'a PodSeen],
-    /// The apiservers' identity leases.
+    /// The kube-apiservers' identity leases.
     pub leases: &'a [&'a LeaseSeen],
-    /// The apiserver endpoints with what each last answered.
+    /// The kube-apiserver endpoints with what each last answered.
     pub endpoints: &'a [Endpoint],
-    /// Whether apiservers could be asked. They cannot where the sources are files: then the image of its static pod
-    /// says an apiserver's version.
+    /// Whether kube-apiservers could be asked. They cannot where the sources are files: then the image of its static
+    /// pod says a kube-apiserver's version.
     pub asked: bool,
     /// The time now, for the freshness of leases.
     pub now: Timestamp,
@@ -66,16 +67,17 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
     found
 }
 
-/// The nodes whose static pods talk to the apiserver of the same host.
+/// The nodes whose static pods talk to the kube-apiserver of the same host.
 struct Own<'a> {
     kubeadm: BTreeSet<&'a str>,
     rke2: BTreeSet<&'a str>,
 }
 
 impl Own<'_> {
-    /// Which apiservers `component` talks to. Its kubeconfig says so, a file on its host that is not read; but some
-    /// distributions always write the apiserver of the same host into it: kubeadm since 1.19 (`localAPIEndpoint`) for
-    /// kube-controller-manager and kube-scheduler, and RKE2 for every controller (127.0.0.1).
+    /// Which kube-apiservers `component` talks to. Its kubeconfig says so, a file on its host that is not read; but
+    /// some distributions always write the kube-apiserver of the same host into it: kubeadm since 1.19
+    /// (`localAPIEndpoint`) for kube-controller-manager and kube-scheduler, and RKE2 for every controller
+    /// (127.0.0.1).
     fn reach(&self, pod: &PodSeen, component: Component) -> Reach {
         let node = &*pod.pod.node;
         let of_kubeadm = component != Component::CloudControllerManager && self.kubeadm.contains(node);
@@ -104,12 +106,12 @@ fn mark(runs: &Runs) -> (RunMark, &str) {
     (runs.mark.0, &runs.mark.1)
 }
 
-/// The sources that tell of apiservers, besides their endpoints.
+/// The sources that tell of kube-apiservers, besides their endpoints.
 struct Traces<'a> {
     /// Static pods of kube-apiservers, with what each runs.
     pods: Vec<(&'a PodSeen, &'a Runs)>,
-    /// Identity leases of hosts that are Nodes, by Node. A lease outlives its apiserver by an hour. While the Node
-    /// exists, an old lease stands for an apiserver that died.
+    /// Identity leases of hosts that are Nodes, by Node. A lease outlives its kube-apiserver by an hour. While the Node
+    /// exists, an old lease stands for a kube-apiserver that died.
     leases: BTreeMap<Arc<str>, &'a LeaseSeen>,
     /// Identity leases that are renewed, of hosts that are no Nodes.
     homeless: Vec<&'a LeaseSeen>,
@@ -134,7 +136,7 @@ impl<'a> Traces<'a> {
         traces
     }
 
-    /// The lease of the apiserver at `endpoint`: by the address that it names (since 1.36), else by its Node.
+    /// The lease of the kube-apiserver at `endpoint`: by the address that it names (since 1.36), else by its Node.
     fn lease_of(&self, endpoint: &Endpoint, node: Option<&Arc<str>>) -> Option<&'a LeaseSeen> {
         let address: Option<SocketAddr> = endpoint.address.parse().ok();
         let mut all = self.homeless.iter().chain(self.leases.values());
@@ -147,7 +149,7 @@ impl<'a> Traces<'a> {
         self.leases.iter().find(|(_, of)| of.name == lease.name).map(|(node, _)| node)
     }
 
-    /// The marks of one run of an apiserver: its build, its lease's holder, its pod's container.
+    /// The marks of one run of a kube-apiserver: its build, its lease's holder, its pod's container.
     fn incarnation(&self, node: Option<&str>, lease: Option<&LeaseSeen>, build: &str) -> Arc<str> {
         let pod = self.pods.iter().find(|(pod, _)| node.is_some_and(|node| *node == *pod.pod.node));
         let holder = lease.map(|lease| (RunMark::Lease, lease.holder.as_ref()));
@@ -193,7 +195,7 @@ fn apiservers(seen: &Sources<'_>) -> Vec<Instance> {
     found
 }
 
-/// Apiservers that have a pod or a lease but no endpoint: they are starting, or died. `found` are those with an
+/// kube-apiservers that have a pod or a lease but no endpoint: they are starting, or died. `found` are those with an
 /// endpoint, `told` the leases that belong to them, and `all_told` is whether each endpoint has such a lease.
 fn without_endpoint(
     seen: &Sources<'_>,
@@ -234,8 +236,8 @@ fn without_endpoint(
             more.push(absent(Arc::clone(&lease.name), Some(Arc::clone(node)), Some(lease)));
         }
     }
-    // A lease of a host that is no Node is one more apiserver only if each endpoint has its own lease, or if there
-    // is no other trace of an apiserver. Otherwise it may belong to an endpoint that is already counted.
+    // A lease of a host that is no Node is one more kube-apiserver only if each endpoint has its own lease, or if there
+    // is no other trace of a kube-apiserver. Otherwise it may belong to an endpoint that is already counted.
     let nothing_else = found.is_empty() && more.is_empty();
     for lease in traces.homeless.iter().filter(|lease| !told.contains(&lease.name)) {
         match lease.address {

@@ -20,11 +20,11 @@ pub enum Source {
     Nodes,
     /// `EndpointSlices` of the Service `default/kubernetes`.
     Endpoints,
-    /// The answers of the apiservers to `/version`.
+    /// The answers of the kube-apiservers to `/version`.
     Versions,
     /// Pods of kube-system, or of all namespaces.
     Pods,
-    /// Leases of kube-system: who the apiservers are, and which controllers lead.
+    /// Leases of kube-system: who the kube-apiservers are, and which controllers lead.
     Leases,
     /// `PodDisruptionBudgets`.
     Budgets,

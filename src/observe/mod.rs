@@ -1,4 +1,5 @@
-//! What the cluster looks like: one watch per kind, apiserver probes, and the model made of both; or snapshot files.
+//! What the cluster looks like: one watch per kind, kube-apiserver probes, and the model made of both; or snapshot
+//! files.
 //!
 //! Here everything is read, and nothing is written or judged. The invariant: a [`Cluster`] is only ever made from
 //! caches whose list is complete, without an object that could not be decoded, and followed by a watch. Any other
@@ -53,7 +54,7 @@ pub struct Observer {
     pub pods: Cache<Pod>,
     /// `PodDisruptionBudgets` of all namespaces, whatever the scope.
     pub budgets: Cache<PodDisruptionBudget>,
-    /// `EndpointSlices` of the Service `default/kubernetes`: the addresses of the apiservers.
+    /// `EndpointSlices` of the Service `default/kubernetes`: the addresses of the kube-apiservers.
     pub endpoints: Cache<EndpointSlice>,
     /// Leases of kube-system: identities of kube-apiservers, and who leads the controllers.
     pub leases: Cache<Lease>,
@@ -72,7 +73,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts every watch with `client` (a read client), and asks the apiservers through `connect`, until `shared.stop`.
+    /// Starts every watch with `client` (a read client), and asks the kube-apiservers through `connect`, until
+    /// `shared.stop`.
     ///
     /// Must be called inside a tokio runtime.
     pub fn start(client: &Client, connect: Connect, scope: PodScope, shared: &Shared) -> Self {
@@ -117,8 +119,8 @@ impl Observer {
         observer
     }
 
-    /// Probes exactly the endpoints that exist. A changed slice, or an identity lease with another holder, means
-    /// that an apiserver came, went or was replaced: then all are asked at once, as after the watch of slices failed.
+    /// Probes exactly the endpoints that exist. A changed slice, or an identity lease with another holder, means that
+    /// a kube-apiserver came, went or was replaced: then all are asked at once, as after the watch of slices failed.
     fn ask_apiservers(&self, stop: CancellationToken) {
         let (endpoints, leases) = (self.endpoints.clone(), self.leases.clone());
         let apiservers = Arc::clone(&self.apiservers);
@@ -146,8 +148,8 @@ impl Observer {
         tokio::spawn(async move { stop.run_until_cancelled(keep).await });
     }
 
-    /// Asks every apiserver again now, before its regular time, for a caller that waits for a fresh answer. No
-    /// apiserver is asked more often than once a second.
+    /// Asks every kube-apiserver again now, before its regular time, for a caller that waits for a fresh answer. No
+    /// kube-apiserver is asked more often than once a second.
     pub fn ask_apiservers_now(&self) {
         self.apiservers.ask_now();
     }
@@ -174,7 +176,7 @@ impl Observer {
         &self.changes
     }
 
-    /// Each apiserver of `cluster`, and if it does not answer or is not ready, why.
+    /// Each kube-apiserver of `cluster`, and if it does not answer or is not ready, why.
     pub fn servers(&self, cluster: &Cluster) -> Vec<Server> {
         let asked = self.apiservers.list();
         let server = |instance: &Instance| {
@@ -228,7 +230,7 @@ impl Observer {
     /// is left out and named too, unless it is the nodes or the endpoints: without those there is no model.
     ///
     /// # Errors
-    /// [`NotReady`] while the nodes or the apiservers' endpoints are pending or failing, or an endpoint was not
+    /// [`NotReady`] while the nodes or the kube-apiservers' endpoints are pending or failing, or an endpoint was not
     /// asked yet.
     pub fn cluster(&self, now: Timestamp) -> Result<(Arc<Cluster>, Inventory), NotReady> {
         let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use super::cache::{Cache, Pace, Select, Shared};
 use super::fold::{SyncState, Watched};
 use crate::clients::{PROBE_TIMEOUT, within};
 
-/// The time between two questions whether the kind is served: feature gates change when an apiserver is restarted.
+/// The time between two questions whether the kind is served: feature gates change when a kube-apiserver is restarted.
 const AGAIN: Duration = Duration::from_mins(10);
 
 /// The objects of a kind, if the cluster serves it.

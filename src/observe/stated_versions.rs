@@ -74,9 +74,9 @@ fn told_itself(instance: &Instance) -> bool {
     instance.version.known().is_some() && instance.evidence != Evidence::SameProcess
 }
 
-/// Adds to `cluster` an answer to `/version` that stands for all of its apiservers, such as one from behind a load
-/// balancer, under `name`. Where no apiserver told its version itself it replaces them; where some did it adds only a
-/// minor that none of them has.
+/// Adds to `cluster` an answer to `/version` that stands for all of its kube-apiservers, such as one from behind a
+/// load balancer, under `name`. Where no kube-apiserver told its version itself it replaces them; where some did it
+/// adds only a minor that none of them has.
 pub fn front_door(cluster: &mut Cluster, name: &str, answer: &VersionAnswer) {
     let VersionAnswer { version, effective, .. } = answer.clone();
     let door = Instance {

@@ -60,7 +60,7 @@ fn distances(metrics: &Metrics, rows: &[Row]) {
         let (Some(behind), Some(ahead)) = (row.behind, row.ahead()) else { continue };
         let (all_behind, all_ahead) = most.entry((row.component, &row.pool)).or_default();
         *all_behind = (*all_behind).max(behind.into());
-        // Apiservers of two minors are not ahead of each other: their spread has its own rule.
+        // kube-apiservers of two minors are not ahead of each other: their spread has its own rule.
         let ahead = if row.component == Component::KubeApiserver { 0 } else { ahead };
         *all_ahead = (*all_ahead).max(ahead.into());
     }

@@ -131,16 +131,16 @@ pub struct Instances<'a> {
     pub count: u64,
 }
 
-/// How far one component of one pool is from the apiservers, in minors.
+/// How far one component of one pool is from the kube-apiservers, in minors.
 #[derive(Clone, Copy, Debug)]
 pub struct Distance<'a> {
     /// The component, which is label `component`.
     pub component: Component,
     /// The pool of its nodes; `control-plane` for the control plane.
     pub pool: &'a str,
-    /// The most that any instance is behind the newest apiserver.
+    /// The most that any instance is behind the newest kube-apiserver.
     pub behind: i64,
-    /// The most that any instance is ahead of the oldest apiserver.
+    /// The most that any instance is ahead of the oldest kube-apiserver.
     pub ahead: i64,
 }
 

@@ -64,7 +64,7 @@ async fn all(client: &Client, upgrades: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks whether the apiserver answers and knows the kind `K`; an error is one line with the reason or the remedy.
+/// Asks whether the kube-apiserver answers and knows the kind `K`; an error is one line with the reason or the remedy.
 async fn installed<K>(client: &Client) -> Result<(), String>
 where
     K: Resource<DynamicType = ()> + CustomResourceExt,

@@ -3,7 +3,7 @@
 //! It looks when something changes, judges, and writes when the judgement is another one or the last write is old. It
 //! compares with the report as it is stored, so an edit by somebody else is repaired. The invariants: at most one
 //! status write a second; looking takes at most a twentieth of a processor, however much changes; and a short outage,
-//! such as an apiserver's restart, is waited out and not reported.
+//! such as a kube-apiserver's restart, is waited out and not reported.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ const RESTS: u32 = 19;
 const AT_LEAST: Duration = Duration::from_secs(30);
 /// How long to wait before the next look after one that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
-/// How long sources may be unclear before the report says so. A watch that breaks with its apiserver is open again
+/// How long sources may be unclear before the report says so. A watch that breaks with its kube-apiserver is open again
 /// within a second or two.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So long a static pod may be away while it is replaced: on two cores, kubeadm's were for up to 110 s.
@@ -323,7 +323,7 @@ impl Reporter<'_> {
         let (events, regarding) =
             (Events::new(self.effects.clone(), self.authority.clone()), object.object_ref(&()));
         let note = wanted.reason.clone();
-        // A task of its own: an apiserver that is slow to take an event must not delay the next look.
+        // A task of its own: a kube-apiserver that is slow to take an event must not delay the next look.
         tokio::spawn(async move { events.publish(type_, reason, "Report", note, None, &regarding).await });
     }
 }

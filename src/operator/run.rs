@@ -79,7 +79,7 @@ pub async fn run(config: Config, options: Options) -> Result<(), NotBegun> {
 /// future is dropped.
 ///
 /// A problem of the cluster does not end it: it waits, says why, and goes on when the problem is solved. So it survives
-/// an apiserver's restart.
+/// a kube-apiserver's restart.
 ///
 /// # Errors
 /// [`NotBegun`], when the HTTP listener or the metrics cannot be made.

@@ -1,7 +1,7 @@
 //! The operator's HTTP endpoints: `/metrics`, `/healthz`, `/readyz`.
 //!
 //! Nothing here changes anything, and nothing it shows is secret. The invariant: `/healthz` depends on nothing but
-//! this process, so that a failing apiserver never gets the operator restarted.
+//! this process, so that a failing kube-apiserver never gets the operator restarted.
 
 use std::io;
 use std::net::SocketAddr;

@@ -213,7 +213,7 @@ impl Driver<'_> {
     }
 
     /// Writes into the status of each upgrade that is neither complete nor suspended why nothing is decided, once that
-    /// has lasted for [`PATIENCE`]. A watch that breaks with its apiserver is open again within a second or two.
+    /// has lasted for [`PATIENCE`]. A watch that breaks with its kube-apiserver is open again within a second or two.
     async fn tell_unseen(&self, kept: &mut Kept, unseen: &Unseen) {
         let since = *kept.unseen.get_or_insert_with(Instant::now);
         if since.elapsed() < PATIENCE {

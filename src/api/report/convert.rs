@@ -26,7 +26,7 @@ const MAX_ROWS: usize = 256;
 const MAX_FINDINGS: usize = 100;
 const MAX_APISERVERS: usize = 16;
 const MAX_BUDGETS: usize = 20;
-/// Longest message of an apiserver or a budget, in characters.
+/// Longest message of a kube-apiserver or a budget, in characters.
 const MAX_MESSAGE: usize = 256;
 
 /// The condition that says whether the policy is kept.
@@ -220,8 +220,8 @@ fn other_minor(server: &Server) -> Option<Minor> {
     server.emulation.filter(|emulated| server.version.minor() != Some(*emulated))
 }
 
-/// The apiservers: first those that do not answer, then those that are not ready, then the others. One that is as
-/// reachable as before keeps its `since`. It is found by its Node, else by its name, because an apiserver that died
+/// The kube-apiservers: first those that do not answer, then those that are not ready, then the others. One that is as
+/// reachable as before keeps its `since`. It is found by its Node, else by its name, because a kube-apiserver that died
 /// loses its address after a while.
 fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
     let since = |server: &Server| {

@@ -22,7 +22,7 @@ use crate::demo::{Demo, Scenario};
 /// Resources of our group.
 pub(super) const REPORTS: &str = "clusterskewreports";
 pub(super) const UPGRADES: &str = "clusterupgrades";
-/// How long the story waits after a scene: the operator asks a dead apiserver again after 30 s.
+/// How long the story waits after a scene: the operator asks a dead kube-apiserver again after 30 s.
 pub(super) const SETTLE: Duration = Duration::from_secs(45);
 
 /// The demonstration and how it is shown.

@@ -122,7 +122,7 @@ impl<K: Watched> Follow<K> {
     }
 
     /// Lists with a watch that first sends every object, then a mark, then the changes since. The list is a
-    /// consistent one (no resourceVersion), so that a new leader never begins from an apiserver's stale cache.
+    /// consistent one (no resourceVersion), so that a new leader never begins from a kube-apiserver's stale cache.
     async fn stream_all(&mut self) -> Result<(String, Option<Events<K>>), Ended> {
         let mut events = self.open(true, "").await?;
         self.list_begins();

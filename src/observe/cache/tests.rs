@@ -1,4 +1,4 @@
-//! The request loop against an in-process apiserver that follows a script.
+//! The request loop against an in-process kube-apiserver that follows a script.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,7 +16,7 @@ use super::super::lean::Lease;
 use super::contents::{STARTING, cause};
 use super::*;
 
-/// One answer of the apiserver.
+/// One answer of the kube-apiserver.
 enum Answer {
     Refuse(u16, &'static str),
     List(Value),

@@ -203,7 +203,7 @@ fn leases_of_no_node_count_only_where_nothing_else_does() {
     check(&[node("n", "192.0.2.1")], &[], &leases, &mapped, &["192.0.2.1:6443@n v1.36.4 build=v1.36.4"]);
 }
 
-/// Since 1.36 an identity lease names the address of its apiserver.
+/// Since 1.36 an identity lease names the address of its kube-apiserver.
 fn lease_of(hostname: &str, address: &str, holder: &str, renewed: &str) -> LeaseSeen {
     LeaseSeen { address: address.parse().ok(), holder: holder.into(), ..lease(hostname, renewed) }
 }
@@ -417,7 +417,7 @@ fn pods_are_recognised_by_label_or_image() {
     }
 }
 
-/// kubeadm and RKE2 point the controllers of their static pods at the apiserver of the same host.
+/// kubeadm and RKE2 point the controllers of their static pods at the kube-apiserver of the same host.
 #[test]
 fn which_controllers_talk_to_the_apiserver_of_their_own_host() {
     let kubeadm = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint";

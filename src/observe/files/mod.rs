@@ -268,7 +268,8 @@ impl Snapshot {
         let seen = Sources {
             nodes: &nodes,
             pods: &pods,
-            // A file does not tell which apiservers serve now: leases in it are old, and endpoints cannot be asked.
+            // A file does not tell which kube-apiservers serve now: leases in it are old, and endpoints cannot be
+            // asked.
             leases: &[],
             endpoints: &[],
             asked: false,

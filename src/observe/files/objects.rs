@@ -24,7 +24,7 @@ use super::json_error::without_place;
 use super::text::{brief, is_blackened_name, is_json, said};
 use piece::{Head, List, Piece, Sink};
 
-/// What an apiserver accepts as a name and as a label's value, in bytes.
+/// What a kube-apiserver accepts as a name and as a label's value, in bytes.
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 

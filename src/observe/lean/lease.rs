@@ -42,7 +42,7 @@ struct LeaseSpec {
 /// What is kept of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSeen {
-    /// `metadata.name`: one per host for an apiserver's identity, the component's name for a leader's.
+    /// `metadata.name`: one per host for a kube-apiserver's identity, the component's name for a leader's.
     pub name: Arc<str>,
     /// It is the identity of a kube-apiserver, and no election.
     pub identity: bool,
@@ -54,7 +54,7 @@ pub struct LeaseSeen {
     pub acquired: Option<Timestamp>,
     /// `spec.renewTime`, by the holder's clock.
     pub renewed: Option<Timestamp>,
-    /// The address that an apiserver tells its peers, where it does (since 1.36); that of its endpoint by default.
+    /// The address that a kube-apiserver tells its peers, where it does (since 1.36); that of its endpoint by default.
     pub address: Option<SocketAddr>,
 }
 

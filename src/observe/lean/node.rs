@@ -135,7 +135,7 @@ pub struct NodeSeen {
 }
 
 impl NodeSeen {
-    /// Whether `hostname` (as an apiserver's identity lease gives it) is this node's.
+    /// Whether `hostname` (as a kube-apiserver's identity lease gives it) is this node's.
     pub fn is_host(&self, hostname: &str) -> bool {
         self.node.name.as_ref() == hostname || self.hostname.as_deref() == Some(hostname)
     }

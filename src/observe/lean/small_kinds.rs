@@ -77,7 +77,7 @@ struct BudgetStatus {
     conditions: Option<Vec<Condition>>,
 }
 
-/// Since when a pod is disrupted. The apiserver reads `null` as Go's zero time, so it becomes a time long ago.
+/// Since when a pod is disrupted. The kube-apiserver reads `null` as Go's zero time, so it becomes a time long ago.
 fn disrupted_at(since: Option<&str>) -> Option<Timestamp> {
     since.map_or(Some(Timestamp::MIN), time)
 }

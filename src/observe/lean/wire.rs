@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 pub(super) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// The key that stands for any annotation that only kubeadm writes, on a Node or on an apiserver's static pod.
+/// The key that stands for any annotation that only kubeadm writes, on a Node or on a kube-apiserver's static pod.
 pub(super) const KUBEADM: &str = "kubeadm";
 /// Annotations by which other tools are asked to leave a pod alone.
 pub(super) const OPT_OUTS: [&str; 3] = [
