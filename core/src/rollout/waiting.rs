@@ -18,7 +18,7 @@ pub enum EndedBy {
     Person,
     /// Something in the cluster, without a person: it is looked at whenever that changes.
     Cluster,
-    /// The clock alone: [`Waiting::until`] says when.
+    /// The clock alone: the wait is over at the time that stands beside it.
     Time,
 }
 
