@@ -1,7 +1,7 @@
 //! Deployments: a ReplicaSet for every template, and a rollout from the old ones to the new one within `maxSurge` and
 //! `maxUnavailable`.
 //!
-//! Here belong the ReplicaSets and their numbers; pods are made by `replicas`.
+//! Here belong the `ReplicaSets` and their numbers; pods are made by `replicas`.
 
 use std::time::Duration;
 

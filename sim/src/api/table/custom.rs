@@ -1,6 +1,6 @@
 //! Tables of custom resources: the columns that their definition names.
 //!
-//! Here belongs the little of JSONPath that columns need. The invariant: a value that is not there is an empty cell,
+//! Here belongs the little of `JSONPath` that columns need. The invariant: a value that is not there is an empty cell,
 //! never an error.
 
 use jiff::Timestamp;
