@@ -46,7 +46,7 @@ const RENEWS_WITHIN: Duration = Duration::from_secs(6);
 /// So often the status of an upgrade of five nodes may be written.
 const STATUSES: usize = 100;
 
-/// From the end of a worker's Job until the node is called upgraded: its kubelet has reported, and DaemonSets are back.
+/// From the end of a worker's Job until the node is called upgraded: its kubelet has reported, and `DaemonSets` are back.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 fn binary() -> PathBuf {

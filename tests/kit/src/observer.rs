@@ -251,7 +251,9 @@ impl Observer {
     /// What the audit log tells afterwards; what is wrong in it is noted.
     pub fn audit(&self, cluster: &impl Watched) -> Result<Requests, Failure> {
         let (requests, wrong) = requests::of(&cluster.audit_log()?, OPERATOR_USER);
-        wrong.into_iter().for_each(|line| self.note(line));
+        for line in wrong {
+            self.note(line);
+        }
         Ok(requests)
     }
 }
