@@ -6,6 +6,7 @@
 use evenkeel::api::Executors;
 use evenkeel::api::upgrade::{ClusterUpgrade, ClusterUpgradeStatus, PastUpgrade, status, validate};
 use evenkeel_core::cluster::Component;
+use evenkeel_core::disruption::preflight;
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
 use evenkeel_core::rollout::{self, Forecast, OutOf, Phase};
 use evenkeel_core::upgrade::{self, Place};
@@ -66,7 +67,10 @@ fn plan_of() -> plan::Plan {
         instead_of: plan::Weight::Blocks,
     };
     let finding = |n: usize| plan::Finding {
-        id: format!("U4/PodDisruptionBudget/{n:0>63}/{}", name(n)),
+        id: plan::FindingId {
+            code: plan::FindingCode::Drain(preflight::Code::LetsNoneGo),
+            object: Some(format!("PodDisruptionBudget/{n:0>63}/{}", name(n))),
+        },
         weight: plan::Weight::Stops,
         acceptable: true,
         accepted: Some(accepted(n)),
