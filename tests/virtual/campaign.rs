@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -117,10 +118,15 @@ pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]
                         continue;
                     }
                     // Said at once: a whole campaign takes hours.
-                    eprintln!("{name}: EVENKEEL_SCRIPT='{seed}|{}' fails", line(&script));
+                    let first = wrong.first().map_or("", String::as_str);
+                    eprintln!("{name}: EVENKEEL_SCRIPT='{seed}|{}' fails: {first}", line(&script));
                     let nth = number.fetch_add(1, Ordering::SeqCst);
                     let (script, wrong) = if nth < SHOWN {
-                        let script = shortest(&script, |script| !run(seed, script).is_empty());
+                        // What is left of a script may not be one that can begin.
+                        let fails = |script: &[Step]| {
+                            catch_unwind(AssertUnwindSafe(|| !run(seed, script).is_empty())).unwrap_or(false)
+                        };
+                        let script = shortest(&script, fails);
                         let wrong = run(seed, &script);
                         (script, wrong)
                     } else {

@@ -99,7 +99,7 @@ fn printed(upgrade: &Value, args: &[&str]) -> String {
 }
 
 /// How an upgrade begins, after how many minutes it is asked, and the reason that it has then.
-const REASONS: [(&str, u64, &str); 30] = [
+const REASONS: [(&str, u64, &str); 31] = [
     ("at 0 plan-only", 2, "PlanOnly"),
     ("at 0 approval", 2, "AwaitingApproval"),
     ("at 60000 suspend up", 5, "Suspended"),
@@ -110,6 +110,7 @@ const REASONS: [(&str, u64, &str); 30] = [
     ("at 0 freeze 0 3600", 3, "Frozen"),
     ("at 0 soak controlPlane 3600", 5, "Soaking"),
     ("at 0 gated; at 0 gate kind; at 0 gate False", 3, "GateClosed"),
+    ("at 0 gated", 3, "GateUnreadable"),
     (SILENT_ZONE, 7, "ZoneDisrupted"),
     (SILENT_ZONE, 40, "ZoneGone"),
     ("at 0 executor kubelet/* hang; at 0 deadline 3600; at 150000 delete-upgrade up", 4, "Deleting"),
