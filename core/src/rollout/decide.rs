@@ -78,6 +78,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         world,
         mine: &mine,
         static_pods_until: static_pods_settle(&mine, world.now),
+        trying: false,
         selected,
         stage,
         missing: &missing,
@@ -282,14 +283,14 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     round.soaks = soak::follow(round);
     let next = components::next_subject(round);
     let tried = trial::tried(round, next.as_ref());
+    round.trying = tried.is_err();
+    let refused = tried.err().unwrap_or_default();
     if round.may_disrupt {
         absence::tell(round);
     }
     if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {
         match round.stage {
-            Some(_) if tried.is_err() => {
-                tried.err().into_iter().flatten().for_each(|wait| round.hold_back(wait));
-            }
+            Some(_) if !refused.is_empty() => refused.into_iter().for_each(|wait| round.hold_back(wait)),
             Some(Stage::Kubelets) if !round.went_back => next_nodes::open(round),
             // What is away then comes back by itself.
             Some(stage) if stage < Stage::Kubelets && round.static_pods_until.is_none() => {

@@ -42,6 +42,9 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: Opening<'_>) -> Result<()
         of_node(round, node, group)?;
         avoid::has_a_place(round, node, needs)?;
     }
+    if round.trying {
+        return Err(Wait::Trial);
+    }
     gates(round)
 }
 

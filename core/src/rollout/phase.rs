@@ -153,7 +153,8 @@ impl Phase {
     /// Where an upgrade is of which nothing is in flight, and which `wait` alone keeps from opening something.
     pub(super) const fn of(wait: &Wait, stage: Stage) -> Self {
         match wait {
-            Wait::GateRead { .. }
+            Wait::Trial
+            | Wait::GateRead { .. }
             | Wait::Seed { .. }
             | Wait::Replacements { .. }
             | Wait::Job { lasting: false, .. } => Self::Working(stage),

@@ -74,6 +74,8 @@ pub(super) struct Round<'a> {
     pub(super) stage: Option<Stage>,
     /// Until when the static pods of the last control-plane node come back, while they do.
     pub(super) static_pods_until: Option<Timestamp>,
+    /// The server was not asked yet about a Job of an executor, or would refuse it.
+    pub(super) trying: bool,
     /// Control-plane components that were seen before and are not seen now.
     pub(super) missing: &'a [Place],
     /// Disruption may begin and go on: the plan is approved, every executor is there, and the upgrade is not
@@ -142,6 +144,11 @@ impl Round<'_> {
 
     /// Notes that something could be opened, but for `wait`.
     pub(super) fn hold_back(&mut self, wait: Wait) {
+        // The answer comes in a moment, and what else is in the way is said as before.
+        if wait == Wait::Trial {
+            self.hope = true;
+            return;
+        }
         if let Some(until) = wait.until() {
             self.wake(until);
         }

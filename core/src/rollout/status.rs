@@ -115,8 +115,8 @@ pub(super) fn status(
         mine.iter().filter(of).any(|c| matches!(c.state, ClaimState::Failed { .. }))
     };
     let busy = opens || tries || in_flight > 0;
-    // Whoever leads anew tries every Job; that brings no control plane further that failed.
-    let moving = opens || tries && !failed(false) || in_flight > notes.stuck;
+    // Whoever leads anew tries every Job; that alone brings nothing further.
+    let moving = opens || in_flight > notes.stuck;
     let never_began = progress.started.is_none() && mine.is_empty();
     let phase = if progress.ending {
         Phase::Deleting

@@ -52,6 +52,8 @@ pub enum Wait {
         /// The end of the time that a person set for it.
         until: Timestamp,
     },
+    /// The server is asked first whether it would take the Jobs of executors.
+    Trial,
     /// The object of a gate is read first.
     GateRead {
         /// The name of the gate.
@@ -133,7 +135,8 @@ impl Wait {
                 Some(*until)
             }
             Self::Gate { read_at: at, .. } | Self::Refused { sent_at: at, .. } => Some(*at),
-            Self::GateRead { .. }
+            Self::Trial
+            | Self::GateRead { .. }
             | Self::Failures { .. }
             | Self::Job { .. }
             | Self::Zone { .. }
@@ -167,6 +170,7 @@ impl fmt::Display for Wait {
                 }
                 write!(f, ", until {}", said(*until, &TimeZone::UTC))
             }
+            Self::Trial => f.write_str("asks the server whether it would take the Jobs of executors"),
             Self::GateRead { gate } => write!(f, "reads the object of gate {gate}"),
             Self::Gate { gate, why, .. } => {
                 write!(f, "gate {gate} is closed (read every {}): {why}", shown(EVERY))

@@ -189,7 +189,7 @@ impl fmt::Display for Waiting {
 impl From<&Wait> for Waiting {
     fn from(wait: &Wait) -> Self {
         let reason = match wait {
-            Wait::GateRead { .. } => WaitReason::ReadingAgain,
+            Wait::Trial | Wait::GateRead { .. } => WaitReason::ReadingAgain,
             Wait::Seed { .. } | Wait::Replacements { .. } => WaitReason::PodsStarting,
             Wait::Job { lasting: false, .. } => WaitReason::JobRefused,
             _ => WaitReason::Upgrade(Phase::of(wait, Stage::Kubelets)),

@@ -68,6 +68,42 @@ fn a_changed_template_is_asked_about_again_and_a_suspended_upgrade_asks_nothing(
 }
 
 #[test]
+fn a_server_that_is_away_is_told_of_while_a_new_leader_asks_about_jobs() {
+    let mut toy = Toy::new(2, 1);
+    let deadline = SignedDuration::from_mins(5);
+    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
+    toy.upgrade.groups[0].executor = "job".into();
+    toy.cluster.change_instances(|instance| instance.ready = *instance.name != *"cp-2");
+    (0..30).for_each(|_| toy.tick());
+    let said = toy.status();
+    assert!(said.message.contains("waits until kube-apiserver cp-2 is ready"), "{}", said.message);
+    toy.jobs = Jobs::default();
+    assert_eq!(toy.status().message, said.message);
+    // Nothing is opened before the answers.
+    let mut toy = unapproved();
+    toy.upgrade.mode = Mode::Automatic;
+    toy.refuses = None;
+    assert_eq!(toy.tries, 0);
+    toy.tick();
+    assert_eq!((toy.tries, toy.claims.len()), (1, 0), "{:?}", toy.log);
+}
+
+#[test]
+fn nodes_that_a_person_holds_stay_so_while_a_new_leader_asks_about_jobs() {
+    let mut toy = Toy::new(2, 1);
+    let deadline = SignedDuration::from_mins(5);
+    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
+    toy.upgrade.groups[0].executor = "job".into();
+    toy.cluster.change_node("n-1", |node| node.unschedulable = true);
+    toy.run_to_the_end(3000);
+    assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.log);
+    toy.jobs = Jobs::default();
+    assert_eq!(toy.phase(), Phase::NodesHeld);
+    toy.tick();
+    assert_eq!((toy.phase(), toy.tries), (Phase::NodesHeld, 2));
+}
+
+#[test]
 fn a_control_plane_that_failed_stays_so_while_a_new_leader_asks_about_jobs() {
     let mut toy = Toy::new(2, 1);
     let deadline = SignedDuration::from_mins(5);
