@@ -331,6 +331,7 @@ async fn judged(real: &Real, beside: &Beside, requests: &Requests) -> TestResult
     let own = |line: &String| line.starts_with("PDB evenkeel-system/evenkeel ");
     let violations: Vec<_> = seen.violations.into_iter().filter(|line| !own(line)).collect();
     assert_eq!(violations, Vec::<String>::new());
+    assert_eq!(seen.waited, Vec::<String>::new());
     let idle = idle_evictions(&real.audit_log()?, OPERATOR_USER, RENEWS_WITHIN);
     assert_eq!(idle, Vec::<String>::new());
     assert!(requests.leading.writes > 0, "the audit log names no pod of the operator");

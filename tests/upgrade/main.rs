@@ -157,6 +157,7 @@ async fn brought_even(cluster: &Cluster, observer: &Observer, operator: &mut Ope
     // Here a controller renews its lease every second.
     let idle = idle_evictions(&cluster.audit_log()?, OPERATOR_USER, Duration::from_secs(6));
     assert_eq!(idle, Vec::<String>::new());
+    assert_eq!(observer.seen().waited, Vec::<String>::new());
     no_violations(observer);
     Ok(())
 }

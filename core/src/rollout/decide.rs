@@ -13,6 +13,7 @@ use super::control_plane_whole::{shown, static_pods_settle};
 use super::exceptions::excepted;
 use super::halt::halted;
 use super::hop::Current;
+use super::jobs::Tried;
 use super::leftovers::{forget, settle};
 use super::phase::Phase;
 use super::presence::follow;
@@ -78,7 +79,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         world,
         mine: &mine,
         static_pods_until: static_pods_settle(&mine, world.now),
-        trying: false,
+        tried: Tried::All,
         selected,
         stage,
         missing: &missing,
@@ -283,7 +284,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     round.soaks = soak::follow(round);
     let next = components::next_subject(round);
     let tried = trial::tried(round, next.as_ref());
-    round.trying = tried.is_err();
+    round.tried = if tried.is_ok() { Tried::All } else { Tried::NotAll };
     let refused = tried.err().unwrap_or_default();
     if round.may_disrupt {
         absence::tell(round);

@@ -10,6 +10,7 @@ use super::claim::ClaimState;
 use super::forecast::took;
 use super::gate_object::{GateFound, GateRead};
 use super::hold_reason::OutOf;
+use super::jobs::Tried;
 use super::round::{Round, after};
 use super::soak::soaks;
 use super::wait::{EVERY, Wait};
@@ -42,7 +43,7 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: Opening<'_>) -> Result<()
         of_node(round, node, group)?;
         avoid::has_a_place(round, node, needs)?;
     }
-    if round.trying {
+    if round.tried == Tried::NotAll {
         return Err(Wait::Trial);
     }
     gates(round)

@@ -62,3 +62,12 @@ impl Jobs {
 pub(super) fn trial<'a>(jobs: &'a Jobs, name: &str, template: &Arc<str>) -> Option<&'a Trial> {
     jobs.tried.get(name).filter(|trial| trial.template == *template)
 }
+
+/// Whether the server would take every Job that the upgrade will make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// It would.
+    All,
+    /// It was not asked about one yet, or would refuse it.
+    NotAll,
+}

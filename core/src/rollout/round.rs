@@ -10,6 +10,7 @@ use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject};
 use super::hold_reason::{Exception, Out};
 use super::hop::Current;
+use super::jobs::Tried;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
@@ -74,8 +75,8 @@ pub(super) struct Round<'a> {
     pub(super) stage: Option<Stage>,
     /// Until when the static pods of the last control-plane node come back, while they do.
     pub(super) static_pods_until: Option<Timestamp>,
-    /// The server was not asked yet about a Job of an executor, or would refuse it.
-    pub(super) trying: bool,
+    /// What is known of the Jobs of executors.
+    pub(super) tried: Tried,
     /// Control-plane components that were seen before and are not seen now.
     pub(super) missing: &'a [Place],
     /// Disruption may begin and go on: the plan is approved, every executor is there, and the upgrade is not

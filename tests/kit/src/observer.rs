@@ -42,6 +42,8 @@ pub struct Seen {
     whole: BTreeSet<String>,
     pub events: usize,
     pub violations: Vec<String>,
+    /// Budgets that waited long for an eviction: where a kube-apiserver dies in the middle of one, nobody can help it.
+    pub waited: Vec<String>,
     pub most_unavailable: usize,
     /// Evictions by pod UID that were seen to happen.
     pub evicted: BTreeSet<String>,
@@ -234,7 +236,7 @@ impl Observer {
                 let before = seen.budgets.insert(key, budget.clone());
                 if let Some(before) = before {
                     let stuck = stood_still(&before, &budget, Timestamp::now());
-                    seen.violations.extend(stuck);
+                    seen.waited.extend(stuck);
                 }
             }
             Event::Delete(budget) => {
