@@ -1,4 +1,7 @@
 //! What the parts of one decision share: the world, what was decided so far, and the writes they have in common.
+//!
+//! Here belongs what more than one part reads or adds to. Never here: what is decided of a node or a component, which its
+//! own file does. The invariant: a part reads what earlier parts of the same round decided, and takes none of it back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

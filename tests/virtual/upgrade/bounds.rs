@@ -21,8 +21,8 @@ use super::super::kube_api::Kube;
 use super::base::UPGRADES;
 
 const NODES: usize = 5_000;
-/// The most that an object of ours may have.
-const MOST: usize = 64 * 1024;
+/// The most that an object of ours may have, and with more than nine nodes of a control plane, all of which are remembered.
+const MOST: [usize; 2] = [64 * 1024, 256 * 1024];
 /// How many upgrades are remembered.
 const PAST: usize = 10;
 
@@ -115,8 +115,9 @@ fn ahead(plan: &plan::Plan) -> Forecast {
     }
 }
 
-/// What a decision says whose nodes are all parked, where everything soaks and everything is waited for.
-fn decided(completed: Option<Timestamp>) -> rollout::Status {
+/// What a decision says whose nodes are all parked, where everything soaks and everything is waited for; with `planes` nodes of
+/// a control plane.
+fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
     let version = target();
     let waiting = |n: usize| rollout::Waiting {
         reason: rollout::WaitReason::Upgrade(Phase::WaitingForWindow),
@@ -150,7 +151,7 @@ fn decided(completed: Option<Timestamp>) -> rollout::Status {
         hop: Some(version.clone()),
         nodes_of_hops: vec![NODES; 20],
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
-        seen: (0..9 * 4).map(place).collect(),
+        seen: (0..planes * 4).map(place).collect(),
         away: Vec::new(),
         in_flight: 500,
         nodes_in_flight: 500,
@@ -164,7 +165,7 @@ fn decided(completed: Option<Timestamp>) -> rollout::Status {
 }
 
 /// The status of `object` with everything at its bound.
-fn told(object: &ClusterUpgrade, completed: Option<Timestamp>) -> ClusterUpgradeStatus {
+fn told(object: &ClusterUpgrade, planes: usize, completed: Option<Timestamp>) -> ClusterUpgradeStatus {
     let executor = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "UpgradeExecutor", "metadata": {"name": "x"},
         "spec": {"external": {}}});
     let mut there = Executors::default();
@@ -173,7 +174,31 @@ fn told(object: &ClusterUpgrade, completed: Option<Timestamp>) -> ClusterUpgrade
     let plan = plan_of();
     let forecast = ahead(&plan);
     let planned = Planned::MustNot { plan, why: Vec::new() };
-    status((object, &upgrade), &planned, &decided(completed), Some(&forecast), Timestamp::MAX)
+    status((object, &upgrade), &planned, &decided(planes, completed), Some(&forecast), Timestamp::MAX)
+}
+
+/// It is small, and says how much of each list it leaves out.
+fn counts(told: &ClusterUpgradeStatus, planes: usize, most: usize) {
+    let size = serde_json::to_string(told).unwrap().len();
+    assert!(size <= most, "{planes} control-plane nodes: {size} bytes");
+    let never_cut = (told.control_plane.len(), told.soaks.len(), told.history.len());
+    assert_eq!(never_cut, (planes * 4, 129, PAST), "never cut");
+    let plan = told.plan.as_ref().unwrap();
+    let whole = |shown: usize, omitted: i32| (shown > 0).then(|| shown + usize::try_from(omitted).unwrap());
+    assert_eq!(whole(plan.findings.len(), plan.findings_omitted), Some(NODES));
+    assert_eq!(whole(plan.blockers.len(), plan.blockers_omitted), Some(NODES));
+    assert_eq!(whole(plan.waves.len(), plan.waves_omitted), Some(200));
+    assert_eq!(whole(plan.hops.len(), plan.hops_omitted), Some(20));
+    assert_eq!(whole(told.parked.len(), told.parked_omitted), Some(NODES));
+    assert_eq!(whole(told.waiting_for.len(), told.waiting_for_omitted), Some(NODES));
+    let first = &told.waiting_for[0].message;
+    assert!(first.contains('…') && first.chars().count() == 500);
+    assert_eq!(told.conditions[0].message.chars().count(), 500);
+}
+
+#[test]
+fn a_status_of_many_control_plane_nodes_keeps_all_of_them() {
+    counts(&told(&object(), 64, None), 64, MOST[1]);
 }
 
 #[test]
@@ -181,18 +206,9 @@ fn a_status_with_everything_at_its_bound_is_small_and_a_server_takes_it() {
     let mut object = object();
     // While it goes on, and as soon as it is complete for the eleventh time.
     for completed in [None, Some(Timestamp::MAX)] {
-        let told = told(&object, completed);
-        let size = serde_json::to_string(&told).unwrap().len();
-        assert!(size <= MOST, "{size} bytes");
-        assert_eq!(told.history.len(), PAST, "never cut");
+        let told = told(&object, 9, completed);
+        counts(&told, 9, MOST[0]);
         assert_eq!(told.history[0].start_time.0.as_second(), i64::from(completed.is_some()));
-        let plan = told.plan.as_ref().unwrap();
-        let whole =
-            |shown: usize, omitted: i32| (shown > 0).then(|| shown + usize::try_from(omitted).unwrap());
-        assert_eq!(whole(plan.findings.len(), plan.findings_omitted), Some(NODES));
-        assert_eq!(whole(plan.blockers.len(), plan.blockers_omitted), Some(NODES));
-        assert_eq!(whole(told.parked.len(), told.parked_omitted), Some(NODES));
-        assert_eq!(whole(told.waiting_for.len(), told.waiting_for_omitted), Some(NODES));
         object.status = Some(told);
         let sent = serde_json::to_value(&object).unwrap();
         let ((), wrong) = virtually(async || {

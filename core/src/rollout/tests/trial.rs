@@ -6,12 +6,18 @@ use super::super::*;
 use super::cluster::Toy;
 use crate::upgrade::{Executor, Mode};
 
-/// The nodes move by a Job that the server refuses, and nobody has approved it yet.
-fn unapproved() -> Toy {
+/// The nodes move by a Job.
+fn by_job() -> Toy {
     let mut toy = Toy::new(2, 1);
     let deadline = SignedDuration::from_mins(5);
     toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
     toy.upgrade.groups[0].executor = "job".into();
+    toy
+}
+
+/// The nodes move by a Job that the server refuses, and nobody has approved it yet.
+fn unapproved() -> Toy {
+    let mut toy = by_job();
     toy.upgrade.mode = Mode::RequireApproval;
     toy.refuses = Some("exceeded quota".to_owned());
     toy
@@ -69,10 +75,7 @@ fn a_changed_template_is_asked_about_again_and_a_suspended_upgrade_asks_nothing(
 
 #[test]
 fn a_server_that_is_away_is_told_of_while_a_new_leader_asks_about_jobs() {
-    let mut toy = Toy::new(2, 1);
-    let deadline = SignedDuration::from_mins(5);
-    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
-    toy.upgrade.groups[0].executor = "job".into();
+    let mut toy = by_job();
     toy.cluster.change_instances(|instance| instance.ready = *instance.name != *"cp-2");
     (0..30).for_each(|_| toy.tick());
     let said = toy.status();
@@ -90,10 +93,7 @@ fn a_server_that_is_away_is_told_of_while_a_new_leader_asks_about_jobs() {
 
 #[test]
 fn nodes_that_a_person_holds_stay_so_while_a_new_leader_asks_about_jobs() {
-    let mut toy = Toy::new(2, 1);
-    let deadline = SignedDuration::from_mins(5);
-    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
-    toy.upgrade.groups[0].executor = "job".into();
+    let mut toy = by_job();
     toy.cluster.change_node("n-1", |node| node.unschedulable = true);
     toy.run_to_the_end(3000);
     assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.log);
@@ -105,10 +105,7 @@ fn nodes_that_a_person_holds_stay_so_while_a_new_leader_asks_about_jobs() {
 
 #[test]
 fn a_control_plane_that_failed_stays_so_while_a_new_leader_asks_about_jobs() {
-    let mut toy = Toy::new(2, 1);
-    let deadline = SignedDuration::from_mins(5);
-    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
-    toy.upgrade.groups[0].executor = "job".into();
+    let mut toy = by_job();
     toy.broken = Some("cp-2".to_owned());
     toy.run_to_the_end(3000);
     assert_eq!(toy.phase(), Phase::ControlPlaneFailed);
