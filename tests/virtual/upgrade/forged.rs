@@ -20,7 +20,7 @@ use super::super::kube_api::Kube;
 use super::super::script::Step;
 use super::base::{self, CLAIMS, FROM, Setting, TO, UPGRADES};
 use super::people;
-use super::watcher::{Watcher, asked_well, at_rest};
+use super::watcher::{Watcher, asked_well, at_rest, attend};
 use super::{UP, end};
 
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -44,6 +44,7 @@ impl Stage {
         let watcher = Arc::new(Mutex::new(watcher));
         let seeing = Arc::clone(&watcher);
         cluster.on_write(move |write| seeing.lock().unwrap().see(write));
+        attend(&cluster, &watcher);
         person.create(UPGRADES, &setting.upgrade(UP, TO)).await;
         let forger = Kube(cluster.client_of("evenkeel-a"));
         Self { cluster, person, forger, watcher }

@@ -53,6 +53,20 @@ fn a_lost_event_excuses_nothing_of_another_object() {
     names(6, &words("main-1"), &after(310, "nodes", "evenkeel-a", "main-1"));
 }
 
+/// Who lists a kind after an event of it was lost knows what it did not hear of.
+#[test]
+fn a_list_ends_what_a_lost_event_excuses() {
+    let listed = said(async |stage| {
+        stage.plane_is_there().await;
+        stage.watcher.lock().unwrap().lose("evenkeel-a", "nodes", Some("main-1".to_owned()));
+        stage.cordoned_by_a_person("main-1").await;
+        stage.forger.list(NODES).await;
+        sleep(Duration::from_mins(1)).await;
+        stage.uncordons("main-1").await;
+    });
+    names(6, "takes off a cordon of main-1 that somebody else set", &listed);
+}
+
 /// Another invariant, about something else than what was lost.
 #[test]
 fn a_lost_event_of_a_node_does_not_excuse_what_a_person_said() {
