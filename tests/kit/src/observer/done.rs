@@ -18,7 +18,7 @@ use crate::watched::Watched;
 
 /// Asks until there is an answer, for as long as an apiserver takes to come back.
 async fn answered<T, E>(ask: impl AsyncFn() -> Result<T, E>) -> Option<T> {
-    for _ in 0..20 {
+    for _ in 0..100 {
         match ask().await {
             Ok(answer) => return Some(answer),
             Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
