@@ -28,6 +28,8 @@ pub enum FindingCode {
     NoExecutor,
     /// The server would refuse the Job of an executor.
     JobRefused,
+    /// A Job would have to run where there is no Node.
+    JobNowhere,
     /// Nothing shows the version of a controller that leads.
     HiddenController,
     /// Kube-apiservers behave as an older minor.
@@ -80,6 +82,7 @@ impl FindingCode {
             Self::Downgrade => "D1",
             Self::NoExecutor => "E1",
             Self::JobRefused => "E2",
+            Self::JobNowhere => "E3",
             Self::HiddenController => "H1",
             Self::Emulation => "KEP-4330",
             Self::KubeletUnknown => "N1",

@@ -16,7 +16,7 @@ use super::start::{Piece, Start, before_minor, from_version};
 use super::wish::Wish;
 use crate::cluster::{Component, Reach};
 use crate::skew::policy::{RuleSubject, Servers};
-use crate::upgrade::{Member, Unit, Upgrade};
+use crate::upgrade::{Executor, Member, Unit, Upgrade};
 use crate::version::{Effective, KubeVersion, Minor};
 
 /// What `wish.upgrade` will do to `wish.cluster` from where it is now. Total: where nothing can be done, the plan has no
@@ -99,6 +99,7 @@ impl Making<'_> {
             };
             let steps = self.steps(&now, behind);
             self.kubelets_stay(&steps);
+            self.jobs_need_nodes(&steps);
             let moves_servers = steps.iter().any(|step| step.components.contains(&Component::KubeApiserver));
             let another_minor =
                 moves_servers && now.iter().any(|piece| is_server(piece) && piece.version.minor() < minor);
@@ -198,6 +199,37 @@ impl Making<'_> {
         let remedy = "select them in a node group, and remove the hold or the cordon when they may move";
         self.findings
             .push(Finding::new(FindingCode::KubeletStays, Weight::Blocks, what).remedy(remedy).about(stay));
+    }
+
+    /// Says which of `steps` a Job could not make: its pod runs on the Node that it upgrades, and there is none.
+    fn jobs_need_nodes(&mut self, steps: &[Step]) {
+        let upgrade = self.wish.upgrade;
+        let plane = &upgrade.control_plane;
+        let names = std::iter::once(&plane.executor).chain(&plane.first_executor);
+        let mut jobs =
+            names.filter(|name| matches!(upgrade.executors.get(*name), Some(Executor::Job { .. })));
+        let Some(name) = jobs.next() else { return };
+        let moves = |piece: &&Piece| steps.iter().any(|step| step.place == piece.place);
+        let hosts: Vec<_> = self
+            .start
+            .pieces
+            .iter()
+            .filter(|piece| !piece.has_node)
+            .filter(moves)
+            .map(|piece| &piece.place)
+            .collect();
+        if hosts.is_empty() || self.findings.iter().any(|finding| finding.id.code == FindingCode::JobNowhere)
+        {
+            return;
+        }
+        let what = format!(
+            "executor {name} makes Jobs, each of which runs on the Node that it upgrades, and no Node is visible for \
+             these hosts of the control plane"
+        );
+        let remedy = "name an executor of the kind external in controlPlane.executor, and move them yourself";
+        self.findings.push(
+            Finding::new(FindingCode::JobNowhere.of(name), Weight::Blocks, what).remedy(remedy).about(hosts),
+        );
     }
 
     /// What others have to have moved before the kube-apiservers go to `minor`.

@@ -28,6 +28,8 @@ pub(super) struct Piece {
     pub(super) component: Component,
     /// Its Node, or its own name where no Node is visible.
     pub(super) place: Arc<str>,
+    /// Its Node is visible.
+    pub(super) has_node: bool,
     /// A kube-apiserver runs on the same node.
     pub(super) beside_server: bool,
     pub(super) version: KubeVersion,
@@ -101,6 +103,7 @@ fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Vec<Piece> {
         pieces.push(Piece {
             component: instance.component,
             place: place(instance).clone(),
+            has_node: instance.node.is_some(),
             beside_server: instance.node.as_ref().is_some_and(|node| hosts.contains(node)),
             version: version.clone(),
             reach: instance.reach,

@@ -166,6 +166,15 @@ fn hidden_controllers_keep_the_second_minor_waiting() {
 }
 
 #[test]
+fn a_job_for_a_host_that_is_no_node_is_not_even_tried() {
+    let run = ends("at 0 hosts; at 0 accept; at 0 jobs");
+    assert_eq!(said(&run), ("PreflightFailed", true, "0/9"));
+    let why = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(why.contains("no Node is visible for these hosts"), "{why}");
+    assert_eq!(run.end["claims"], serde_json::json!({}));
+}
+
+#[test]
 fn a_pod_that_returns_and_a_budget_that_allows_nothing_park_their_node_alone() {
     let run = ends("at 0 drain 60; at 0 returning");
     assert_eq!((said(&run).0, claim(&run, "kubelet", "main-5")), ("NodesParked", "Parked"));

@@ -96,8 +96,8 @@ fn wish(random: &mut Random) -> Vec<Step> {
         &[],
         &["jobs"],
         &["hosts", "accept"],
-        &["hosts", "accept", "jobs"],
         HIDDEN,
+        &["whole"],
         &["whole", "jobs"],
         &["whole", "jobs", "first"],
     ];

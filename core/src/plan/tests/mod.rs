@@ -14,7 +14,7 @@ use super::*;
 use crate::cluster::{Cluster, Component, Evidence, Instance, Node, Reach, Webhook};
 use crate::fixture::{at, cluster, instance, node, releases};
 use crate::skew::policy::Policy;
-use crate::upgrade::{AcceptedRisk, Unit, Upgrade};
+use crate::upgrade::{AcceptedRisk, Executor, Unit, Upgrade};
 
 fn made(cluster: &Cluster, upgrade: &Upgrade) -> Plan {
     made_at(cluster, upgrade, at(0))

@@ -353,3 +353,22 @@ fn what_others_move_is_needed_and_named() {
         "#]],
     );
 }
+
+#[test]
+fn a_job_is_not_sent_to_a_host_that_is_no_node() {
+    let job = Executor::Job { template: "{}".into(), deadline: jiff::SignedDuration::from_mins(10) };
+    let mut upgrade = to("v1.37.1");
+    let name = upgrade.control_plane.executor.clone();
+    upgrade.executors.insert(name, job);
+    let findings = |cluster: &Cluster| {
+        told(cluster, &upgrade)
+            .lines()
+            .filter(|line| line.starts_with("blocks"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let mut control_plane = stacked(&["v1.36.4", "v1.36.4"], &["v1.36.4"]);
+    assert_eq!(findings(&control_plane), "");
+    control_plane.change_instances(|instance| instance.node = None);
+    expect!["blocks E3/external: executor external makes Jobs, each of which runs on the Node that it upgrades, and no Node is visible for these hosts of the control plane (cp-1, cp-2): name an executor of the kind external in controlPlane.executor, and move them yourself"].assert_eq(&findings(&control_plane));
+}
