@@ -7,18 +7,10 @@ use evenkeel_testkit::scenario::TO;
 use serde_json::Value;
 
 use crate::cluster::Real;
-use crate::story::Kind;
 
-/// What `status` says of versions and is not so; `None` where it says nothing of them, or where nobody can be asked.
-pub async fn untrue(real: &Real, kind: Kind, status: &Value) -> Option<Vec<String>> {
-    match kind {
-        Kind::Report => report(real, status).await,
-        Kind::Upgrade => upgrade(real, status).await,
-        Kind::Claim | Kind::Pod | Kind::Job => None,
-    }
-}
-
-async fn upgrade(real: &Real, status: &Value) -> Option<Vec<String>> {
+/// What the status of a ClusterUpgrade says of versions and is not so; `None` where it says nothing of them, or where nobody
+/// can be asked.
+pub async fn upgrade(real: &Real, status: &Value) -> Option<Vec<String>> {
     let said = status["progress"]["upgraded"].as_u64()?;
     let there = real.kubelets_at(TO).await.ok()?;
     let untrue =
@@ -26,7 +18,8 @@ async fn upgrade(real: &Real, status: &Value) -> Option<Vec<String>> {
     Some(untrue.into_iter().collect())
 }
 
-async fn report(real: &Real, status: &Value) -> Option<Vec<String>> {
+/// The same of the status of a ClusterSkewReport.
+pub async fn report(real: &Real, status: &Value) -> Option<Vec<String>> {
     let rows = status["components"].as_array()?;
     let of_kubelets = rows.iter().filter(|row| row["component"] == "kubelet" && row["version"] == TO);
     let said: u64 = of_kubelets.filter_map(|row| row["count"].as_u64()).sum();

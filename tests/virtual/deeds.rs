@@ -7,8 +7,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::drain::{BUDGETS, PODS};
-use super::kube_api::Kube;
+use super::kube_api::{BUDGETS, Kube, PODS};
 
 /// The node on which special pods are.
 const NODE: &str = "worker-1";

@@ -25,14 +25,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::campaign::{self, Wrong, all, virtually};
 use super::deeds::happens;
-use super::kube_api::{BASE_SEED, Base, Kube};
+use super::kube_api::{BASE_SEED, BUDGETS, Base, Kube, PODS};
 use super::script::{self, Step};
-use watcher::{Budget, Watcher, labels, seen};
+use watcher::{Budget, DRAINER, TARGETS, Watcher, labels, seen};
 
-const DRAINER: &str = "evenkeel-drain";
-const TARGETS: [&str; 2] = ["worker-1", "worker-2"];
-pub const PODS: &str = "/api/v1/namespaces/shop/pods";
-pub const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 /// How long one drain may take, as the person who began it said.
 const TIMEOUT: Duration = Duration::from_mins(10);
 /// No drain, however often it is started again, goes on for longer.

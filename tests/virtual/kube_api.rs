@@ -7,6 +7,8 @@ use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 
+pub const PODS: &str = "/api/v1/namespaces/shop/pods";
+pub const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 /// The seed of every [`Base`], which no run has: a copy with the seed of its base would give UIDs a second time, and the
 /// garbage collector would take new objects for the owners of old ones.
 pub const BASE_SEED: u64 = 0xba5e_0000;
@@ -122,4 +124,9 @@ fn merge(object: &mut Value, more: &Value) {
         }
         (object, more) => *object = more.clone(),
     }
+}
+
+/// The condition of that type of `object`, if it has one.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|of| of["type"] == kind)
 }

@@ -191,3 +191,19 @@ fn a_script_can_be_put_in_again() {
     let read: Vec<Step> = line(&steps).split(';').map(|step| step.parse().unwrap()).collect();
     assert_eq!(read, steps);
 }
+
+/// Whether a run has two replicas: where the script speaks of the second or of the lease, or the first loses the lead
+/// while it lives.
+pub fn has_two(script: &[Step]) -> bool {
+    let line = line(script);
+    line.contains("evenkeel-b") || line.contains("-lease") || script.iter().any(is_failover)
+}
+
+/// Steps by which the first replica loses the lead while it lives.
+fn is_failover(step: &Step) -> bool {
+    match step {
+        Step::Call { fault, .. } => fault.starts_with("pause"),
+        Step::At { deed, .. } => deed.starts_with("cut"),
+        _ => false,
+    }
+}

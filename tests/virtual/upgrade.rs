@@ -8,6 +8,7 @@ mod attacks;
 mod base;
 mod bounds;
 mod branch;
+mod branch_alike;
 mod campaigns;
 mod drains;
 mod ends;
@@ -39,13 +40,15 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::campaign::{self, Wrong, all, is_long, virtually};
-use super::kube_api::Kube;
+use super::kube_api::{Kube, condition};
 use super::replica::replica;
-use super::script::{self, Step};
+use super::script::{self, Step, has_two};
 use base::{CLAIMS, Setting, UPGRADES};
 use branch::{Branches, begins};
 use executor::Executor;
-use watcher::{Watcher, asked_well, at_rest, attend};
+use watcher::Watcher;
+use watcher::faults::{attend, fair};
+use watcher::rest::{asked_well, at_rest};
 
 /// The upgrade of every run, unless a script makes others.
 const UP: &str = "up";
@@ -86,40 +89,6 @@ fn is_people(step: &Step) -> bool {
     let Step::At { millis: 1.., deed } = step else { return false };
     let first = deed.split(' ').next().unwrap_or_default();
     !["blackout", "cut", "jump", "compact", "take", "start", "zone"].contains(&first)
-}
-
-/// What the watcher must know of a script to be fair.
-fn fair(watcher: &mut Watcher, script: &[Step]) {
-    for step in script {
-        watcher.expects(step);
-        let fault = match step {
-            Step::Call { fault, .. } | Step::Like { fault, .. } | Step::Told { fault, .. } => fault.as_str(),
-            Step::At { deed, .. } if deed.starts_with("blackout") || deed.starts_with("cut") => "blackout:0",
-            Step::At { deed, .. } => {
-                watcher.clocks_jump |= deed.starts_with("jump");
-                continue;
-            }
-        };
-        watcher.events_may_fail = true;
-        let (word, number) = fault.split_once(':').unwrap_or((fault, "0"));
-        let seconds = Duration::from_secs(number.parse().unwrap_or(0));
-        match word {
-            "late" | "pause" => {
-                watcher.late = true;
-                watcher.moment = watcher.moment.max(seconds + Duration::from_secs(3));
-            }
-            "delay" => watcher.moment = watcher.moment.max(seconds + Duration::from_secs(3)),
-            // What is lost is found out where it is lost: `watcher::blind`.
-            _ => {}
-        }
-    }
-}
-
-/// Whether a run has two replicas: where the script speaks of the second or of the lease, or the first loses the lead
-/// while it lives.
-fn has_two(script: &[Step]) -> bool {
-    let line = script::line(script);
-    line.contains("evenkeel-b") || line.contains("-lease") || script.iter().any(is_failover)
 }
 
 /// One run, with one replica or with two. With branches it is copied on its way, and each copy goes on by its own script.
@@ -219,15 +188,6 @@ async fn later(cluster: Cluster, stop: CancellationToken) {
     replica(cluster, "b", true, stop).await;
 }
 
-/// Scripts in which the first replica loses the lead while it lives.
-fn is_failover(step: &Step) -> bool {
-    match step {
-        Step::Call { fault, .. } => fault.starts_with("pause"),
-        Step::At { deed, .. } => deed.starts_with("cut"),
-        _ => false,
-    }
-}
-
 /// Waits until every upgrade is done, or says that only a person brings it further, and nothing is under way.
 async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>, begun: Instant) -> Result<(), String> {
     let mut quiet = 0;
@@ -270,10 +230,6 @@ async fn settle(kube: &Kube) {
             return;
         }
     }
-}
-
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|of| of["type"] == kind)
 }
 
 /// What is compared between runs: nodes, claims, control plane, ready pods, and what the upgrades say, without times.

@@ -12,7 +12,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::campaign::Wrong;
-use super::{DRAINER, TARGETS};
+
+/// Who drains.
+pub const DRAINER: &str = "evenkeel-drain";
+/// What is drained.
+pub const TARGETS: [&str; 2] = ["worker-1", "worker-2"];
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {

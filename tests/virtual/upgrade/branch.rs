@@ -2,7 +2,7 @@
 //! meets the fault and goes on to the end. A run of a whole campaign so costs what comes after its fault.
 //!
 //! Never here: what goes wrong, or what must hold. Invariant: a copy ends as a run of its own would, which
-//! `a_branch_ends_as_a_run_of_its_own` checks. A copied process has only the thread that copied it, so no other test may
+//! `branch_alike` checks. A copied process has only the thread that copied it, so no other test may
 //! run beside: `--test-threads=1`.
 
 use std::cell::Cell;
@@ -15,10 +15,10 @@ use evenkeel_sim::Cluster;
 use evenkeel_sim::faults::{Call, Told};
 use fork::{Fork, fork, wait_any_event};
 
-use super::super::campaign::{Wrong, is_brief};
-use super::super::script::{self, Step};
-use super::fair;
-use super::watcher::{Watcher, attend};
+use super::super::campaign::Wrong;
+use super::super::script::{self, Step, has_two};
+use super::watcher::Watcher;
+use super::watcher::faults::{attend, fair};
 
 /// So many scripts share one run: each of its requests is held against each of them.
 const SHARE: usize = 500;
@@ -67,7 +67,7 @@ fn alike(seed: u64, script: &[Step]) -> Option<(u64, String, bool, bool)> {
         return None;
     }
     let begin: Vec<Step> = script.iter().filter(|step| begins(step)).cloned().collect();
-    Some((seed, script::line(&begin), super::has_two(script), timed))
+    Some((seed, script::line(&begin), has_two(script), timed))
 }
 
 /// Plays `scripts` by copies of as few runs as there are kinds of beginnings. `play` plays a beginning with branches; in a
@@ -126,7 +126,7 @@ impl Branches {
 
     /// Whether the runs need the second replica.
     pub fn has_two(&self) -> bool {
-        self.scripts.first().is_some_and(|script| super::has_two(script))
+        self.scripts.first().is_some_and(|script| has_two(script))
     }
 
     /// Puts the faults of every script into the cluster, each for its own copy, and lets the copies leave.
@@ -220,52 +220,5 @@ impl Branches {
         Some(
             serde_json::from_slice(&read).unwrap_or_else(|_| vec!["the copy's answer has no end".to_owned()]),
         )
-    }
-}
-
-/// What a run asked and how it ended.
-fn told(run: &super::Run) -> String {
-    let calls: Vec<String> = run.calls.iter().map(|call| format!("{} {}", call.agent, call.line())).collect();
-    format!("{}\n{:#}\n{:?}", calls.join("\n"), run.end, run.wrong)
-}
-
-/// In a process of its own, because a copy has none of the threads that other tests run in.
-#[test]
-fn a_branch_ends_as_a_run_of_its_own() {
-    const ALONE: &str = "EVENKEEL_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let test = "upgrade::branch::a_branch_ends_as_a_run_of_its_own";
-        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ALONE, "1");
-        assert!(again.status().unwrap().success(), "the same test, alone in its process");
-        return;
-    }
-    let scripts = [
-        "call evenkeel-a 40 1 refuse:500",
-        "told evenkeel-a nodes 7 garbage",
-        "at 60000 suspend up; at 90000 resume up",
-        "call evenkeel-a 41 1 crash-after; call evenkeel-a 42 12 stale:9",
-        "call evenkeel-a 200 1 crash-before",
-        "call evenkeel-a 200 1 hang-after",
-        "call evenkeel-a 330 1 pause:12",
-        "told evenkeel-a pods 50 drop",
-        "at 60000 cut evenkeel-a 60",
-    ];
-    // One of each kind, where the machine is slow.
-    let tried = if is_brief() { 3 } else { scripts.len() };
-    if tried < scripts.len() {
-        eprintln!("branches: LEFT OUT {} of {} scripts", scripts.len() - tried, scripts.len());
-    }
-    let scripts = &scripts[..tried];
-    let steps = |text: &str| text.split(';').map(|step| step.trim().parse().unwrap()).collect::<Vec<Step>>();
-    let all_scripts = scripts.iter().map(|text| (1, steps(text))).collect();
-    let (wrong, left) = all("branches", all_scripts, |seed, beginning, branches| {
-        let done = super::run_with(seed, beginning, Some(branches));
-        vec![told(&done)]
-    });
-    assert_eq!(left, []);
-    assert_eq!(wrong.len(), scripts.len());
-    for ((seed, script), said) in wrong {
-        assert_eq!(said, [told(&super::run(seed, &script))], "{}", script::line(&script));
     }
 }

@@ -20,7 +20,9 @@ use super::super::kube_api::Kube;
 use super::super::script::Step;
 use super::base::{self, CLAIMS, FROM, Setting, TO, UPGRADES};
 use super::people;
-use super::watcher::{Watcher, asked_well, at_rest, attend};
+use super::watcher::Watcher;
+use super::watcher::faults::attend;
+use super::watcher::rest::{asked_well, at_rest};
 use super::{UP, end};
 
 const PODS: &str = "/api/v1/namespaces/shop/pods";

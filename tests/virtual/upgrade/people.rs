@@ -6,9 +6,8 @@ use evenkeel_sim::{Cluster, NodeGroup};
 use serde_json::{Value, json};
 
 use super::super::deeds;
-use super::super::kube_api::Kube;
+use super::super::kube_api::{Kube, condition};
 use super::base::{CHANGERS, CLAIMS, EXECUTORS, FROM, IMAGE, Setting, TO, UPGRADES};
-use super::condition;
 use super::executor;
 use super::watcher::host;
 

@@ -6,10 +6,11 @@
 
 mod blind;
 mod checks;
+pub mod faults;
 mod model;
 mod plane;
 mod pods;
-mod rest;
+pub mod rest;
 mod risks;
 mod said;
 mod taints;
@@ -28,9 +29,7 @@ use super::super::campaign::Wrong;
 use super::super::kube_api::Kube;
 use super::base::CHANGERS;
 use blind::Blind;
-pub use blind::attend;
 use model::{Budget, Claim, Labels, Node, Pod, Upgrade, labels, text, version};
-pub use rest::{asked_well, at_rest};
 
 /// What happened so lately need not be known to the operator.
 const MOMENT: Duration = Duration::from_secs(3);

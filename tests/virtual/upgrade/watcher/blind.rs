@@ -1,18 +1,13 @@
 //! What the operator cannot know although it is not new: a fault kept an event or an answer from it.
 //!
-//! Here belongs which objects those are, for which replica, and until when. The invariant: a fault excuses nothing of any
-//! other object or replica, and nothing at all after the object was told of again, or its kind was read again.
+//! Here belongs which objects those are, for which replica, and until when; how the watcher comes to know of it is in
+//! `faults`. The invariant: a fault excuses nothing of any other object or replica.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_sim::Cluster;
-use evenkeel_sim::faults::{Call, Fault, Told, WatchFault};
-use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::super::script::{Step, kind_of};
-use super::{Watcher, text};
+use super::super::super::script::Step;
 
 /// However little was told, everything is listed anew by then.
 const LONGEST: Duration = Duration::from_mins(5);
@@ -21,7 +16,7 @@ const READ_AGAIN: Duration = Duration::from_secs(30);
 
 /// What ends it that something is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
+pub enum Ends {
     /// A list: a watch goes on after what it did not tell.
     List,
     /// A list or a watch, which begins where the last one stopped.
@@ -30,208 +25,61 @@ enum Ends {
     Get,
 }
 
+impl Ends {
+    /// By when it ends at the latest.
+    pub const fn at_last(self) -> Duration {
+        match self {
+            Self::Get => READ_AGAIN,
+            Self::List | Self::Watch => LONGEST,
+        }
+    }
+}
+
 /// What is not known.
 #[derive(Clone, Debug)]
-struct Spot {
+pub struct Spot {
     /// To whom.
-    agent: String,
-    resource: String,
+    pub agent: String,
+    pub resource: String,
     /// `name` or `namespace/name`; any object where there is none.
-    object: Option<String>,
+    pub object: Option<String>,
     /// What happened before is known all the same; nothing is where there is none.
-    from: Option<Instant>,
-    until: Instant,
-    ends: Ends,
+    pub from: Option<Instant>,
+    pub until: Instant,
+    pub ends: Ends,
 }
 
 /// What is not known to whom, and the faults that are still to come.
 #[derive(Default)]
 pub struct Blind {
-    spots: Vec<Spot>,
+    pub spots: Vec<Spot>,
     /// The steps of the script that are faults, and how often each of them is still met.
-    faults: Vec<(Step, u64)>,
+    pub faults: Vec<(Step, u64)>,
     /// Everything that was ever not known: the resource, and the object where it is a single one.
     pub ever: Vec<(String, Option<String>)>,
 }
 
-fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
-}
-
-/// The object that an event is about.
-fn object_of(told: &Told) -> String {
-    let event: Value = serde_json::from_str(&told.line).unwrap_or_default();
-    let metadata = &event["object"]["metadata"];
-    key(&text(&metadata["namespace"]), &text(&metadata["name"]))
-}
-
-/// Lets the watcher know of everything that programs ask and are told. What meets a fault is known to be so only if this
-/// comes before the faults are put into the cluster.
-pub fn attend(cluster: &Cluster, watcher: &Arc<Mutex<Watcher>>) {
-    let (asks, hears) = (Arc::clone(watcher), Arc::clone(watcher));
-    let asked = move |call: &Call| {
-        asks.lock().unwrap_or_else(PoisonError::into_inner).asked(call);
-        false
-    };
-    // Neither ever fits: they are there to be asked.
-    cluster.faults().when(asked, Fault::Compact, 1);
-    let told = move |told: &Told| {
-        hears.lock().unwrap_or_else(PoisonError::into_inner).told_of(told);
-        false
-    };
-    cluster.faults().when_told(told, WatchFault::Drop, 1);
-}
-
-impl Watcher {
-    /// Remembers what is going to go wrong.
-    pub fn expects(&mut self, step: &Step) {
-        let times = match step {
-            Step::Call { times, .. } => *times,
-            Step::Like { .. } => u64::MAX,
-            Step::Told { .. } => 1,
-            Step::At { .. } => return,
-        };
-        self.blind.faults.push((step.clone(), times));
+impl Blind {
+    /// From now on, until `ends`, `agent` does not know what `spot` says.
+    pub fn add(&mut self, spot: Spot) {
+        self.ever.push((spot.resource.clone(), spot.object.clone()));
+        self.spots.push(spot);
     }
 
-    /// The fault that the first of the steps that `fits` brings.
-    fn meets(&mut self, fits: impl Fn(&Step) -> bool) -> Option<String> {
-        let (step, left) = self.blind.faults.iter_mut().find(|(step, left)| *left > 0 && fits(step))?;
-        *left -= 1;
-        match step {
-            Step::Call { fault, .. } | Step::Like { fault, .. } | Step::Told { fault, .. } => {
-                Some(fault.clone())
-            }
-            Step::At { .. } => None,
-        }
-    }
-
-    /// From now on `agent` does not know what happens to `object`, or to any object.
-    pub fn lose(&mut self, agent: &str, resource: &str, object: Option<String>) {
-        self.blinds(agent, resource, object, Some(Instant::now()), Ends::List);
-    }
-
-    fn blinds(
-        &mut self,
-        agent: &str,
-        resource: &str,
-        object: Option<String>,
-        from: Option<Instant>,
-        ends: Ends,
-    ) {
-        // What is told now happened a moment ago.
-        let from = from.map(|from| from.checked_sub(self.moment).unwrap_or(from));
-        let longest = if ends == Ends::Get { READ_AGAIN } else { LONGEST };
-        self.blind.ever.push((resource.to_owned(), object.clone()));
-        self.blind.spots.push(Spot {
-            agent: agent.to_owned(),
-            resource: resource.to_owned(),
-            object,
-            from,
-            until: Instant::now() + longest,
-            ends,
-        });
-    }
-
-    fn ends(&mut self, which: impl Fn(&Spot) -> bool) {
-        let soon = Instant::now() + self.moment;
-        for spot in self.blind.spots.iter_mut().filter(|spot| which(spot)) {
+    /// What hides so is known `soon`.
+    pub fn ends(&mut self, soon: Instant, which: impl Fn(&Spot) -> bool) {
+        for spot in self.spots.iter_mut().filter(|spot| which(spot)) {
             spot.until = spot.until.min(soon);
         }
     }
 
-    /// A program asks.
-    fn asked(&mut self, call: &Call) {
-        let fault = self.meets(|step| match step {
-            Step::Call { agent, nth, .. } => *agent == call.agent && call.nth >= *nth,
-            Step::Like { agent, line, .. } => *agent == call.agent && kind_of(call) == *line,
-            Step::Told { .. } | Step::At { .. } => false,
-        });
-        let namespace = call.namespace.clone().unwrap_or_default();
-        let object = call.name.as_ref().map(|name| key(&namespace, name));
-        let (agent, resource) = (call.agent.as_str(), call.resource.as_str());
-        let word = fault.as_deref().map(|fault| fault.split(':').next().unwrap_or(fault));
-        let now = Some(Instant::now());
-        match (word, call.verb) {
-            (None, "list") => {
-                // A fresh look at the pods of a node is a list, too, and tells nothing of others.
-                let whole = resource != "pods";
-                self.ends(|spot| {
-                    let ended = spot.ends != Ends::List || whole;
-                    spot.agent == agent && spot.resource == resource && ended
-                });
-            }
-            (None, "watch") => {
-                self.ends(|spot| spot.agent == agent && spot.resource == resource && spot.ends != Ends::List);
-            }
-            (None, "get") => self.ends(|spot| {
-                let same = spot.object == object;
-                spot.agent == agent && spot.resource == resource && same && spot.ends == Ends::Get
-            }),
-            (Some("stale"), "list" | "watch") => self.blinds(agent, resource, None, None, Ends::Watch),
-            (Some("stale"), "get") => self.blinds(agent, resource, object, None, Ends::Get),
-            (Some("bookmarks"), "watch") => self.blinds(agent, resource, None, now, Ends::List),
-            (Some("silence" | "hang-before" | "hang-after"), "list" | "watch") => {
-                self.blinds(agent, resource, None, now, Ends::Watch);
-            }
-            _ => {}
-        }
-    }
-
-    /// A program is told of an object, or would be.
-    fn told_of(&mut self, told: &Told) {
-        let fault = self.meets(|step| {
-            matches!(step, Step::Told { agent, resource, nth, .. }
-                if *agent == told.agent && *resource == told.resource && *nth == told.nth)
-        });
-        match fault.as_deref() {
-            Some("drop" | "swap") => {
-                let object = object_of(told);
-                self.blinds(&told.agent, &told.resource, Some(object), Some(Instant::now()), Ends::List);
-            }
-            None if self.blind.spots.iter().any(|spot| spot.resource == told.resource) => {
-                let object = Some(object_of(told));
-                self.ends(|spot| {
-                    spot.agent == told.agent && spot.resource == told.resource && spot.object == object
-                });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether who wrote last cannot know what has been so of `object` since `since`.
-    pub(super) fn is_blind(&self, resource: &str, object: &str, since: Instant) -> bool {
-        self.blind.spots.iter().any(|spot| {
+    /// Whether `agent` cannot know what has been so of `object` since `since`.
+    pub fn hides(&self, agent: &str, resource: &str, object: &str, since: Instant) -> bool {
+        self.spots.iter().any(|spot| {
             let about = spot.resource == resource && spot.object.as_deref().is_none_or(|of| of == object);
             let hides = spot.from.is_none_or(|from| since >= from) && Instant::now() < spot.until;
-            about && hides && spot.agent == self.author
+            about && hides && spot.agent == agent
         })
-    }
-
-    /// Whether the operator must know what has been so of a node since `since`.
-    pub(super) fn knows_node(&self, name: &str, since: Instant) -> bool {
-        self.is_old(since) && !self.is_blind("nodes", name, since)
-    }
-
-    /// The same of what a person wants of an upgrade.
-    pub(super) fn knows_upgrade(&self, name: &str, since: Instant) -> bool {
-        self.is_old(since) && !self.is_blind(UPGRADES, name, since)
-    }
-
-    /// The same of a component of the control plane, which shows in its pod, its lease, its node and, as a kube-apiserver,
-    /// in the endpoints of the API.
-    pub(super) fn knows_instance(&self, node: &str, component: &str, since: Instant) -> bool {
-        self.is_old(since) && !self.is_blind_of_instance(node, component, since)
-    }
-
-    pub(super) fn is_blind_of_instance(&self, node: &str, component: &str, since: Instant) -> bool {
-        let pod = format!("kube-system/{component}-{node}");
-        let lease = format!("kube-system/{component}");
-        self.is_blind("pods", &pod, since)
-            || self.is_blind("nodes", node, since)
-            || self.is_blind("leases.coordination.k8s.io", &lease, since)
-            || component == "kube-apiserver"
-                && self.is_blind("endpointslices.discovery.k8s.io", "default/kubernetes", since)
     }
 }
 
