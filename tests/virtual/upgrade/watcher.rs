@@ -13,6 +13,7 @@ mod pods;
 pub mod rest;
 mod risks;
 mod said;
+mod starting;
 mod taints;
 mod turns;
 mod waits;
@@ -136,7 +137,7 @@ impl Watcher {
             watcher.nodes.insert(name(&node), Node::of(&node, None));
         }
         for pod in kube.list("/api/v1/pods").await {
-            watcher.pods.insert(key(&pod), Pod::of(&pod));
+            watcher.pods.insert(key(&pod), Pod::found(&pod));
         }
         for budget in kube.list("/apis/policy/v1/poddisruptionbudgets").await {
             watcher.budgets.insert(key(&budget), Budget::of(&budget));
@@ -291,8 +292,9 @@ impl Watcher {
 
     fn pod(&mut self, write: &Write<'_>, ours: bool) {
         let key = format!("{}/{}", write.namespace(), write.name());
-        let before = self.pods.get(&key).cloned().unwrap_or_default();
-        let after = write.after().map(|pod| Pod::of(&pod));
+        let known = self.pods.get(&key).cloned();
+        let after = write.after().map(|pod| Pod::of(&pod, known.as_ref()));
+        let before = known.unwrap_or_default();
         match &after {
             Some(after) => _ = self.pods.insert(key.clone(), after.clone()),
             None => _ = self.pods.remove(&key),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{UP, UPGRADES, Wrong, names, said, said_of};
+use super::{PODS, TO, UP, UPGRADES, Wrong, names, said, said_of};
 
 /// What is said when a node is claimed in a setting that begins so.
 fn claims(begins: &str) -> Wrong {
@@ -80,4 +80,55 @@ fn invariant_13_something_new_after_too_many_failures_or_in_a_silent_zone() {
 #[test]
 fn invariant_13_something_new_while_a_gate_is_closed() {
     names(13, "its gate is closed", &claims("at 0 gated"));
+}
+
+#[test]
+fn invariant_13_something_new_that_is_not_done_in_time() {
+    names(13, "the window closes within", &claims("at 0 window 0 300"));
+    names(13, "freeze fair begins within", &claims("at 0 freeze 300 7200"));
+    // Its like took a minute each, and it is taken to take as long.
+    let after_three = |begins: &str| {
+        said_of(begins, async |stage| {
+            stage.plane_is_there().await;
+            for node in ["canary-1", "main-1", "main-2"] {
+                let uid = stage.uid_of(node).await;
+                stage.claim("kubelet", node, &uid).await;
+                sleep(Duration::from_mins(1)).await;
+                stage.cluster.restart_kubelet(node, TO);
+                sleep(Duration::from_secs(10)).await;
+                stage.state("kubelet", node, "Upgraded", "").await;
+            }
+            sleep(Duration::from_secs(10)).await;
+            let uid = stage.uid_of("main-3").await;
+            stage.claim("kubelet", "main-3", &uid).await;
+        })
+    };
+    assert_eq!(after_three("at 0 window 0 900"), Wrong::new());
+    names(13, "claims main-3 while the window closes within", &after_three("at 0 window 0 310"));
+}
+
+#[test]
+fn invariant_13_another_node_before_the_pods_of_the_last_one_are_back() {
+    let wrong = |starts: bool| {
+        said(async |stage| {
+            stage.plane_is_there().await;
+            stage.take("main-1").await;
+            stage.state("kubelet", "main-1", "Upgrading", "").await;
+            for node in stage.person.list("/api/v1/nodes").await {
+                let path = format!("/api/v1/nodes/{}", node["metadata"]["name"].as_str().unwrap());
+                stage.person.merge(&path, &json!({"spec": {"unschedulable": starts}})).await.unwrap();
+            }
+            let mut pods = stage.pods_of("web").await;
+            pods.retain(|pod| pod["spec"]["nodeName"] != "main-1");
+            let gone = pods[0]["metadata"]["name"].as_str().unwrap();
+            stage.person.delete(&format!("{PODS}/{gone}")).await.unwrap();
+            sleep(Duration::from_secs(40)).await;
+            let other = pods[1]["spec"]["nodeName"].as_str().unwrap();
+            let uid = stage.uid_of(other).await;
+            stage.claim("kubelet", other, &uid).await;
+        })
+    };
+    names(13, "made in the place of one that left, is not ready", &wrong(true));
+    let all: String = wrong(false).into_iter().collect();
+    assert!(!all.contains("in the place of one"), "{all}");
 }

@@ -124,16 +124,44 @@ pub struct Pod {
     pub empty_dir: bool,
     /// The Eviction API said that it asked it to leave.
     pub evicted: bool,
+    pub uid: String,
+    /// Who makes it again and serves by all of its pods: a UID.
+    pub server: Option<String>,
+    /// Its containers ended, and do not begin again.
+    pub finished: bool,
+    /// Since when it is there; none where it was there from the beginning.
+    pub made: Option<Instant>,
+    /// It was ready at some time.
+    pub was_ready: bool,
 }
 
+/// Kinds that serve by all of their pods.
+const SERVERS: [&str; 3] = ["ReplicaSet", "StatefulSet", "ReplicationController"];
+
 impl Pod {
-    pub fn of(pod: &Value) -> Self {
+    /// A pod that was there before anybody looked.
+    pub fn found(pod: &Value) -> Self {
+        Self { made: None, ..Self::of(pod, None) }
+    }
+
+    pub fn of(pod: &Value, before: Option<&Self>) -> Self {
+        let uid = text(&pod["metadata"]["uid"]);
+        let before = before.filter(|before| before.uid == uid);
+        let healthy = is_true(pod, "Ready");
         let owners = pod["metadata"]["ownerReferences"].as_array();
         let conditions = pod["status"]["conditions"].as_array();
         Self {
             node: text(&pod["spec"]["nodeName"]),
             labels: labels(&pod["metadata"]["labels"]),
-            healthy: is_true(pod, "Ready"),
+            server: owners.and_then(|all| {
+                let of = all.iter().find(|owner| owner["controller"] == true)?;
+                SERVERS.iter().any(|kind| of["kind"] == *kind).then(|| text(&of["uid"]))
+            }),
+            finished: pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed",
+            made: before.map_or_else(|| Some(Instant::now()), |before| before.made),
+            was_ready: healthy || before.is_some_and(|before| before.was_ready),
+            uid,
+            healthy,
             leaving: pod["metadata"].get("deletionTimestamp").is_some(),
             of_daemon_set: owners.is_some_and(|all| all.iter().any(|owner| owner["kind"] == "DaemonSet")),
             bare: !owners.is_some_and(|all| all.iter().any(|owner| owner["controller"] == true)),
@@ -169,7 +197,7 @@ impl Budget {
 }
 
 /// A claim: a `NodeUpgrade`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Claim {
     pub uid: String,
     pub upgrade: String,
@@ -187,6 +215,12 @@ pub struct Claim {
     pub message: String,
     /// Since when its pods are asked to leave, if they are.
     pub draining_since: Option<Instant>,
+    /// When it was made.
+    pub made: Instant,
+    /// When it came into the state in which it is.
+    pub state_since: Instant,
+    /// How often it was taken up.
+    pub attempt: i64,
 }
 
 impl Claim {
@@ -196,11 +230,17 @@ impl Claim {
         let list = spec["components"].as_array().into_iter().flatten();
         let moves: Vec<String> = list.map(text).collect();
         let of_plane = !moves.is_empty();
-        let since = before.and_then(|before| before.draining_since).unwrap_or_else(Instant::now);
+        let now = Instant::now();
+        let since = before.and_then(|before| before.draining_since).unwrap_or(now);
+        let uid = text(&claim["metadata"]["uid"]);
+        let same = before.filter(|before| before.uid == uid);
         Self {
+            made: same.map_or(now, |before| before.made),
+            state_since: same.filter(|before| before.state == state).map_or(now, |before| before.state_since),
+            attempt: status["attempt"].as_i64().unwrap_or(1),
             draining_since: (state == "Draining").then_some(since),
             from: text(&spec["fromVersion"]),
-            uid: text(&claim["metadata"]["uid"]),
+            uid,
             upgrade: text(&spec["upgradeName"]),
             component: text(&spec["component"]),
             moves: if of_plane { moves } else { vec![text(&spec["component"])] },

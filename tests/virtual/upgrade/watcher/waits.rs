@@ -16,6 +16,8 @@ use super::{Claim, Watcher};
 const GATE_READ_EVERY: Duration = Duration::from_secs(15);
 /// The kind of a gate's object.
 const GATES: &str = "servicelevels.example.com";
+/// Times are stored in whole seconds, so that lengths are off by so much.
+const ROUNDED: Duration = Duration::from_secs(2);
 const DAY: i64 = 24 * 60 * 60;
 /// The days from the one on which the time of computers begins.
 const WEEK: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -56,6 +58,16 @@ fn frozen(spec: &Value, now: Timestamp) -> Option<String> {
     now.map(|freeze| text(&freeze["name"]))
 }
 
+/// How long it takes what nothing is known of.
+fn guess(claim: &Claim) -> Duration {
+    let minutes = |component: &String| match component.as_str() {
+        "kubelet" => 9,
+        "kube-apiserver" => 4,
+        _ => 2,
+    };
+    Duration::from_mins(claim.moves.iter().map(minutes).max().expect("it moves something"))
+}
+
 impl Watcher {
     /// The cluster's time, as long as nobody sets its clock.
     pub(super) fn now(&self) -> Timestamp {
@@ -63,7 +75,7 @@ impl Watcher {
         at + SignedDuration::try_from(began.elapsed()).expect("a run is short")
     }
 
-    /// Nothing is claimed, and no parked node taken up again, outside of a window, in a freeze, while what was done last
+    /// Nothing is claimed, and no parked node taken up again, outside of a window, in a freeze, too late for either, while what was done last
     /// soaks, from as many failures on as may be, while a gate is closed, and in a zone that is disrupted.
     pub(super) fn may_open(&mut self, claim: &Claim, does: &str) {
         let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
@@ -78,6 +90,7 @@ impl Watcher {
             }
             let freeze = frozen(&upgrade.spec, now).filter(|_| frozen(&upgrade.spec, before).is_some());
             why.extend(freeze.map(|name| format!("freeze {name} lasts")));
+            why.extend(self.too_late(&upgrade, claim));
         }
         let gated = upgrade.spec["gates"].as_array().is_some_and(|gates| !gates.is_empty());
         let closed =
@@ -88,10 +101,51 @@ impl Watcher {
         if claim.of_kubelet() {
             why.extend(self.soaks(&upgrade, claim));
             why.extend(self.disrupted(claim));
+            why.extend(self.starts_still(claim));
         }
         for why in why {
             self.fault(13, format!("{does} {} while {why}", claim.node));
         }
+    }
+
+    /// What keeps `claim` from being done in time, if it takes as long as nine of ten of its like took.
+    fn too_late(&self, upgrade: &Upgrade, claim: &Claim) -> Option<String> {
+        let needs = self.takes(claim).saturating_sub(self.moment + ROUNDED);
+        let begins = self.now();
+        let mut later = Duration::ZERO;
+        while later < needs {
+            let at = begins + SignedDuration::try_from(later).expect("less than a day");
+            if !is_in_window(&upgrade.spec, at) {
+                return Some(format!("the window closes within {needs:?}"));
+            }
+            if let Some(name) = frozen(&upgrade.spec, at) {
+                return Some(format!("freeze {name} begins within {needs:?}"));
+            }
+            later += Duration::from_secs(1);
+        }
+        None
+    }
+
+    /// How long a claim takes like that one: as nine of ten took that needed one attempt, or a guess where there are
+    /// fewer than three. The last of them may not be known as done.
+    fn takes(&self, claim: &Claim) -> Duration {
+        let done = self.claims.values().filter(|of| {
+            of.upgrade == claim.upgrade
+                && of.moves == claim.moves
+                && of.state == "Upgraded"
+                && of.attempt == 1
+                && of.uid != claim.uid
+        });
+        let mut took: Vec<(bool, Duration)> =
+            done.map(|of| (self.is_old(of.state_since), of.state_since - of.made)).collect();
+        took.sort_by_key(|(_, time)| *time);
+        let old: Vec<Duration> = took.iter().filter(|(old, _)| *old).map(|(_, time)| *time).collect();
+        let all: Vec<Duration> = took.iter().map(|(_, time)| *time).collect();
+        let of = |times: &[Duration]| match times.len() {
+            0..3 => guess(claim),
+            count => times[(count * 9).div_ceil(10) - 1],
+        };
+        of(&old).min(of(&all))
     }
 
     fn too_many(&self, upgrade: &Upgrade, claim: &Claim) -> Option<String> {
