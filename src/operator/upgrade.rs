@@ -172,7 +172,7 @@ impl Driver<'_> {
             now,
         };
         let mut look_at = None;
-        let (mut rows, mut away) = (Vec::new(), Vec::new());
+        let (mut rows, mut away, mut blocked) = (Vec::new(), Vec::new(), Vec::new());
         let (upgrades, mut queue) = self.upgrades(kept, now).await;
         forget_gates(kept, &upgrades);
         for (object, intent, mut progress) in upgrades {
@@ -186,6 +186,7 @@ impl Driver<'_> {
             if decision.status.completed.is_none() {
                 away.extend_from_slice(&decision.status.away);
             }
+            blocked.extend((!decision.status.preflight.is_empty()).then(|| intent.uid.clone()));
             rows.push((object.name_any(), counts(&decision.status)));
             // The plan and the start time are state: the status has to hold them before any action is taken.
             let forecast = kept.forecasts.of(planned.plan(), &intent, &decision.status, world);
@@ -197,6 +198,7 @@ impl Driver<'_> {
             }
         }
         kept.freshness.absences.see(away, now);
+        kept.freshness.blocked.see(blocked, now);
         self.clean_up(kept, &cluster, &claims, &unreadable).await;
         let rows = rows.iter().flat_map(|(upgrade, counts)| {
             counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })

@@ -41,10 +41,16 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
         NEEDED.contains(&leader.component) && lives && renewed.is_none_or(|at| at < stepped)
     };
     let leader = cluster.leaders().iter().find(silent)?;
-    let line =
-        format!("waits until {} works: {} has not renewed its lease since", leader.component, leader.holder);
+    let Leader { component, holder, .. } = leader;
+    let line = match round.world.freshness.renewals.after(*component) {
+        Some(_) => format!(
+            "waits until {component} works: {holder} has not renewed its lease since the control plane was changed"
+        ),
+        // Whoever leads anew has not looked for long enough to say that it is silent.
+        None => format!("looks whether {component} works: waits until {holder} renews its lease"),
+    };
     let hopeless = after(stepped, HOPE_FOR);
     round.hope |= now < hopeless;
     round.wake(after(now, LOOK_AGAIN));
-    Some(format!("{line} the control plane was changed"))
+    Some(line)
 }

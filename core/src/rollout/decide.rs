@@ -22,7 +22,7 @@ use super::round::{Round, is_approved, release, selected};
 use super::status::{RoundNotes, Status, status};
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
-use super::{absence, avoid, components, group, next_nodes, nodes, soak, trial};
+use super::{absence, avoid, blocked, components, group, next_nodes, nodes, soak, trial};
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::Batch;
@@ -107,6 +107,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let away = absence::away(cluster, &missing);
     let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, away, ..RoundNotes::default() };
     notes.preflight = planned.refused().to_vec();
+    let stands =
+        round.may_disrupt && !notes.preflight.is_empty() && (progress.started.is_some() || !mine.is_empty());
+    notes.blocked_for_long = stands && blocked::lasts(&mut round);
     take_steps(&mut round, &notes.preflight, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut notes);
     (notes.hop, notes.hash) = (Some(current.version.clone()), hash);

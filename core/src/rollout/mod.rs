@@ -14,6 +14,7 @@
 mod absence;
 mod action;
 mod avoid;
+mod blocked;
 mod claim;
 mod components;
 mod control_plane_whole;
@@ -53,6 +54,7 @@ pub use crate::disruption::{Memory, PodMemory};
 pub use absence::{Absences, Away};
 pub use action::{Action, Drained};
 pub use avoid::unavoided;
+pub use blocked::Blocked;
 pub use claim::{Asked, Before, Blocker, Claim, ClaimState, Subject, Unreadable};
 pub use decide::{Decision, decide};
 pub use forecast::{Forecast, forecast};

@@ -209,10 +209,11 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     // silent; others may recover by themselves.
     let cordoned =
         |of: &Selected<'_>| of.member.node.ready && is_cordoned_by_others(round.mine, of.member.node);
-    let lost = |of: &&Selected<'_>| failed(of) || cordoned(of) || round.is_gone(of.member.node);
+    let gone = |of: &Selected<'_>| round.is_gone(of.member.node);
+    let lost = |of: &&Selected<'_>| failed(of) || cordoned(of) || gone(of);
     let hope = nodes.iter().filter(lost).count() < *limit;
-    let theirs = !hope && nodes.iter().any(cordoned);
-    round.blocks(if theirs { WaitReason::NODES_HELD } else { WaitReason::GroupFull }, line);
+    let held = !hope && nodes.iter().any(|of| cordoned(of) || gone(of));
+    round.blocks(if held { WaitReason::NODES_HELD } else { WaitReason::GroupFull }, line);
     round.hope |= hope;
 }
 

@@ -19,7 +19,7 @@ pub enum Phase {
     Queued,
     /// It names an executor that is not there.
     Invalid,
-    /// It must not be started on this cluster.
+    /// Nothing more can move without a person: it must not be started, or carried on, on this cluster.
     PreflightFailed,
     /// Under way.
     Working(Stage),

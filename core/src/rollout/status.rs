@@ -92,6 +92,8 @@ pub(super) struct RoundNotes {
     /// plane that needs a person.
     pub(super) stuck: usize,
     pub(super) control_plane_held: bool,
+    /// The plan must not be carried on, and has not been for long.
+    pub(super) blocked_for_long: bool,
     pub(super) halted: Option<String>,
 }
 
@@ -136,6 +138,8 @@ pub(super) fn status(
         Phase::ControlPlaneHeld
     } else if notes.halted.is_some() {
         Phase::NodesHalted
+    } else if notes.blocked_for_long {
+        Phase::PreflightFailed
     } else if let Some(wait) = soonest(&notes.held_back) {
         Phase::of(wait, stage.unwrap_or(Stage::Kubelets))
     } else if stage.is_none_or(|stage| stage < Stage::Kubelets) || !notes.preflight.is_empty() || notes.hope {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::absence::Absences;
+use super::blocked::Blocked;
 use super::claim::{Claim, Unreadable};
 use super::gate_object::Gates;
 use super::jobs::Jobs;
@@ -30,6 +31,8 @@ pub struct Freshness {
     pub renewals: Renewals,
     /// Since when components of the control plane are away.
     pub absences: Absences,
+    /// Since when plans of upgrades that have begun are blocked.
+    pub blocked: Blocked,
 }
 
 /// Everything a decision is made from.

@@ -261,6 +261,8 @@ impl Toy {
         let decision = self.decided();
         self.check_waits(&decision.status);
         self.freshness.absences.see(decision.status.away.clone(), at(self.seconds));
+        let blocked = (!decision.status.preflight.is_empty()).then(|| self.upgrade.uid.clone());
+        self.freshness.blocked.see(blocked, at(self.seconds));
         let Status { from, started, seen, way, hop, soaks, .. } = decision.status;
         self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
         self.refusals.forget_old(at(self.seconds));

@@ -173,6 +173,22 @@ fn a_cordon_that_leaves_no_room_for_others_calls_for_whoever_set_it() {
 }
 
 #[test]
+fn a_group_that_is_full_of_machines_that_are_gone_calls_for_a_person() {
+    let mut toy = Toy::new(3, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1 && toy.kubelets_in_flight() == 0);
+    let done = |node: &&Node| node.kubelet.to_string() == "v1.37.1";
+    let name = toy.cluster.nodes().iter().map(AsRef::as_ref).find(done).unwrap().name.clone();
+    toy.cluster.change_node(&name, |node| (node.ready, node.heartbeat) = (false, Some(at(0))));
+    toy.pass(16 * 60);
+    let status = toy.status();
+    let line = format!("group all: 1 of 3 nodes are unavailable, 1 may be: {name} (not ready)");
+    assert_eq!((status.phase, status.message), (Phase::NodesHeld, line));
+    toy.cluster.change_node(&name, |node| node.ready = true);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
+}
+
+#[test]
 fn a_cordoned_control_plane_node_calls_for_whoever_cordoned_it() {
     // As one step each, before anything began; and by their kubelets, when the others are at the target.
     let mut toys = [Toy::kubeadm(3, 1), Toy::new(0, 2)];
@@ -388,6 +404,35 @@ fn targets_that_are_refused() {
         assert_eq!((toy.phase(), toy.status().message.as_str()), (Phase::PreflightFailed, line));
         assert!(toy.log.is_empty(), "nothing was touched");
     }
+}
+
+#[test]
+fn a_plan_that_is_blocked_for_long_after_the_beginning_calls_for_a_person() {
+    let mut toy = Toy::new(3, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
+    // Somebody takes a kube-apiserver past the target.
+    toy.cluster.change_instances(|instance| {
+        if instance.component == Component::KubeApiserver {
+            instance.version = Observed::from_report("v1.37.2");
+        }
+    });
+    toy.run_until(600, |toy| toy.kubelets_in_flight() == 0);
+    for _ in 0..60 {
+        toy.tick();
+    }
+    assert!(!toy.phase().stalled() && !toy.status().waits.is_empty(), "{:?}", toy.status());
+    toy.pass(15 * 60);
+    let status = toy.status();
+    assert_eq!(status.phase, Phase::PreflightFailed, "{status:?}");
+    assert!(status.message.contains("would be a downgrade"), "{}", status.message);
+    assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
+    toy.cluster.change_instances(|instance| {
+        if instance.component == Component::KubeApiserver {
+            instance.version = Observed::from_report("v1.37.1");
+        }
+    });
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed);
 }
 
 #[test]
