@@ -38,7 +38,8 @@ pub(super) fn at_target(node: &Node, claim: &Claim) -> bool {
 pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
     let Some(node) = node_of(cluster, claim).filter(|node| holds(claim, node)) else { return release(claim) };
     let touched = matches!(claim.state, ClaimState::Failed { .. } | ClaimState::Upgrading { .. });
-    if touched && !(at_target(node, claim) && node.ready) {
+    // One that somebody uncordoned meanwhile loses the mark alone.
+    if touched && node.unschedulable && !(at_target(node, claim) && node.ready) {
         Action::HandOver { node: node.reference() }
     } else {
         Action::Uncordon { node: node.reference(), mark: claim.mark(), taints: Taints::without_ours(node) }

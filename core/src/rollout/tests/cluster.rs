@@ -347,7 +347,9 @@ impl Toy {
             }
             Action::HandOver { node } => {
                 self.log.push(format!("HandOver {}", node.name));
-                self.cluster.change_node(&node.name, |live| live.cordoned_by = None);
+                self.cluster.change_node(&node.name, |live| {
+                    (live.cordoned_by, live.unschedulable) = (None, true);
+                });
             }
             Action::AskApiservers | Action::ReadAttachments | Action::Reread { .. } => self.read(action),
             Action::Protect => self.progress.protected = true,

@@ -196,6 +196,19 @@ fn a_claim_that_is_deleted_under_way_kills_nothing() {
 }
 
 #[test]
+fn a_node_that_somebody_uncordoned_is_not_cordoned_when_its_claim_goes() {
+    let mut toy = Toy::new(2, 1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(3000, |toy| toy.kubelets("Failed") > 0);
+    toy.cluster.change_node("n-1", |node| (node.unschedulable, node.held) = (false, true));
+    let at = toy.claims.iter().position(|claim| *claim.subject.node == *"n-1").unwrap();
+    toy.claims[at].ending = true;
+    toy.run_until(30, |toy| !toy.claims.iter().any(|claim| *claim.subject.node == *"n-1"));
+    let node = toy.cluster.node("n-1").unwrap();
+    assert!(!node.unschedulable && node.cordoned_by.is_none(), "{:?}", toy.log);
+}
+
+#[test]
 fn an_upgrade_that_is_deleted_goes_when_what_is_in_flight_has_settled() {
     let mut toy = Toy::new(4, 2);
     toy.deploy("slow", 1, 0);
