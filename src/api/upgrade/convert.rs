@@ -229,7 +229,11 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
         from,
         via,
         hop: plan.and_then(|plan| plan.hop.parse().ok()),
-        started: stored.and_then(|s| s.start_time.as_ref()).map(|time| time.0),
+        // What was complete and is not any more begins anew, behind what is under way now.
+        started: stored
+            .filter(|s| complete || s.completion_time.is_none())
+            .and_then(|s| s.start_time.as_ref())
+            .map(|time| time.0),
         completed: stored.filter(|_| complete).and_then(|s| s.completion_time.as_ref()).map(|time| time.0),
         soaks: stored.map(|s| when::soaks(&s.soaks)).unwrap_or_default(),
         seen: status.map(|s| s.control_plane.iter().filter_map(place).collect()).unwrap_or_default(),

@@ -54,15 +54,11 @@ impl Driver<'_> {
             match said {
                 Ok((object, intent)) => match intent {
                     Ok((intent, progress)) => {
-                        let since = progress.started.filter(|_| progress.completed.is_none());
-                        begun.extend(since.map(|since| (since, intent.name.clone())));
+                        begun.extend(begun_since(&object).map(|since| (since, intent.name.clone())));
                         upgrades.push((object, intent, progress));
                     }
                     Err(invalid) => {
-                        let status = object.status.as_ref();
-                        let since = status.filter(|status| status.completion_time.is_none());
-                        let since = since.and_then(|status| status.start_time.as_ref());
-                        begun.extend(since.map(|since| (since.0, object.name_any().into())));
+                        begun.extend(begun_since(&object).map(|since| (since, object.name_any().into())));
                         let status = upgrade::status_of_invalid(&object, &invalid, now);
                         self.tell(kept, &object, status).await;
                     }
@@ -120,6 +116,12 @@ impl Kept {
         }
         self.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
     }
+}
+
+/// Since when `object` is under way, if it is, also where it goes to another version since: its nodes are half done.
+fn begun_since(object: &ClusterUpgrade) -> Option<Timestamp> {
+    let status = object.status.as_ref().filter(|status| status.completion_time.is_none());
+    Some(status?.start_time.as_ref()?.0)
 }
 
 /// Since when an upgrade that cannot be read is under way, if it is: a newer program may have begun it, which left its

@@ -45,6 +45,7 @@ fn a_completed_upgrade_is_history_until_its_plan_changes() {
     let hash = plan::hash(&read(&done).unwrap(), &from, &[]);
     done.status = Some(ClusterUpgradeStatus {
         plan: Some(Plan { hash, from: from.to_string(), to: "v1.37.1".to_owned(), ..Default::default() }),
+        start_time: Some(Time(Timestamp::UNIX_EPOCH)),
         completion_time: Some(Time(Timestamp::UNIX_EPOCH)),
         ..Default::default()
     });
@@ -56,6 +57,7 @@ fn a_completed_upgrade_is_history_until_its_plan_changes() {
     assert!(completed(&suspended), "suspending what is complete begins nothing");
     let wider = ClusterUpgrade { status: done.status.clone(), ..object(&json!([group("a"), group("b")])) };
     assert!(!completed(&wider), "another group is another plan");
+    assert!(of(&done).started.is_some() && of(&wider).started.is_none(), "it has lost its turn");
     let mut further = done.clone();
     further.spec.version = "v1.37.2".to_owned();
     assert!(!completed(&further) && of(&further).from.is_none(), "another version begins anew");
