@@ -1,6 +1,7 @@
 //! What a person wants of an upgrade, and how far it is.
 //!
-//! [`Upgrade`] is a validated `ClusterUpgrade.spec`; nothing that was observed is part of it. [`Progress`] is what its
+//! [`Upgrade`] is a validated `ClusterUpgrade.spec`; nothing that was observed of the cluster is part of it but
+//! the executors that it names. [`Progress`] is what its
 //! status has to remember, because the cluster does not show it any more. What is done about them is
 //! [`crate::rollout`]. The invariants: the executors of an [`Upgrade`] are among those that it names; those of them that
 //! are not there are an observation ([`AbsentExecutor`]), and no part of it; and every group that a group depends on is
@@ -63,7 +64,7 @@ impl Amount {
 /// Nodes that are upgraded alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// `spec.nodeGroups[].name`; no two groups have the same.
     pub name: Arc<str>,
     /// Which nodes; a node belongs to the first group that selects it.
     pub selector: Selector,
@@ -95,7 +96,7 @@ pub enum Zones {
 /// A node that takes part in an upgrade.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
-    /// The node.
+    /// As it is seen now.
     pub node: &'a Node,
     /// The index of its group in [`Upgrade::groups`].
     pub group: usize,
@@ -135,7 +136,7 @@ impl Executor {
 /// An executor that an upgrade names, and that nobody can read now. Nothing begins before somebody can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsentExecutor {
-    /// Its name.
+    /// As the upgrade names it.
     pub name: Arc<str>,
     /// What is so, in one line.
     pub what: Arc<str>,
@@ -221,18 +222,18 @@ pub struct FailurePolicy {
 pub struct GateObject {
     /// Such as `example.com/v1`.
     pub api_version: Arc<str>,
-    /// Its kind.
+    /// Such as `ServiceLevel`.
     pub kind: Arc<str>,
-    /// Its namespace; empty for an object that is in none.
+    /// `metadata.namespace`; empty for an object that is in none.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// `metadata.name`.
     pub name: Arc<str>,
 }
 
 /// Something that has to be so before anything new is begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Its name.
+    /// `spec.gates[].name`, by which people are told of it.
     pub name: Arc<str>,
     /// The object that says so.
     pub object: GateObject,
@@ -245,7 +246,7 @@ pub struct Gate {
 /// What a person wants: a validated `ClusterUpgrade.spec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
-    /// Its name.
+    /// `metadata.name`.
     pub name: Arc<str>,
     /// Its UID: another object of the same name is another upgrade.
     pub uid: Arc<str>,
@@ -367,7 +368,7 @@ pub enum Soaked {
 /// Since when something is done that others wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Soak {
-    /// What.
+    /// What was done.
     pub what: Soaked,
     /// The version that it reached.
     pub version: KubeVersion,

@@ -31,14 +31,14 @@ pub enum Order {
     },
     /// Restart a node's kubelet with another version, as [`Cluster::restart_kubelet`] does.
     Kubelet {
-        /// The node.
+        /// `metadata.name` of its Node.
         node: String,
         /// What its kubelet reports from then on.
         version: String,
     },
     /// Kill a real node and start it again, as [`RealCluster::power_cycle`] does.
     PowerCycle {
-        /// The node.
+        /// `metadata.name` of its Node.
         node: String,
         /// For so many seconds it is away.
         away: u64,

@@ -87,12 +87,12 @@ impl Cluster {
         kube::Client::new(Service(self.server(agent, Arc::new(Release::new(version)))), "default")
     }
 
-    /// The way through the apiserver at that address alone.
+    /// What answers requests that go to the apiserver at that address, and to no other.
     pub(crate) fn server_at(&self, address: &str) -> Server {
         Server { endpoint: Some(address.into()), ..self.server("", self.release.clone()) }
     }
 
-    /// A way to the store, through a server of that version.
+    /// What answers the requests of `agent`, as an apiserver of that release does.
     pub(crate) fn server(&self, agent: &str, release: Arc<Release>) -> Server {
         Server {
             shared: self.shared.clone(),

@@ -31,7 +31,7 @@ impl Pace {
         Self { speed, task: tokio::spawn(hold(told)).abort_handle() }
     }
 
-    /// The speed.
+    /// How many seconds of the cluster pass in one of ours.
     pub fn speed(&self) -> u32 {
         *self.speed.borrow()
     }

@@ -245,7 +245,7 @@ impl<K: Watched> Fold<K> {
         }
     }
 
-    /// A list begins.
+    /// Whatever the list that begins now does not name is gone when it ends.
     pub fn list_begins(&mut self) {
         self.round = self.round.saturating_add(1);
         self.complete = false;

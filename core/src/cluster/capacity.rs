@@ -69,7 +69,7 @@ impl Amounts {
         self.0.iter().map(|(resource, amount)| (resource, *amount))
     }
 
-    /// Adds `other`.
+    /// Adds what `other` has of each resource.
     pub fn add(&mut self, other: &Self) {
         for (resource, amount) in &other.0 {
             let of = self.0.entry(Arc::clone(resource)).or_default();

@@ -21,7 +21,7 @@ pub enum Phase {
     Finished,
 }
 
-/// A pod that is bound to a node.
+/// A pod, on a node or waiting for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// `metadata.namespace`.

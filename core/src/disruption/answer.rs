@@ -114,7 +114,7 @@ pub enum Next {
 }
 
 impl Answer {
-    /// The label it is counted under.
+    /// One word for it, for logs and what a drain prints.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Accepted(_) => "evicted",

@@ -139,7 +139,7 @@ pub enum DrainStep<'c> {
     Settling,
     /// It has settled and is empty, as far as is seen. A fresh look has to confirm it.
     Empty,
-    /// It is given up.
+    /// Not everything left in time, or ever will.
     GivenUp {
         /// What a person is told as the reason.
         why: GivenUp,

@@ -11,15 +11,15 @@ use super::hops::Step;
 use crate::cluster::Component;
 use crate::disruption::preflight::shown;
 
-/// So many standard deviations the 90th percentile of a normal distribution is above its mean.
+/// The 90th percentile of a normal distribution is this many standard deviations above its mean.
 const TO_P90: f64 = 1.2816;
 
 /// How long something took, or is taken to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Took {
-    /// Half of all times it was no longer than this.
+    /// The median: half of the times are no longer.
     pub p50: SignedDuration,
-    /// Nine of ten times it was no longer than this.
+    /// The 90th percentile: nine of ten times are no longer.
     pub p90: SignedDuration,
 }
 

@@ -26,8 +26,8 @@ pub fn image_tag(version: &str) -> String {
 }
 
 impl KubeVersion {
-    /// The version that a person asks for: three numbers without leading zeros and a suffix, `v` or not, kubeadm's
-    /// areas before it or not.
+    /// Reads a version that a person asks for: three numbers without leading zeros, and perhaps a suffix. A `v` before them is
+    /// optional, and so is one of kubeadm's areas, such as `release/`.
     ///
     /// # Errors
     /// [`ParseError`]; [`ParseError::Label`] for what kubeadm would ask the network about.

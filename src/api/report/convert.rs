@@ -61,7 +61,7 @@ pub struct Context<'a> {
 pub struct Live<'a> {
     /// Controllers that work where they cannot be seen, one line each.
     pub leading: &'a [String],
-    /// The kube-apiservers.
+    /// Every kube-apiserver that is known, answering or not.
     pub servers: &'a [Server],
     /// The `apiservers` of the last status: they keep their `since`.
     pub before: &'a [Apiserver],

@@ -217,9 +217,9 @@ pub struct NextMinor {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockingBudget {
-    /// Its namespace.
+    /// The PodDisruptionBudget's `metadata.namespace`.
     pub namespace: String,
-    /// Its name.
+    /// The PodDisruptionBudget's `metadata.name`.
     pub name: String,
     /// `Never` (it allows no eviction until somebody changes something) or `NotNow` (this may end by itself).
     #[serde(default)]

@@ -138,7 +138,7 @@ pub(super) struct Need {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Step {
-    /// The components.
+    /// What moves together, by the components' names.
     pub(super) components: Vec<String>,
     /// Their Node, or the component's own name where no Node is visible.
     pub(super) place: String,
@@ -183,7 +183,7 @@ pub(super) struct Wave {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Group {
-    /// Its name.
+    /// As `spec.nodeGroups` names it.
     pub(super) name: String,
     /// How many nodes it has now.
     pub(super) nodes: usize,

@@ -115,13 +115,13 @@ vocabulary!(
 vocabulary!(
     /// What a difference from an older document is about.
     About {
-        /// The hash.
+        /// What a person approves.
         Hash = "hash",
         /// Where it starts, or goes to.
         Version = "version",
-        /// The unit of the control plane.
+        /// What of the control plane moves at once.
         Unit = "unit",
-        /// The verdict.
+        /// Whether the plan may be carried out.
         Verdict = "verdict",
         /// A hop.
         Hop = "hop",

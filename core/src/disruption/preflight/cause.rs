@@ -40,7 +40,7 @@ pub enum ObjectKind {
     Budget,
     /// A Pod that no controller made.
     Pod,
-    /// A Node.
+    /// What a pod is on, or is to go to.
     Node,
     /// A webhook that the server asks.
     Webhook,

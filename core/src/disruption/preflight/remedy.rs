@@ -23,9 +23,9 @@ const SCALED: [(&str, &str); 4] = [
 /// Something that a person can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The budget asks for this instead.
+    /// Another value of `minAvailable` or `maxUnavailable`.
     Demand(Demand),
-    /// There are so many pods.
+    /// Another number of replicas.
     Pods(i64),
 }
 
@@ -179,7 +179,7 @@ mod tests {
         (0..count).map(|number| Pod { owner: owner(control), ..pod("cart", number, "n-1") }).collect()
     }
 
-    /// `read` or as it is.
+    /// What was read of a controller's scale; what is really so where `truth` is asked for.
     fn surroundings(control: Control, replicas: i64, truth: bool) -> Surroundings {
         let is_scaled = matches!(control, Control::Scaled | Control::ScaledUnread);
         let read = control == Control::Scaled || truth && is_scaled;
