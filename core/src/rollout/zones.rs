@@ -2,8 +2,10 @@
 //!
 //! Here belongs the throttle of Kubernetes' own node controller
 //! (`pkg/controller/nodelifecycle/node_lifecycle_controller.go`, `ComputeZoneState`): a zone is partially disrupted
-//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is. The invariant:
-//! nodes that we hold open ourselves are never held against their zone.
+//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is. Of nodes that were
+//! lost a moment ago a fifth is enough here, because then something goes on that an upgrade would only make worse; machines
+//! that have been silent for long tell nothing of the kind. The invariant: nodes that we hold open ourselves are never held
+//! against their zone.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +22,8 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 const FEW: usize = 2;
 /// From so many of a hundred on, a zone is disrupted.
 const SHARE: usize = 55;
+/// From so many of a hundred on that were lost lately, it is as well.
+const LATELY: usize = 20;
 
 /// The region and the zone of `node`.
 pub(super) fn place(node: &Node) -> (&str, &str) {
@@ -36,8 +40,8 @@ struct Count {
 }
 
 impl Count {
-    const fn is_partial(&self, not_ready: usize) -> bool {
-        not_ready > FEW && not_ready * 100 >= self.nodes * SHARE
+    const fn is_disrupted(&self, not_ready: usize, share: usize) -> bool {
+        not_ready > FEW && not_ready * 100 >= self.nodes * share
     }
 
     const fn is_full(&self) -> bool {
@@ -69,12 +73,17 @@ pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
         return Err(Wait::AllZones { not_ready: not_ready(), lasting });
     }
     match zones.get(&place(node)) {
-        Some(count) if count.is_partial(count.not_ready) => Err(Wait::Zone {
-            zone: zone(node).into(),
-            not_ready: count.not_ready,
-            nodes: count.nodes,
-            lasting: count.is_partial(count.gone),
-        }),
+        Some(count)
+            if count.is_disrupted(count.not_ready, SHARE)
+                || count.is_disrupted(count.not_ready - count.gone, LATELY) =>
+        {
+            Err(Wait::Zone {
+                zone: zone(node).into(),
+                not_ready: count.not_ready,
+                nodes: count.nodes,
+                lasting: count.is_disrupted(count.gone, SHARE),
+            })
+        }
         _ => Ok(()),
     }
 }

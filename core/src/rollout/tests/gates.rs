@@ -293,6 +293,19 @@ fn no_node_of_a_disrupted_zone_is_opened() {
 }
 
 #[test]
+fn a_zone_that_loses_nodes_now_is_left_alone_long_before_half_of_them_are_lost() {
+    let mut toy = Toy::new(13, 9);
+    in_zones(&mut toy, 1);
+    toy.run_until(600, scheduler_is_done);
+    not_ready(&mut toy, &[2, 4, 6]);
+    openings(&mut toy, 100);
+    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, Phase::ZoneDisrupted));
+    // Machines that have been silent for long tell nothing of what goes on now.
+    toy.pass(16 * 60);
+    assert!(!openings(&mut toy, 100).is_empty(), "{:?}", toy.status());
+}
+
+#[test]
 fn no_node_is_opened_while_none_of_any_zone_is_ready() {
     let mut toy = Toy::new(4, 4);
     in_zones(&mut toy, 2);

@@ -271,8 +271,12 @@ fn unhealthy_nodes_count_and_go_first() {
 #[test]
 fn at_most_the_limit_is_in_flight_however_many_are_unhealthy() {
     let mut toy = Toy::new(10, 2);
-    for node in 1..=5 {
-        toy.cluster.change_node(&format!("n-{node}"), |node| node.ready = false);
+    for number in 1..=10 {
+        // One of each zone, so that none is disrupted.
+        let zone = [("topology.kubernetes.io/zone".to_owned(), (number % 5).to_string())];
+        toy.cluster.change_node(&format!("n-{number}"), |node| {
+            (node.labels, node.ready) = (Arc::new(zone.into()), number > 5);
+        });
     }
     toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
     toy.tick();
