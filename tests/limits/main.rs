@@ -1,6 +1,7 @@
 //! What Evenkeel may do on a real kube-apiserver, and what the policies that it ships refuse: to itself on Nodes, to
 //! everybody in the namespace of executors, to whoever may not approve an upgrade, and to upgrades that cannot be.
 
+mod intruders;
 mod refused;
 mod rights;
 
@@ -89,12 +90,18 @@ async fn on_nodes(cluster: &Cluster) -> TestResult {
     kubectl(cluster, &["patch", &node, "--type=merge", "-p", label]).await.map(drop)
 }
 
+/// Its pod works for an hour.
 fn job(name: &str, image: &str) -> serde_json::Value {
+    let annotations = serde_json::json!({"pod-complete.stage.kwok.x-k8s.io/delay": "1h"});
+    let containers = serde_json::json!([{"name": "up", "image": image}]);
     serde_json::json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": "evenkeel-executors"},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "up", "image": image}]}}},
+        "spec": {"template": {
+            "metadata": {"annotations": annotations},
+            "spec": {"restartPolicy": "Never", "containers": containers},
+        }},
     })
 }
 
@@ -133,11 +140,15 @@ async fn in_the_namespace_of_executors(cluster: &Cluster) -> TestResult {
     expect(cluster, admin, &run, "only the Jobs of Evenkeel make pods").await?;
     let deployment = ["-n", "evenkeel-executors", "create", "deployment", "x", "--image", EXECUTOR_IMAGE];
     expect(cluster, admin, &deployment, "only the Jobs of Evenkeel run").await?;
+    let mut pod = String::new();
     until("the Job of Evenkeel has its pod", Duration::from_secs(30), async || {
         let pods = kubectl(cluster, &["-n", "evenkeel-executors", "get", "pods", "-o", "name"]).await?;
-        Ok(pods.contains("pod/good-"))
+        let good = pods.lines().filter_map(|line| line.strip_prefix("pod/"));
+        pod = good.filter(|name| name.starts_with("good-")).collect();
+        Ok(!pod.is_empty())
     })
-    .await
+    .await?;
+    intruders::are_refused(cluster, &pod).await
 }
 
 /// Nothing reaches an executor over the network, it reaches nothing, and only so many run at once.
