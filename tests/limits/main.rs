@@ -4,6 +4,7 @@
 mod intruders;
 mod refused;
 mod rights;
+mod rules;
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +12,10 @@ use std::time::Duration;
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_37, in_namespace};
 use evenkeel_testkit::golden::compare;
 use evenkeel_testkit::scenario::{EXECUTOR_IMAGE, OPERATOR_USER, allow_image, install, kubectl, root, until};
+
+const REPORTER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
+/// Whose token a pod in the namespace of executors could have.
+const EXECUTORS: &str = "system:serviceaccount:evenkeel-executors:default";
 
 #[test]
 fn what_evenkeel_may_do() -> TestResult {
@@ -20,7 +25,7 @@ fn what_evenkeel_may_do() -> TestResult {
         install(&cluster).await?;
         people(&cluster).await?;
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limits/golden");
-        compare(&golden.join("can-i.txt"), &rights::matrix(&cluster).await?)?;
+        compare(&golden.join("can-i.txt"), &rules::all(&cluster).await?)?;
         compare(&golden.join("can-i-by-name.txt"), &rights::by_name(&cluster).await?)?;
         on_nodes(&cluster).await?;
         in_the_namespace_of_executors(&cluster).await?;

@@ -1,4 +1,5 @@
-//! Who may do what, as the server says it when it is asked: of every kind, and of single objects.
+//! Who may do what with single objects, as the server says it when it is asked: in which namespaces and by which names a
+//! grant counts, and what the optional roles change.
 
 use std::time::Duration;
 
@@ -8,60 +9,9 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use kube::Api;
 use kube::api::PostParams;
 
-const REPORTER: &str = "system:serviceaccount:evenkeel-system:evenkeel-reporter";
-/// What each identity is asked about: every resource that Evenkeel reads or writes, and what it must never have.
-const RESOURCES: [&str; 25] = [
-    "nodes",
-    "nodes/status",
-    "pods",
-    "pods/eviction",
-    "pods/exec",
-    "poddisruptionbudgets.policy",
-    "persistentvolumes",
-    "volumeattachments.storage.k8s.io",
-    "secrets",
-    "configmaps",
-    "serviceaccounts/token",
-    "events.events.k8s.io",
-    "leases.coordination.k8s.io",
-    "jobs.batch",
-    "deployments.apps",
-    "endpointslices.discovery.k8s.io",
-    "validatingwebhookconfigurations.admissionregistration.k8s.io",
-    "clusterskewreports.evenkeel.dev",
-    "clusterskewreports.evenkeel.dev/status",
-    "clusterupgrades.evenkeel.dev",
-    "clusterupgrades.evenkeel.dev/status",
-    "nodeupgrades.evenkeel.dev",
-    "nodeupgrades.evenkeel.dev/status",
-    "upgradeexecutors.evenkeel.dev",
-    "servicelevels.example.com",
-];
-const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "approve"];
-/// Namespaces in which more is allowed than in any other.
-const NAMESPACES: [&str; 4] = ["kube-system", "default", "evenkeel-system", "evenkeel-executors"];
+use super::{EXECUTORS, REPORTER};
 
-/// Who may do what where, as the server says it: a line for each resource, with the verbs that are allowed.
-pub async fn matrix(cluster: &Cluster) -> Result<String, Failure> {
-    let mut lines = Vec::new();
-    for (who, user) in [("reporter", REPORTER), ("upgrader", OPERATOR_USER)] {
-        for resource in RESOURCES {
-            let everywhere = verbs(cluster, user, ("any", resource, "")).await?;
-            let mut line = |place: &str, verbs: &[&str]| {
-                if !verbs.is_empty() {
-                    lines.push(format!("{who}  {resource}  {place}  {}\n", verbs.join(",")));
-                }
-            };
-            line("everywhere", &everywhere);
-            for place in NAMESPACES {
-                let here = verbs(cluster, user, (place, resource, "")).await?;
-                let more: Vec<&str> = here.into_iter().filter(|verb| !everywhere.contains(verb)).collect();
-                line(place, &more);
-            }
-        }
-    }
-    Ok(lines.concat())
-}
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "approve"];
 
 /// What `user` may do with `resource` in `namespace`, with all objects or, where it is not empty, with the one called `name`;
 /// what has no namespace is the same in all.
@@ -138,8 +88,6 @@ const ASKED: [(&str, (&str, &str, &str)); 27] = [
     (OPERATOR_USER, ("shop", "jobs.batch", "up-n-1")),
     (EXECUTORS, ("evenkeel-executors", "jobs.batch", "up-n-1")),
 ];
-/// Whose token a pod in the namespace of executors could have.
-const EXECUTORS: &str = "system:serviceaccount:evenkeel-executors:default";
 /// What `config/force` changes.
 const PODS: (&str, &str, &str) = ("shop", "pods", "cart-0");
 /// What `config/gates/reader.yaml` changes, and what it does not.
