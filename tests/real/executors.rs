@@ -52,7 +52,7 @@ apt-get install -y --allow-downgrades --allow-change-held-packages "$package=${v
 const LOCKS: [(&str, u64, &str); 3] = [
     ("/var/lib/dpkg/lock-frontend", 20, "frontend lock was locked by another process"),
     ("/var/lib/apt/lists/lock", 40, "Could not get lock /var/lib/apt/lists/lock"),
-    ("/var/cache/apt/archives/lock", 60, "Could not get lock /var/cache/apt/archives/lock"),
+    ("/var/cache/apt/archives/lock", 80, "Could not get lock /var/cache/apt/archives/lock"),
 ];
 
 /// Takes a lock as apt does, says so, and keeps it for some seconds.
