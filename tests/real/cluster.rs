@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use evenkeel_devcluster::real::Inner;
 use evenkeel_devcluster::{AuditEntry, Failure, Release, Role, TestResult};
 use evenkeel_testkit::scenario::{TO, is_ready, root, until};
 use evenkeel_testkit::standin::node_upgrades;
-use evenkeel_testkit::watched::{Component, Watched};
+use evenkeel_testkit::watched::{Component, Part, Watched};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -20,6 +22,8 @@ use crate::report::Size;
 
 /// How long a static pod may be away while its node's kubelet is replaced.
 const AWAY: Duration = Duration::from_mins(2);
+/// So long one is waited for of which it is known what it ran.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A NodeUpgrade, as far as tests look at it.
 pub struct Claimed {
@@ -33,11 +37,13 @@ pub struct Real {
     inner: Inner,
     /// The image for executors, by its digest.
     tools: String,
+    /// What each component of the control plane ran when it answered last.
+    ran: Mutex<BTreeMap<String, Release>>,
 }
 
 impl Real {
     pub async fn from_env(tools: String) -> Result<Self, Failure> {
-        Ok(Self { inner: Inner::from_env().await?, tools })
+        Ok(Self { inner: Inner::from_env().await?, tools, ran: Mutex::default() })
     }
 
     /// kubectl as the administrator; its standard output.
@@ -247,37 +253,49 @@ impl Real {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What the kube-apiserver of a control-plane node says that it runs; its own restart is waited for.
+    /// What the kube-apiserver of a control-plane node says that it runs.
     async fn server(&self, index: usize) -> Component {
-        let ask = async || {
+        self.component(index, Role::Apiserver, async || {
             let version = self.inner.apiserver_version(index).await?;
             Release::parse(&version).ok_or_else(|| format!("{version} is none of the releases"))
-        };
-        let name = format!("kube-apiserver-{}", self.inner.control_planes()[index]);
-        Component { name, role: Role::Apiserver, release: patiently(ask).await }
+        })
+        .await
     }
 
     /// What the mirror pod of a controller says that it runs.
     async fn controller(&self, index: usize, role: Role) -> Component {
         let name = format!("{}-{}", role.name(), self.inner.control_planes()[index]);
         let pods: Api<Pod> = Api::namespaced(self.client(), "kube-system");
-        let ask = async || {
+        self.component(index, role, async || {
             let pod = pods.get(&name).await.map_err(|e| e.to_string())?;
             running(&pod).ok_or_else(|| format!("{name} does not run"))
-        };
-        let release = patiently(ask).await;
-        Component { name: name.clone(), role, release }
+        })
+        .await
     }
-}
 
-/// Asks until there is an answer, for as long as a static pod may be away.
-async fn patiently(ask: impl AsyncFn() -> Result<Release, String>) -> Result<Release, String> {
-    let began = tokio::time::Instant::now();
-    loop {
-        match ask().await {
-            Err(_) if began.elapsed() < AWAY => tokio::time::sleep(Duration::from_millis(500)).await,
-            answer => return answer,
+    /// Asks a component until it answers. One that is away is waited for for a moment, or, where nobody knows what it ran,
+    /// for as long as it may be away.
+    async fn component(
+        &self,
+        index: usize,
+        role: Role,
+        ask: impl AsyncFn() -> Result<Release, String>,
+    ) -> Component {
+        let node = self.inner.control_planes()[index].clone();
+        let name = format!("{}-{node}", role.name());
+        let last = self.ran.lock().ok().and_then(|ran| ran.get(&name).copied());
+        let patience = if last.is_some() { PATIENCE } else { AWAY };
+        let began = tokio::time::Instant::now();
+        let release = loop {
+            match ask().await {
+                Err(_) if began.elapsed() < patience => tokio::time::sleep(Duration::from_millis(500)).await,
+                answer => break answer,
+            }
+        };
+        if let (Ok(release), Ok(mut ran)) = (&release, self.ran.lock()) {
+            ran.insert(name.clone(), *release);
         }
+        Component { name, role, node, release, last }
     }
 }
 
@@ -288,22 +306,29 @@ fn running(pod: &Pod) -> Option<Release> {
     Release::parse(container.image.rsplit(':').next()?)
 }
 
+/// Since when a pod is ready, by its condition.
+fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|c| c.type_ == "Ready" && c.status == "True")?;
+    // One without a time was always ready.
+    Some(ready.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0))
+}
+
 impl Watched for Real {
     fn client(&self) -> Client {
         self.inner.client()
     }
 
     async fn components(&self) -> Vec<Component> {
-        let mut asked = Vec::new();
-        for index in 0..self.inner.control_planes().len() {
+        let asked = (0..self.inner.control_planes().len()).map(async |index| {
             let (server, manager, scheduler) = tokio::join!(
                 self.server(index),
                 self.controller(index, Role::ControllerManager),
                 self.controller(index, Role::Scheduler),
             );
-            asked.extend([server, manager, scheduler]);
-        }
-        asked
+            [server, manager, scheduler]
+        });
+        futures::future::join_all(asked).await.into_iter().flatten().collect()
     }
 
     /// kubeadm's controllers talk to the kube-apiserver of their own node.
@@ -316,25 +341,20 @@ impl Watched for Real {
     }
 
     /// A control-plane node is whole when its four static pods are ready, three of them at the target.
-    async fn lacks(&self, node: &str) -> Option<String> {
+    async fn parts(&self, node: &str) -> Result<Vec<Part>, Failure> {
         if !self.inner.control_planes().iter().any(|name| name == node) {
-            return None;
+            return Ok(Vec::new());
         }
         let pods: Api<Pod> = Api::namespaced(self.client(), "kube-system");
+        let mut parts = Vec::new();
         for component in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
             let name = format!("{component}-{node}");
-            let pod = match pods.get(&name).await {
-                Ok(pod) => pod,
-                Err(error) => return Some(format!("{name}: {error}")),
-            };
-            if !is_ready(&pod) {
-                return Some(format!("{} is not ready", pod.name_any()));
-            }
-            if component != "etcd" && running(&pod).is_none_or(|release| release.version() != TO) {
-                return Some(format!("{name} does not run {TO}"));
-            }
+            let pod = pods.get_opt(&name).await?;
+            let runs = pod.as_ref().and_then(running).map_or("nothing", Release::version);
+            let behind = (component != "etcd" && runs != TO).then(|| runs.to_owned());
+            parts.push(Part { name, ready_since: pod.as_ref().and_then(ready_since), behind });
         }
-        None
+        Ok(parts)
     }
 
     fn audit_log(&self) -> Result<Vec<AuditEntry>, Failure> {

@@ -96,18 +96,20 @@ impl Beside {
     fn new() -> Self {
         let began = Instant::now();
         // Two workers, of which one at a time may be away.
-        let observer = Observer::with_limits(&[("general", 1)]);
+        let observer = Observer::with_limits(&[("general", 1)]).control_plane_first();
         Self { observer, probe: Probe::new(began), story: Story::new(began), began }
     }
 
     async fn during(&self, real: &Real, body: impl AsyncFnOnce() -> TestResult) -> TestResult {
         let addresses = real.addresses().await?;
-        tokio::select! {
-            done = body() => done,
-            failed = self.observer.watch(real) => failed,
-            never = self.probe.ask(&addresses, 30080) => match never {},
-            never = self.story.follow(real) => match never {},
-        }
+        let beside = async {
+            tokio::select! {
+                done = body() => done,
+                never = self.probe.ask(&addresses, 30080) => match never {},
+                never = self.story.follow(real) => match never {},
+            }
+        };
+        self.observer.during(real, beside).await
     }
 
     fn seconds(&self) -> f64 {
@@ -332,6 +334,7 @@ async fn judged(real: &Real, beside: &Beside, requests: &Requests) -> TestResult
     let violations: Vec<_> = seen.violations.into_iter().filter(|line| !own(line)).collect();
     assert_eq!(violations, Vec::<String>::new());
     assert_eq!(seen.waited, Vec::<String>::new());
+    assert_eq!(seen.unjudged, Vec::<String>::new());
     let idle = idle_evictions(&real.audit_log()?, OPERATOR_USER, RENEWS_WITHIN);
     assert_eq!(idle, Vec::<String>::new());
     assert!(requests.leading.writes > 0, "the audit log names no pod of the operator");

@@ -1,131 +1,83 @@
-//! What is said to be done, held against what is: upgraded, given back, completed.
+//! What is said to be done, as far as an event tells: upgraded, completed.
 //!
-//! Every answer comes from the component, the Node or the Job itself. Where the API is away for a moment it is asked again.
+//! Here belongs which words are to be judged, and what parts of a node have to look like for them. Nothing here asks the
+//! cluster. Whoever says "done" is judged by when it was said: a part that became ready later was not ready then.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
 
-use evenkeel_devcluster::{Release, Role};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{DynamicObject, ListParams};
-use kube::runtime::watcher::Event;
-use kube::{Api, ResourceExt as _};
+use super::steps::time;
+use super::{Question, Seen, is_control_plane};
+use crate::watched::Part;
 
-use super::{MARK, Observer, kubelet, node_ready};
-use crate::scenario::TO;
-use crate::watched::Watched;
+/// Times in the API are whole seconds.
+const ROUNDED: SignedDuration = SignedDuration::from_secs(1);
 
-/// Asks until there is an answer, for as long as an apiserver takes to come back.
-async fn answered<T, E>(ask: impl AsyncFn() -> Result<T, E>) -> Option<T> {
-    for _ in 0..100 {
-        match ask().await {
-            Ok(answer) => return Some(answer),
-            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+impl Seen {
+    /// A claim that was read live, or in a list by somebody who watches since `listed`. What such a list calls upgraded is
+    /// judged too, if it was said since then: where the API was away, that may be the only way to hear of it.
+    pub(super) fn claim(
+        &mut self,
+        claim: &DynamicObject,
+        control_plane_first: bool,
+        at: Timestamp,
+        listed: Option<Timestamp>,
+    ) -> Vec<Question> {
+        let text = |field: &str| claim.data["spec"][field].as_str().unwrap_or_default().to_owned();
+        let node = text("nodeName");
+        let on_control_plane = self.nodes.get(&node).is_some_and(is_control_plane);
+        self.steps.claim(claim, on_control_plane, control_plane_first, at);
+        let status = &claim.data["status"];
+        if status["state"] != "Upgraded" {
+            return Vec::new();
         }
+        let uid = claim.uid().unwrap_or_default();
+        if !self.done.insert(format!("{uid} {}", status["since"])) {
+            return Vec::new();
+        }
+        let said = time(status["since"].as_str()).unwrap_or(at);
+        if listed.is_some_and(|began| said + ROUNDED < began) {
+            return Vec::new();
+        }
+        vec![Question::Upgraded {
+            claim: uid,
+            component: text("component"),
+            node,
+            to: text("toVersion"),
+            said,
+        }]
     }
-    None
+
+    /// "Completed", each time that it is said.
+    pub(super) fn upgrade(&mut self, upgrade: &DynamicObject, at: Timestamp) -> Vec<Question> {
+        let conditions = upgrade.data["status"]["conditions"].as_array();
+        let completed = conditions.into_iter().flatten().find(|condition| {
+            condition["type"] == "Ready"
+                && condition["status"] == "True"
+                && condition["reason"] == "Completed"
+        });
+        let Some(completed) = completed else { return Vec::new() };
+        let since = &completed["lastTransitionTime"];
+        if !self.done.insert(format!("{} {since}", upgrade.uid().unwrap_or_default())) {
+            return Vec::new();
+        }
+        vec![Question::Completed { said: time(since.as_str()).unwrap_or(at) }]
+    }
 }
 
-impl Observer {
-    /// "Upgraded" is said of a kubelet only when its node reports the target, is Ready and schedulable again, and of a part
-    /// of the control plane only when it runs the target and its node is whole.
-    pub(super) async fn claim(&self, cluster: &impl Watched, event: Event<DynamicObject>) {
-        let live = matches!(event, Event::Apply(_));
-        let (Event::Apply(claim) | Event::InitApply(claim)) = event else { return };
-        let upgraded = claim.data["status"]["state"] == "Upgraded";
-        // What is listed again was said a while ago: by now the next step may be under way.
-        let new = {
-            let Ok(mut seen) = self.seen.lock() else { return };
-            seen.events += 1;
-            upgraded && seen.upgraded.insert(claim.uid().unwrap_or_default()) && live
-        };
-        if !new {
-            return;
-        }
-        let text = |field: &str| claim.data["spec"][field].as_str().unwrap_or_default();
-        let (component, node, to) = (text("component"), text("nodeName"), text("toVersion"));
-        if component == "kubelet" {
-            self.kubelet_is_upgraded(cluster, node).await;
-        } else {
-            self.component_is_upgraded(cluster, component, node, to).await;
-        }
-        if let Some(what) = cluster.lacks(node).await {
-            self.note(format!("{component} on {node} is called upgraded: {what}"));
-        }
-    }
-
-    async fn kubelet_is_upgraded(&self, cluster: &impl Watched, name: &str) {
-        let nodes: Api<Node> = Api::all(cluster.client());
-        let Some(node) = answered(async || nodes.get(name).await).await else {
-            return self.note(format!("{name} is called upgraded and cannot be read"));
-        };
-        if kubelet(&node) != TO || !node_ready(&node) || node.annotations().contains_key(MARK) {
-            let ready = node_ready(&node);
-            self.note(format!("{name} is called upgraded: {}, ready {ready}", kubelet(&node)));
-        }
-    }
-
-    /// The component of its node runs the target by now, and no kube-apiserver is more than one minor from another.
-    async fn component_is_upgraded(&self, cluster: &impl Watched, component: &str, node: &str, to: &str) {
-        let name = format!("{component}-{node}");
-        let all = answered(async || {
-            let all = cluster.components().await;
-            let found = all.iter().find(|found| found.name == name);
-            let runs = found.map(|found| found.release.clone());
-            runs.ok_or("it is not there".to_owned())?.map(|runs| (runs, all))
-        });
-        let Some((runs, all)) = all.await else {
-            return self.note(format!("{name} is called upgraded and says nothing"));
-        };
-        if Release::parse(to).is_none_or(|to| runs < to) {
-            self.note(format!("{name} is called upgraded to {to}: {}", runs.version()));
-        }
-        let servers = all.iter().filter(|component| component.role == Role::Apiserver);
-        let minors = servers.filter_map(|server| Some(server.release.as_ref().ok()?.minor()));
-        let minors: BTreeSet<u32> =
-            minors.filter_map(|minor| minor.rsplit('.').next()?.parse().ok()).collect();
-        if let (Some(least), Some(most)) = (minors.first(), minors.last())
-            && most - least > 1
-        {
-            self.note(format!("kube-apiservers of 1.{least} and 1.{most} run side by side"));
-        }
-    }
-
-    /// A node is given back only when the Job of the claim in `mark` has ended.
-    pub(super) async fn executor_has_ended(&self, cluster: &impl Watched, node: &str, mark: &str) {
-        let Some((claim, uid)) = mark.split_once('/') else { return };
-        let jobs: Api<Job> = Api::namespaced(cluster.client(), "evenkeel-executors");
-        let of_claim = ListParams::default().labels(&format!("evenkeel.dev/node-upgrade={uid}"));
-        let Some(jobs) = answered(async || jobs.list(&of_claim).await).await else {
-            return self.note(format!("{node} was given back by {claim}, and its Job cannot be read"));
-        };
-        for job in jobs.items {
-            let active = job.status.as_ref().and_then(|status| status.active).unwrap_or_default();
-            if active > 0 {
-                self.note(format!("{node} was given back by {claim} while Job {} ran", job.name_any()));
+/// What keeps a node from having been whole at `said`, a line for each of its parts.
+pub(super) fn lacking(parts: &[Part], said: Timestamp) -> Vec<String> {
+    let lacks = |part: &Part| {
+        let name = &part.name;
+        match (part.ready_since, &part.behind) {
+            (None, _) => Some(format!("{name} is not ready")),
+            (_, Some(runs)) => Some(format!("{name} runs {runs}")),
+            (Some(since), None) if since > said + ROUNDED => {
+                Some(format!("{name} became ready {} s later", since.duration_since(said).as_secs()))
             }
+            _ => None,
         }
-    }
-
-    /// "Completed" is said only when every node is whole, etcd included.
-    pub(super) async fn upgrade(&self, cluster: &impl Watched, event: Event<DynamicObject>) {
-        let (Event::Apply(upgrade) | Event::InitApply(upgrade)) = event else { return };
-        let conditions = upgrade.data["status"]["conditions"].as_array();
-        let completed = conditions.is_some_and(|all| {
-            all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True" && c["reason"] == "Completed")
-        });
-        if !completed {
-            return;
-        }
-        let nodes: Api<Node> = Api::all(cluster.client());
-        let Some(nodes) = answered(async || nodes.list(&ListParams::default()).await).await else {
-            return self.note("the upgrade is called complete, and no node can be read".to_owned());
-        };
-        for node in nodes.items.iter().map(Node::name_any) {
-            if let Some(what) = cluster.lacks(&node).await {
-                self.note(format!("the upgrade is called complete: {what}"));
-            }
-        }
-    }
+    };
+    parts.iter().filter_map(lacks).collect()
 }
