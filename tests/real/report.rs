@@ -67,6 +67,51 @@ pub fn uneven(report: &Value, version: &str, size: Size) -> Vec<String> {
     wrong
 }
 
+/// What is wrong with the report of a whole kubeadm cluster whose control plane is on its way, with a kube-apiserver at `to`
+/// and every kubelet at `from`: every component is there, each with where its version was read, and both versions show.
+pub fn midway(report: &Value, from: &str, to: &str, size: Size) -> Vec<String> {
+    let servers = size.control_planes;
+    let nodes = servers + size.workers;
+    let expected = BTreeMap::from([
+        ("kube-apiserver", ("/version", servers)),
+        ("kube-controller-manager", ("image", servers)),
+        ("kube-scheduler", ("image", servers)),
+        ("kubelet", ("nodeInfo", nodes)),
+        ("kube-proxy", ("image", nodes)),
+    ]);
+    let found = counted(report);
+    let mut wrong = Vec::new();
+    let mut counts: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
+    for ([component, version, source, state], count) in &found {
+        let sum = counts.entry(component).or_insert((source, 0));
+        sum.1 += count;
+        let known = sum.0 == *source
+            && [from, to].contains(version)
+            && ["Supported", "Transitional"].contains(state)
+            && (*component != "kubelet" || *version == from);
+        if !known {
+            wrong.push(format!("a {component} is {version} by {source} and {state}"));
+        }
+    }
+    if counts != expected {
+        wrong.push(format!("the rows are {counts:?} and not {expected:?}"));
+    }
+    let shows = |component: &str, version| found.keys().any(|key| key[0] == component && key[1] == version);
+    if !shows("kube-apiserver", to) {
+        wrong.push(format!("no kube-apiserver is said to run {to}"));
+    }
+    for (field, is) in [("platform", "kubeadm"), ("supported", "True"), ("kubelets", from)] {
+        if report[field] != is {
+            wrong.push(format!("{field} is {} and not {is}", report[field]));
+        }
+    }
+    let server = if shows("kube-apiserver", from) { format!("{from}..{to}") } else { to.to_owned() };
+    if report["server"] != server.as_str() {
+        wrong.push(format!("the servers are {} and not {server}", report["server"]));
+    }
+    wrong
+}
+
 /// How many kube-apiservers are said to answer, each with the node that it runs on. Only the operator's report says that.
 pub fn answering(report: &Value) -> usize {
     let answers = |server: &&Value| server["reachable"] == true && server["node"].is_string();
@@ -131,6 +176,36 @@ mod tests {
         assert_eq!(window("Transitional", 0), (1, 0));
         assert_eq!(window("Supported", 0), (1, 1));
         assert_eq!(window("Unsupported", 1), (1, 2));
+    }
+
+    #[test]
+    fn a_report_midway_shows_both_versions_and_where_each_was_read() {
+        let size = Size { control_planes: 1, workers: 2 };
+        let row = |[component, version, source, state]: [&str; 4], count: usize| json!({"component": component, "version": version, "source": source, "state": state, "count": count});
+        let report = |rows: Vec<Value>| {
+            json!({"platform": "kubeadm", "supported": "True", "kubelets": "v1.36.4", "server": "v1.37.1",
+                "components": rows})
+        };
+        let rows = vec![
+            row(["kube-apiserver", "v1.37.1", "/version", "Supported"], 1),
+            row(["kube-controller-manager", "v1.37.1", "image", "Supported"], 1),
+            row(["kube-scheduler", "v1.36.4", "image", "Transitional"], 1),
+            row(["kubelet", "v1.36.4", "nodeInfo", "Supported"], 3),
+            row(["kube-proxy", "v1.36.4", "image", "Supported"], 1),
+            row(["kube-proxy", "v1.36.4", "image", "Supported"], 2),
+        ];
+        let wrong = |change: &dyn Fn(&mut Vec<Value>)| {
+            let mut rows = rows.clone();
+            change(&mut rows);
+            midway(&report(rows), "v1.36.4", "v1.37.1", size)
+        };
+        assert_eq!(wrong(&|_| {}), Vec::<String>::new());
+        assert_eq!(wrong(&|rows| rows[0]["version"] = json!("v1.36.4")).len(), 2, "the old kube-apiserver");
+        assert_eq!(wrong(&|rows| rows[1]["source"] = json!("")).len(), 1, "a source is not named");
+        assert_eq!(wrong(&|rows| rows[2]["version"] = json!("")).len(), 1, "a version is not known");
+        assert_eq!(wrong(&|rows| rows[3]["version"] = json!("v1.37.1")).len(), 1, "a kubelet is ahead");
+        assert_eq!(wrong(&|rows| drop(rows.pop())).len(), 1, "a row is missing");
+        assert_eq!(midway(&json!({}), "v1.36.4", "v1.37.1", size).len(), 6);
     }
 
     #[test]
