@@ -226,6 +226,11 @@ fn a_single_control_plane_is_brought_even() -> TestResult {
     on_real_nodes("a_single_control_plane_is_brought_even", nodes, brought_even)
 }
 
+    assert_eq!(
+        asked.too_few(Duration::from_secs_f64(beside.seconds())),
+        None,
+        "the Service was hardly asked"
+    );
 #[test]
 #[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
 fn people_are_told_and_obeyed() -> TestResult {

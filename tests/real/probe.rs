@@ -12,7 +12,10 @@ const PACE: Duration = Duration::from_millis(50);
 /// What is lost so soon after another request belongs to the same time of trouble.
 const SPELL: Duration = Duration::from_secs(5);
 /// After this a request is lost.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Of the requests that it was made for, so many in a hundred have to have been sent.
+const SENT: f64 = 75.0;
 
 /// What became of the requests so far.
 #[derive(Clone, Default)]
@@ -26,6 +29,15 @@ impl Asked {
     /// For people: how many of how many.
     pub fn summary(&self) -> String {
         format!("{} of {} requests lost", self.lost.len(), self.sent)
+    }
+
+    /// Nothing where the Service was asked all the time; who asks nobody loses nothing.
+    pub fn too_few(&self, meanwhile: Duration) -> Option<String> {
+        let made_for = meanwhile.as_secs_f64() / PACE.as_secs_f64();
+        let least = made_for * SENT / 100.0;
+        let sent = u32::try_from(self.sent).map_or(f64::MAX, f64::from);
+        let line = || format!("{sent} requests in {:.0} s, of {made_for:.0}", meanwhile.as_secs_f64());
+        (sent < least || self.sent == 0).then(line)
     }
 
     /// For people: what came instead of answers, by node, a line for each time in which that went on.
@@ -94,4 +106,13 @@ async fn get(address: SocketAddr) -> Result<(), String> {
     stream.read_to_string(&mut answer).await.map_err(|e| format!("reading: {e}"))?;
     let first = answer.lines().next().unwrap_or_default();
     if first.ends_with("200 OK") { Ok(()) } else { Err(format!("answered {first:?}")) }
+}
+
+#[test]
+fn a_probe_that_asked_nobody_proves_nothing() {
+    let too_few = |sent| Asked { sent, lost: Vec::new() }.too_few(Duration::from_secs(100));
+    assert_eq!(too_few(0), Some("0 requests in 100 s, of 2000".to_owned()));
+    assert_eq!(too_few(1_499), Some("1499 requests in 100 s, of 2000".to_owned()));
+    assert_eq!(too_few(1_940), None);
+    assert!(Asked::default().too_few(Duration::ZERO).is_some());
 }
