@@ -115,7 +115,7 @@ impl Real {
         .await?;
         let healthy = ["-n", "shop", "get", "pdb", "-o", "jsonpath={.items[*].status.disruptionsAllowed}"];
         until("every budget allows an eviction", Duration::from_secs(30), async || {
-            Ok(self.kubectl(&healthy).await? == "1 1 1")
+            Ok(self.kubectl(&healthy).await? == "1 1 3 1")
         })
         .await
     }
@@ -123,7 +123,7 @@ impl Real {
     /// Whether every pod of the workloads is ready.
     pub async fn pods_are_ready(&self) -> Result<bool, Failure> {
         let pods = Api::<Pod>::namespaced(self.client(), "shop").list(&ListParams::default()).await?.items;
-        Ok(pods.len() == 8 && pods.iter().all(is_ready))
+        Ok(pods.len() == 14 && pods.iter().all(is_ready))
     }
 
     /// The addresses of all nodes.

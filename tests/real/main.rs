@@ -24,7 +24,7 @@ use cluster::Real;
 use evenkeel_devcluster::lab::Lab;
 use evenkeel_devcluster::{AuditEntry, Failure, TestResult};
 use evenkeel_testkit::observer::{self, Observer};
-use evenkeel_testkit::requests::Requests;
+use evenkeel_testkit::requests::{self, Cost, Requests};
 use evenkeel_testkit::scenario::{FROM, OPERATOR_USER, TO, root, until};
 use evenkeel_testkit::watched::Watched as _;
 use evenkeel_testkit::working::idle_evictions;
@@ -51,6 +51,9 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 fn binary() -> PathBuf {
     evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
+/// So often it may be written in a second while workers move.
+const STATUSES_A_SECOND: f64 = 1.0;
+
 }
 
 /// Runs `body` in the network of a cluster of real nodes of its own: this process starts the cluster, and the same test
@@ -368,34 +371,36 @@ async fn judged(real: &Real, beside: &Beside, requests: &Requests) -> TestResult
     assert_eq!(noticed.len(), 2, "{noticed:?}");
     let late: Vec<_> = noticed.iter().filter(|(_, after)| **after > NOTICED_WITHIN).collect();
     assert!(late.is_empty(), "a Job was seen as running for long after its end: {late:?}");
-    assert!(requests.refused <= requests.evictions / 10, "{} evictions were refused", requests.refused);
+    assert_eq!(requests.refused, 0, "evictions were refused");
+    // All pods behind it end properly.
     let asked = beside.probe.asked();
     assert!(asked.lost.is_empty(), "{}", asked.summary());
     Ok(())
 }
 
-/// From the claim of the first worker to the end of the last one. On such a cluster, with as many pods and the same Job,
-/// system-upgrade-controller took 52 s and 237 requests, and a person with kubectl 50 s and 204.
+/// From the claim of the first worker to the end of the last one. On such a cluster, with the same Job and 24 evictions,
+/// system-upgrade-controller took 52 s, 237 requests and 18 refused evictions, a person with kubectl 50 s, 204 and 14. So the
+/// workloads are such that both workers take as many evictions here, and everything counts that Evenkeel asked meanwhile,
+/// both of its replicas' leases and probes included.
 fn workers_cost_little(log: &[AuditEntry]) -> TestResult {
-    let own = || log.iter().filter(|entry| entry.user == OPERATOR_USER);
-    let of_workers = own().filter(|entry| entry.name.contains(".kubelet.worker") && entry.is_write());
-    let times = of_workers.map(|entry| entry.received).collect::<BTreeSet<_>>();
-    let (Some(first), Some(last)) = (times.first(), times.last()) else {
-        return Err(Failure::new("the audit log shows no claim of a worker"));
-    };
-    let seconds = last.duration_since(*first).as_secs_f64();
-    let meanwhile = own().filter(|entry| (*first..=*last).contains(&entry.received));
-    let mut kinds = BTreeMap::<_, usize>::new();
-    for AuditEntry { verb, resource, subresource, .. } in meanwhile {
-        *kinds.entry([verb.as_str(), resource, subresource]).or_default() += 1;
+    let cost = requests::of_workers(log, OPERATOR_USER);
+    let cost = cost.ok_or_else(|| Failure::new("the audit log shows no claim of a worker"))?;
+    let Cost { seconds, all, for_upgrade, evictions, refused, statuses, kinds } = &cost;
+    println!(
+        "both workers: {seconds:.0} s, {all} requests, {for_upgrade} of them for the upgrade: {kinds:?}; \
+         {evictions} evictions, {refused} refused"
+    );
+    let rate = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / seconds;
+    for (resource, count) in statuses {
+        println!("statuses of {resource}: {count}, {:.2} a second", rate(*count));
+        let most = if resource == "clusterupgrades" { STATUSES_A_SECOND } else { STATUSES_A_SECOND / 2.0 };
+        assert!(rate(*count) <= most, "the status of {resource} was written {count} times");
     }
-    let all: usize = kinds.values().sum();
-    // What two replicas ask without an upgrade, too: for their lease, and each kube-apiserver for its version and health.
-    kinds.retain(|[_, resource, _], _| !resource.is_empty() && *resource != "leases");
-    let requests: usize = kinds.values().sum();
-    println!("both workers: {seconds:.0} s, {all} requests, {requests} of them for the upgrade: {kinds:?}");
-    assert!(seconds < 50.0, "both workers took {seconds:.0} s");
-    assert!(requests <= 110, "both workers took {requests} requests");
+    // Where CoreDNS and Evenkeel's own pods begin is the scheduler's choice.
+    assert!((22..=27).contains(evictions), "both workers took {evictions} evictions");
+    assert_eq!(*refused, 0, "evictions were refused");
+    assert!(*seconds < 50.0, "both workers took {seconds:.0} s");
+    assert!(all * 24 < 204 * evictions, "both workers took {all} requests");
     Ok(())
 }
 

@@ -37,16 +37,11 @@ pub fn of(log: &[AuditEntry], user: &str) -> (Requests, Vec<String>) {
     let mut requests = Requests { leading: leading(log, user), ..Requests::default() };
     let mut wrong = requests.leading.wrong.clone();
     for entry in log.iter().filter(|entry| entry.user == user) {
-        let what = if entry.subresource.is_empty() {
-            entry.resource.clone()
-        } else {
-            format!("{}/{}", entry.resource, entry.subresource)
-        };
-        let kind = format!("{} {what}", entry.verb);
+        let kind = kind(entry);
         if entry.code == 409 {
             *requests.lost.entry(kind.clone()).or_default() += 1;
         }
-        *requests.by_kind.entry(kind).or_default() += 1;
+        *requests.by_kind.entry(kind.clone()).or_default() += 1;
         if entry.is_write() {
             requests.writes += 1;
         }
@@ -63,13 +58,100 @@ pub fn of(log: &[AuditEntry], user: &str) -> (Requests, Vec<String>) {
         // An apiserver that just started refuses everybody until it has read the roles.
         let allowed = || log.iter().any(|e| e.user == user && same(e, entry) && e.code < 300);
         if entry.code == 403 && !allowed() {
-            wrong.push(format!("the operator was not allowed to {} {what}", entry.verb));
+            wrong.push(format!("the operator was not allowed to {kind}"));
         }
     }
     (requests, wrong)
 }
 
+/// What one phase cost.
+#[derive(Default, Debug, Clone)]
+pub struct Cost {
+    pub seconds: f64,
+    /// Everything that was asked.
+    pub all: usize,
+    /// Of that, what nobody would have asked without an upgrade.
+    pub for_upgrade: usize,
+    pub evictions: usize,
+    pub refused: usize,
+    /// Writes of statuses by resource.
+    pub statuses: BTreeMap<String, usize>,
+    /// What was asked for the upgrade, by kind.
+    pub kinds: BTreeMap<String, usize>,
+}
+
+/// What `user` asked from its first write about a claim of a worker's kubelet to its last one; nothing where there is none.
+/// Left out of what is for the upgrade: what replicas ask without one, too, for their lease, and each kube-apiserver for its
+/// version and health.
+pub fn of_workers(log: &[AuditEntry], user: &str) -> Option<Cost> {
+    let own = || log.iter().filter(|entry| entry.user == user);
+    let of_workers = || own().filter(|entry| entry.name.contains(".kubelet.worker") && entry.is_write());
+    let first = of_workers().map(|entry| entry.received).min()?;
+    let last = of_workers().map(|entry| entry.received).max()?;
+    let mut cost = Cost { seconds: last.duration_since(first).as_secs_f64(), ..Cost::default() };
+    for entry in own().filter(|entry| (first..=last).contains(&entry.received)) {
+        cost.all += 1;
+        let eviction = entry.subresource == "eviction";
+        cost.evictions += usize::from(eviction && (200..300).contains(&entry.code));
+        cost.refused += usize::from(eviction && entry.code == 429);
+        if entry.subresource == "status" && entry.is_write() {
+            *cost.statuses.entry(entry.resource.clone()).or_default() += 1;
+        }
+        if !entry.resource.is_empty() && entry.resource != "leases" {
+            cost.for_upgrade += 1;
+            *cost.kinds.entry(kind(entry)).or_default() += 1;
+        }
+    }
+    Some(cost)
+}
+
+/// The verb and what it is about.
+fn kind(entry: &AuditEntry) -> String {
+    let AuditEntry { verb, resource, subresource, .. } = entry;
+    if subresource.is_empty() {
+        format!("{verb} {resource}")
+    } else {
+        format!("{verb} {resource}/{subresource}")
+    }
+}
+
 /// The same verb on the same kind of thing.
 fn same(a: &AuditEntry, b: &AuditEntry) -> bool {
     (&a.verb, &a.resource, &a.subresource) == (&b.verb, &b.resource, &b.subresource)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::tests::entry;
+
+    #[test]
+    fn workers_cost_what_was_asked_while_they_moved() {
+        let of_worker = |second| AuditEntry {
+            name: "to.kubelet.worker-1".to_owned(),
+            subresource: "status".to_owned(),
+            ..entry(second, "a", "patch", "nodeupgrades")
+        };
+        let eviction = |second, code| AuditEntry {
+            subresource: "eviction".to_owned(),
+            code,
+            ..entry(second, "a", "create", "pods")
+        };
+        let log = [
+            eviction(1, 201),
+            of_worker(10),
+            eviction(11, 201),
+            eviction(12, 429),
+            entry(13, "a", "update", "leases"),
+            entry(13, "a", "get", ""),
+            AuditEntry { user: "somebody".to_owned(), ..entry(14, "", "get", "pods") },
+            of_worker(30),
+            entry(31, "a", "list", "nodes"),
+        ];
+        let cost = of_workers(&log, "up").unwrap_or_default();
+        assert!((cost.seconds - 20.0).abs() < 0.01, "{cost:?}");
+        assert_eq!((cost.all, cost.for_upgrade, cost.evictions, cost.refused), (6, 4, 1, 1), "{cost:?}");
+        assert_eq!(cost.statuses, BTreeMap::from([("nodeupgrades".to_owned(), 2)]));
+        assert!(of_workers(&log[..1], "up").is_none());
+    }
 }
