@@ -10,6 +10,7 @@ mod drains;
 mod executors;
 mod people;
 mod person;
+mod power;
 mod probe;
 mod report;
 mod story;
@@ -19,6 +20,7 @@ mod truth;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use std::sync::OnceLock;
 
 use cluster::Real;
 use evenkeel_devcluster::lab::Lab;
@@ -29,6 +31,7 @@ use evenkeel_testkit::scenario::{FROM, OPERATOR_USER, TO, root, until};
 use evenkeel_testkit::watched::Watched as _;
 use evenkeel_testkit::working::idle_evictions;
 use probe::Probe;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use story::Story;
 
@@ -95,19 +98,33 @@ struct Beside {
     began: Instant,
 }
 
+    /// The same moment, for what tells the time.
+    began_at: Timestamp,
+    /// How long it took what all this was beside of.
+    took: OnceLock<Duration>,
 impl Beside {
     fn new() -> Self {
-        let began = Instant::now();
+        let (began, began_at) = (Instant::now(), Timestamp::now());
         // Two workers, of which one at a time may be away.
         let observer = Observer::with_limits(&[("general", 1)]).control_plane_first();
-        Self { observer, probe: Probe::new(began), story: Story::new(began), began }
+        Self {
+            observer,
+            probe: Probe::new(began),
+            story: Story::new(began),
+            began,
+            began_at,
+            took: OnceLock::new(),
+        }
     }
 
     async fn during(&self, real: &Real, body: impl AsyncFnOnce() -> TestResult) -> TestResult {
         let addresses = real.addresses().await?;
         let beside = async {
             tokio::select! {
-                done = body() => done,
+                done = body() => {
+                    self.took.get_or_init(|| self.began.elapsed());
+                    done
+                }
                 never = self.probe.ask(&addresses, 30080) => match never {},
                 never = self.story.follow(real) => match never {},
             }
@@ -116,7 +133,12 @@ impl Beside {
     }
 
     fn seconds(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        self.took.get().copied().unwrap_or_else(|| self.began.elapsed()).as_secs_f64()
+    /// When that was, since the beginning.
+    fn since_beginning(&self, at: Timestamp) -> Duration {
+        Duration::try_from(at.duration_since(self.began_at)).unwrap_or_default()
+    }
+
     }
 }
 
