@@ -14,13 +14,14 @@ mod power;
 mod probe;
 mod report;
 mod story;
+mod table;
 mod troubles;
 mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use cluster::Real;
 use evenkeel_devcluster::lab::Lab;
@@ -30,10 +31,11 @@ use evenkeel_testkit::requests::{self, Cost, Requests};
 use evenkeel_testkit::scenario::{FROM, OPERATOR_USER, TO, root, until};
 use evenkeel_testkit::watched::Watched as _;
 use evenkeel_testkit::working::idle_evictions;
-use probe::Probe;
 use k8s_openapi::jiff::Timestamp;
+use probe::Probe;
 use serde_json::Value;
 use story::Story;
+use table::Figures;
 
 /// Set within the cluster: the image for executors.
 const TOOLS: &str = "EVENKEEL_TEST_TOOLS";
@@ -49,14 +51,14 @@ const RENEWS_WITHIN: Duration = Duration::from_secs(6);
 /// So often the status of an upgrade of five nodes may be written.
 const STATUSES: usize = 100;
 
+/// So often it may be written in a second while workers move.
+const STATUSES_A_SECOND: f64 = 1.0;
+
 /// From the end of a worker's Job until the node is called upgraded: its kubelet has reported, and `DaemonSets` are back.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 fn binary() -> PathBuf {
     evenkeel_testkit::binary(env!("CARGO_BIN_EXE_evenkeel"))
-/// So often it may be written in a second while workers move.
-const STATUSES_A_SECOND: f64 = 1.0;
-
 }
 
 /// Runs `body` in the network of a cluster of real nodes of its own: this process starts the cluster, and the same test
@@ -96,12 +98,12 @@ struct Beside {
     probe: Probe,
     story: Story,
     began: Instant,
-}
-
     /// The same moment, for what tells the time.
     began_at: Timestamp,
     /// How long it took what all this was beside of.
     took: OnceLock<Duration>,
+}
+
 impl Beside {
     fn new() -> Self {
         let (began, began_at) = (Instant::now(), Timestamp::now());
@@ -132,13 +134,13 @@ impl Beside {
         self.observer.during(real, beside).await
     }
 
-    fn seconds(&self) -> f64 {
-        self.took.get().copied().unwrap_or_else(|| self.began.elapsed()).as_secs_f64()
     /// When that was, since the beginning.
     fn since_beginning(&self, at: Timestamp) -> Duration {
         Duration::try_from(at.duration_since(self.began_at)).unwrap_or_default()
     }
 
+    fn seconds(&self) -> f64 {
+        self.took.get().copied().unwrap_or_else(|| self.began.elapsed()).as_secs_f64()
     }
 }
 
@@ -196,6 +198,7 @@ async fn even(real: &Real, when: &str, version: &str) -> TestResult {
 /// The reports while the control plane is on its way: where there are several of its nodes, the controllers of one are
 /// newer than the kube-apiserver of another.
 async fn in_the_middle(real: &Real, several: bool) -> TestResult {
+    let size = real.size().await?;
     until("the report shows the upgrade of a control-plane node", Duration::from_mins(6), async || {
         let report = real.report().await?;
         let ahead = report::window([&(Duration::ZERO, report.clone())]).ahead > 0;
@@ -223,6 +226,11 @@ async fn in_the_middle(real: &Real, several: bool) -> TestResult {
 fn figures(requests: &Requests, beside: &Beside) {
     println!("{requests:#?}");
     let asked = beside.probe.asked();
+    assert_eq!(
+        asked.too_few(Duration::from_secs_f64(beside.seconds())),
+        None,
+        "the Service was hardly asked"
+    );
     println!(
         "by Evenkeel: {:.0} s, {} requests, {} evictions, {} refused, the Service: {}",
         beside.seconds(),
@@ -236,7 +244,6 @@ fn figures(requests: &Requests, beside: &Beside) {
     }
 }
 
-    let size = real.size().await?;
 #[test]
 #[ignore = "real nodes: a quarter of an hour, and root; run it with `make e2e-real`"]
 fn three_control_planes_and_two_workers_are_brought_even() -> TestResult {
@@ -251,11 +258,6 @@ fn a_single_control_plane_is_brought_even() -> TestResult {
     on_real_nodes("a_single_control_plane_is_brought_even", nodes, brought_even)
 }
 
-    assert_eq!(
-        asked.too_few(Duration::from_secs_f64(beside.seconds())),
-        None,
-        "the Service was hardly asked"
-    );
 #[test]
 #[ignore = "real nodes: minutes, and root; run it with `make e2e-real`"]
 fn people_are_told_and_obeyed() -> TestResult {
@@ -347,6 +349,16 @@ async fn brought_even(real: &Real) -> TestResult {
 
     let requests = beside.observer.audit(real)?;
     figures(&requests, &beside);
+    let evenkeel = Figures {
+        who: "Evenkeel",
+        seconds,
+        requests: requests.by_kind.values().sum(),
+        evictions: requests.evictions,
+        refused: requests.refused,
+        asked: beside.probe.asked(),
+        violations: beside.observer.seen().violations.len(),
+    };
+    table::print(real.size().await?, &evenkeel)?;
     judged(real, &beside, &requests).await?;
     told_truly(&beside, several);
     assert!(seconds < UPGRADE_LIMIT.as_secs_f64(), "the upgrade took {seconds:.0} s");

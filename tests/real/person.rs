@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use crate::Beside;
 use crate::cluster::Real;
+use crate::table::{self, Figures};
 
 /// Twice what it takes on three control planes.
 const LIMIT: Duration = Duration::from_mins(25);
@@ -38,17 +39,24 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
         .iter()
         .filter(|entry| entry.user_agent.starts_with("kubectl") && entry.received >= from)
         .collect();
-    let refused = asked.iter().filter(|entry| entry.code == 429).count();
+    let refused = asked.iter().filter(|entry| entry.subresource == "eviction" && entry.code == 429).count();
     let evictions = asked.iter().filter(|entry| entry.subresource == "eviction" && entry.code < 300).count();
-    println!(
-        "by hand: {seconds:.0} s, {} requests by kubectl, {evictions} evictions, {refused} refused, the Service: {}, violations: {:?}",
-        asked.len(),
-        beside.probe.asked().summary(),
-        beside.observer.seen().violations
-    );
-    for line in beside.probe.asked().losses() {
+    let (asked_of_service, violations) = (beside.probe.asked(), beside.observer.seen().violations);
+    assert_eq!(asked_of_service.too_few(Duration::from_secs_f64(seconds)), None);
+    println!("by hand: the Service: {}, violations: {violations:#?}", asked_of_service.summary());
+    for line in asked_of_service.losses() {
         println!("{line}");
     }
+    let figures = Figures {
+        who: "a person",
+        seconds,
+        requests: asked.len(),
+        evictions,
+        refused,
+        asked: asked_of_service,
+        violations: violations.len(),
+    };
+    table::print(size, &figures)?;
     assert!(evictions > 0, "the audit log shows no eviction by kubectl");
     Ok(())
 }

@@ -1,0 +1,96 @@
+//! The same upgrade by a person and by Evenkeel, in one table.
+//!
+//! Here belong the figures that both have. Each run has a cluster of its own, one after the other, so what was measured is
+//! kept in a file among the test's own; whichever run is the second prints both, each with when it was.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use evenkeel_devcluster::Failure;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::probe::Asked;
+use crate::report::Size;
+
+/// One upgrade of a whole cluster in figures.
+pub struct Figures {
+    pub who: &'static str,
+    pub seconds: f64,
+    /// What was asked of the API.
+    pub requests: usize,
+    pub evictions: usize,
+    /// Evictions that were answered with 429.
+    pub refused: usize,
+    pub asked: Asked,
+    pub violations: usize,
+}
+
+/// Keeps the figures and prints them beside those of the others that upgraded such a cluster.
+pub fn print(size: Size, figures: &Figures) -> Result<(), Failure> {
+    let name = format!("upgrade-of-{}-and-{}.json", size.control_planes, size.workers);
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let known = kept(&path, figures, Timestamp::now())?;
+    let Size { control_planes, workers } = size;
+    println!(
+        "--- upgrades of {control_planes} control-plane nodes and {workers} workers\n{}---",
+        table(&known)
+    );
+    Ok(())
+}
+
+fn kept(path: &Path, figures: &Figures, now: Timestamp) -> Result<BTreeMap<String, Value>, Failure> {
+    let mut known: BTreeMap<String, Value> = match std::fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let Figures { who, seconds, requests, evictions, refused, asked, violations } = figures;
+    let columns = json!({
+        "wall s": seconds.round(), "requests": requests, "evictions": evictions, "429": refused,
+        "asked": asked.sent, "lost": asked.lost.len(), "violations": violations, "measured": now.to_string(),
+    });
+    known.insert((*who).to_owned(), columns);
+    std::fs::write(path, serde_json::to_string(&known)?)?;
+    Ok(known)
+}
+
+fn table(known: &BTreeMap<String, Value>) -> String {
+    let columns = ["wall s", "requests", "evictions", "429", "asked", "lost", "violations", "measured"];
+    let line = |who: &str, cells: [String; 8]| {
+        let [seconds, requests, evictions, refused, asked, lost, violations, measured] = cells;
+        format!(
+            "{who:<12}{seconds:>7}{requests:>10}{evictions:>11}{refused:>6}{asked:>8}{lost:>6}{violations:>12}  {measured}\n"
+        )
+    };
+    let mut table = line("upgraded by", columns.map(str::to_owned));
+    for (who, figures) in known {
+        let cell = |column: &str| match &figures[column] {
+            Value::String(text) => text.clone(),
+            number => number.as_f64().map_or_else(|| "-".to_owned(), |number| format!("{number:.0}")),
+        };
+        table += &line(who, columns.map(cell));
+    }
+    table
+}
+
+#[test]
+fn both_are_in_one_table_whichever_was_first() -> Result<(), Failure> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("figures.json");
+    let figures = |who, refused, lost: usize| {
+        let lost = vec![(std::time::Duration::ZERO, std::net::Ipv4Addr::LOCALHOST, String::new()); lost];
+        let asked = Asked { sent: 4_589, lost };
+        Figures { who, seconds: 228.7, requests: 178, evictions: 15, refused, asked, violations: 0 }
+    };
+    kept(&path, &figures("a person", 13, 55), Timestamp::UNIX_EPOCH)?;
+    kept(&path, &figures("a person", 12, 55), Timestamp::UNIX_EPOCH)?;
+    let known = kept(&path, &figures("Evenkeel", 0, 0), Timestamp::UNIX_EPOCH)?;
+    let expected = "\
+upgraded by  wall s  requests  evictions   429   asked  lost  violations  measured
+Evenkeel        229       178         15     0    4589     0           0  1970-01-01T00:00:00Z
+a person        229       178         15    12    4589    55           0  1970-01-01T00:00:00Z
+";
+    assert_eq!(table(&known), expected);
+    Ok(())
+}
