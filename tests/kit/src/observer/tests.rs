@@ -217,7 +217,7 @@ fn a_job_whose_end_is_first_read_in_a_list_ended_when_it_says() -> Tested {
         let ended = job(40, "a", Some(("Complete", 49)))?;
         let ended = if listed_first { Event::InitApply(ended) } else { Event::Apply(ended) };
         forged.sees(52, Seeing::Job(ended));
-        forged.sees(53, listed(claim(30, "b", "kubelet", "cp-1", "Upgrading", 50)));
+        forged.sees(53, listed(claim(30, "b", "kube-apiserver", "cp-2", "Upgrading", 50)));
         Ok(forged.violations())
     };
     assert_eq!(forged(true)?, Vec::<String>::new());
