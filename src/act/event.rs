@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use evenkeel_core::rollout::ClaimState;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Resource, ResourceExt as _};
 
 use super::authority::{Authority, Effects, NotDone};
 use super::outcome::Next;
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType};
 
 /// Longest note the API takes, in characters.
 const MAX_NOTE: usize = 1000;
@@ -48,13 +49,12 @@ impl News {
 /// What is new in `after`: the reason of condition Ready, and nodes that are out of the rollout without a claim, of which
 /// no other event tells. They are the ones of which nobody knows since when they are out.
 pub fn news(before: Option<&ClusterUpgradeStatus>, after: &ClusterUpgradeStatus) -> Vec<News> {
-    let condition = |status: &ClusterUpgradeStatus, kind: &str| {
-        status.conditions.iter().find(|of| of.type_ == kind).cloned()
-    };
-    let was = before.and_then(|before| condition(before, "Ready")).map(|of| of.reason);
-    let is = condition(after, "Ready").filter(|of| was.as_ref() != Some(&of.reason));
-    let stalled = condition(after, "Stalled").is_some_and(|of| of.status == "True");
-    let reason = is.map(|of| News { warns: stalled, reason: of.reason, node: None, note: of.message });
+    let was = before.and_then(|before| ConditionType::Ready.of(&before.conditions)).map(|of| &of.reason);
+    let is = ConditionType::Ready.of(&after.conditions).filter(|of| was != Some(&of.reason));
+    let warns = ConditionType::Stalled.holds(&after.conditions);
+    let told =
+        |of: &Condition| News { warns, reason: of.reason.clone(), node: None, note: of.message.clone() };
+    let reason = is.map(told);
     let known = |node: &str| before.is_some_and(|before| before.parked.iter().any(|out| out.node == node));
     let out = after.parked.iter().filter(|out| out.since.is_none() && !known(&out.node));
     let nodes = out.take(MAX_NODES).map(|out| News {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::actions::{Hands, claims, nodes};
 use super::authority::{Authority, Effects, NotDone};
 use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
+use crate::api::ConditionStatus;
 use crate::observe::lean;
 
 impl Hands {
@@ -109,7 +110,7 @@ pub async fn conditions(
     let condition = |(name, is): &(&str, bool)| {
         json!({
             "type": name,
-            "status": if *is { "True" } else { "False" },
+            "status": ConditionStatus::from(*is).name(),
             "reason": "EvenkeelDrain",
             "message": "by evenkeel drain",
             "lastHeartbeatTime": now,

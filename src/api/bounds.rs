@@ -5,6 +5,10 @@
 
 use serde::Serialize;
 
+/// The longest line of a list, and the longest message of a condition, in characters: an event takes no more than twice
+/// that, and shows the same words.
+pub(super) const MAX_LINE: usize = 500;
+
 /// The largest status that is written, in bytes of JSON, where lists for people can make it that small.
 pub(super) const MAX_BYTES: usize = 64 * 1024;
 

@@ -13,7 +13,7 @@ pub mod report;
 pub mod upgrade;
 
 pub use claim::{BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, spec_of, status_of};
-pub use conditions::conditions;
+pub use conditions::{ConditionStatus, ConditionType, Kstatus, Wanted, conditions};
 pub use decode::{decode, decode_parts};
 pub use executor::{Executors, ExternalExecutor, JobExecutor, UpgradeExecutor, UpgradeExecutorSpec};
 pub use report::{ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus};

@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{Demo, scenario};
-use crate::api::ClusterUpgrade;
+use crate::api::{ClusterUpgrade, ConditionType};
 use crate::clients::one_line;
 
 /// Longest time, in the cluster, that is waited for an upgrade to get somewhere.
@@ -106,7 +106,7 @@ impl Demo {
         while begun.elapsed() < PATIENCE {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let Some(status) = self.upgrade().await?.and_then(|upgrade| upgrade.status) else { continue };
-            let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+            let ready = ConditionType::Ready.of(&status.conditions);
             said = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
             if reasons.contains(&said.as_str()) {
                 return Ok(());

@@ -28,7 +28,7 @@ use super::metrics::{Controller, Metrics, Reason, ReconcileOutcome};
 use crate::act::status::{NotWritten, create_report, dropped, write};
 use crate::act::{Authority, Effects, Events};
 use crate::api::report::{self, ClusterSkewReportStatus, Context, Live};
-use crate::api::{ClusterSkewReport, conditions, decode};
+use crate::api::{ClusterSkewReport, ConditionStatus, ConditionType, conditions, decode};
 use crate::clock::Clock;
 use crate::judgement::{Basis, judge};
 use crate::observe::cache::Cache;
@@ -392,18 +392,26 @@ fn blind(
     }
     let unseen = "the cluster is not seen at the moment";
     let wanted = [
-        ("Ready", if why.is_pending() { "Unknown" } else { "False" }, reason, line.as_str()),
-        ("Reconciling", "True", reason, "looking again until everything is seen"),
-        ("Stalled", "False", reason, "nothing needs a person yet"),
-        ("SkewSupported", "Unknown", "NotObserved", unseen),
-        ("NextMinorAllowed", "Unknown", "NotObserved", unseen),
-        ("InventoryComplete", "False", reason, line.as_str()),
+        (
+            ConditionType::Ready,
+            if why.is_pending() { ConditionStatus::Unknown } else { ConditionStatus::False },
+            reason,
+            line.as_str(),
+        ),
+        (ConditionType::Reconciling, ConditionStatus::True, reason, "looking again until everything is seen"),
+        (ConditionType::Stalled, ConditionStatus::False, reason, "nothing needs a person yet"),
+        (ConditionType::SkewSupported, ConditionStatus::Unknown, "NotObserved", unseen),
+        (ConditionType::NextMinorAllowed, ConditionStatus::Unknown, "NotObserved", unseen),
+        (ConditionType::InventoryComplete, ConditionStatus::False, reason, line.as_str()),
     ];
     ClusterSkewReportStatus {
         observed_generation: generation,
-        supported: "Unknown".to_owned(),
+        supported: Verdict::Unknown.name().to_owned(),
         reason: line.clone(),
-        next_minor: report::NextMinor { allowed: "Unknown".to_owned(), ..before.next_minor.clone() },
+        next_minor: report::NextMinor {
+            allowed: Verdict::Unknown.name().to_owned(),
+            ..before.next_minor.clone()
+        },
         conditions: conditions(&wanted, &before.conditions, generation, now),
         ..before.clone()
     }

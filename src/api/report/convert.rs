@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::bounds::short;
-use super::super::conditions;
+use super::super::conditions::{ConditionStatus, ConditionType, conditions};
 use super::schema::{
     Apiserver, BlockingBudget, ClusterSkewReportStatus, Finding, NextMinor, Omitted, PolicyName, Row,
 };
@@ -29,9 +29,7 @@ const MAX_BUDGETS: usize = 20;
 /// Longest message of a kube-apiserver or a budget, in characters.
 const MAX_MESSAGE: usize = 256;
 
-/// The condition that says whether the policy is kept.
-const SUPPORTED: &str = "SkewSupported";
-/// Its reason while versions that would decide it are not known.
+/// The reason of [`ConditionType::SkewSupported`] while versions that would decide it are not known.
 const UNKNOWN_VERSIONS: &str = "UnknownVersions";
 
 /// What a status needs besides the judgement.
@@ -103,21 +101,21 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
     let next = &judged.next_minor;
     let blockers = next.blockers.first().map_or("nothing stands in its way", String::as_str);
     let (complete, why, inventory) = match (context.missing, live.leading) {
-        ([], []) => ("True", "AllSourcesRead", "every source was read".to_owned()),
-        ([], leading) => ("False", "ControlPlaneHidden", leading.join("; ")),
-        (missing, _) => ("False", "SourcesMissing", missing.join("; ")),
+        ([], []) => (ConditionStatus::True, "AllSourcesRead", "every source was read".to_owned()),
+        ([], leading) => (ConditionStatus::False, "ControlPlaneHidden", leading.join("; ")),
+        (missing, _) => (ConditionStatus::False, "SourcesMissing", missing.join("; ")),
     };
     let ready = match live.unready {
-        None => ("Ready", "True", "Fresh", "the report is up to date"),
-        Some((reason, message)) => ("Ready", "False", reason, message),
+        None => (ConditionType::Ready, ConditionStatus::True, "Fresh", "the report is up to date"),
+        Some((reason, message)) => (ConditionType::Ready, ConditionStatus::False, reason, message),
     };
     let wanted = [
         ready,
-        ("Reconciling", "False", "Fresh", "nothing is outstanding"),
-        ("Stalled", "False", "Fresh", "nothing needs a person"),
-        (SUPPORTED, judged.supported.name(), skew_reason(judged), &reason),
-        ("NextMinorAllowed", next.allowed.name(), next_reason(judged), blockers),
-        ("InventoryComplete", complete, why, &inventory),
+        (ConditionType::Reconciling, ConditionStatus::False, "Fresh", "nothing is outstanding"),
+        (ConditionType::Stalled, ConditionStatus::False, "Fresh", "nothing needs a person"),
+        (ConditionType::SkewSupported, judged.supported.into(), skew_reason(judged), &reason),
+        (ConditionType::NextMinorAllowed, next.allowed.into(), next_reason(judged), blockers),
+        (ConditionType::InventoryComplete, complete, why, &inventory),
     ];
     let emulated = live.servers.iter().filter_map(other_minor).min();
     let servers = apiservers(live, context.now);
@@ -283,7 +281,7 @@ fn unknown(judged: &Assessment) -> Option<String> {
     })
 }
 
-/// The reason of [`SUPPORTED`]: what is wrong with the first component, in upgrade order, that is outside.
+/// The reason of [`ConditionType::SkewSupported`]: what is wrong with the first component, in upgrade order, that is outside.
 fn skew_reason(judged: &Assessment) -> &'static str {
     let worst = judged.rows.iter().find(|row| row.standing == Standing::Unsupported);
     let newer = worst.and_then(evenkeel_core::skew::Row::ahead).is_some_and(|ahead| ahead > 0);
@@ -323,8 +321,9 @@ fn next_reason(judged: &Assessment) -> &'static str {
 /// The last verdict that was certain, as far as `status` tells. One that became unknown is taken to have been no.
 pub fn last_certain(status: &ClusterSkewReportStatus) -> Option<Verdict> {
     let certain = Verdict::read(&status.supported).filter(|verdict| *verdict != Verdict::Unknown);
-    let became_unknown = |of: &Condition| of.type_ == SUPPORTED && of.reason == UNKNOWN_VERSIONS;
-    certain.or_else(|| status.conditions.iter().any(became_unknown).then_some(Verdict::False))
+    let supported = ConditionType::SkewSupported.of(&status.conditions);
+    let became_unknown = supported.is_some_and(|of| of.reason == UNKNOWN_VERSIONS);
+    certain.or_else(|| became_unknown.then_some(Verdict::False))
 }
 
 /// `count` as an integer of the API; at most [`i32::MAX`].

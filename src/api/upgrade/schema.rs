@@ -11,6 +11,7 @@ use super::checks;
 use super::drain::Drain;
 use super::selector::LabelSelector;
 use super::state::{ClusterUpgradeStatus, is_zero};
+use crate::api::conditions::ConditionStatus;
 
 /// Takes a cluster to a Kubernetes version, in order: every kube-apiserver, then kube-controller-manager,
 /// kube-scheduler and cloud-controller-manager, then kubelets, each node drained through the Eviction API.
@@ -273,12 +274,12 @@ pub struct GateCondition {
     pub type_: String,
     /// `True`, `False` or `Unknown`. Default `True`.
     #[serde(default = "yes")]
-    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
+    #[schemars(extend("enum" = ConditionStatus::ALL.map(ConditionStatus::name)))]
     pub status: String,
 }
 
 fn yes() -> String {
-    "True".to_owned()
+    ConditionStatus::True.name().to_owned()
 }
 
 /// How many nodes may be out of the rollout before nothing new is begun. Both count all selected nodes.

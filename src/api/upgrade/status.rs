@@ -17,8 +17,8 @@ use super::state::{
 };
 use super::waits::WaitingFor;
 use super::when;
-use crate::api::bounds::{fitting, short};
-use crate::api::conditions;
+use crate::api::bounds::{MAX_LINE, fitting, short};
+use crate::api::conditions::{ConditionStatus, ConditionType, Kstatus, conditions};
 use crate::api::report::count;
 
 /// How many nodes the status names as out of the rollout.
@@ -31,9 +31,6 @@ const MAX_SEEN: usize = 256;
 const MAX_SOAKS: usize = 160;
 /// How many hops the status shows.
 const MAX_HOPS: usize = 16;
-/// The longest line of a list, and the longest message of a condition, in characters: an event takes no more than twice
-/// that, and shows the same words.
-const MAX_MESSAGE: usize = 500;
 
 /// The status that says `decided` of `upgrade`, the core's value of `object`. `forecast` is what lies ahead of the plan, as
 /// it was last reckoned.
@@ -138,7 +135,7 @@ fn cut<T, S>(all: &[T], most: usize, shown: impl Fn(&T) -> S) -> (Vec<S>, i32) {
 
 /// `line`, as long as a line of the status may be.
 fn line_of(line: &str) -> String {
-    short(line, MAX_MESSAGE)
+    short(line, MAX_LINE)
 }
 
 fn hops(plan: &plan::Plan, decided: &rollout::Status, forecast: Option<&Forecast>) -> Vec<PlanHop> {
@@ -180,54 +177,49 @@ fn conditions_of(
     now: Timestamp,
 ) -> Vec<Condition> {
     let before = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
-    let yes = |on: bool| if on { "True" } else { "False" };
+    let is = |on: bool| ConditionStatus::from(on);
     let reason = phase.reason();
     let message = line_of(&decided.message);
-    let message = message.as_str();
-    // kstatus: Reconciling and Stalled are never both True, and a suspended object is neither.
-    let ready = match phase {
-        _ if phase.ready() => "True",
-        _ if phase.stalled() => "False",
-        _ => "Unknown",
+    let stands = match phase {
+        _ if phase.ready() => Kstatus::Current,
+        _ if phase.stalled() => Kstatus::Failed,
+        Phase::Suspended => Kstatus::Paused,
+        _ => Kstatus::InProgress,
     };
-    let reconciling = !phase.stalled() && !phase.ready() && phase != Phase::Suspended;
     let blocked = decided.out(OutOf::Parked);
     let blocked_line = format!("{blocked} nodes are parked because their drain is blocked");
     let preflight = decided.preflight.first().map(|line| line_of(line)).unwrap_or_default();
-    let wanted = [
-        ("Ready", ready, reason, message),
-        ("Reconciling", yes(reconciling), reason, ""),
-        ("Stalled", yes(phase.stalled()), reason, if phase.stalled() { message } else { "" }),
-        ("AwaitingApproval", yes(phase == Phase::AwaitingApproval), reason, ""),
-        ("Paused", yes(phase == Phase::Suspended), reason, ""),
+    let others = [
+        (ConditionType::AwaitingApproval, is(phase == Phase::AwaitingApproval), reason, ""),
+        (ConditionType::Paused, is(phase == Phase::Suspended), reason, ""),
         (
-            "DrainBlocked",
-            yes(blocked > 0),
+            ConditionType::DrainBlocked,
+            is(blocked > 0),
             if blocked > 0 { "NodesParked" } else { "NothingBlocked" },
             if blocked > 0 { &blocked_line } else { "" },
         ),
         (
-            "PreflightPassed",
-            yes(decided.preflight.is_empty()),
+            ConditionType::PreflightPassed,
+            is(decided.preflight.is_empty()),
             if decided.preflight.is_empty() { "Passed" } else { "Blocked" },
             &preflight,
         ),
     ];
+    let wanted = [&stands.conditions(reason, &message)[..], &others].concat();
     conditions(&wanted, before, object.metadata.generation, now)
 }
+
+/// The reason of condition Ready where the spec cannot be carried out: the same word as where an executor is missing.
+const INVALID: &str = Phase::Invalid.reason();
 
 /// The status of an upgrade whose spec cannot be carried out.
 pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> ClusterUpgradeStatus {
     let before = object.status.clone().unwrap_or_default();
     let why = &line_of(why);
-    let wanted = [
-        ("Ready", "False", "Invalid", why.as_str()),
-        ("Reconciling", "False", "Invalid", ""),
-        ("Stalled", "True", "Invalid", why.as_str()),
-    ];
+    let wanted = Kstatus::Failed.conditions(INVALID, why);
     let generation = object.metadata.generation;
     let conditions = conditions(&wanted, &before.conditions, generation, now);
-    let waiting_for = vec![only("Invalid", EndedBy::Person, why)];
+    let waiting_for = vec![only(INVALID, EndedBy::Person, why)];
     ClusterUpgradeStatus {
         observed_generation: generation,
         waiting_for,
@@ -237,8 +229,41 @@ pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> 
     }
 }
 
-/// The reasons of condition Ready while something of the cluster cannot be seen: it is not seen, or the server forbids it.
-pub const UNSEEN_REASONS: [&str; 2] = ["ClusterNotSeen", "Forbidden"];
+/// Why something of the cluster cannot be seen.
+#[derive(Clone, Copy)]
+enum Unseen {
+    /// It is not seen yet, or not any more.
+    NotSeen,
+    /// The server forbids it.
+    Forbidden,
+}
+
+impl Unseen {
+    /// The reason of condition Ready.
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::NotSeen => "ClusterNotSeen",
+            Self::Forbidden => "Forbidden",
+        }
+    }
+
+    const fn stands(self) -> Kstatus {
+        match self {
+            Self::NotSeen => Kstatus::InProgress,
+            Self::Forbidden => Kstatus::Failed,
+        }
+    }
+
+    const fn ended_by(self) -> EndedBy {
+        match self {
+            Self::NotSeen => EndedBy::Cluster,
+            Self::Forbidden => EndedBy::Person,
+        }
+    }
+}
+
+/// The reasons of condition Ready while something of the cluster cannot be seen.
+pub const UNSEEN_REASONS: [&str; 2] = [Unseen::NotSeen.reason(), Unseen::Forbidden.reason()];
 
 /// The status of an upgrade that waits because something of the cluster cannot be seen; `line` says what. Everything
 /// else in the status stays as it last was. `refused` is whether the server does not let us see it, so that only a
@@ -250,17 +275,14 @@ pub fn status_of_unseen(
     now: Timestamp,
 ) -> ClusterUpgradeStatus {
     let before = object.status.clone().unwrap_or_default();
-    let (reason, line) = (UNSEEN_REASONS[usize::from(refused)], line_of(line));
-    let yes = |on: bool| if on { "True" } else { "False" };
-    let wanted = [
-        ("Ready", if refused { "False" } else { "Unknown" }, reason, line.as_str()),
-        ("Reconciling", yes(!refused), reason, ""),
-        ("Stalled", yes(refused), reason, if refused { &line } else { "" }),
-    ];
+    let unseen = if refused { Unseen::Forbidden } else { Unseen::NotSeen };
+    let (reason, line) = (unseen.reason(), line_of(line));
+    let wanted = unseen.stands().conditions(reason, &line);
     let mut told = conditions(&wanted, &before.conditions, before.observed_generation, now);
-    let others = before.conditions.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != *type_));
+    let others =
+        before.conditions.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != type_.name()));
     told.extend(others.cloned());
-    let waiting_for = vec![only(reason, if refused { EndedBy::Person } else { EndedBy::Cluster }, &line)];
+    let waiting_for = vec![only(reason, unseen.ended_by(), &line)];
     ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, conditions: told, ..before }
 }
 

@@ -16,6 +16,7 @@ use super::super::judge::judged;
 use super::super::output::table::{Cell, table};
 use super::super::output::{self, Output, Paint, Style};
 use super::super::plan;
+use crate::api::{ConditionStatus, ConditionType};
 use crate::clients::one_line;
 use crate::demo::{Demo, Scenario};
 
@@ -90,8 +91,9 @@ impl Stage {
         let status = self.demo.upgrade().await?.and_then(|upgrade| upgrade.status).unwrap_or_default();
         let mut lines: Vec<String> = status.waiting_for.into_iter().map(|of| of.message).collect();
         if lines.is_empty() {
-            let ready = status.conditions.into_iter().find(|condition| condition.type_ == "Ready");
-            lines.extend(ready.filter(|ready| ready.status != "True").map(|ready| ready.message));
+            let ready = ConditionType::Ready.of(&status.conditions);
+            let ready = ready.filter(|ready| !ConditionStatus::True.is(&ready.status));
+            lines.extend(ready.map(|ready| ready.message.clone()));
         }
         Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
     }

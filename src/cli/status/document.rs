@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::read::Stored;
 use crate::api::upgrade::WaitingFor;
-use crate::api::{ClusterUpgrade, NodeUpgrade, claim_of};
+use crate::api::{ClusterUpgrade, ConditionStatus, ConditionType, NodeUpgrade, claim_of};
 
 /// What is said of an upgrade of which the operator has said nothing yet.
 const UNTOLD: &str = "no operator has looked at it yet; is one installed that drives upgrades (kubectl apply -k config/upgrade)?";
@@ -145,8 +145,7 @@ pub(super) fn document(stored: &Stored, name: Option<&str>) -> Document {
 
 fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> UpgradeRow {
     let status = upgrade.status.clone().unwrap_or_default();
-    let condition = |kind: &str| status.conditions.iter().find(|of| of.type_ == kind);
-    let ready = condition("Ready");
+    let ready = ConditionType::Ready.of(&status.conditions);
     let plan = status.plan.clone().unwrap_or_default();
     let mine = |claim: &&NodeUpgrade| {
         let spec = &claim.spec;
@@ -167,8 +166,8 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> UpgradeRow {
         to: harmless(&upgrade.spec.version),
         stage: harmless(ready.map_or("", |of| &of.reason)),
         message: harmless(ready.map_or(UNTOLD, |of| &of.message)),
-        ready: harmless(ready.map_or("Unknown", |of| &of.status)),
-        stalled: condition("Stalled").is_some_and(|of| of.status == "True"),
+        ready: harmless(ready.map_or(ConditionStatus::Unknown.name(), |of| &of.status)),
+        stalled: ConditionType::Stalled.holds(&status.conditions),
         current: status.observed_generation == upgrade.meta().generation,
         plan_hash: harmless(&plan.hash),
         upgraded: progress.upgraded,

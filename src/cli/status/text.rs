@@ -8,6 +8,7 @@ use super::super::output::Paint;
 use super::super::output::paint::Ink;
 use super::super::output::table::{Cell, fitting, table};
 use super::document::{Document, UpgradeRow, WaitingRow, omitted};
+use crate::api::ConditionStatus;
 
 /// How many rows and lines of a section are shown where not all are asked for.
 const ROWS: usize = 10;
@@ -45,10 +46,12 @@ pub(super) fn text(document: &Document, style: Style) -> String {
 }
 
 fn one(text: &mut String, upgrade: &UpgradeRow, style: Style) {
-    let ink = match upgrade.ready.as_str() {
-        _ if upgrade.stalled => Ink::Bad,
-        "True" => Ink::Good,
-        _ => Ink::Care,
+    let ink = if upgrade.stalled {
+        Ink::Bad
+    } else if ConditionStatus::True.is(&upgrade.ready) {
+        Ink::Good
+    } else {
+        Ink::Care
     };
     let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<10}{rest}");
     let from = if upgrade.from.is_empty() { "unknown" } else { &upgrade.from };

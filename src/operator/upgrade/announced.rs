@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::super::metrics::{BlockedNode, Metrics};
 use crate::act::Hands;
 use crate::act::event::{News, news};
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType};
 
 /// How upgrades stand, as it was last shown, and what was told of it in events. Losing it is safe.
 #[derive(Default)]
@@ -35,7 +35,7 @@ struct Shown {
 impl Announced {
     /// Remembers `status` of the upgrade called `name` for the metrics.
     pub(super) fn stands(&mut self, name: &str, status: &ClusterUpgradeStatus) {
-        let ready = status.conditions.iter().find(|of| of.type_ == "Ready");
+        let ready = ConditionType::Ready.of(&status.conditions);
         let shown = Shown {
             reason: ready.map(|of| of.reason.clone()).unwrap_or_default(),
             blocked: status.parked.iter().map(|out| (out.node.clone(), out.state.clone())).collect(),
