@@ -36,14 +36,22 @@ impl Hands {
         Self { effects, authority, executors_namespace: executors_namespace.into(), events, clock }
     }
 
-    /// Carries out `action` of `upgrade`.
-    pub async fn perform(&self, upgrade: &ClusterUpgrade, action: Action) -> Outcome {
+    /// Carries out `action` of `upgrade`. `claim` is the stored claim that it moves on, if it moves one on.
+    pub async fn perform(
+        &self,
+        upgrade: &ClusterUpgrade,
+        action: Action,
+        claim: Option<Arc<DynamicObject>>,
+    ) -> Outcome {
         let write = action.write(&upgrade.name_any());
         let done = match action {
             Action::Claim { name, subject } => self.create_claim(upgrade, &name, &subject).await,
-            Action::Record { claim, resource_version, state, attempt, message, blockers, drained } => {
+            Action::Record { claim: name, resource_version, state, attempt, message, blockers, drained } => {
                 let next = Next { state, attempt, message, blockers };
-                self.record(upgrade, &claim, &resource_version, next, drained).await
+                match claim {
+                    Some(claim) => self.record(upgrade, &claim, &resource_version, next, drained).await,
+                    None => Err(Stop::Lost(format!("record NodeUpgrade {name}: it is gone"))),
+                }
             }
             Action::Release { claim, uid, resource_version, finalizers } => {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::actions::{Hands, claims, nodes};
 use super::outcome::{FIELD_MANAGER, Next, Outcome, Stop, stop};
 use crate::api::upgrade::FINALIZER;
-use crate::api::{ClusterUpgrade, NodeUpgrade, spec_of, status_of};
+use crate::api::{ClusterUpgrade, NodeUpgrade, decode, spec_of, status_of};
 use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
 
@@ -41,12 +41,12 @@ impl Hands {
         sent.map(|claim| Outcome::Claim(Box::new(claim))).map_err(|error| stop(&what, &error))
     }
 
-    /// Moves the claim on; fails when it has changed, or when `drained` names a node that a fresh read does not find
+    /// Moves `claim` on; fails when it has changed since `resource_version`, or when `drained` names a node that a fresh read does not find
     /// cordoned by this claim and empty.
     pub(super) async fn record(
         &self,
         upgrade: &ClusterUpgrade,
-        claim: &Arc<str>,
+        claim: &DynamicObject,
         resource_version: &str,
         next: Next,
         drained: Option<Box<Drained>>,
@@ -54,13 +54,15 @@ impl Hands {
         if let Some(drained) = drained {
             self.confirm(&drained).await?;
         }
-        let status = status_of(&next.state, next.attempt, &next.message, &next.blockers, self.clock.now());
+        let (name, now) = (claim.name_any(), self.clock.now());
+        let before = decode::<NodeUpgrade>(claim).map_err(Stop::Failed)?;
+        let status = status_of(&before, &next.state, next.attempt, &next.message, &next.blockers, now);
         let patch =
             json!({ "metadata": { "resourceVersion": resource_version }, "status": replace(&status) });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         let patch = Patch::Merge(&patch);
-        let sent = self.send(async |client| claims(client).patch_status(claim, &params, &patch).await).await;
-        let claim = sent.map_err(|error| stop(&format!("record NodeUpgrade {claim}"), &error))?;
+        let sent = self.send(async |client| claims(client).patch_status(&name, &params, &patch).await).await;
+        let claim = sent.map_err(|error| stop(&format!("record NodeUpgrade {name}"), &error))?;
         self.events.claim(upgrade, &claim, &next);
         Ok(Outcome::Claim(Box::new(claim)))
     }

@@ -7,12 +7,14 @@
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::Stage;
 use evenkeel_core::rollout::{Asked, Before, Blocker, Claim, ClaimState, Subject};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bounds::{MAX_LINE, short};
+use super::conditions::{ConditionType, Kstatus, conditions};
 use super::upgrade::FINALIZER;
 
 /// The words for what an executor was.
@@ -96,9 +98,14 @@ fn components_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 /// How far the claim is.
+// The default stands until the first status is written. kstatus takes an object without a status for done.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("default" = { "observedGeneration": -1 }))]
 pub struct NodeUpgradeStatus {
+    /// The generation of the claim that this status is about; -1 until the first one is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// `Claimed`, `Draining`, `Upgrading` (the executor may work), `Upgraded`, `Parked` or `Failed`.
     #[serde(default)]
     pub state: String,
@@ -152,6 +159,11 @@ pub struct NodeUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub blocked_by: Vec<BlockedBy>,
+    /// `Ready` (it is upgraded), `Reconciling` (it goes on by itself), `Stalled` (only a person can let it go on); their reason
+    /// is the state.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }
 
 /// One component before its executor began.
@@ -223,7 +235,9 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
         "Upgraded" => ClaimState::Upgraded { at: timed()? },
         "Parked" => {
             let since = timed()?;
-            ClaimState::Parked { since, retry_at: status.retry_time.as_ref().map_or(since, |time| time.0) }
+            let retry_at = status.retry_time.as_ref().map_or(since, |time| time.0);
+            let for_a_person = ConditionType::Stalled.holds(&status.conditions);
+            ClaimState::Parked { since, retry_at, for_a_person }
         }
         "Failed" => ClaimState::Failed { since: timed()? },
         other => return Err(bad(format!("has the state {other}, which this version does not know"))),
@@ -268,8 +282,21 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
     })
 }
 
-/// The status that stores `state`.
+/// The conditions of a claim at `state`, which `message` is about.
+fn conditions_of(before: &NodeUpgrade, state: &ClaimState, message: &str, now: Timestamp) -> Vec<Condition> {
+    let stands = match state {
+        _ if state.ready() => Kstatus::Current,
+        _ if state.stalled() => Kstatus::Failed,
+        _ => Kstatus::InProgress,
+    };
+    let told = before.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let message = short(message, MAX_LINE);
+    conditions(&stands.conditions(state.name(), &message), told, before.metadata.generation, now)
+}
+
+/// The status that stores `state`, in the place of that of `before`.
 pub fn status_of(
+    before: &NodeUpgrade,
     state: &ClaimState,
     attempt: u32,
     message: &str,
@@ -277,6 +304,8 @@ pub fn status_of(
     now: Timestamp,
 ) -> NodeUpgradeStatus {
     let told = NodeUpgradeStatus {
+        observed_generation: before.metadata.generation,
+        conditions: conditions_of(before, state, message, now),
         state: state.name().to_owned(),
         message: message.to_owned(),
         attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
@@ -325,7 +354,7 @@ pub fn status_of(
             deadline_time: before.asked.as_ref().map(|asked| Time(asked.until)),
             ..told
         },
-        ClaimState::Parked { since: at, retry_at } => {
+        ClaimState::Parked { since: at, retry_at, .. } => {
             NodeUpgradeStatus { since: since(*at), retry_time: Some(Time(*retry_at)), ..told }
         }
     }
@@ -347,36 +376,4 @@ pub fn spec_of(upgrade: &str, upgrade_uid: &str, subject: &Subject) -> NodeUpgra
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a claim of several components remembers is read back as it was; one of an earlier release has one component.
-    #[test]
-    fn what_moves_together_is_stored_and_read() {
-        let plane = vec![Component::KubeApiserver, Component::KubeScheduler];
-        for components in [Vec::new(), plane] {
-            let subject = Subject {
-                component: Component::KubeApiserver,
-                components: components.clone(),
-                node: "cp-1".into(),
-                node_uid: "uid".into(),
-                from: "v1.36.4".into(),
-                to: "v1.37.1".parse().unwrap(),
-                executor: "x".into(),
-            };
-            let parts = components.iter().map(|of| (*of, format!("container={of}").into())).collect();
-            let asked = Asked { job: components.is_empty(), until: Timestamp::UNIX_EPOCH };
-            let not_ready = vec!["a/b".into()];
-            let static_pods = vec!["kube-system/etcd-cp-1".into()];
-            let before = Before { parts, not_ready, static_pods, asked: Some(asked), ..Before::default() };
-            let since = Timestamp::UNIX_EPOCH;
-            let state = ClaimState::Upgrading { since, before, observed: Some(since) };
-            let mut object = NodeUpgrade::new("up.x.cp-1", spec_of("up", "uid", &subject));
-            object.status = Some(status_of(&state, 1, "", &[], Timestamp::UNIX_EPOCH));
-            let text = serde_json::to_value(&object).unwrap();
-            assert_eq!(text["spec"].get("components").is_some(), !components.is_empty());
-            let read = claim_of(&serde_json::from_value(text).unwrap()).unwrap();
-            assert_eq!((read.subject, read.state), (subject, state));
-        }
-    }
-}
+mod tests;

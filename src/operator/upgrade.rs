@@ -266,13 +266,17 @@ impl Driver<'_> {
             } else if let Action::Evict(permit) = &action {
                 kept.sent.sends(permit, self.clock.now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
-                kept.evictions.spawn(async move { hands.perform(&object, action).await });
+                kept.evictions.spawn(async move { hands.perform(&object, action, None).await });
             } else if let Action::Delete(forced) = &action {
                 kept.sent.deletes(forced.asked(), self.clock.now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
-                kept.evictions.spawn(async move { hands.perform(&object, action).await });
+                kept.evictions.spawn(async move { hands.perform(&object, action, None).await });
             } else {
-                writes.push(self.hands.perform(&object, action));
+                let claim = match &action {
+                    Action::Record { claim, .. } => self.claims.get("", claim),
+                    _ => None,
+                };
+                writes.push(self.hands.perform(&object, action, claim));
             }
         }
         while let Some(outcome) = writes.next().await {

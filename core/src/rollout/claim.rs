@@ -83,6 +83,9 @@ pub enum ClaimState {
         since: Timestamp,
         /// Tried again then, or earlier when nothing blocks it any more.
         retry_at: Timestamp,
+        /// Only a person can let it go on, as far as was seen when it was parked: what blocked it stays, or the upgrade
+        /// was told to halt.
+        for_a_person: bool,
     },
     /// The executor failed or took too long. The node stays as it is, for a person to look at.
     Failed {
@@ -102,6 +105,16 @@ impl ClaimState {
             Self::Parked { .. } => "Parked",
             Self::Failed { .. } => "Failed",
         }
+    }
+
+    /// kstatus: whether there is nothing that anybody has to do or to wait for.
+    pub const fn ready(&self) -> bool {
+        matches!(self, Self::Upgraded { .. })
+    }
+
+    /// kstatus: whether only a person can bring it further.
+    pub const fn stalled(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Parked { for_a_person: true, .. })
     }
 
     /// Whether it counts against its group's limit.

@@ -43,7 +43,7 @@ pub(super) fn halted(
 
 /// Whether the claim was parked by no shorter a timeout than the present one.
 fn is_parked_for_a_person(upgrade: &Upgrade, claim: &Claim) -> bool {
-    let ClaimState::Parked { since, retry_at } = claim.state else { return false };
+    let ClaimState::Parked { since, retry_at, .. } = claim.state else { return false };
     after(since, retried_after(upgrade.drain.timeout, claim.attempt)) <= retry_at
 }
 

@@ -283,7 +283,7 @@ fn parked(excepted: Option<&Exception>, line: String) -> Waiting {
 /// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked
 /// it is gone. While a budget visibly allows nothing, trying would only disturb the node's other pods for nothing.
 fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker]) -> Result<Action, Waiting> {
-    let ClaimState::Parked { since, retry_at } = claim.state else {
+    let ClaimState::Parked { since, retry_at, .. } = claim.state else {
         return Err(Waiting::new(WaitReason::NODE_PARKED, format!("{} is not parked", node.name)));
     };
     let hope_until = after(since, HOPE_FOR);

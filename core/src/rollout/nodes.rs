@@ -360,13 +360,15 @@ fn say_blocked(
 }
 
 fn park(round: &mut Round<'_>, claim: &Claim, message: String, mut blockers: Vec<Blocker>) {
+    let for_a_person =
+        round.policy.on_timeout == OnTimeout::Halt || blockers.iter().any(|blocker| blocker.lasting);
     blockers.truncate(SHOWN_BLOCKERS);
     let now = round.world.now;
     let retry_at = after(now, retried_after(round.upgrade.drain.timeout, claim.attempt));
     round.actions.push(Action::Record {
         claim: claim.name.clone(),
         resource_version: claim.resource_version.clone(),
-        state: ClaimState::Parked { since: now, retry_at },
+        state: ClaimState::Parked { since: now, retry_at, for_a_person },
         attempt: claim.attempt,
         message,
         blockers,

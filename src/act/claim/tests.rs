@@ -1,10 +1,12 @@
-//! What is sent when a claim is made.
+//! What is sent when a claim is made, and when it is moved on.
 
 use std::convert::Infallible;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use evenkeel_core::cluster::Component;
+use evenkeel_core::rollout::ClaimState;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 
@@ -13,28 +15,39 @@ use super::super::elect::Lessor;
 use super::*;
 use crate::clock::Clock;
 
-/// Whoever deletes a claim would otherwise take it from under an executor that works.
-#[tokio::test]
-async fn a_claim_is_made_with_our_finalizer() {
-    let sent = Arc::new(Mutex::new(serde_json::Value::Null));
+/// Hands whose requests all succeed, and the bodies that they sent.
+fn hands() -> (Hands, Arc<Mutex<Vec<serde_json::Value>>>) {
+    let sent = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&sent);
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let heard = Arc::clone(&heard);
         async move {
             let body = request.into_body().collect_bytes().await.unwrap();
-            *heard.lock().unwrap() = serde_json::from_slice(&body).unwrap();
-            Ok::<_, Infallible>(http::Response::new(Body::from(body.to_vec())))
+            heard.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+            // As much of an object as is read of it.
+            let object = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade", "metadata": {"name": "c"}});
+            Ok::<_, Infallible>(http::Response::new(Body::from(object.to_string().into_bytes())))
         }
     });
     let effects = Effects::new(Client::new(service, "default"));
     let mut lessor = Lessor::default();
     let authority = Authority::Leader(lessor.lets(Duration::from_mins(1)));
-    let hands = Hands::new(effects, authority, "executors", Clock::default());
-    let upgrade = serde_json::from_value(json!({
+    (Hands::new(effects, authority, "executors", Clock::default()), sent)
+}
+
+fn upgrade() -> ClusterUpgrade {
+    let upgrade = json!({
         "apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": "up", "uid": "u"},
         "spec": {"version": "v1.37.1", "controlPlane": {"executor": "x"}, "nodeGroups": [],
             "executors": [{"name": "x", "external": {}}]},
-    }));
+    });
+    serde_json::from_value(upgrade).unwrap()
+}
+
+/// Whoever deletes a claim would otherwise take it from under an executor that works.
+#[tokio::test]
+async fn a_claim_is_made_with_our_finalizer() {
+    let (hands, sent) = hands();
     let subject = Subject {
         component: Component::Kubelet,
         components: Vec::new(),
@@ -44,9 +57,37 @@ async fn a_claim_is_made_with_our_finalizer() {
         to: "v1.37.1".parse().unwrap(),
         executor: "x".into(),
     };
-    let made = hands.create_claim(&upgrade.unwrap(), "up.kubelet.n-1", &subject).await;
+    let made = hands.create_claim(&upgrade(), "up.kubelet.n-1", &subject).await;
     assert!(matches!(made, Ok(Outcome::Claim(_))), "{made:?}");
-    let metadata = sent.lock().unwrap()["metadata"].clone();
+    let metadata = sent.lock().unwrap()[0]["metadata"].clone();
     assert_eq!(metadata["finalizers"], json!([FINALIZER]));
     assert_eq!(metadata["ownerReferences"][0]["uid"], "u");
+}
+
+/// How the claim stands goes with its state: it costs no request of its own.
+#[tokio::test]
+async fn the_write_of_a_state_has_its_conditions_and_generation() {
+    let (hands, sent) = hands();
+    let claim = json!({
+        "apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade", "metadata": {"name": "c", "generation": 2},
+        "spec": {"upgradeName": "up", "component": "kubelet", "nodeName": "n", "fromVersion": "v1.36.4",
+                 "toVersion": "v1.37.1", "executor": "x"},
+        "status": {"conditions": [{"type": "Reconciling", "status": "True", "reason": "Claimed", "message": "",
+                                   "lastTransitionTime": "2026-11-02T09:00:00Z"}]},
+    });
+    let claim: DynamicObject = serde_json::from_value(claim).unwrap();
+    let state = ClaimState::Draining { since: Timestamp::UNIX_EPOCH, stalled: None };
+    let next = Next { state, attempt: 1, message: "why".to_owned(), blockers: Vec::new() };
+    let recorded = hands.record(&upgrade(), &claim, "7", next, None).await;
+    assert!(matches!(recorded, Ok(Outcome::Claim(_))), "{recorded:?}");
+    let sent = sent.lock().unwrap().clone();
+    let status = &sent[0]["status"];
+    assert_eq!(
+        (&sent[0]["metadata"]["resourceVersion"], &status["observedGeneration"]),
+        (&json!("7"), &json!(2))
+    );
+    let reconciling = status["conditions"].as_array().unwrap().iter().find(|of| of["type"] == "Reconciling");
+    let reconciling = reconciling.unwrap();
+    assert_eq!((&reconciling["status"], &reconciling["reason"]), (&json!("True"), &json!("Draining")));
+    assert_eq!(reconciling["lastTransitionTime"], "2026-11-02T09:00:00Z", "it is so since then");
 }

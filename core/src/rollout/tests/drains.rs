@@ -125,6 +125,27 @@ fn halt_begins_nothing_more_and_leaves_no_node_cordoned() {
     assert_eq!(toy.phase(), Phase::NodesHalted);
 }
 
+/// What kstatus makes of the claim. A budget that opens lets a node go on that was parked, but not an upgrade that halted at
+/// it; and no waiting gives us a right.
+#[test]
+fn a_node_is_parked_for_a_person_where_nothing_else_lets_it_go_on() {
+    let mut refused = frozen(OnTimeout::Force);
+    refused.keeps_pods = Some("no right".to_owned());
+    for (mut toy, for_a_person) in
+        [(slow(OnTimeout::Halt), true), (slow(OnTimeout::Park), false), (refused, true)]
+    {
+        toy.run_until(600, |toy| toy.kubelets("Parked") == 1);
+        let parked = toy.claims.iter().find(|claim| claim.state.name() == "Parked").unwrap();
+        assert_eq!(
+            parked.state.stalled(),
+            for_a_person,
+            "{:?}: {}",
+            toy.upgrade.drain.on_timeout,
+            parked.message
+        );
+    }
+}
+
 #[test]
 fn halt_goes_on_when_somebody_changes_something() {
     type Change = (&'static str, fn(&mut Toy), usize);

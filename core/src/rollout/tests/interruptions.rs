@@ -256,7 +256,7 @@ fn another_version_lets_go_of_a_node_that_is_parked_for_hours() {
     let mut toy = Toy::new(1, 1);
     toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
     let since = toy.world().now;
-    let parked = ClaimState::Parked { since, retry_at: at(toy.seconds + 20_000) };
+    let parked = ClaimState::Parked { since, retry_at: at(toy.seconds + 20_000), for_a_person: false };
     toy.claims.iter_mut().find(|claim| claim.is_of_kubelet()).unwrap().state = parked;
     toy.upgrade.version = "v1.37.2".parse().unwrap();
     toy.run_until(5, |toy| toy.claims.iter().all(|claim| !claim.is_of_kubelet()));
