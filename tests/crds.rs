@@ -110,7 +110,7 @@ fn whatever_is_refused_by_a_rule_is_refused_with_a_sentence() {
         must be a number from 1 to 5000, or a percentage from `1%` to `100%`
         must be a time of the day from `00:00` to `23:59`, such as `22:00`
         must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`
-        must be the 12 characters of `status.plan.hash`, such as `3f9c0e1b7a42`
+        must be the 32 characters of `status.plan.hash`, such as `3f9c0e1b7a42d5860b1e94c7f2a8d36e`
         there is one report, and it must be named `cluster`
     "#]].assert_eq(&(told.join("\n") + "\n"));
 }

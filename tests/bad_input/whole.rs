@@ -15,7 +15,7 @@ fn spec() -> Value {
         "version": "v1.37.1",
         "via": ["v1.36.4"],
         "mode": "RequireApproval",
-        "approval": {"planHash": "3f9c0e1b7a42"},
+        "approval": {"planHash": "3f9c0e1b7a42d5860b1e94c7f2a8d36e"},
         "suspend": true,
         "controlPlane": {
             "unit": "Node", "executor": "x", "firstExecutor": "first", "hidden": "Accept", "soakSeconds": 60,

@@ -257,7 +257,7 @@ async fn approvals(cluster: &Cluster) -> TestResult {
     let patch = async |user: &str, patch: &str, refused: &str| {
         expect(cluster, user, &["patch", name, "--type=merge", "-p", patch], refused).await
     };
-    let approval = r#"{"spec":{"approval":{"planHash":"3f9c0e1b7a42"}}}"#;
+    let approval = r#"{"spec":{"approval":{"planHash":"3f9c0e1b7a42d5860b1e94c7f2a8d36e"}}}"#;
     patch("author", approval, needs).await?;
     patch("author", r#"{"spec":{"mode":"Automatic"}}"#, needs).await?;
     patch("approver", approval, "").await?;
@@ -271,7 +271,7 @@ async fn approvals(cluster: &Cluster) -> TestResult {
 /// What is applied from git by somebody who may not approve keeps the approval, whether it is in git or not; a new one needs
 /// somebody who may. `written` is stored with an approval.
 async fn kept_in_git(cluster: &Cluster, written: &serde_json::Value) -> TestResult {
-    let given = "3f9c0e1b7a42";
+    let given = "3f9c0e1b7a42d5860b1e94c7f2a8d36e";
     let is = async |hash: &str, suspended: &str| {
         let path = "jsonpath={.spec.approval.planHash} {.spec.suspend}";
         let told = kubectl(cluster, &["get", "cup", "to-137-requireapproval", "-o", path]).await?;
@@ -291,7 +291,8 @@ async fn kept_in_git(cluster: &Cluster, written: &serde_json::Value) -> TestResu
     is(given, "false").await?;
     apply(true, Some(given), "").await?;
     is(given, "true").await?;
-    apply(false, Some("000000000000"), "setting spec.approval needs the verb approve").await?;
+    apply(false, Some("00000000000000000000000000000000"), "setting spec.approval needs the verb approve")
+        .await?;
     is(given, "true").await?;
     // Who approved still owns the approval, so that it stays when git no longer names it.
     apply(false, None, "").await?;

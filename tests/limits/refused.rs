@@ -136,7 +136,7 @@ fn wrong() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({"approval": {"planHash": "yes"}}),
-            "must be the 12 characters of `status.plan.hash`, such as `3f9c0e1b7a42`",
+            "must be the 32 characters of `status.plan.hash`, such as `3f9c0e1b7a42d5860b1e94c7f2a8d36e`",
         ),
         (
             json!({"failurePolicy": {"maxFailed": "101%"}}),

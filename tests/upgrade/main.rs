@@ -218,7 +218,11 @@ async fn respected(cluster: &Cluster, observer: &Observer) -> TestResult {
     cluster.apply(root("tests/upgrade/upgrade.yaml")).await?;
 
     // An approval is bound to the plan that was seen.
-    patch(cluster, r#"{"mode":"RequireApproval","approval":{"planHash":"000000000000"}}"#).await?;
+    patch(
+        cluster,
+        r#"{"mode":"RequireApproval","approval":{"planHash":"00000000000000000000000000000000"}}"#,
+    )
+    .await?;
     kubectl(cluster, &["delete", "nodeupgrades", "--all"]).await?;
     reaches(cluster, "AwaitingApproval", Duration::from_secs(40)).await?;
     let hash = field(cluster, "{.status.plan.hash}").await?;

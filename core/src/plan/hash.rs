@@ -18,14 +18,15 @@ use crate::upgrade::calendar::Calendar;
 use crate::upgrade::{Amount, Executor, Group, Hidden, Upgrade, Zones};
 use crate::version::KubeVersion;
 
-/// The plan's hash, 12 hex digits: what an approval is bound to.
+/// The plan's hash, 32 hex digits: what an approval is bound to. Half of a SHA-256: with fewer digits, whoever writes a plan
+/// could find two that have the same, have one approved and put the other in its place.
 ///
 /// It covers where the upgrade comes from and goes, who moves what and with which pod, which nodes take part and how
 /// many at once. It does not cover the nodes that exist at the moment, or an autoscaler would void every approval.
 ///
 /// `way` are the versions of the minors between `from` and the target ([`on_the_way`](super::on_the_way)).
 pub fn hash(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> String {
-    hex(&Sha256::digest(canonical(upgrade, from, way)), 6)
+    hex(&Sha256::digest(canonical(upgrade, from, way)), 16)
 }
 
 /// What a person approves, as one text: JSON with sorted keys, led by the version of this form.
@@ -290,7 +291,7 @@ mod tests {
             {"deadlineSeconds":3600,"kind":"job","name":"job","template":"{\"metadata\":{},
             \"spec\":{\"containers\":[],\"hostPID\":true}}"}],"form":1,"from":"v1.36.4","nodeGroups":[{"executor":"job","maxUnavailable":1,"name":"a","selector":{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}],"matchLabels":{"pool":"web"}}},
             {"executor":"job","maxUnavailable":"10%","name":"b","selector":{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}],"matchLabels":{"pool":"web"}}}],"to":"v1.37.1"}"#]].assert_eq(&text.replace("},", "},\n"));
-        expect!["7adb413b69f5"].assert_eq(&hash(&upgrade, &from, &[]));
+        expect!["7adb413b69f511cba8e6560b7e9b09ff"].assert_eq(&hash(&upgrade, &from, &[]));
         let suspended =
             Upgrade { suspended: true, mode: Mode::Automatic, uid: "other".into(), ..upgrade.clone() };
         assert_eq!(hash(&suspended, &from, &[]), hash(&upgrade, &from, &[]), "when it runs is no part of it");
@@ -344,11 +345,11 @@ mod tests {
             "drainTimeoutSeconds":1800,"executors":[{"deadlineSeconds":7200,"kind":"external","name":"external","template":null}],"form":1,"from":"v1.36.4","nodeGroups":[{"executor":"external","maxUnavailable":1,"name":"all","selector":{"matchExpressions":[],"matchLabels":{}}},
             {"canary":2,"dependsOn":["all"],"executor":"external","maxUnavailable":1,"name":"late","selector":{"matchExpressions":[],"matchLabels":{}},
             "zones":"OneAtATime"}],"to":"v1.38.1","way":["v1.37.2"]}"#]].assert_eq(&text.replace("},", "},\n"));
-        expect!["533dcff7167e"].assert_eq(&hash(&upgrade, &from, &way));
+        expect!["533dcff7167e8e71722cb073a210714e"].assert_eq(&hash(&upgrade, &from, &way));
         upgrade.control_plane.first_executor = Some("external".into());
         let text = canonical(&upgrade, &from, &way);
         assert!(text.contains(r#""firstExecutor":"external""#), "{text}");
-        expect!["c1cc788fdde8"].assert_eq(&hash(&upgrade, &from, &way));
+        expect!["c1cc788fdde8083f20da6736f56535c6"].assert_eq(&hash(&upgrade, &from, &way));
     }
 
     #[test]
@@ -380,7 +381,7 @@ mod tests {
             "drainTimeoutSeconds":1800,"executors":[{"deadlineSeconds":7200,"kind":"external","name":"external","template":null}],"failurePolicy":{"maxFailed":3,"maxParked":null},
             "form":1,"freezes":[{"from":"2026-12-18T00:00:00","timeZone":"Europe/Berlin","until":"2027-01-08T00:00:00"}],"from":"v1.36.4","nodeGroups":[{"executor":"external","maxUnavailable":1,"name":"all","selector":{"matchExpressions":[],"matchLabels":{}},
             "soakSeconds":1800}],"to":"v1.37.1","windows":[{"days":[1,7],"durationSeconds":21600,"start":"22:00:00","timeZone":"Europe/Berlin"}]}"#]].assert_eq(&text.replace("},", "},\n"));
-        expect!["1473744bba00"].assert_eq(&hash(&upgrade, &from, &[]));
+        expect!["1473744bba0077aac8650bcf8fd5d08b"].assert_eq(&hash(&upgrade, &from, &[]));
     }
 
     #[test]
@@ -401,10 +402,10 @@ mod tests {
         let text = canonical(&upgrade, &from, &[]);
         let drain = text.split("\"drain\":").nth(1).and_then(|rest| rest.split(",\"drainTimeout").next());
         expect![[r#"{"barePods":"Evict","emptyDir":"Refuse","mode":"MinorOnly","onTimeout":"Force","podRules":[{"behavior":"WaitCompleted","namespaces":["shop"],"selector":{"matchExpressions":[],"matchLabels":{"app":"db"}}}]}"#]].assert_eq(drain.unwrap());
-        expect!["950a727ac77b"].assert_eq(&hash(&upgrade, &from, &[]));
+        expect!["950a727ac77b5494bc0ebb2a0d0e8fd3"].assert_eq(&hash(&upgrade, &from, &[]));
         upgrade.drain.await_volumes = true;
         assert!(canonical(&upgrade, &from, &[]).contains(r#","volumes":"Detach"}"#));
-        expect!["c8d8de0ba395"].assert_eq(&hash(&upgrade, &from, &[]));
+        expect!["c8d8de0ba39594fb452b7c927b4585c1"].assert_eq(&hash(&upgrade, &from, &[]));
     }
 
     #[test]
@@ -425,6 +426,6 @@ mod tests {
         let text = canonical(&upgrade, &from, &[]);
         let gates = text.split("\"gates\":").nth(1).and_then(|rest| rest.split("],").next()).unwrap();
         expect![[r#"[{"apiVersion":"example.com/v1","condition":"Healthy","kind":"ServiceLevel","name":"checkout","namespace":"shop","status":"True"}"#]].assert_eq(gates);
-        expect!["d2c6d22d8827"].assert_eq(&hash(&upgrade, &from, &[]));
+        expect!["d2c6d22d8827db3679ebfc2446fc0065"].assert_eq(&hash(&upgrade, &from, &[]));
     }
 }

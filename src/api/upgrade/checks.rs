@@ -54,7 +54,11 @@ pub(super) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
 
 /// The hash of a plan.
 pub(super) fn hash(_: &mut SchemaGenerator) -> Schema {
-    text(64, "^[0-9a-f]{12}$", "must be the 12 characters of `status.plan.hash`, such as `3f9c0e1b7a42`")
+    text(
+        64,
+        "^[0-9a-f]{32}$",
+        "must be the 32 characters of `status.plan.hash`, such as `3f9c0e1b7a42d5860b1e94c7f2a8d36e`",
+    )
 }
 
 /// A number of nodes, or a part of them.

@@ -86,7 +86,7 @@ pub struct Soak {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// What an approval names: 12 hex digits computed from everything in `spec` that changes what is done or when, from the
+    /// What an approval names: 32 hex digits computed from everything in `spec` that changes what is done or when, from the
     /// version that the upgrade began at, from the versions on the way, and from the executors. Names, reasons, `mode` and
     /// `suspend` are no part of it.
     pub hash: String,

@@ -54,7 +54,7 @@ fn plan() -> UpgradePlan {
     });
     let findings: Vec<_> = std::iter::once(accepted).chain((1..=24).map(warns)).collect();
     serde_json::from_value(json!({
-        "hash": "3f9c0e1b7a42", "from": "v1.36.4", "to": "v1.37.1", "unit": "Node", "verdict": "Refuted", "summary": "do not",
+        "hash": "3f9c0e1b7a42d5860b1e94c7f2a8d36e", "from": "v1.36.4", "to": "v1.37.1", "unit": "Node", "verdict": "Refuted", "summary": "do not",
         "approval": {"mode": "Automatic", "given": true},
         "size": {"servers": 1, "nodes": 9, "waves": 4},
         "groups": [{"name": "web"}, {"name": "db"}],
@@ -79,7 +79,7 @@ fn style(wide: bool, width: Option<usize>) -> Style<'static> {
 fn the_table_leaves_out_what_it_counts() {
     expect![[r#"
         Plan      v1.36.4 -> v1.37.1   WRONG: do not
-        Hash      3f9c0e1b7a42
+        Hash      3f9c0e1b7a42d5860b1e94c7f2a8d36e
         Approval  mode Automatic: it begins without an approval
 
         HOP 1 of 1: v1.37.1 (the target)
@@ -131,7 +131,7 @@ fn the_table_leaves_out_what_it_counts() {
 #[test]
 fn markdown_folds_what_only_warns() {
     expect![[r#"
-        ## Upgrade plan v1.36.4 → v1.37.1: WRONG (`3f9c0e1b7a42`)
+        ## Upgrade plan v1.36.4 → v1.37.1: WRONG (`3f9c0e1b7a42d5860b1e94c7f2a8d36e`)
 
         do not
 

@@ -49,7 +49,7 @@ fn object() -> ClusterUpgrade {
     let past = |n: usize| PastUpgrade {
         from: target().to_string(),
         to: target().to_string(),
-        plan_hash: "0123456789ab".to_owned(),
+        plan_hash: "0123456789abcdef0123456789abcdef".to_owned(),
         start_time: Time(Timestamp::from_second(n as i64).unwrap()),
         completion_time: Time(Timestamp::MAX),
         nodes: NODES as i32,
@@ -146,7 +146,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
         phase: Phase::NodesParked,
         message: line(0),
         from: Some(version.clone()),
-        hash: Some("0123456789ab".to_owned()),
+        hash: Some("0123456789abcdef0123456789abcdef".to_owned()),
         way: vec![version.clone(); 16],
         hop: Some(version.clone()),
         nodes_of_hops: vec![NODES; 20],

@@ -138,7 +138,7 @@ fn nothing_begins_before_a_person_approves_the_plan_as_it_is() {
     assert!(run.reasons.contains("AwaitingApproval") && run.took.as_secs() > 300, "{:?}", run.took);
     end_as("a late approval", "Completed", crashes(late, 4));
     // What was approved is another plan than this one, and then none that ever was.
-    let stale = r#"at 0 approval; at 20000 spec up {"approval":{"planHash":"0123456789ab"}}; at 300000 approves up 1"#;
+    let stale = r#"at 0 approval; at 20000 spec up {"approval":{"planHash":"0123456789abcdef0123456789abcdef"}}; at 300000 approves up 1"#;
     assert!(ends(stale).took.as_secs() > 300);
     end_as("a stale approval", "Completed", crashes(stale, 3));
 }
