@@ -73,13 +73,15 @@ fn no_server_warns_of_a_format() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// What the server says when it refuses an object: of a pattern it would show no more than the pattern.
+/// What the server says when it refuses an object: of a pattern it would show no more than the pattern, and of a number out of
+/// its range no more than the bound.
 #[test]
 fn whatever_is_refused_by_a_rule_is_refused_with_a_sentence() {
     fn rules(value: &serde_json::Value, patterns: &mut Vec<String>, told: &mut Vec<String>) {
         match value {
             serde_json::Value::Object(fields) => {
-                patterns.extend(fields.get("pattern").and_then(|of| of.as_str()).map(str::to_owned));
+                let bare = ["pattern", "minimum", "maximum"];
+                patterns.extend(bare.iter().filter_map(|of| Some(format!("{of} {}", fields.get(*of)?))));
                 for rule in
                     fields.get("x-kubernetes-validations").and_then(|of| of.as_array()).into_iter().flatten()
                 {
@@ -93,7 +95,12 @@ fn whatever_is_refused_by_a_rule_is_refused_with_a_sentence() {
     }
     let (mut patterns, mut told) = (Vec::new(), Vec::new());
     for (_, definition) in definitions() {
-        rules(&serde_json::to_value(definition).unwrap(), &mut patterns, &mut told);
+        let definition = serde_json::to_value(definition).unwrap();
+        // Nobody but us writes the status.
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let whole = serde_json::json!({ "x-kubernetes-validations": schema["x-kubernetes-validations"] });
+        rules(&whole, &mut patterns, &mut told);
+        rules(&schema["properties"]["spec"], &mut patterns, &mut told);
     }
     assert_eq!(patterns, Vec::<String>::new());
     told.sort_unstable();
@@ -101,7 +108,7 @@ fn whatever_is_refused_by_a_rule_is_refused_with_a_sentence() {
     expect_test::expect![[r#"
         `dependsOn` must name other groups; take the name of the group itself out
         `firstExecutor` needs `unit: Node`; set that, or leave `firstExecutor` out
-        `until` must not be before `from`; choose a later `until` or an earlier `from`
+        `until` must be after `from`, where a last day counts to its end; choose a later `until` or an earlier `from`
         a claim must not be changed; delete it to give the node back
         a rule must say which pods it is for: set `selector` or `namespaces`; without both it would be for every pod
         exactly one of `job` and `external` must be set; `external` is for whoever changes versions outside of Evenkeel
@@ -110,6 +117,13 @@ fn whatever_is_refused_by_a_rule_is_refused_with_a_sentence() {
         must be a number from 1 to 5000, or a percentage from `1%` to `100%`
         must be a time of the day from `00:00` to `23:59`, such as `22:00`
         must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`
+        must be from 0 to 5000 nodes; with 0 no node of the group goes first
+        must be from 0 to 604800 seconds (at most a week); 0 waits for nothing
+        must be from 1 to 604800 seconds (at most a week)
+        must be from 1 to 86400 seconds (at most a day); what takes longer is `external`
+        must be from 10 to 604800 seconds (ten seconds to a week)
+        must be from 30 to 3600 seconds (half a minute to an hour); to write no report, set `suspend`
+        must be from 60 to 604800 seconds (a minute to a week); to begin nothing for a time, write a freeze or set `suspend`
         must be the 32 characters of `status.plan.hash`, such as `3f9c0e1b7a42d5860b1e94c7f2a8d36e`
         there is one report, and it must be named `cluster`
     "#]].assert_eq(&(told.join("\n") + "\n"));

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::checks;
 use super::decode::decode_parts;
 
 /// Changes the version of a component or a node; Evenkeel only decides when. A ClusterUpgrade names it. Whoever may write
@@ -65,7 +66,7 @@ pub struct JobExecutor {
     /// observed; for a step of `controlPlane.unit: Node`, until the Job is complete too. What has begun keeps the deadline
     /// that it began with. Default 3600.
     #[serde(default = "an_hour")]
-    #[schemars(range(min = 1, max = 86_400))]
+    #[schemars(schema_with = "checks::job_seconds")]
     pub deadline_seconds: i32,
 }
 
@@ -85,7 +86,7 @@ pub struct ExternalExecutor {
     /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
     /// observed. What has begun keeps the deadline that it began with. Default 7200.
     #[serde(default = "two_hours")]
-    #[schemars(range(min = 1, max = 604_800))]
+    #[schemars(schema_with = "checks::external_seconds")]
     pub deadline_seconds: i32,
 }
 

@@ -5,6 +5,7 @@
 //! complete, so that no later step can fail because of what a person wrote.
 
 mod bounds;
+mod checks;
 mod claim;
 mod conditions;
 mod decode;

@@ -194,13 +194,11 @@ fn reports(kubeconfig: &Path) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The schema refuses what can be seen to be wrong, and says what is allowed.
-async fn schema_refuses(cluster: &Cluster) -> TestResult {
-    let group = |more: &str| {
-        format!(r#""version":"v1.37.1",{SPEC},"nodeGroups":[{{"name":"g","selector":{{}},{more}}}]"#)
-    };
+/// What is wrong in a ClusterUpgrade, each with what the server says of it.
+fn wrong() -> Vec<(String, &'static str)> {
+    let order = "`until` must be after `from`, where a last day counts to its end";
     let amount = "must be a number from 1 to 5000, or a percentage from `1%` to `100%`";
-    for (spec, says) in [
+    vec![
         (
             format!(r#""version":"1.37",{SPEC}"#),
             "spec.version: Invalid value: \"1.37\": must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`",
@@ -212,7 +210,49 @@ async fn schema_refuses(cluster: &Cluster) -> TestResult {
         ),
         (group(r#""executor":"x","maxUnavailable":0"#), amount),
         (group(r#""executor":"x","maxUnavailable":"0%""#), amount),
-    ] {
+        (
+            group(r#""executor":"x","canary":-1"#),
+            "must be from 0 to 5000 nodes; with 0 no node of the group goes first",
+        ),
+        (
+            group(r#""executor":"x","soakSeconds":604801"#),
+            "must be from 0 to 604800 seconds (at most a week)",
+        ),
+        (
+            with(r#""drain":{"timeoutSeconds":9}"#),
+            "must be from 10 to 604800 seconds (ten seconds to a week)",
+        ),
+        (
+            with(r#""windows":[{"name":"w","start":"22:00","durationSeconds":0}]"#),
+            "spec.windows[0].durationSeconds: Invalid value: 0: must be from 60 to 604800 seconds (a minute to a week)",
+        ),
+        (freeze("2026-12-18", "2026-12-17"), order),
+        (freeze("2026-12-18T18:00", "2026-12-18T18:00"), order),
+        (freeze("2026-12-18T18:00:00Z", "2026-12-18T17:59:59Z"), order),
+        (
+            with(r#""approval":{"planHash":"3f9c0e1b7a42"}"#),
+            "must be the 32 characters of `status.plan.hash`",
+        ),
+    ]
+}
+
+/// Which nodes take part, with `more` of them said besides.
+fn group(more: &str) -> String {
+    with(&format!(r#""nodeGroups":[{{"name":"g","selector":{{}},{more}}}]"#))
+}
+
+/// An upgrade of which `more` is said besides.
+fn with(more: &str) -> String {
+    format!(r#""version":"v1.37.1",{SPEC},{more}"#)
+}
+
+fn freeze(from: &str, until: &str) -> String {
+    with(&format!(r#""freezes":[{{"name":"f","from":"{from}","until":"{until}"}}]"#))
+}
+
+/// The schema refuses what can be seen to be wrong, and says what is allowed.
+async fn schema_refuses(cluster: &Cluster) -> TestResult {
+    for (spec, says) in wrong() {
         let refused = create(cluster, "refused", &spec).await;
         let refused = refused.err().ok_or_else(|| Failure::new(format!("{spec} was accepted")))?;
         let line = refused.to_string();
@@ -226,9 +266,71 @@ async fn schema_refuses(cluster: &Cluster) -> TestResult {
             format!("{:?}", refused.err().ok_or_else(|| Failure::new(format!("{spec} was accepted")))?);
         assert!(line.contains(either), "{spec}: {line}");
     }
+    for (kind, spec, says) in [
+        (
+            "UpgradeExecutor",
+            r#""external":{"deadlineSeconds":0}"#,
+            "must be from 1 to 604800 seconds (at most a week)",
+        ),
+        (
+            "UpgradeExecutor",
+            r#""job":{"template":{},"deadlineSeconds":86401}"#,
+            "must be from 1 to 86400 seconds (at most a day); what takes longer is `external`",
+        ),
+        (
+            "ClusterSkewReport",
+            r#""refreshPeriodSeconds":5"#,
+            "must be from 30 to 3600 seconds (half a minute to an hour)",
+        ),
+    ] {
+        let refused =
+            create_of(cluster, kind, if kind == "ClusterSkewReport" { "cluster" } else { "x" }, spec).await;
+        let line =
+            format!("{:?}", refused.err().ok_or_else(|| Failure::new(format!("{spec} was accepted")))?);
+        assert!(line.contains(says), "{spec}: {line}");
+    }
     create(cluster, "percent", &group(r#""executor":"x","maxUnavailable":"100%""#)).await?;
+    // A last day counts to its end, and times in two forms are not compared by the server.
+    create(cluster, "a-day", &freeze("2026-12-18", "2026-12-18")).await?;
+    create(cluster, "two-forms", &freeze("2026-12-18T18:00", "2026-12-18T17:59:59Z")).await?;
+    create(cluster, "an-hour", &freeze("2026-12-18T18:00", "2026-12-18T19:00")).await?;
+    order_of_groups(cluster).await?;
     kubectl(cluster, &["delete", "clusterupgrade", "--all"]).await?;
-    Ok(())
+    claims_begin_unobserved(cluster).await
+}
+
+/// Groups in a circle are refused; however many after one another are not.
+async fn order_of_groups(cluster: &Cluster) -> TestResult {
+    let groups = |first: &str| {
+        let of = |at: usize| {
+            let on = if at == 0 { first.to_owned() } else { format!(r#""g{}""#, at - 1) };
+            format!(r#"{{"name":"g{at}","selector":{{}},"executor":"x","dependsOn":[{on}]}}"#)
+        };
+        let all: Vec<String> = (0..20).map(of).collect();
+        format!(r#""version":"v1.37.1",{SPEC},"nodeGroups":[{}]"#, all.join(","))
+    };
+    create(cluster, "long", &groups("")).await?;
+    let circle = groups(r#""g19""#);
+    until("the server refuses a circle", Duration::from_secs(20), async || {
+        let Err(refused) = create(cluster, "circle", &circle).await else {
+            kubectl(cluster, &["delete", "clusterupgrade", "circle"]).await?;
+            return Ok(false);
+        };
+        let line =
+            "group g0 could never begin: what it depends on waits for itself; take a name out of dependsOn";
+        if format!("{refused:?}").contains(line) { Ok(true) } else { Err(refused) }
+    })
+    .await?;
+    create(cluster, "long-still", &groups("")).await.map(drop)
+}
+
+/// kstatus takes an object that nobody has told of for done, unless its status says that it is of an earlier generation.
+async fn claims_begin_unobserved(cluster: &Cluster) -> TestResult {
+    let spec = r#""upgradeName":"up","component":"kubelet","nodeName":"n","fromVersion":"v1.36.4","toVersion":"v1.37.1","executor":"x""#;
+    create_of(cluster, "NodeUpgrade", "new", spec).await?;
+    let status = kubectl(cluster, &["get", "nodeupgrade", "new", "-o", "jsonpath={.status}"]).await?;
+    assert!(status.contains(r#""observedGeneration":-1"#), "{status}");
+    kubectl(cluster, &["delete", "nodeupgrade", "new"]).await.map(drop)
 }
 
 async fn says(cluster: &Cluster, kind: &str, name: &str, condition: &str, line: &str) -> TestResult {

@@ -52,15 +52,29 @@ async fn order(cluster: &Cluster) -> TestResult {
         (
             "three",
             &[("c", &["a"]), ("a", &["b"]), ("b", &["c"]), ("d", &[])],
-            "group c could never begin: what it depends on waits for itself, or is more than 8 groups deep; take a name \
-             out of dependsOn",
+            "group c could never begin: what it depends on waits for itself; take a name out of dependsOn",
         ),
     ];
     for (name, wrong, line) in refused {
         create(cluster, "admin", &upgrade(name, &groups(wrong)), line).await?;
     }
     let fine: Groups<'_> = &[("d", &["c", "b"]), ("c", &["a"]), ("b", &["a"]), ("a", &[])];
-    create(cluster, "admin", &upgrade("diamond", &groups(fine)), "").await
+    create(cluster, "admin", &upgrade("diamond", &groups(fine)), "").await?;
+    // More groups after one another than the policy follows, the last one first.
+    let long: Groups<'_> = &[
+        ("k", &["j"]),
+        ("j", &["i"]),
+        ("i", &["h"]),
+        ("h", &["g"]),
+        ("g", &["f"]),
+        ("f", &["e"]),
+        ("e", &["d"]),
+        ("d", &["c"]),
+        ("c", &["b"]),
+        ("b", &["a"]),
+        ("a", &[]),
+    ];
+    create(cluster, "admin", &upgrade("long", &groups(long)), "").await
 }
 
 /// A version that is older than a kube-apiserver, as the report has it.
@@ -111,9 +125,14 @@ fn wrong() -> Vec<(Value, &'static str)> {
     let freeze = |from: &str, until: &str| json!({"freezes": [{"name": "f", "from": from, "until": until}]});
     let plane = |plane: Value| json!({"controlPlane": plane});
     let day = "must be a day such as `2026-12-18`, or a time such as `2026-12-18T18:00:00Z`";
+    let order = "`until` must be after `from`, where a last day counts to its end; choose a later `until` or an earlier `from`";
     let risk = json!([{"finding": "O5/x", "until": "soon", "reason": "r"}]);
     vec![
-        (window(0), "spec.windows[0].durationSeconds in body should be greater than or equal to 60"),
+        (
+            window(0),
+            "spec.windows[0].durationSeconds: Invalid value: 0: must be from 60 to 604800 seconds (a minute to a week); to \
+             begin nothing for a time, write a freeze or set `suspend`",
+        ),
         (
             json!({"windows": [{"name": "n", "start": "24:30", "durationSeconds": 60}]}),
             "spec.windows[0].start: Invalid value: \"24:30\": must be a time of the day from `00:00` to `23:59`, such as \
@@ -123,10 +142,9 @@ fn wrong() -> Vec<(Value, &'static str)> {
             json!({"windows": [{"name": "n", "days": ["Someday"], "start": "22:00", "durationSeconds": 60}]}),
             "spec.windows[0].days[0]: Unsupported value: \"Someday\": supported values: \"Mon\", \"Tue\"",
         ),
-        (
-            freeze("2027-01-07", "2026-12-18"),
-            "`until` must not be before `from`; choose a later `until` or an earlier `from`",
-        ),
+        (freeze("2027-01-07", "2026-12-18"), order),
+        (freeze("2026-12-18T18:00", "2026-12-18T18:00"), order),
+        (freeze("2026-12-18T18:00:00Z", "2026-12-18T17:59:59Z"), order),
         (freeze("tomorrow", "2026-12-18"), day),
         (freeze("2026-12-18", "never"), day),
         (json!({"acceptedRisks": risk}), day),

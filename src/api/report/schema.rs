@@ -8,6 +8,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::checks;
+
 /// The report's only name.
 pub const NAME: &str = "cluster";
 
@@ -53,7 +55,7 @@ pub struct ClusterSkewReportSpec {
     /// How often the report is written when nothing changes, in seconds, to prove that it is fresh; 30 to 3600. What
     /// changes is written within a second or two in any case. By default 120.
     #[serde(default = "refresh_seconds")]
-    #[schemars(range(min = 30, max = 3600))]
+    #[schemars(schema_with = "checks::refresh_seconds")]
     pub refresh_period_seconds: u32,
     /// The rules to judge by. `Kubernetes` is the version skew policy of kubernetes.io. `KubernetesStrict` also takes
     /// the prerequisites of that page by the letter: the kube-apiservers may go to the next minor only when every

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::selector::{LabelSelector, selector};
+use crate::api::checks;
 
 /// How nodes are drained.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
@@ -18,7 +19,7 @@ use super::selector::{LabelSelector, selector};
 pub struct Drain {
     /// How long the drain of one node may take, in seconds. Default 1800.
     #[serde(default = "half_an_hour")]
-    #[schemars(range(min = 10, max = 604_800))]
+    #[schemars(schema_with = "checks::drain_seconds")]
     pub timeout_seconds: i32,
     /// What happens to a node that is not drained in time, or that cannot be drained at all. With `Park` and `Halt` it is made
     /// schedulable again, and the status names it with what blocks it. `Park` (the default): the other nodes go on, and this

@@ -3,7 +3,6 @@
 //! The schema is in `schema` (what a person writes, of which `drain` and `selector` are parts) and `state` (the status);
 //! `convert`, `status`, `waits`, `when` and `outlook` translate between it and the core's values. No rule is decided here.
 
-mod checks;
 mod convert;
 mod drain;
 mod outlook;

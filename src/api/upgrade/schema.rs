@@ -7,10 +7,10 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::checks;
 use super::drain::Drain;
 use super::selector::LabelSelector;
 use super::state::{ClusterUpgradeStatus, is_zero};
+use crate::api::checks;
 use crate::api::conditions::ConditionStatus;
 
 /// Takes a cluster to a Kubernetes version, in order: every kube-apiserver, then kube-controller-manager,
@@ -167,7 +167,7 @@ pub struct ControlPlane {
     /// How long kubelets wait, in seconds, once every component of the control plane runs a hop's version. It counts from
     /// when that is first seen, and anew when a component is not there or not at the version in that time. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0, max = 604_800))]
+    #[schemars(schema_with = "checks::soak_seconds")]
     pub soak_seconds: i32,
 }
 
@@ -191,7 +191,7 @@ pub struct Window {
     #[schemars(schema_with = "checks::time_of_day")]
     pub start: String,
     /// How long the window is open, in seconds of real time, whatever clocks do meanwhile.
-    #[schemars(range(min = 60, max = 604_800))]
+    #[schemars(schema_with = "checks::window_seconds")]
     pub duration_seconds: i32,
 }
 
@@ -215,7 +215,9 @@ pub enum Day {
 /// A time in which nothing new begins.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.from.size() != 10 || self.until.size() != 10 || self.from <= self.until").message("`until` must not be before `from`; choose a later `until` or an earlier `from`"))]
+// Two texts of one form are in the order of their times: two days; or two times without a zone, or two in UTC, with as many
+// digits. Of others `validate` says it.
+#[x_kube(validation = Rule::new("self.from.size() != self.until.size() || (self.from.size() == 10 ? self.from <= self.until : !self.from.matches('^[0-9-]{10}T[0-9:.]+Z?$') || !self.until.matches('^[0-9-]{10}T[0-9:.]+Z?$') || self.from.endsWith('Z') != self.until.endsWith('Z') || self.from < self.until)").message("`until` must be after `from`, where a last day counts to its end; choose a later `until` or an earlier `from`"))]
 pub struct Freeze {
     /// The freeze's name; no other freeze has it.
     #[schemars(length(min = 1, max = 63))]
@@ -349,13 +351,13 @@ pub struct NodeGroup {
     pub zones: Zones,
     /// How many nodes of the group go first; the others wait until these run the version. Default 0.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 5000))]
+    #[schemars(schema_with = "checks::canaries")]
     pub canary: i32,
     /// How long others wait, in seconds: the groups that depend on this one once it is done, and its other nodes once
     /// its canaries run the version. It counts from when that is first seen, and anew when a node of those goes back in
     /// that time. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0, max = 604_800))]
+    #[schemars(schema_with = "checks::soak_seconds")]
     pub soak_seconds: i32,
 }
 

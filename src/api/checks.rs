@@ -1,8 +1,8 @@
 //! What the server checks of single values that a person writes, and the sentence with which it refuses one.
 //!
 //! Never here: rules between fields, which stand where the fields do. The invariant: a value is checked by a rule with a
-//! sentence that says what to write. Of a value that does not match a pattern the server would show the pattern, and of a text
-//! without a bound it could not tell what a rule costs.
+//! sentence that says what to write. Of a value that does not match a pattern the server would show the pattern, of a number out
+//! of its range the bound, and of a text without a bound it could not tell what a rule costs.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -13,6 +13,65 @@ fn text(longest: u32, pattern: &str, sentence: &str) -> Schema {
         "maxLength": longest,
         "x-kubernetes-validations": [{"rule": format!("self.matches('{pattern}')"), "message": sentence}]
     })
+}
+
+/// A whole number from `least` to `most`, or a refusal with `sentence`. Of a `minimum` and a `maximum` the server would only
+/// say which was missed.
+fn number(least: i32, most: i32, sentence: &str) -> Schema {
+    json_schema!({
+        "type": "integer",
+        "format": "int32",
+        "x-kubernetes-validations": [{
+            "rule": format!("self >= {least} && self <= {most}"),
+            "message": sentence
+        }]
+    })
+}
+
+const DAY: i32 = 86_400;
+const WEEK: i32 = 7 * DAY;
+
+/// How long a window is open.
+pub(super) fn window_seconds(_: &mut SchemaGenerator) -> Schema {
+    number(
+        60,
+        WEEK,
+        "must be from 60 to 604800 seconds (a minute to a week); to begin nothing for a time, write a freeze or set `suspend`",
+    )
+}
+
+/// How long what is done is watched before others begin.
+pub(super) fn soak_seconds(_: &mut SchemaGenerator) -> Schema {
+    number(0, WEEK, "must be from 0 to 604800 seconds (at most a week); 0 waits for nothing")
+}
+
+/// How long the drain of a node may take.
+pub(super) fn drain_seconds(_: &mut SchemaGenerator) -> Schema {
+    number(10, WEEK, "must be from 10 to 604800 seconds (ten seconds to a week)")
+}
+
+/// How many nodes go first.
+pub(super) fn canaries(_: &mut SchemaGenerator) -> Schema {
+    number(0, 5000, "must be from 0 to 5000 nodes; with 0 no node of the group goes first")
+}
+
+/// How long a Job may take.
+pub(super) fn job_seconds(_: &mut SchemaGenerator) -> Schema {
+    number(1, DAY, "must be from 1 to 86400 seconds (at most a day); what takes longer is `external`")
+}
+
+/// How long somebody else may take.
+pub(super) fn external_seconds(_: &mut SchemaGenerator) -> Schema {
+    number(1, WEEK, "must be from 1 to 604800 seconds (at most a week)")
+}
+
+/// How often the report is written.
+pub(super) fn refresh_seconds(_: &mut SchemaGenerator) -> Schema {
+    number(
+        30,
+        3600,
+        "must be from 30 to 3600 seconds (half a minute to an hour); to write no report, set `suspend`",
+    )
 }
 
 /// A version of Kubernetes with its patch.
