@@ -66,6 +66,9 @@ const WITHIN: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(2)];
 /// How long each may take where `EVENKEEL_CAMPAIGN` is `brief`: some of its runs, on a machine that is many times slower.
 const BRIEF: Duration = Duration::from_secs(5);
 
+/// So many runs of each campaign are begun, however slow the machine is: none of them may be left out as a whole.
+const LEAST: usize = 3;
+
 /// How long a campaign of `count` runs may take; `None` is without limit.
 fn limit(count: usize) -> Option<Duration> {
     if is_long() {
@@ -79,8 +82,9 @@ fn limit(count: usize) -> Option<Duration> {
 
 /// Runs every script with its seed; panics with what failed, each as short as it can be.
 ///
-/// `run` must judge a seed and a script alike every time, also where its requests come in another order.
-pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]) -> Wrong + Sync) {
+/// `run` must judge a seed and a script alike every time, also where its requests come in another order. Returns how many
+/// runs were begun.
+pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]) -> Wrong + Sync) -> usize {
     let began = Instant::now();
     let scripts = match std::env::var("EVENKEEL_SCRIPT") {
         Ok(text) => {
@@ -92,6 +96,7 @@ pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]
         Err(_) => scripts,
     };
     let count = scripts.len();
+    eprintln!("{name}: {count} runs are to come");
     let limit = limit(count);
     let over = || limit.is_some_and(|limit| began.elapsed() > limit);
     let queue = Mutex::new(VecDeque::from(scripts));
@@ -106,8 +111,11 @@ pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]
                         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
                         (queue.pop_front(), queue.len())
                     };
-                    let Some((seed, script)) = next.filter(|_| !over()) else { return };
-                    begun.fetch_add(1, Ordering::SeqCst);
+                    let early = begun.fetch_add(1, Ordering::SeqCst) < LEAST;
+                    let Some((seed, script)) = next.filter(|_| early || !over()) else {
+                        begun.fetch_sub(1, Ordering::SeqCst);
+                        return;
+                    };
                     if (count - left).is_multiple_of(TOLD_EVERY) {
                         let failed = number.load(Ordering::SeqCst);
                         let seconds = began.elapsed().as_secs();
@@ -146,6 +154,7 @@ pub fn all(name: &str, scripts: Vec<(u64, Vec<Step>)>, run: impl Fn(u64, &[Step]
         _ = writeln!(std::io::stderr(), "{line}");
     }
     assert!(failed.is_empty(), "{}", told(name, &failed));
+    begun
 }
 
 fn told(name: &str, failed: &[(u64, Vec<Step>, Wrong)]) -> String {

@@ -91,6 +91,20 @@ pub fn statuses() -> Vec<String> {
     all
 }
 
+/// Those of them that this request can meet, and that differ there: a read that is carried out and then not answered, or
+/// answered otherwise, has changed nothing, so that it is as one that never arrived. Admission looks at writes alone, a
+/// budget at evictions, and only what is read can be newer than a server's cache.
+pub fn statuses_of(call: &Call) -> Vec<String> {
+    let (writes, evicts) = (call.is_write(), call.subresource.as_deref() == Some("eviction"));
+    let fits = |fault: &String| match fault.split(':').next().unwrap_or_default() {
+        "answer-after" | "reset-after" | "hang-after" | "deny" | "webhook-down" => writes,
+        "budget" => evicts,
+        "too-large" => !writes,
+        _ => true,
+    };
+    statuses().into_iter().filter(fits).collect()
+}
+
 /// Puts every step that is a fault into the cluster; what is to happen is left to the scenario.
 pub fn arm(cluster: &Cluster, script: &[Step]) {
     arm_while(cluster, script, || true);

@@ -66,8 +66,8 @@ struct Run {
     wrong: Wrong,
     end: Value,
     calls: Vec<Call>,
-    /// How many events of each resource the first replica was told.
-    told: BTreeMap<String, u64>,
+    /// When the first replica was told an event, of each resource, from the beginning on.
+    told: BTreeMap<String, Vec<Duration>>,
     /// Pods that were evicted.
     evicted: usize,
     /// Claims that were parked.
@@ -78,10 +78,21 @@ struct Run {
     said: Vec<(Duration, String)>,
     /// The claims that an executor was given, and how long after the beginning.
     given: Vec<(Duration, String)>,
+    /// Every state that a claim came into.
+    turns: Vec<Turn>,
     /// What faults kept from the operator: the kind, and the object where it was a single one.
     unknown: Vec<(String, Option<String>)>,
     /// How long it took in the cluster's time.
     took: Duration,
+}
+
+/// A claim that came into another state.
+#[derive(Clone, Debug)]
+struct Turn {
+    /// How long after the beginning.
+    at: Duration,
+    claim: String,
+    state: String,
 }
 
 /// Something that a person does, so that the run may end otherwise; machines that go and come back leave no trace.
@@ -149,10 +160,11 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
         cluster.faults().clear();
         attend(&cluster, &watcher);
     }
+    sleep_until(begun + Duration::from_secs(setting.lasts)).await;
     let rests = come_to_rest(&kube, &watcher, begun).await;
     let took = begun.elapsed();
     settle(&kube).await;
-    let (calls, told) = (cluster.faults().record(), cluster.faults().told("evenkeel-a"));
+    let calls = cluster.faults().record();
     let end = end(&cluster, &kube).await;
     stop.cancel();
     for replica in replicas {
@@ -163,7 +175,7 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
     let watcher = &mut watcher.lock().unwrap();
     let mut run = seen(watcher, begun);
     run.wrong.extend(wrong);
-    Run { end, calls, told, took, ..run }
+    Run { end, calls, took, ..run }
 }
 
 /// What the watcher saw of a run that began at `begun` and is at rest.
@@ -173,6 +185,16 @@ fn seen(watcher: &mut Watcher, begun: Instant) -> Run {
     Run {
         said: since(&watcher.said),
         given: since(&watcher.given),
+        told: watcher
+            .heard
+            .iter()
+            .map(|(of, all)| (of.clone(), all.iter().map(|at| *at - begun).collect()))
+            .collect(),
+        turns: watcher
+            .turns
+            .iter()
+            .map(|(at, claim, state)| Turn { at: *at - begun, claim: claim.clone(), state: state.clone() })
+            .collect(),
         unknown: std::mem::take(&mut watcher.blind.ever),
         evicted: watcher.evictions(),
         parked: watcher.parked,
@@ -300,8 +322,7 @@ fn show(run: &Run) {
     eprintln!("{:#}\n{} evicted in {:?}", run.end, run.evicted, run.took);
 }
 
-/// Without people in between: the same end as without faults. What can be is played by branches in a long campaign, and
-/// what is wrong with those is played once more as a run of its own, so that its script can be made short.
+/// Without people in between: the same end as without faults.
 fn campaign(name: &str, scripts: Vec<(u64, Vec<Step>)>) {
     campaign_by(name, scripts, Value::clone);
 }
@@ -320,7 +341,7 @@ fn campaign_by(name: &str, scripts: Vec<(u64, Vec<Step>)>, what: impl Fn(&Value)
             what(&run.end)
         });
     }
-    let judge = |seed: u64, script: &[Step], done: Run| {
+    judged(name, scripts, |seed, script, done| {
         let mut wrong = done.wrong;
         let (key, end) = ((seed, script::line(&settings(script))), what(&done.end));
         if let Some(wanted) = wanted.get(&key).filter(|_| alone(script)).filter(|wanted| **wanted != end) {
@@ -328,7 +349,12 @@ fn campaign_by(name: &str, scripts: Vec<(u64, Vec<Step>)>, what: impl Fn(&Value)
             wrong.push(format!("invariant 14: ends otherwise: {difference}"));
         }
         wrong
-    };
+    });
+}
+
+/// Runs that `judge` finds nothing wrong with. What can be is played by branches in a long campaign, and what is wrong with
+/// those is played once more as a run of its own, so that its script can be made short.
+fn judged(name: &str, scripts: Vec<(u64, Vec<Step>)>, judge: impl Fn(u64, &[Step], Run) -> Wrong + Sync) {
     let (mut scripts, mut said) = (scripts, BTreeMap::new());
     if is_long() && std::env::var_os("EVENKEEL_SCRIPT").is_none() {
         let (wrong, left) = branch::all(name, scripts, |seed, beginning, branches| {

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel_sim::faults::Call;
+use tokio::time::Instant;
 
 use super::super::campaign::is_long;
 use super::super::script::{self, Step};
-use super::run;
+use super::{Turn, run};
 
 pub const LEADER: &str = "evenkeel-a";
 /// The leader when it renews its lease.
@@ -69,7 +70,11 @@ pub struct Attacked {
     begins: Vec<Step>,
     /// What the operator asked.
     pub calls: Vec<Call>,
-    told: BTreeMap<String, u64>,
+    /// When it was told an event, of each resource.
+    told: BTreeMap<String, Vec<Duration>>,
+    /// Every state that a claim came into.
+    turns: Vec<Turn>,
+    begun: Instant,
     /// How long it took, and what the run waited until it was sure of that.
     took: Duration,
 }
@@ -78,8 +83,31 @@ impl Attacked {
     /// The upgrade that begins so.
     pub fn of(begins: Vec<Step>) -> Self {
         let run = run(1, &begins);
+        // A person asks for the upgrade.
+        let begun = run.calls.first().map(|call| call.at).unwrap();
         let calls = run.calls.into_iter().filter(|call| call.agent == LEADER).collect();
-        Self { begins, calls, told: run.told, took: run.took }
+        Self { begins, calls, told: run.told, turns: run.turns, begun, took: run.took }
+    }
+
+    /// The same, and nothing is done to what was asked and told later: for upgrades that repeat themselves from then on.
+    pub fn until(mut self, end: Duration) -> Self {
+        let begun = self.begun;
+        self.calls.retain(|call| call.at <= begun + end);
+        self.told.values_mut().for_each(|all| all.retain(|at| *at <= end));
+        self.turns.retain(|turn| turn.at <= end);
+        self
+    }
+
+    /// How long it takes until a claim has been parked `times` times, of all claims that are parked so often.
+    pub fn parked(&self, times: usize) -> Duration {
+        let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+        let parked = self.turns.iter().filter(|turn| turn.state == "Parked");
+        let last = parked.filter(|turn| {
+            let count = count.entry(&turn.claim).or_default();
+            *count += 1;
+            *count == times
+        });
+        last.map(|turn| turn.at).max().expect("a claim is parked so often")
     }
 
     /// So many moments of the upgrade, in milliseconds, each `after` such a moment.
@@ -117,20 +145,29 @@ impl Attacked {
         self.at_writes(&["crash-before", "crash-after"])
     }
 
-    /// Every fault at every request.
+    /// Every fault at every request that can meet it.
     pub fn faults(&self) -> Vec<Script> {
-        let faults = script::statuses();
-        let of = |nth: u64| faults.iter().map(move |fault| self.script(vec![call(nth, 1, fault)]));
-        (0..self.calls.len() as u64).flat_map(of).collect()
+        self.faults_at(|_| true)
+    }
+
+    /// Every fault at every such request.
+    pub fn faults_at(&self, which: impl Fn(&Call) -> bool) -> Vec<Script> {
+        let of = |asked: &Call| {
+            let nth = asked.nth;
+            let faults = script::statuses_of(asked).into_iter();
+            faults.map(move |fault| self.script(vec![call(nth, 1, &fault)]))
+        };
+        self.calls.iter().filter(|asked| which(asked)).flat_map(of).collect()
     }
 
     /// Every fault at all requests of a kind, for a while.
     pub fn lasting(&self) -> Vec<Script> {
-        let kinds: BTreeSet<String> = self.calls.iter().map(script::kind_of).collect();
+        let kinds: BTreeMap<String, &Call> =
+            self.calls.iter().map(|call| (script::kind_of(call), call)).collect();
         let like =
             |line: &String, fault: String| Step::Like { agent: LEADER.into(), line: line.clone(), fault };
-        let of = |line: &String| {
-            let faults = script::statuses().into_iter();
+        let of = |(line, call): (&String, &&Call)| {
+            let faults = script::statuses_of(call).into_iter();
             faults.map(|fault| self.script(vec![like(line, fault)])).collect::<Vec<_>>()
         };
         kinds.iter().flat_map(of).collect()
@@ -143,43 +180,87 @@ impl Attacked {
 
     /// It is cut off at each write, and another leads.
     pub fn cuts(&self) -> Vec<Script> {
-        let begun = self.calls.first().map(|call| call.at).unwrap();
-        let millis = |write: &Call| (write.at - begun).as_millis() as u64 + 1;
+        let millis = |write: &Call| (write.at - self.begun).as_millis() as u64 + 1;
         self.writes().map(|write| self.script(vec![at(millis(write), "cut evenkeel-a 60")])).collect()
     }
 
-    /// It reads what was so before, and its requests come late.
+    /// Whether nothing is otherwise than usual.
+    fn is_usual(&self) -> bool {
+        self.begins.is_empty()
+    }
+
+    /// It reads what was so before, and its requests come late. What is compacted, and how late a request comes, is tried
+    /// at each request of the usual upgrade; in any other, what is read is old and what is written late.
     pub fn stale(&self) -> Vec<Script> {
         let mut scripts = Vec::new();
-        for nth in 0..self.calls.len() as u64 {
-            for fault in
-                ["stale:1", "stale:7", "stale:40", "compact", "bookmarks", "silence", "late:3", "late:30"]
-            {
-                scripts.push(self.script(vec![call(nth, 1, fault)]));
+        for asked in &self.calls {
+            let nth = asked.nth;
+            let of_any =
+                |fault: &&str| self.is_usual() || *fault == "late:30" && asked.is_write() || is_old(fault);
+            let faults = stale_of(asked).filter(of_any);
+            scripts.extend(faults.map(|fault| self.script(vec![call(nth, 1, fault)])));
+            // A death after a read leaves what a death before it leaves.
+            if asked.is_write() {
+                scripts.push(self.script(vec![call(nth, 1, "crash-after"), call(nth + 1, 12, "stale:9")]));
             }
-            scripts.push(self.script(vec![call(nth, 1, "crash-after"), call(nth + 1, 12, "stale:9")]));
         }
         scripts
     }
 
-    /// Events that are lost, doubled, late or swapped.
+    /// Whether a claim comes into `state`.
+    pub fn comes_to(&self, state: &str) -> bool {
+        self.turns.iter().any(|turn| turn.state == state)
+    }
+
+    /// What `deeds` says that happens to a claim, by its component and its node, just after it came into another state.
+    pub fn after_turns(&self, deeds: impl Fn(u64, &str, &str) -> Vec<Vec<Step>>) -> Vec<Script> {
+        let of = |turn: &Turn| {
+            let (_, place) = turn.claim.split_once('.').unwrap();
+            let (component, node) = place.split_once('.').unwrap();
+            deeds(turn.at.as_millis() as u64 + 1, component, node)
+        };
+        self.turns.iter().flat_map(of).map(|deeds| self.script(deeds)).collect()
+    }
+
+    /// Events that are lost, doubled, late or swapped: of each resource at most so many. What a watch does with an event
+    /// does not depend on the kind of the executor, so that each single event is met in the usual upgrade alone.
     pub fn events(&self) -> Vec<Script> {
+        let most = if self.is_usual() { 120 } else { 60 };
+        self.events_of(&WATCHED, most, is_long() && self.is_usual())
+    }
+
+    /// The same of these resources and of at most so many events of each, and of `each` event what happens to it alone.
+    pub fn events_of(&self, resources: &[&str], most: usize, each: bool) -> Vec<Script> {
         let mut scripts = Vec::new();
-        for resource in WATCHED {
-            let count = self.told.get(resource).copied().unwrap_or_default();
+        for &resource in resources {
+            let count = self.told.get(resource).map_or(0, Vec::len);
+            let is_lease = resource.starts_with("leases");
             // A lease tells the same all the time.
-            let most = if resource.starts_with("leases") { 40 } else { 120 };
+            let most = if is_lease { most.min(40) } else { most };
             let step = count.div_ceil(most).max(1);
             for nth in 0..count {
                 let sampled = nth.is_multiple_of(step);
                 // What happens to the event alone differs from one to the next; a watch that ends is much the same at each.
-                let each = is_long() && !resource.starts_with("leases");
-                let tried = told(resource, nth).filter(|told| sampled || each && is_of_the_event(told));
+                let each = each && !is_lease;
+                let tried =
+                    told(resource, nth as u64).filter(|told| sampled || each && is_of_the_event(told));
                 scripts.extend(tried.map(|told| self.script(vec![told])));
             }
         }
         scripts
     }
+}
+
+/// What may be late or old of a request: only what is read can be old, and only a watch can be silent.
+fn stale_of(asked: &Call) -> impl Iterator<Item = &'static str> {
+    let of_watches: &[&str] = if asked.verb == "watch" { &["bookmarks", "silence"] } else { &[] };
+    let of_reads: &[&str] = if asked.is_write() { &[] } else { &["stale:1", "stale:7", "stale:40"] };
+    ["compact", "late:3", "late:30"].iter().chain(of_reads).chain(of_watches).copied()
+}
+
+/// Whether a fault makes an answer old, or keeps back what a watch would tell.
+fn is_old(fault: &str) -> bool {
+    fault.starts_with("stale") || fault == "bookmarks" || fault == "silence"
 }
 
 /// What a run waits until it is sure that its upgrade is at rest.

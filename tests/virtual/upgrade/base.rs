@@ -101,6 +101,8 @@ pub struct Setting {
     pub without: Vec<String>,
     /// What executors do, by `component/node`; good where nothing is said.
     pub ways: Vec<(String, Way)>,
+    /// For so many seconds it is looked at, also where nothing happens any more.
+    pub lasts: u64,
     /// What else is asked for.
     pub asked: Asked,
 }
@@ -127,6 +129,7 @@ impl Setting {
             gate: false,
             without: Vec::new(),
             ways: Vec::new(),
+            lasts: 0,
             asked: Asked::default(),
         };
         let number = |text: &str| text.parse::<i64>().unwrap();
@@ -141,6 +144,7 @@ impl Setting {
                 ["everything"] => setting.everything = true,
                 ["deadline", seconds] => setting.deadline = seconds.parse().unwrap(),
                 ["drain", seconds] => setting.drain = seconds.parse().unwrap(),
+                ["lasts", seconds] => setting.lasts = seconds.parse().unwrap(),
                 ["freeze", from, until] => setting.freeze = Some((number(from), number(until))),
                 ["window", from, length] => setting.windows.push((number(from), number(length))),
                 ["soak", of, seconds] => setting.soaks.push(((*of).to_owned(), number(seconds))),
@@ -195,6 +199,7 @@ impl Setting {
             "everything",
             "deadline",
             "drain",
+            "lasts",
             "target",
             "executor",
             "freeze",

@@ -88,6 +88,8 @@ pub fn all(
         }
     }
     let (mut wrong, mut count) = (Vec::new(), 0);
+    let to_come: usize = groups.values().map(Vec::len).sum();
+    eprintln!("{name}: {to_come} branches of {} beginnings are to come", groups.len());
     for ((seed, ..), scripts) in groups {
         for scripts in scripts.chunks(SHARE) {
             let answers = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
 //! The same attacks on the other kinds of upgrades: by Jobs, of a control plane that runs on hosts, of whole nodes of a
-//! control plane as kubeadm moves them, and of nodes that cannot be drained. To Jobs and hosts there also happens what
-//! happens to machines, clocks and people's minds.
+//! control plane as kubeadm moves them, of nodes that cannot be drained, and by executors that fail. To Jobs and hosts
+//! there also happens what happens to machines, clocks and people's minds.
+
+use evenkeel_sim::faults::Call;
 
 use super::super::campaign::is_long;
 use super::attacks::{Attacked, Script, clocks, machines, people, spread, steps, to_jobs};
@@ -10,7 +12,13 @@ use super::{campaign, campaign_by};
 /// Of each attack a few, and in a long campaign all.
 fn everything(attacked: &Attacked) -> Vec<Script> {
     let mut scripts = spread(attacked.faults(), 4);
-    scripts.extend(spread(attacked.lasting(), 3));
+    scripts.extend(more(attacked));
+    scripts
+}
+
+/// The same of everything but faults of single requests.
+fn more(attacked: &Attacked) -> Vec<Script> {
+    let mut scripts = spread(attacked.lasting(), 3);
     scripts.extend(spread(attacked.crashes(), 3));
     scripts.extend(spread(attacked.pauses(), 2));
     scripts.extend(spread(attacked.cuts(), 2));
@@ -43,11 +51,15 @@ fn whole_nodes_meet_everything() {
 }
 
 /// A budget that allows nothing keeps one node, and a pod that comes back keeps another one. The pod that comes back has
-/// another name each time.
+/// another name each time. What is done until the second attempt at that node has ended is done again at each later one,
+/// and what is read is what the usual upgrade reads.
 #[test]
 fn nodes_that_cannot_be_drained_meet_everything() {
-    let begins = "at 0 drain 60; at 0 impossible; at 0 returning";
-    let scripts = everything(&Attacked::of(steps(begins)));
+    let attacked = Attacked::of(steps("at 0 drain 60; at 0 impossible; at 0 returning"));
+    let second = attacked.parked(2);
+    let attacked = attacked.until(second);
+    let mut scripts = spread(attacked.faults_at(Call::is_write), 4);
+    scripts.extend(more(&attacked));
     campaign_by("upgrade: everything, of special pods", scripts, plain);
 }
 

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use super::super::campaign::{Wrong, all, is_long};
+use super::super::campaign::{Wrong, is_long};
 use super::super::script::Step;
 use super::attacks::{Attacked, Script, at, spread, steps};
 use super::base::{FROM, TO};
-use super::{Run, run};
+use super::{Run, judged, run};
 
 /// So long after it was lost nobody has brought it back.
 const LASTS: u64 = 3_600_000;
@@ -93,17 +93,11 @@ fn scripts(begins: &str, hosts: &[&str]) -> Vec<Script> {
 }
 
 fn stays_lost(kind: &str, begins: &str, hosts: &[&str], some: usize) {
-    all(
-        &format!("upgrade: a server is lost, {kind}"),
-        spread(scripts(begins, hosts), some),
-        |seed, script| {
-            let done = run(seed, script);
-            match lost(script) {
-                Some((when, host)) => judge(&done, when, &host),
-                None => done.wrong,
-            }
-        },
-    );
+    let name = format!("upgrade: a server is lost, {kind}");
+    judged(&name, spread(scripts(begins, hosts), some), |_, script, done| match lost(script) {
+        Some((when, host)) => judge(&done, when, &host),
+        None => done.wrong,
+    });
 }
 
 /// It goes back a moment before a controller of another node is given to its executor, which asks every kube-apiserver

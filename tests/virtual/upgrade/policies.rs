@@ -2,23 +2,23 @@
 //! Where it stands in the end depends on when it died, so that only the reason of its end is compared.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use evenkeel_sim::faults::Call;
 use serde_json::json;
 
-use super::super::campaign::{Wrong, all};
+use super::super::campaign::Wrong;
 use super::super::script::line;
 use super::attacks::{Attacked, Script, at, spread, steps};
 use super::base::FROM;
 use super::ends::{claim, ends, said};
-use super::{Run, run};
+use super::{Run, judged, run};
 
 const DONE: (&str, bool, &str) = ("Completed", false, "9/9");
 
 /// Every script ends with `reason` as the reason of condition Ready.
-fn end_as(name: &str, reason: &str, scripts: Vec<Script>) {
-    all(&format!("upgrade: {name}"), scripts, |seed, script| {
-        let done = run(seed, script);
+pub fn end_as(name: &str, reason: &str, scripts: Vec<Script>) {
+    judged(&format!("upgrade: {name}"), scripts, |_, _, done| {
         let mut wrong = done.wrong.clone();
         let found = said(&done).0;
         if found != reason {
@@ -71,16 +71,17 @@ pub fn touched(run: &Run) -> Wrong {
 
 #[test]
 fn an_upgrade_that_only_plans_touches_nothing() {
-    let begins = "at 0 plan-only; at 3600000 compact";
+    let begins = "at 0 plan-only; at 0 lasts 3600";
     for more in ["", "; at 0 jobs", "; at 0 hosts; at 0 accept; at 0 approves up 20"] {
         let run = ends(&format!("{begins}{more}"));
         assert_eq!((said(&run).0, touched(&run)), ("PlanOnly", Wrong::new()), "{more}");
     }
     // A run that is not told so does touch something.
     assert!(!touched(&ends("")).is_empty());
-    let scripts = spread(Attacked::of(steps(begins)).faults(), 4);
-    all("upgrade: only planned", scripts, |seed, script| {
-        let done = run(seed, script);
+    // The plan is made anew every now and then, and so is everything that is asked for it: after ten minutes each of these
+    // requests was sent several times.
+    let attacked = Attacked::of(steps(begins)).until(Duration::from_mins(10));
+    judged("upgrade: only planned", spread(attacked.faults(), 4), |_, _, done| {
         let (mut wrong, found) = (done.wrong.clone(), said(&done).0);
         wrong.extend(touched(&done));
         if found != "PlanOnly" {

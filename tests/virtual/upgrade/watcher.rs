@@ -94,7 +94,11 @@ pub struct Watcher {
     pub said: Vec<(Instant, String)>,
     /// When each claim was given to an executor.
     pub given: Vec<(Instant, String)>,
-    /// The cluster's time when the watcher began, and when that was.
+    /// Every state that a claim came into, and when.
+    pub turns: Vec<(Instant, String, String)>,
+    /// When the first replica was told an event, of each resource.
+    pub heard: BTreeMap<String, Vec<Instant>>,
+    /// The cluster's time when the watcher began, or its clock was set, and when that was.
     began: (Timestamp, Instant),
 }
 
@@ -129,6 +133,8 @@ impl Watcher {
             author: String::new(),
             said: Vec::new(),
             given: Vec::new(),
+            turns: Vec::new(),
+            heard: BTreeMap::new(),
             began: (now, Instant::now()),
         };
         let name = |object: &Value| text(&object["metadata"]["name"]);
@@ -325,6 +331,9 @@ impl Watcher {
         let mut after = Claim::of(&object, before.as_ref());
         after.node = host(&self.plane, &after.node);
         self.claims.insert(name.clone(), after.clone());
+        if before.as_ref().is_none_or(|before| before.uid != after.uid || before.state != after.state) {
+            self.turns.push((Instant::now(), name.clone(), after.state.clone()));
+        }
         if !ours {
             return;
         }
