@@ -10,6 +10,7 @@ mod bounds;
 mod branch;
 mod branch_alike;
 mod campaigns;
+mod deletions;
 mod drains;
 mod ends;
 mod executor;

@@ -1,0 +1,56 @@
+//! A person deletes a claim, or the upgrade, at every stage: just after each claim came into each of its states. What must
+//! hold is checked by the module above.
+
+use super::super::script::{self, Step};
+use super::attacks::{Attacked, Script, at, spread, steps};
+use super::campaign;
+
+/// What a person deletes at `millis`: the claim that has just changed, the upgrade, or the upgrade to ask for it again.
+fn deeds(millis: u64, component: &str, node: &str) -> Vec<Vec<Step>> {
+    let again = at(millis + 30_000, "upgrade up v1.37.1");
+    vec![
+        vec![at(millis, &format!("delete-claim {component} {node}"))],
+        vec![at(millis, "delete-upgrade up")],
+        vec![at(millis, "delete-upgrade up"), again],
+    ]
+}
+
+/// One script for each deletion; at one moment the upgrade is deleted once.
+fn scripts(attacked: &Attacked) -> Vec<Script> {
+    let mut scripts = attacked.after_turns(deeds);
+    let mut known = std::collections::BTreeSet::new();
+    scripts.retain(|(_, script)| known.insert(script::line(script)));
+    scripts
+}
+
+/// The upgrade that begins so comes to all of `states`, and deletions in each of them are harmless.
+fn at_every_stage(kind: &str, begins: &str, states: &[&str], some: usize) {
+    let attacked = Attacked::of(steps(begins));
+    for state in states {
+        assert!(attacked.comes_to(state), "no claim is {state}: {begins}");
+    }
+    campaign(&format!("upgrade: deletions, {kind}"), spread(scripts(&attacked), some));
+}
+
+#[test]
+fn deletions_at_every_stage() {
+    at_every_stage("as usual", "", &["Claimed", "Draining", "Upgrading", "Upgraded"], 6);
+}
+
+#[test]
+fn deletions_at_every_stage_of_jobs() {
+    at_every_stage("Jobs", "at 0 jobs", &["Claimed", "Draining", "Upgrading", "Upgraded"], 3);
+}
+
+#[test]
+fn deletions_at_every_stage_of_whole_nodes() {
+    let begins = "at 0 jobs; at 0 whole; at 0 first";
+    at_every_stage("whole nodes", begins, &["Claimed", "Draining", "Upgrading", "Upgraded"], 3);
+}
+
+/// A node is parked, and the executor of another one never comes.
+#[test]
+fn deletions_of_what_is_stuck() {
+    let begins = "at 0 drain 60; at 0 returning; at 0 deadline 60; at 0 executor kubelet/main-3 hang";
+    at_every_stage("stuck nodes", begins, &["Draining", "Upgrading", "Parked", "Failed"], 6);
+}
