@@ -1,6 +1,7 @@
 //! Each invariant can fail: somebody who calls himself the operator breaks it, and the watcher says so by its number.
 
 mod blind;
+mod delayed;
 mod plane;
 mod risks;
 mod statuses;

@@ -29,11 +29,9 @@ use tokio::time::Instant;
 use super::super::campaign::Wrong;
 use super::super::kube_api::Kube;
 use super::base::CHANGERS;
-use blind::Blind;
+use blind::{Blind, MOMENT};
 use model::{Budget, Claim, Labels, Node, Pod, Upgrade, labels, text, version};
 
-/// What happened so lately need not be known to the operator.
-const MOMENT: Duration = Duration::from_secs(3);
 /// An apiserver that is another without anybody having told so is asked this often.
 const ASKED_EVERY: Duration = Duration::from_secs(35);
 
@@ -68,11 +66,9 @@ pub struct Watcher {
     told: BTreeSet<(String, String)>,
     /// How often each UID was evicted.
     pub evicted: BTreeMap<String, usize>,
-    /// How long the operator may not know of what others did: longer where events or requests are late.
-    pub moment: Duration,
-    /// A request came after its time; its precondition is all that holds it back.
-    pub late: bool,
-    /// Clocks were set, so that no pause of the operator's can be held against them.
+    /// By how much a fault held back what is looked at now; its precondition is all that keeps it from harm.
+    late: Option<Duration>,
+    /// Clocks are set, so that nobody can tell how long what took that is told by two times.
     pub clocks_jump: bool,
     /// Reasons of the upgrades' condition Ready.
     pub reasons: BTreeSet<String>,
@@ -120,8 +116,7 @@ impl Watcher {
             working: BTreeMap::new(),
             told: BTreeSet::new(),
             evicted: BTreeMap::new(),
-            moment: MOMENT,
-            late: false,
+            late: None,
             clocks_jump: false,
             reasons: BTreeSet::new(),
             parked: 0,
@@ -193,6 +188,7 @@ impl Watcher {
         }
         self.look_at_plane();
         write.author().clone_into(&mut self.author);
+        self.late = self.blind.delay_of(write);
         let ours = write.author().starts_with("evenkeel");
         let begun = self.wrong.len();
         match write.resource() {
@@ -385,9 +381,15 @@ impl Watcher {
         self.wrong.push(format!("invariant {invariant}: {what}"));
     }
 
+    /// How long whoever writes now may not know of what others did: longer for the one request that a fault held back, and
+    /// for a program that has just been woken.
+    fn moment(&self) -> Duration {
+        MOMENT + self.late.unwrap_or_default() + self.blind.slept(&self.author)
+    }
+
     /// Is it so for long enough that the operator must know?
     fn is_old(&self, since: Instant) -> bool {
-        since.elapsed() > self.moment
+        since.elapsed() > self.moment()
     }
 }
 

@@ -26,7 +26,7 @@ impl Watcher {
     /// 10: whoever lost the lease changes nothing that matters.
     pub(super) fn led(&mut self, write: &Write<'_>) {
         let replica = write.author().trim_start_matches("evenkeel-").to_owned();
-        if !self.leader.is_empty() && !self.leader.starts_with(&replica) && !self.late {
+        if !self.leader.is_empty() && !self.leader.starts_with(&replica) && self.late.is_none() {
             let (what, leader) = (write.name().to_owned(), self.leader.clone());
             self.fault(10, format!("writes {} {what} while {leader} leads", write.resource()));
         }
@@ -463,7 +463,7 @@ impl Watcher {
         let claim = self.claims.values().find(|claim| claim.uid == of).cloned();
         match claim {
             None => self.fault(6, format!("makes Job {} for no claim", write.name())),
-            Some(claim) if claim.state != "Upgrading" && !self.late => {
+            Some(claim) if claim.state != "Upgrading" && self.late.is_none() => {
                 self.fault(6, format!("makes a Job for {} while its claim is {}", claim.node, claim.state));
             }
             Some(claim) if claim.of_kubelet() => self.is_the_same(&claim, "makes a Job for"),

@@ -12,38 +12,29 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::super::script::{Step, kind_of};
-use super::blind::{Ends, Spot, UPGRADES};
+use super::blind::{Ends, MOMENT, Spot, UPGRADES, key};
 use super::{Watcher, text};
 
 /// What the watcher must know of a script to be fair.
 pub fn fair(watcher: &mut Watcher, script: &[Step]) {
     for step in script {
         watcher.expects(step);
-        let fault = match step {
-            Step::Call { fault, .. } | Step::Like { fault, .. } | Step::Told { fault, .. } => fault.as_str(),
-            Step::At { deed, .. } if deed.starts_with("blackout") || deed.starts_with("cut") => "blackout:0",
-            Step::At { deed, .. } => {
-                watcher.clocks_jump |= deed.starts_with("jump");
-                continue;
+        // What is lost or late is found out where it is: by `asked` and `told_of`.
+        match step {
+            Step::At { deed, .. } if deed.starts_with("blackout") || deed.starts_with("cut") => {
+                watcher.events_may_fail = true;
             }
-        };
-        watcher.events_may_fail = true;
-        let (word, number) = fault.split_once(':').unwrap_or((fault, "0"));
-        let seconds = Duration::from_secs(number.parse().unwrap_or(0));
-        match word {
-            "late" | "pause" => {
-                watcher.late = true;
-                watcher.moment = watcher.moment.max(seconds + Duration::from_secs(3));
-            }
-            "delay" => watcher.moment = watcher.moment.max(seconds + Duration::from_secs(3)),
-            // What is lost is found out where it is lost: by `asked` and `told_of`.
-            _ => {}
+            Step::At { deed, .. } => watcher.clocks_jump |= deed.starts_with("jump"),
+            Step::Call { .. } | Step::Like { .. } | Step::Told { .. } => watcher.events_may_fail = true,
         }
     }
 }
 
-fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+/// For how long `fault` holds something back.
+fn lasts(fault: &str) -> Option<Duration> {
+    let (word, seconds) = fault.split_once(':')?;
+    let holds = matches!(word, "late" | "delay" | "pause");
+    holds.then(|| Duration::from_secs(seconds.parse().unwrap_or(0)))
 }
 
 /// The object that an event is about.
@@ -108,7 +99,7 @@ impl Watcher {
         ends: Ends,
     ) {
         // What is told now happened a moment ago.
-        let from = from.map(|from| from.checked_sub(self.moment).unwrap_or(from));
+        let from = from.map(|from| from.checked_sub(MOMENT).unwrap_or(from));
         self.blind.add(Spot {
             agent: agent.to_owned(),
             resource: resource.to_owned(),
@@ -120,7 +111,7 @@ impl Watcher {
     }
 
     fn ends(&mut self, which: impl Fn(&Spot) -> bool) {
-        self.blind.ends(Instant::now() + self.moment, which);
+        self.blind.ends(Instant::now() + MOMENT, which);
     }
 
     /// A program asks.
@@ -135,6 +126,13 @@ impl Watcher {
         let (agent, resource) = (call.agent.as_str(), call.resource.as_str());
         let word = fault.as_deref().map(|fault| fault.split(':').next().unwrap_or(fault));
         let now = Some(Instant::now());
+        let time = fault.as_deref().and_then(lasts);
+        if let Some(time) = time.filter(|_| call.is_write()) {
+            self.blind.holds_back(call, time);
+        }
+        if let Some(time) = time.filter(|_| word == Some("pause")) {
+            self.blind.sleeps(agent, time);
+        }
         match (word, call.verb) {
             (None, "list") => {
                 // A fresh look at the pods of a node is a list, too, and tells nothing of others.
@@ -151,6 +149,12 @@ impl Watcher {
                 let same = spot.object == object;
                 spot.agent == agent && spot.resource == resource && same && spot.ends == Ends::Get
             }),
+            (Some("late" | "delay" | "pause"), "list" | "watch") => {
+                self.blinds(agent, resource, None, now, Ends::After(time.unwrap_or_default()));
+            }
+            (Some("late" | "delay" | "pause"), "get") => {
+                self.blinds(agent, resource, object, now, Ends::After(time.unwrap_or_default()));
+            }
             (Some("stale"), "list" | "watch") => self.blinds(agent, resource, None, None, Ends::Watch),
             (Some("stale"), "get") => self.blinds(agent, resource, object, None, Ends::Get),
             (Some("bookmarks"), "watch") => self.blinds(agent, resource, None, now, Ends::List),
@@ -174,6 +178,10 @@ impl Watcher {
             Some("drop" | "swap") => {
                 let object = object_of(told);
                 self.blinds(&told.agent, &told.resource, Some(object), Some(Instant::now()), Ends::List);
+            }
+            Some(fault) if fault.starts_with("delay") => {
+                let lag = lasts(fault).unwrap_or_default();
+                self.blind.lags.push((told.agent.clone(), told.resource.clone(), lag));
             }
             None if self.blind.spots.iter().any(|spot| spot.resource == told.resource) => {
                 let object = Some(object_of(told));

@@ -37,7 +37,7 @@ impl Watcher {
         }
         match claim {
             // A moment ago somebody uncordoned it, or deleted the claim.
-            None if lately || node.is_none() || self.late => {}
+            None if lately || node.is_none() || self.late.is_some() => {}
             None => self.fault(3, format!("evicts {key} from {}, which we do not hold", pod.node)),
             Some(claim) => {
                 self.is_wanted(&claim, "evicts a pod of");

@@ -45,10 +45,10 @@ impl Watcher {
 
     /// Whether a person answers for `finding`, or did a moment ago.
     pub(super) fn is_accepted(&self, upgrade: &Upgrade, finding: &str) -> bool {
-        let moment = SignedDuration::try_from(self.moment).expect("a moment");
+        let moment = SignedDuration::try_from(self.moment()).expect("a moment");
         // Nobody can tell what the clock of the operator showed.
         let unseen = self.is_blind(UPGRADES, &upgrade.name, upgrade.spec_since);
-        let unclear = self.clocks_jump || self.late || unseen;
+        let unclear = self.clocks_jump || self.late.is_some() || unseen;
         unclear || accepts(upgrade, finding, self.now() - moment) || accepts(upgrade, finding, self.now())
     }
 

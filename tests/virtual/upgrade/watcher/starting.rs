@@ -22,7 +22,7 @@ impl Watcher {
                 && matches!(of.state.as_str(), "Upgrading" | "Upgraded" | "Parked")
                 && of.state_since.elapsed() + ROUNDED < RECENT
         });
-        if !emptied || self.late || self.clocks_jump {
+        if !emptied || self.late.is_some() || self.clocks_jump {
             return None;
         }
         let serves = |pod: &Pod| pod.node == claim.node && pod.healthy && !pod.leaving && !pod.finished;

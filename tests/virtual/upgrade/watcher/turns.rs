@@ -26,7 +26,9 @@ impl Watcher {
         let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
         let Some(node) = self.nodes.get(&claim.node).cloned() else { return };
         // What was sent before another replica led may arrive after it.
-        let Some(group) = upgrade.group_of(&node.labels).filter(|_| !self.late).cloned() else { return };
+        let Some(group) = upgrade.group_of(&node.labels).filter(|_| self.late.is_none()).cloned() else {
+            return;
+        };
         let members: Vec<(&String, &Node)> = self
             .nodes
             .iter()

@@ -81,9 +81,9 @@ impl Watcher {
         let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
         let mut why = Vec::new();
         let unseen = self.is_blind(UPGRADES, &upgrade.name, upgrade.spec_since);
-        if !self.clocks_jump && !self.late && !unseen {
+        if !self.clocks_jump && self.late.is_none() && !unseen {
             // A moment ago it may have been open.
-            let moment = SignedDuration::try_from(self.moment).expect("a moment");
+            let moment = SignedDuration::try_from(self.moment()).expect("a moment");
             let (now, before) = (self.now(), self.now() - moment);
             if !is_in_window(&upgrade.spec, now) && !is_in_window(&upgrade.spec, before) {
                 why.push("no window is open".to_owned());
@@ -94,7 +94,7 @@ impl Watcher {
         }
         let gated = upgrade.spec["gates"].as_array().is_some_and(|gates| !gates.is_empty());
         let closed =
-            self.gate_closed.filter(|since| gated && since.elapsed() > GATE_READ_EVERY + self.moment);
+            self.gate_closed.filter(|since| gated && since.elapsed() > GATE_READ_EVERY + self.moment());
         let closed = closed.filter(|since| !self.is_blind(GATES, "shop/checkout", *since));
         why.extend(closed.map(|_| "its gate is closed".to_owned()));
         why.extend(self.too_many(&upgrade, claim));
@@ -110,7 +110,7 @@ impl Watcher {
 
     /// What keeps `claim` from being done in time, if it takes as long as nine of ten of its like took.
     fn too_late(&self, upgrade: &Upgrade, claim: &Claim) -> Option<String> {
-        let needs = self.takes(claim).saturating_sub(self.moment + ROUNDED);
+        let needs = self.takes(claim).saturating_sub(self.moment() + ROUNDED);
         let begins = self.now();
         let mut later = Duration::ZERO;
         while later < needs {
@@ -194,7 +194,7 @@ impl Watcher {
         for (name, node) in &self.nodes {
             let (nodes, bad) = zones.entry(zone_of(&node.labels)).or_default();
             *nodes += 1;
-            let long = node.ready_since.elapsed() > self.moment + Duration::from_secs(1)
+            let long = node.ready_since.elapsed() > self.moment() + Duration::from_secs(1)
                 && self.knows_node(name, node.ready_since);
             *bad += usize::from(!node.ready && long && (*name == claim.node || !held(name)));
         }
