@@ -296,3 +296,11 @@ fn an_upgrade_that_becomes_invalid_on_the_way_keeps_the_next_one_waiting() {
     assert!(claims.keys().all(|name| name.starts_with("up.")), "{claims:#?}");
     assert_eq!(said(&run), DONE);
 }
+
+#[test]
+fn an_invalid_upgrade_beside_one_that_is_under_way_is_told_so_and_keeps_nobody_waiting() {
+    let run = ends("at 60000 invalid broken");
+    let ready = &run.end["upgrades"]["broken"]["conditions"]["Ready"];
+    assert_eq!((&ready[0], &ready[1]), (&"False".into(), &"Invalid".into()), "{ready}");
+    assert_eq!(said(&run), DONE);
+}

@@ -31,7 +31,8 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
             let mut object = setting.upgrade(name, TO);
             object["spec"]["version"] = "v1.37.x".into();
             let _ = kube.send("POST", UPGRADES, "application/json", &object).await;
-            object["spec"]["version"] = "v1.37.1-1-2-3+".into();
+            // A server takes this one, and nothing can be made of it.
+            object["spec"]["version"] = "v1.99999.1".into();
             let _ = kube.send("POST", UPGRADES, "application/json", &object).await;
         }
         ["install", name] => _ = kube.create(CHANGERS, &setting.changer(name)).await,
