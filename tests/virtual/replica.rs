@@ -1,5 +1,6 @@
 //! A replica of the operator on a virtual cluster: it is started again whenever it ends, as a kubelet does with a pod.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,23 @@ use tokio_util::sync::CancellationToken;
 
 /// Runs the replica called `evenkeel-<name>` until `stop`; with `upgrades` it drives `ClusterUpgrade`s too.
 pub async fn replica(cluster: Cluster, name: &'static str, upgrades: bool, stop: CancellationToken) {
+    replica_at(cluster, name, upgrades, ([127, 0, 0, 1], 0).into(), stop).await;
+}
+
+/// The same, which shows its metrics at this address.
+pub async fn replica_at(
+    cluster: Cluster,
+    name: &'static str,
+    upgrades: bool,
+    listen: SocketAddr,
+    stop: CancellationToken,
+) {
     let mut start = 0;
     while !stop.is_cancelled() {
         start += 1;
         let process = cluster.process(&format!("evenkeel-{name}"));
         let ended = CancellationToken::new();
-        let options = options(name, start, upgrades);
+        let options = Options { listen, ..options(name, start, upgrades) };
         let run = operate(clients(&process), options, clock(&cluster), ended.clone());
         let crashed = async {
             while !process.is_dead() {

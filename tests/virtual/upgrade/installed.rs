@@ -1,8 +1,12 @@
 //! UpgradeExecutors that are installed late, changed or taken away while an upgrade is under way; and definitions that
 //! are newer or older than the program.
 
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use evenkeel::api::upgrade::UNSEEN_REASONS;
+use evenkeel_core::rollout::Phase;
 use evenkeel_sim::Cluster;
 use evenkeel_sim::faults::Call;
 use serde_json::{Value, json};
@@ -11,11 +15,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::campaign::{Wrong, virtually};
 use super::super::kube_api::Kube;
-use super::super::replica::replica;
-use super::super::script;
+use super::super::replica::replica_at;
+use super::super::script::{self, Step};
 use super::base::{self, CHANGERS, CLAIMS, Setting, UPGRADES};
 use super::ends::{ends, said};
 use super::executor::Executor;
+use super::figures::page;
+use super::watcher::Watcher;
+use super::watcher::faults::{attend, fair};
+use super::watcher::rest::{asked_well, at_rest};
 use super::{UP, condition};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -26,9 +34,51 @@ pub struct Story {
     setting: Setting,
     pub cluster: Cluster,
     pub kube: Kube,
+    watcher: Arc<Mutex<Watcher>>,
+    /// Where the operator shows its metrics.
+    metrics: SocketAddr,
 }
 
 impl Story {
+    /// From now on this goes wrong, too.
+    pub fn arm(&self, script: &[Step]) {
+        fair(&mut self.watcher.lock().unwrap(), script);
+        script::arm(&self.cluster, script);
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn heal(&self) {
+        self.cluster.faults().clear();
+        attend(&self.cluster, &self.watcher);
+    }
+
+    /// 12: the metric has the reason of condition Ready, where that is one with which it waits, and no other.
+    async fn metric_says_what_condition_says(&self) {
+        let reason = |upgrade: &Value| condition(upgrade, "Ready").map(|of| of["reason"].clone());
+        let (mut said, mut shown) = (None, Vec::new());
+        for _ in 0..5 {
+            let upgrade = self.kube.get(&format!("{UPGRADES}/{UP}")).await.unwrap_or_default();
+            said = reason(&upgrade).and_then(|of| Some(of.as_str()?.to_owned()));
+            let page = page(self.metrics).await;
+            let on = |line: &&str| line.starts_with("evenkeel_upgrade_waiting{") && line.ends_with(" 1");
+            let all = page.lines().filter(on).filter(|line| line.contains(&format!("upgrade=\"{UP}\"")));
+            shown = all
+                .filter_map(|line| Some(line.split_once("reason=\"")?.1.split('"').next()?.to_owned()))
+                .collect();
+            let waits = said.iter().filter(|of| waits(of)).cloned().collect::<Vec<_>>();
+            if shown == waits {
+                return;
+            }
+            // It is written a moment before the status, or after it.
+            sleep(Duration::from_secs(1)).await;
+        }
+        self.watcher
+            .lock()
+            .unwrap()
+            .wrong
+            .push(format!("invariant 12: is {said:?}, and the metric says {shown:?}"));
+    }
+
     /// Waits until `so` is true of the upgrade and of its claims.
     pub async fn until(&self, what: &str, so: impl Fn(&Value, &[Value]) -> bool) -> Value {
         let begun = Instant::now();
@@ -62,6 +112,7 @@ impl Story {
 
     /// Installs a definition of ClusterUpgrades whose status lacks a field.
     async fn lacks(&self, field: &str) {
+        self.watcher.lock().unwrap().waits_are_dropped |= field == "waitingFor";
         let old = definition_of_upgrades(|schema| {
             schema["properties"]["status"]["properties"].as_object_mut().unwrap().remove(field);
         });
@@ -109,11 +160,18 @@ pub fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> 
         let steps: Vec<_> = says.split_terminator("; ").map(|step| step.parse().unwrap()).collect();
         let setting = Setting::of(&steps);
         let (cluster, kube) = base::start(&setting, 1).await;
+        let watcher = Watcher::new(&kube, cluster.control_plane().clone(), cluster.now()).await;
+        let watcher = Arc::new(Mutex::new(watcher));
+        let seeing = Arc::clone(&watcher);
+        cluster.on_write(move |write| seeing.lock().unwrap().see(write));
+        attend(&cluster, &watcher);
+        cluster.faults().record();
         let _executor = Executor::start(&cluster, &setting);
         let mut object = setting.upgrade(UP, &setting.to);
         object["spec"]["mode"] = mode.into();
         kube.create(UPGRADES, &object).await;
-        let story = Story { setting, cluster, kube };
+        let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let story = Story { setting, cluster, kube, watcher, metrics };
         if says.contains("old-definition") {
             story.lacks("soaks").await;
         }
@@ -121,14 +179,27 @@ pub fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> 
             story.kube.delete(&format!("{DEFINITIONS}/{DEFINITION}")).await.unwrap();
         }
         let stop = CancellationToken::new();
-        let running = tokio::spawn(replica(story.cluster.clone(), "a", true, stop.clone()));
+        let running = tokio::spawn(replica_at(story.cluster.clone(), "a", true, metrics, stop.clone()));
         let told = tell(&story).await;
+        story.metric_says_what_condition_says().await;
         stop.cancel();
         running.await.unwrap();
+        let watcher = &mut story.watcher.lock().unwrap();
+        if !watcher.is_busy() {
+            at_rest(watcher);
+        }
+        let wrong =
+            [std::mem::take(&mut watcher.wrong), asked_well(&story.cluster.faults().record())].concat();
+        assert_eq!(wrong, Wrong::new());
         told
     });
     assert_eq!(wrong, Wrong::new());
     told
+}
+
+/// Whether `reason` is one with which an upgrade waits, does nothing or stands still.
+fn waits(reason: &str) -> bool {
+    Phase::WAITS.into_iter().map(Phase::reason).chain(UNSEEN_REASONS).any(|wait| wait == reason)
 }
 
 #[test]
@@ -199,8 +270,8 @@ fn jobs_go_on_when_their_executor_goes_and_nothing_new_opens() {
 fn a_claim_that_lost_its_executor_before_its_job_says_so() {
     story("at 0 jobs", "Automatic", async |story| {
         story.until("a node drains", |_, claims| nodes_that_are(claims, "Draining") > 0).await;
-        let refuses: script::Step = "like evenkeel-a create~jobs.batch refuse:403".parse().unwrap();
-        script::arm(&story.cluster, &[refuses]);
+        let refuses: Step = "like evenkeel-a create~jobs.batch refuse:403".parse().unwrap();
+        story.arm(&[refuses]);
         let says = |claims: &[Value], line: &str| {
             let of =
                 |claim: &Value| claim["status"]["message"].as_str().unwrap_or_default().starts_with(line);
@@ -208,7 +279,7 @@ fn a_claim_that_lost_its_executor_before_its_job_says_so() {
         };
         story.until("its Job is refused", |_, claims| says(claims, "its Job is refused")).await;
         story.uninstall("machines").await;
-        story.cluster.faults().clear();
+        story.heal();
         let line =
             "its Job has not begun: spec.controlPlane names UpgradeExecutor machines, which does not exist";
         let upgrade = story.until(line, |_, claims| says(claims, line)).await;

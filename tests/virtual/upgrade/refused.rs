@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::super::script;
+use super::super::script::Step;
 use super::condition;
 use super::ends::{ends, said};
 use super::installed::{Story, story};
@@ -23,8 +23,8 @@ fn refuses(story: &Story, fault: &str) {
 
 /// From now on the server refuses every such request so.
 fn refuses_to(story: &Story, request: &str, fault: &str) {
-    let refuses: script::Step = format!("like evenkeel-a {request} {fault}").parse().unwrap();
-    script::arm(&story.cluster, &[refuses]);
+    let refuses: Step = format!("like evenkeel-a {request} {fault}").parse().unwrap();
+    story.arm(&[refuses]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_webhook_that_is_down_after_the_trial_is_named() {
         let names =
             |upgrade: &Value| upgrade["status"]["waitingFor"].to_string().contains("failed calling webhook");
         story.until("it is named", |upgrade, _| names(upgrade)).await;
-        story.cluster.faults().clear();
+        story.heal();
         story.is("Completed", "").await;
     });
 }
@@ -107,7 +107,7 @@ fn claims_that_are_refused_are_told_in_the_servers_words_and_nothing_is_touched(
                 (&waiting["reason"], &waiting["endedBy"]),
                 (&"WritesRefused".into(), &"Person".into())
             );
-            story.cluster.faults().clear();
+            story.heal();
             story.is("Completed", "").await;
         });
     }
@@ -123,7 +123,7 @@ fn a_node_that_must_not_be_cordoned_is_parked_and_taken_up_later() {
             claims.iter().any(|claim| claim["status"]["state"] == "Parked" && says(claim))
         };
         story.until("a node is parked with the reason", |_, claims| parked(claims)).await;
-        story.cluster.faults().clear();
+        story.heal();
         story.is("Completed", "").await;
     });
 }
@@ -138,7 +138,7 @@ fn a_node_that_must_not_be_given_back_keeps_the_upgrade_from_being_complete() {
         refuses_to(story, "patch~nodes", "refuse:422");
         let told = story.is("WritesRefused", "the server refuses to uncordon node ").await;
         assert_eq!(condition(&told, "Stalled").unwrap()["status"], "True");
-        story.cluster.faults().clear();
+        story.heal();
         story.is("Completed", "").await;
     });
 }

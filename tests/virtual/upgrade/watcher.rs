@@ -74,6 +74,8 @@ pub struct Watcher {
     pub reasons: BTreeSet<String>,
     /// How many claims were parked.
     pub parked: usize,
+    /// The definition lacks what upgrades wait for, so that a server drops it.
+    pub waits_are_dropped: bool,
     /// Requests failed, so that an event may be missing: it decides nothing.
     pub events_may_fail: bool,
     /// The node of each volume that is attached; no volume of these is of a pod that stays.
@@ -120,6 +122,7 @@ impl Watcher {
             clocks_jump: false,
             reasons: BTreeSet::new(),
             parked: 0,
+            waits_are_dropped: false,
             events_may_fail: false,
             attached: BTreeMap::new(),
             gate_closed: Some(Instant::now()),

@@ -112,7 +112,9 @@ impl Watcher {
         if condition("Reconciling") == "True" && condition("Stalled") == "True" {
             bad.push("is Reconciling and Stalled".to_owned());
         }
-        self.waits(name, status);
+        if !self.waits_are_dropped {
+            self.waits(name, status);
+        }
         let size = status.to_string().len();
         if size > 64 * 1024 {
             bad.push(format!("has {size} bytes"));
