@@ -26,6 +26,7 @@ mod plane;
 mod policies;
 mod random;
 mod refused;
+mod schedules;
 mod told;
 mod waits;
 mod watcher;
@@ -155,6 +156,7 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
     for (at, deed) in deeds {
         sleep_until(begun + Duration::from_millis(at)).await;
         people::happens(&cluster, &kube, &setting, &deed).await;
+        watcher.lock().unwrap().clock_shows(cluster.now());
     }
     if script.iter().any(|step| matches!(step, Step::Like { .. })) {
         sleep_until(begun + LASTS).await;

@@ -71,6 +71,13 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["unhold", node] => annotate(kube, node, Value::Null).await,
         ["freeze-now", name, seconds] => freeze(cluster, kube, &up(name), seconds).await,
         ["gate", what] => gate(kube, what).await,
+        ["gate", what, "after", seconds] => {
+            let (kube, what, time) = (kube.clone(), (*what).to_owned(), seconds.parse().unwrap());
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(time)).await;
+                gate(&kube, &what).await;
+            });
+        }
         ["returning"] => returning(kube).await,
         ["impossible"] => impossible(kube).await,
         ["batch"] => batch(kube).await,

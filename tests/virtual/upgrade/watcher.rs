@@ -70,6 +70,8 @@ pub struct Watcher {
     late: Option<Duration>,
     /// Clocks are set, so that nobody can tell how long what took that is told by two times.
     pub clocks_jump: bool,
+    /// When the clock was last set.
+    clock_set: Option<Instant>,
     /// Reasons of the upgrades' condition Ready.
     pub reasons: BTreeSet<String>,
     /// How many claims were parked.
@@ -120,6 +122,7 @@ impl Watcher {
             evicted: BTreeMap::new(),
             late: None,
             clocks_jump: false,
+            clock_set: None,
             reasons: BTreeSet::new(),
             parked: 0,
             waits_are_dropped: false,

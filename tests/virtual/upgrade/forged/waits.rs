@@ -132,3 +132,22 @@ fn invariant_13_another_node_before_the_pods_of_the_last_one_are_back() {
     let all: String = wrong(false).into_iter().collect();
     assert!(!all.contains("in the place of one"), "{all}");
 }
+
+/// What a clock shows after it was set is what counts.
+#[test]
+fn invariant_13_something_new_by_a_clock_that_was_set() {
+    let set = |seconds: i64, then: u64| {
+        said_of("at 0 window 0 3600", async |stage| {
+            stage.plane_is_there().await;
+            stage.watcher.lock().unwrap().clocks_jump = true;
+            stage.cluster.jump(jiff::SignedDuration::from_secs(seconds));
+            stage.watcher.lock().unwrap().clock_shows(stage.cluster.now());
+            sleep(Duration::from_secs(then)).await;
+            let uid = stage.uid_of("main-1").await;
+            stage.claim("kubelet", "main-1", &uid).await;
+        })
+    };
+    names(13, "no window is open", &set(7200, 10));
+    assert_eq!(set(7200, 1), Wrong::new(), "it was open a moment ago");
+    assert_eq!(set(600, 10), Wrong::new());
+}

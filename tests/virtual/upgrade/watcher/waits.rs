@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::super::base::ahead_of_utc;
 use super::blind::UPGRADES;
@@ -69,7 +70,15 @@ fn guess(claim: &Claim) -> Duration {
 }
 
 impl Watcher {
-    /// The cluster's time, as long as nobody sets its clock.
+    /// The cluster's clock, which somebody may just have set, shows `now`.
+    pub fn clock_shows(&mut self, now: Timestamp) {
+        if now.duration_since(self.now()).abs() > SignedDuration::from_secs(1) {
+            self.began = (now, Instant::now());
+            self.clock_set = Some(Instant::now());
+        }
+    }
+
+    /// The cluster's time.
     pub(super) fn now(&self) -> Timestamp {
         let (at, began) = self.began;
         at + SignedDuration::try_from(began.elapsed()).expect("a run is short")
@@ -81,7 +90,9 @@ impl Watcher {
         let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
         let mut why = Vec::new();
         let unseen = self.is_blind(UPGRADES, &upgrade.name, upgrade.spec_since);
-        if !self.clocks_jump && self.late.is_none() && !unseen {
+        // What was decided a moment ago was so by the clock before it was set.
+        let set = self.clock_set.is_some_and(|at| !self.is_old(at));
+        if !set && self.late.is_none() && !unseen {
             // A moment ago it may have been open.
             let moment = SignedDuration::try_from(self.moment()).expect("a moment");
             let (now, before) = (self.now(), self.now() - moment);
@@ -90,7 +101,9 @@ impl Watcher {
             }
             let freeze = frozen(&upgrade.spec, now).filter(|_| frozen(&upgrade.spec, before).is_some());
             why.extend(freeze.map(|name| format!("freeze {name} lasts")));
-            why.extend(self.too_late(&upgrade, claim));
+            if !self.clocks_jump {
+                why.extend(self.too_late(&upgrade, claim));
+            }
         }
         let gated = upgrade.spec["gates"].as_array().is_some_and(|gates| !gates.is_empty());
         let closed =
