@@ -6,6 +6,7 @@ use evenkeel_sim::faults::Call;
 
 use super::super::campaign::is_long;
 use super::attacks::{Attacked, Script, clocks, machines, people, spread, steps, to_jobs};
+use super::policies::end_as;
 use super::random::plain;
 use super::{campaign, campaign_by};
 
@@ -61,6 +62,57 @@ fn nodes_that_cannot_be_drained_meet_everything() {
     let mut scripts = spread(attacked.faults_at(Call::is_write), 4);
     scripts.extend(more(&attacked));
     campaign_by("upgrade: everything, of special pods", scripts, plain);
+}
+
+/// Of each attack on an upgrade whose requests are as those of another kind a few. In a long campaign all but for events, of
+/// which only those count that tell of executors.
+fn deaths(attacked: &Attacked) -> Vec<Script> {
+    let told = ["nodes", "pods", "jobs.batch", "nodeupgrades.evenkeel.dev"];
+    let mut scripts = spread(attacked.crashes(), 2);
+    scripts.extend(spread(attacked.pauses(), 1));
+    scripts.extend(spread(attacked.cuts(), 1));
+    scripts.extend(spread(attacked.events_of(&told, 30, false), 2));
+    scripts
+}
+
+/// Executors of one worker that fail, say what is not so, bring another version or never end.
+const FAILING: [&str; 5] = [
+    "at 0 jobs; at 0 deadline 60; at 0 executor kubelet/main-3 fail",
+    "at 0 jobs; at 0 deadline 60; at 0 executor kubelet/main-3 lie",
+    "at 0 jobs; at 0 deadline 60; at 0 executor kubelet/main-3 wrong v1.36.9",
+    "at 0 deadline 60; at 0 executor kubelet/main-3 hang",
+    "at 0 deadline 60; at 0 executor kubelet/main-3 wrong v1.36.9",
+];
+
+/// The same of one component of the control plane, and an image that never comes.
+const FAILING_PLANE: [&str; 5] = [
+    "at 0 jobs; at 0 deadline 60; at 0 executor kube-controller-manager/cp-2 fail",
+    "at 0 jobs; at 0 deadline 60; at 0 executor kube-scheduler/cp-1 lie",
+    "at 0 deadline 60; at 0 executor kube-apiserver/cp-2 hang",
+    "at 0 jobs; at 0 whole; at 0 first; at 0 deadline 120; at 0 executor control-plane/cp-2 part 1 fail",
+    "at 0 jobs; at 0 deadline 60; at 0 image missing",
+];
+
+#[test]
+fn executors_of_a_worker_that_fail_or_lie_meet_deaths() {
+    for begins in FAILING {
+        let scripts = deaths(&Attacked::of(steps(begins)));
+        campaign_by(&format!("upgrade: a failing executor, {begins}"), scripts, plain);
+    }
+}
+
+/// Everything stands still then, so that only why it does is compared.
+#[test]
+fn executors_of_the_control_plane_that_fail_or_lie_meet_deaths() {
+    for begins in FAILING_PLANE {
+        let scripts = deaths(&Attacked::of(steps(begins)));
+        end_as(&format!("a failing executor, {begins}"), "ControlPlaneFailed", scripts);
+    }
+}
+
+#[test]
+fn whole_nodes_that_somebody_outside_moves_meet_deaths() {
+    campaign("upgrade: whole nodes, moved from outside", deaths(&Attacked::of(steps("at 0 whole"))));
 }
 
 /// So many moments of an upgrade in a long campaign, and else fewer.
