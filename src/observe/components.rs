@@ -48,7 +48,9 @@ pub fn instances(seen: &Sources<'_>) -> Vec<Instance> {
         kubeadm: to_their_own(|runs, of| of == Component::KubeApiserver && runs.kubeadm),
         rke2: to_their_own(|runs, _| runs.version.known().is_some_and(|v| v.suffix().contains("rke2"))),
     };
-    found.extend(running(seen).filter(|(.., component)| *component != Component::KubeApiserver).map(
+    // A pod that is bound to no node runs nothing yet.
+    let bound = running(seen).filter(|(pod, ..)| node_of(pod).is_some());
+    found.extend(bound.filter(|(.., component)| *component != Component::KubeApiserver).map(
         |(pod, runs, component)| Instance {
             component,
             name: Arc::clone(&pod.pod.name),

@@ -46,7 +46,7 @@ pub struct Decision {
 pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> Decision {
     let cluster = world.cluster;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
-    let (seen, missing) = follow(cluster, &progress.seen);
+    let (seen, missing) = follow(cluster, &progress.seen, progress.started.is_some());
     let from = progress.from.clone().or_else(|| plan::from_version(cluster));
     let way = from.as_ref().map(|from| plan::on_the_way(upgrade, from, &progress.via, Some(planned.plan())));
     let way = way.unwrap_or_default();

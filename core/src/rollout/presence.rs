@@ -1,12 +1,14 @@
 //! Which control-plane components were seen, and which of them are missing now.
 //!
 //! A component that is gone for a moment, as a static pod is while it is replaced, is not done: absence is no progress.
-//! The invariant: a place is forgotten only when its Node is gone, or when others have taken its place.
+//! The invariant: a place is forgotten only when its Node is gone, or when others have taken its place. What may be made
+//! anew anywhere has one place, wherever it is, and hosts that are no Nodes have as many as there were at the beginning:
+//! the old one and the new one may be seen together for a while, and both are not missed afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Component, Instance};
+use crate::cluster::{Cluster, Component, Instance, Pod};
 use crate::plan::Stage;
 use crate::upgrade::Place;
 
@@ -21,43 +23,83 @@ fn place_of(cluster: &Cluster, instance: &Instance) -> Place {
     Place { component: instance.component, name: Arc::clone(name), node_uid }
 }
 
-/// The places to expect components at from now on, in order, and those of them at which none is seen.
-pub(super) fn follow(cluster: &Cluster, before: &[Place]) -> (Vec<Place>, Vec<Place>) {
-    let moved =
-        |instance: &&Instance| Stage::of(instance.component).is_some_and(|stage| stage < Stage::Kubelets);
-    let mut now: Vec<Place> =
-        cluster.instances().iter().filter(moved).map(|instance| place_of(cluster, instance)).collect();
+/// Whether `instance` may be made anew on any node: its pod is a Deployment's, or the like. A static pod, a DaemonSet's and
+/// a process of its host come back where they were.
+fn roams(cluster: &Cluster, instance: &Instance) -> bool {
+    let mut pods = instance.node.iter().flat_map(|node| cluster.pods_on(node));
+    let is_made_anew = |pod: &Pod| pod.owner.as_ref().is_some_and(|owner| *owner.kind != *"DaemonSet");
+    let is_its_own = |pod: &Pod| pod.name == instance.name && !pod.mirror;
+    instance.component != Component::KubeApiserver && pods.any(|pod| is_its_own(pod) && is_made_anew(pod))
+}
+
+/// The places to expect components at from now on, in order, and those of them at which none is seen. `begun` is whether
+/// the upgrade has begun, after which no further place is expected on hosts that are no Nodes.
+pub(super) fn follow(cluster: &Cluster, before: &[Place], begun: bool) -> (Vec<Place>, Vec<Place>) {
+    let (mut now, mut missing) = (Vec::new(), Vec::new());
+    for component in Component::ALL {
+        if Stage::of(component).is_none_or(|stage| stage == Stage::Kubelets) {
+            continue;
+        }
+        let before: Vec<&Place> = before.iter().filter(|place| place.component == component).collect();
+        let seen =
+            cluster.of(component).map(|instance| (place_of(cluster, instance), roams(cluster, instance)));
+        let here: Here = seen.collect();
+        let away = missing_of(cluster, &before, &here);
+        now.extend(expected_of(&before, here, begun));
+        now.extend(away.iter().cloned());
+        missing.extend(away);
+    }
     now.sort();
-    now.dedup();
-    let there = |place: &Place| now.iter().any(|at| at.component == place.component && at.name == place.name);
+    missing.sort();
+    (now, missing)
+}
+
+/// Where a component is, and whether it roams there.
+type Here = BTreeMap<Place, bool>;
+
+/// The places among `before` that nothing is seen at, unless others of `here` have taken their place.
+fn missing_of(cluster: &Cluster, before: &[&Place], here: &Here) -> Vec<Place> {
+    let there = |place: &Place| here.keys().any(|at| at.name == place.name);
     let node_is_gone = |place: &Place| {
         !place.node_uid.is_empty() && cluster.node(&place.name).is_none_or(|node| node.uid != place.node_uid)
     };
-    let mut expected: BTreeMap<Component, usize> = BTreeMap::new();
-    for place in before.iter().filter(|place| !node_is_gone(place)) {
-        *expected.entry(place.component).or_default() += 1;
+    let left: Vec<&Place> = before.iter().copied().filter(|place| !node_is_gone(place)).collect();
+    // Where nothing is bound to its node any more, one is enough.
+    let roam = !here.is_empty() && here.values().all(|roams| *roams);
+    let enough = if roam { left.len().min(1) } else { left.len() };
+    if here.len() >= enough {
+        return Vec::new();
     }
-    let replaced = |component: Component| {
-        let here = now.iter().filter(|place| place.component == component).count();
-        here >= expected.get(&component).copied().unwrap_or_default()
-    };
-    let missing: Vec<Place> = before
-        .iter()
-        .filter(|place| !there(place) && !node_is_gone(place) && !replaced(place.component))
-        .cloned()
-        .collect();
-    now.extend(missing.iter().cloned());
-    now.sort();
-    (now, missing)
+    left.into_iter().filter(|place| !there(place)).cloned().collect()
+}
+
+/// The places of `here` to expect a component at, of which those `before` were expected.
+fn expected_of(before: &[&Place], here: Here, begun: bool) -> Vec<Place> {
+    let mut here: Vec<(Place, bool)> = here.into_iter().collect();
+    // Those on Nodes count first, and of the others those that are known.
+    let known = |place: &Place| before.contains(&place);
+    here.sort_by_cached_key(|(place, roams)| {
+        (*roams, place.node_uid.is_empty(), !known(place), place.clone())
+    });
+    let (mut expected, mut roaming) = (Vec::new(), false);
+    for (place, roams) in here {
+        let surplus = begun && place.node_uid.is_empty() && expected.len() >= before.len().max(1);
+        if !(surplus || roams && roaming) {
+            roaming |= roams;
+            expected.push(place);
+        }
+    }
+    expected
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{cluster, node};
+    use crate::cluster::Owner;
+    use crate::fixture::{cluster, instance, node, pod};
 
     fn places(cluster: &Cluster) -> Vec<Place> {
-        follow(cluster, &[]).0
+        follow(cluster, &[], false).0
     }
 
     fn names(places: &[Place]) -> Vec<String> {
@@ -75,17 +117,83 @@ mod tests {
             less.set_instances(whole.instances().iter().filter(kept).cloned().collect());
             less
         };
-        let (after, missing) = follow(&without("cp-2"), &seen);
+        let (after, missing) = follow(&without("cp-2"), &seen, true);
         assert_eq!((after.len(), names(&missing)), (4, vec!["kube-apiserver cp-2".to_owned()]));
         let mut replaced = without("cp-2");
-        replaced.add_instance(crate::fixture::instance(Component::KubeApiserver, "cp-9", "v1.36.4"));
-        let (after, missing) = follow(&replaced, &seen);
+        replaced.add_instance(instance(Component::KubeApiserver, "cp-9", "v1.36.4"));
+        let (after, missing) = follow(&replaced, &seen, true);
         assert!(missing.is_empty() && names(&after).contains(&"kube-apiserver cp-9".to_owned()));
         // Where its Node was seen, the place goes with the Node.
         let mut with_node = whole.clone();
         with_node.set_node(node("cp-2", "v1.36.4"));
         let seen = places(&with_node);
-        let (after, missing) = follow(&without("cp-2"), &seen);
+        let (after, missing) = follow(&without("cp-2"), &seen, true);
         assert!(missing.is_empty() && after.len() == 3, "{missing:?}");
+    }
+    #[test]
+    fn of_what_roams_one_is_missed_wherever_it_is() {
+        let mut cluster = cluster(&["v1.36.4"], "v1.36.4", &["v1.36.4", "v1.36.4"]);
+        let whole = cluster.instances().to_vec();
+        // Two pods of a Deployment, of which the second one is there before the first one goes.
+        let on = |node: &str, number: usize| {
+            let pod = pod("cloud", number, node);
+            let of = instance(Component::CloudControllerManager, node, "v1.36.4");
+            (Instance { name: pod.name.clone(), ..of }, pod)
+        };
+        let mut are = |all: &[(Instance, Pod)]| {
+            let instances = all.iter().map(|(instance, _)| instance);
+            cluster.set_instances(whole.iter().chain(instances).cloned().collect());
+            all.iter().for_each(|(_, pod)| cluster.set_pod(pod.clone()));
+            cluster.clone()
+        };
+        let (seen, _) = follow(&are(&[on("n-1", 0)]), &[], false);
+        let (seen, missing) = follow(&are(&[on("n-1", 0), on("n-2", 1)]), &seen, true);
+        assert_eq!((seen.len(), missing.len()), (4, 0), "one of two: {seen:?}");
+        let (seen, missing) = follow(&are(&[on("n-2", 1)]), &seen, true);
+        assert!(missing.is_empty(), "{missing:?}");
+        let (_, missing) = follow(&are(&[]), &seen, true);
+        assert_eq!(names(&missing), ["cloud-controller-manager n-2"]);
+        // A status of before may name both.
+        let both = are(&[on("n-1", 0), on("n-2", 1)]);
+        let both: Vec<Place> = both.instances().iter().map(|of| place_of(&both, of)).collect();
+        assert!(follow(&are(&[on("n-2", 1)]), &both, true).1.is_empty());
+        // One of a DaemonSet comes back to its node.
+        let of_set = |node: &str, number: usize| {
+            let (of, mut pod) = on(node, number);
+            let owner = pod.owner.as_deref().unwrap().clone();
+            pod.owner = Some(Arc::new(Owner { kind: "DaemonSet".into(), ..owner }));
+            (of, pod)
+        };
+        let (seen, _) = follow(&are(&[of_set("n-1", 0), of_set("n-2", 1)]), &[], false);
+        let (_, missing) = follow(&are(&[of_set("n-2", 1)]), &seen, true);
+        assert_eq!(names(&missing), ["cloud-controller-manager n-1"]);
+    }
+
+    #[test]
+    fn hosts_that_are_no_nodes_are_as_many_as_there_were_at_the_beginning() {
+        let servers = |names: &[&str]| {
+            let mut cluster = cluster(&[], "v1.36.4", &[]);
+            for name in names {
+                cluster.add_instance(instance(Component::KubeApiserver, name, "v1.36.4"));
+            }
+            cluster
+        };
+        let (seen, _) = follow(&servers(&["a"]), &[], false);
+        // What is seen before the beginning is expected.
+        let (seen, _) = follow(&servers(&["a", "b"]), &seen, false);
+        let (seen, missing) = follow(&servers(&["a", "b", "c"]), &seen, true);
+        assert_eq!(
+            (names(&seen).join(" "), missing.len()),
+            (
+                "kube-apiserver a kube-apiserver b kube-controller-manager cp-1 kube-scheduler cp-1"
+                    .to_owned(),
+                0
+            )
+        );
+        let (seen, missing) = follow(&servers(&["b", "c"]), &seen, true);
+        assert!(missing.is_empty() && names(&seen).contains(&"kube-apiserver c".to_owned()), "{seen:?}");
+        // One less is one less.
+        let (seen, missing) = follow(&servers(&["c"]), &seen, true);
+        assert_eq!((seen.len(), names(&missing)), (4, vec!["kube-apiserver b".to_owned()]));
     }
 }

@@ -103,6 +103,13 @@ fn kubeadm_with_one_apiserver_restarting() {
 }
 
 #[test]
+fn a_pod_that_is_bound_to_no_node_runs_nothing_yet() {
+    let cloud = |name: &str, node: &str| pod(name, node, "cloud-controller-manager", "cloud:v1.36.0");
+    let (old, new) = (cloud("cloud-1", "cp-1"), cloud("cloud-2", ""));
+    check(&[node("cp-1", "192.0.2.1")], &[old, new], &[], &[], &["cloud-1@cp-1 v1.36.0 pod=uid-cloud-1/0"]);
+}
+
+#[test]
 fn k3s_shows_leases_only() {
     let nodes = [node("s1", "192.0.2.1"), node("s2", "2001:db8::2"), node("agent", "192.0.2.9")];
     let leases = [lease("s1.host", FRESH), lease("s2", FRESH)];

@@ -13,6 +13,7 @@ mod hops;
 mod interruptions;
 mod kubeadm;
 mod order;
+mod places;
 mod plane;
 mod pods;
 mod queue;
