@@ -44,7 +44,9 @@ pub(super) fn held(round: &Round<'_>) -> Vec<(Arc<str>, Hold)> {
 
 /// Why `selected` is left alone for now.
 pub(super) fn held_by(round: &Round<'_>, selected: &Selected<'_>) -> Option<Hold> {
-    hold(selected.member.node, selected.claim, unreadable_of(round, selected), &round.upgrade.version)
+    let node = selected.member.node;
+    let unreadable = unreadable_of(round, selected);
+    hold(node, selected.claim, unreadable, &round.upgrade.version, round.is_gone(node))
 }
 
 fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a Unreadable> {

@@ -87,6 +87,8 @@ pub enum Hold {
     Annotation,
     /// Somebody else cordoned it.
     Cordon,
+    /// Its machine has been silent for so long that no executor could do anything there.
+    Silent,
     /// Its kubelet does not say a version that can be read.
     UnknownVersion,
     /// It reached the target, and somebody took it back.
@@ -107,6 +109,9 @@ impl fmt::Display for Hold {
         match self {
             Self::Annotation => f.write_str("held by annotation evenkeel.dev/hold"),
             Self::Cordon => f.write_str("cordoned by someone else; uncordon it to let it take part"),
+            Self::Silent => {
+                f.write_str("its machine has long been silent: bring it back, or delete its Node")
+            }
             Self::UnknownVersion => f.write_str("its kubelet's version is not known"),
             Self::WentBack { claim, to } => write!(
                 f,
@@ -118,12 +123,14 @@ impl fmt::Display for Hold {
     }
 }
 
-/// Why `node`, which is not at `target`, is left alone for now; `None` when it may be taken up. `claim` is its own.
+/// Why `node`, which is not at `target`, is left alone for now; `None` when it may be taken up. `claim` is its own, and
+/// `silent` is whether its machine has been silent for long.
 pub(super) fn hold(
     node: &Node,
     claim: Option<&Claim>,
     unreadable: Option<&Unreadable>,
     target: &KubeVersion,
+    silent: bool,
 ) -> Option<Hold> {
     let ours = claim.is_some_and(|claim| node.cordoned_by.as_deref() == Some(claim.mark().as_str()));
     if let Some(unreadable) = unreadable {
@@ -137,6 +144,9 @@ pub(super) fn hold(
     }
     if node.unschedulable {
         return Some(Hold::Cordon);
+    }
+    if silent {
+        return Some(Hold::Silent);
     }
     let Some(version) = node.kubelet.known() else { return Some(Hold::UnknownVersion) };
     if version.minor() > target.minor() {

@@ -19,6 +19,7 @@ mod pods;
 mod queue;
 mod refused;
 mod replaced;
+mod silent;
 mod trial;
 mod whose_turn;
 
