@@ -258,10 +258,12 @@ fn half_upgraded(nodes: usize) -> Cluster {
             evidence: Evidence::Kubelet,
             ready: true,
             heartbeat: Some(at(0)),
+            not_ready_since: None,
             unschedulable: false,
             cordoned_by: None,
             held: false,
             control_plane: false,
+            etcd: false,
             taints: "".into(),
             outdated_for: None,
         }

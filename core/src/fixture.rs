@@ -44,10 +44,12 @@ pub(crate) fn node(name: &str, version: &str) -> Node {
         evidence: Evidence::Kubelet,
         ready: true,
         heartbeat: Some(at(0)),
+        not_ready_since: None,
         unschedulable: false,
         cordoned_by: None,
         held: false,
         control_plane: false,
+        etcd: false,
         taints: "".into(),
         outdated_for: None,
     }

@@ -172,10 +172,12 @@ mod tests {
             evidence: Evidence::Kubelet,
             ready: true,
             heartbeat: None,
+            not_ready_since: None,
             unschedulable: false,
             cordoned_by: None,
             held: false,
             control_plane: false,
+            etcd: false,
             taints: "".into(),
             outdated_for: None,
         }

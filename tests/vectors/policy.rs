@@ -40,10 +40,12 @@ pub fn node(number: usize, version: &str) -> Node {
         evidence: Evidence::Kubelet,
         ready: true,
         heartbeat: None,
+        not_ready_since: None,
         unschedulable: false,
         cordoned_by: None,
         held: false,
         control_plane: false,
+        etcd: false,
         taints: "".into(),
         outdated_for: None,
     }

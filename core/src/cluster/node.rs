@@ -47,6 +47,8 @@ pub struct Node {
     pub ready: bool,
     /// When the kubelet last posted that condition.
     pub heartbeat: Option<Timestamp>,
+    /// Since when that condition has been another one, while it is.
+    pub not_ready_since: Option<Timestamp>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// The value of [`CORDON_ANNOTATION`], if it is about the cordon that the Node has now
@@ -56,6 +58,8 @@ pub struct Node {
     pub held: bool,
     /// Labelled as a control-plane node.
     pub control_plane: bool,
+    /// Labelled as a node that a member of etcd runs on, with or without the rest of a control plane.
+    pub etcd: bool,
     /// `spec.taints` as JSON; empty where there are none. A write of one taint has to repeat the others.
     pub taints: Arc<str>,
     /// The value of its [`OUTDATED_TAINT`].

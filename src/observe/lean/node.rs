@@ -30,6 +30,9 @@ const CONTROL_PLANE_LABELS: [&str; 3] = [
     "node-role.kubernetes.io/controlplane",
 ];
 
+/// The label of a node that a member of etcd runs on, of RKE1, RKE2 and k3s. It may be the only one that names a role.
+const ETCD_LABEL: &str = "node-role.kubernetes.io/etcd";
+
 /// The label of a control-plane node and its value in old clusters (kops, `kube-up`).
 const OLD_ROLE: (&str, &str) = ("kubernetes.io/role", "master");
 
@@ -195,7 +198,7 @@ impl Watched for Node {
         };
         let hostname = hostname.filter(|hostname| self.metadata.name.as_ref() != Some(hostname));
         let annotations = self.metadata.annotations.unwrap_or_default();
-        let control_plane = is_control_plane(&labels);
+        let (control_plane, etcd) = (is_control_plane(&labels), labels.contains_key(ETCD_LABEL));
         let owners = self.metadata.managed_fields.iter().flatten();
         let is_current =
             CordonMark::is_current(owners.map(|owner| owner.manager.as_deref().unwrap_or_default()));
@@ -209,6 +212,7 @@ impl Watched for Node {
         let kubelet = Observed::from_report(kubelet);
         let pool = pool(&labels, platform, control_plane, &kubelet);
         let ready = condition(status.conditions.as_ref(), "Ready");
+        let is_ready = is_true(status.conditions.as_ref(), "Ready");
         let internal_ips = status.addresses.unwrap_or_default().into_iter();
         let spec = self.spec.unwrap_or_default();
         // A report says nothing of taints.
@@ -229,12 +233,16 @@ impl Watched for Node {
                 pool: names.text(pool),
                 kubelet,
                 evidence: cluster::Evidence::Kubelet,
-                ready: is_true(status.conditions.as_ref(), "Ready"),
+                ready: is_ready,
                 heartbeat: ready.and_then(|ready| time(ready.last_heartbeat_time.as_deref()?)),
+                not_ready_since: ready
+                    .filter(|_| !is_ready)
+                    .and_then(|ready| time(ready.last_transition_time.as_deref()?)),
                 unschedulable: spec.unschedulable.unwrap_or_default(),
                 cordoned_by: mark.map(|mark| mark.as_str().into()),
                 held: annotations.contains_key(HOLD_ANNOTATION),
                 control_plane,
+                etcd,
                 taints: names.text(&taints),
                 outdated_for,
                 labels: names.labels(labels),
@@ -245,7 +253,7 @@ impl Watched for Node {
     fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
         let (old, new) = (&before.node, &after.node);
         let but_for_the_heartbeat =
-            |node: &cluster::Node| (node.ready, node.unschedulable, node.held, node.control_plane);
+            |node: &cluster::Node| (node.ready, node.unschedulable, node.held, node.control_plane, node.etcd);
         but_for_the_heartbeat(old) != but_for_the_heartbeat(new)
             || (&old.uid, &old.pool, &old.kubelet, &old.cordoned_by)
                 != (&new.uid, &new.pool, &new.kubelet, &new.cordoned_by)

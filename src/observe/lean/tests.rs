@@ -52,6 +52,15 @@ fn a_node_with_everything() {
     assert_eq!(node.cordoned_by.as_deref(), Some("up/1"));
     assert!(node.ready && node.held && node.unschedulable && node.control_plane && node.heartbeat.is_some());
 
+    assert!(!node.etcd && node.not_ready_since.is_none());
+    let mut other = object.clone();
+    other["metadata"]["labels"] = json!({"node-role.kubernetes.io/etcd": "true"});
+    other["status"]["conditions"] =
+        json!([{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-20T11:40:00Z"}]);
+    let other = keep::<Node>(other);
+    assert!(other.node.etcd && !other.node.control_plane, "a member of etcd and nothing else");
+    assert_eq!(other.node.not_ready_since, "2026-11-20T11:40:00Z".parse().ok());
+
     let changed = |pointer: &str, value: Value| {
         let mut object = object.clone();
         *object.pointer_mut(pointer).unwrap() = value;

@@ -57,10 +57,12 @@ fn node(unschedulable: bool) -> Node {
         evidence: evenkeel_core::cluster::Evidence::Kubelet,
         ready: true,
         heartbeat: None,
+        not_ready_since: None,
         unschedulable,
         cordoned_by: None,
         held: false,
         control_plane: false,
+        etcd: false,
         taints: "".into(),
         outdated_for: None,
     }
