@@ -20,8 +20,10 @@ pub struct NotAdmitted {
     pub budget: BudgetName,
     /// Why, in one line.
     pub reason: String,
-    /// It stays so even when no other node is open.
+    /// It stays so even when no other node is open, and every pod of the budget is healthy.
     pub lasting: bool,
+    /// Since when the budget has allowed no eviction, where that is known.
+    pub closed_since: Option<Timestamp>,
 }
 
 /// The nodes that are being drained, and what their pinned pods still take from their budgets.
@@ -76,7 +78,8 @@ impl<'c> Batch<'c> {
                      may be away now",
                     budget.full_name()
                 );
-                return Err(NotAdmitted { budget: key, reason, lasting: here > at_best.unwrap_or(0) });
+                let lasting = here > at_best.unwrap_or(0);
+                return Err(NotAdmitted { budget: key, reason, lasting, closed_since: budget.closed_since });
             }
         }
         Ok(())

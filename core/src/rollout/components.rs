@@ -263,6 +263,11 @@ fn upgraded(round: &mut Round<'_>, claim: &Claim) {
     }
 }
 
+/// Whether `claim`, whose executor has not begun, waits for the rest of the control plane.
+pub(super) fn waits(round: &Round<'_>, claim: &Claim) -> bool {
+    not_now(round, claim).is_some()
+}
+
 /// Why taking away now what `claim` is about could leave the cluster without it, in one line.
 fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
     let cluster = round.world.cluster;
@@ -375,7 +380,7 @@ pub(super) fn next_subject(round: &Round<'_>) -> Option<Subject> {
 fn is_not_ready(round: &mut Round<'_>, instance: &Instance) {
     let line = format!("waits until {} {} is ready", instance.component, instance.name);
     let node = instance.node.as_ref().and_then(|name| round.world.cluster.node(name));
-    match node.filter(|node| round.is_gone(node)) {
+    match node.filter(|node| round.is_silent(node)) {
         Some(node) => {
             round.needs_a_person.push(format!("{line}, and node {} has long been silent", node.name));
         }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::absence::{Away, lost_at};
 use super::action::Action;
-use super::claim::{Before, Claim, ClaimState};
+use super::claim::{Before, Claim, ClaimState, Subject};
 use super::leftovers::is_cordoned_by_others;
 use super::round::{Round, after};
 use super::waiting::{WaitReason, Waiting};
-use crate::cluster::{Cluster, Component, Node};
+use crate::cluster::{Cluster, Component, Node, Phase, Pod};
 use crate::plan::Stage;
 
 /// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back, the
@@ -66,9 +67,19 @@ pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) 
     returns
 }
 
+/// Whether `pod` is a static pod that has to run. One that has finished has nothing left to do.
+pub(super) fn is_static(pod: &Pod) -> bool {
+    pod.mirror && pod.phase != Phase::Finished && pod.deleting().is_none()
+}
+
+/// The static pods on `node` that are not ready.
+pub(super) fn unready_statics<'c>(cluster: &'c Cluster, node: &Node) -> impl Iterator<Item = &'c Pod> {
+    cluster.pods_on(&node.name).filter(|pod| is_static(pod) && !pod.ready)
+}
+
 /// The static pods on `node`, as `namespace/name`, in order.
 pub(super) fn static_pods(cluster: &Cluster, node: &str) -> Vec<Arc<str>> {
-    let pods = cluster.pods_on(node).filter(|pod| pod.mirror && pod.deleting().is_none());
+    let pods = cluster.pods_on(node).filter(|pod| is_static(pod));
     let mut names: Vec<Arc<str>> = pods.map(|pod| pod.full_name().into()).collect();
     names.sort();
     names.truncate(MAX_STATIC_PODS);
@@ -80,7 +91,7 @@ pub(super) fn static_pods(cluster: &Cluster, node: &str) -> Vec<Arc<str>> {
 pub(super) fn statics_lack(cluster: &Cluster, node: &str, before: &Before) -> Option<String> {
     let is_back = |name: &&Arc<str>| {
         let mut pods = cluster.pods_on(node).filter(|pod| pod.mirror && pod.full_name() == ***name);
-        pods.any(|pod| pod.ready && pod.deleting().is_none())
+        pods.any(|pod| pod.deleting().is_none() && (pod.ready || pod.phase == Phase::Finished))
     };
     let away = before.static_pods.iter().find(|name| !is_back(name))?;
     Some(format!("static pod {away} is not back"))
@@ -92,24 +103,37 @@ pub(super) struct NotWhole {
     pub(super) line: String,
     /// Only a person ends it.
     pub(super) lasting: bool,
+    /// From when on only a person ends it, where it may end by itself before.
+    pub(super) lasts_from: Option<Timestamp>,
 }
 
 impl NotWhole {
     fn passing(line: String) -> Self {
-        Self { line, lasting: false }
+        Self { line, lasting: false, lasts_from: None }
+    }
+
+    /// One that only a person ends `from` then on.
+    fn until(round: &Round<'_>, from: Option<Timestamp>, line: String) -> Self {
+        let lasting = from.is_some_and(|from| from <= round.world.now);
+        Self { line, lasting, lasts_from: from.filter(|_| !lasting) }
     }
 }
 
-/// Whether a control-plane node is taken up in this round: anew, or again after it was parked.
-fn one_is_opened(round: &Round<'_>) -> bool {
-    let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(|node| node.control_plane);
-    let subject_of = |name: &str| round.mine.iter().find(|claim| *claim.name == *name).map(|c| &c.subject);
-    let again = round.actions.iter().filter_map(|action| match action {
+/// What is taken up in this round: anew, or again after it was parked.
+pub(super) fn opened<'a>(round: &'a Round<'_>) -> impl Iterator<Item = &'a Subject> {
+    let subject_of =
+        move |name: &str| round.mine.iter().find(|claim| *claim.name == *name).map(|c| &c.subject);
+    let again = round.actions.iter().filter_map(move |action| match action {
         Action::Record { claim, state: ClaimState::Claimed, .. } => subject_of(claim),
         _ => None,
     });
-    let mut opened = round.opened.iter().chain(again);
-    opened.any(|of| of.component == Component::Kubelet && of_plane(&of.node))
+    round.opened.iter().chain(again)
+}
+
+/// Whether a control-plane node is taken up in this round.
+fn one_is_opened(round: &Round<'_>) -> bool {
+    let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(|node| node.control_plane);
+    opened(round).any(|of| of.component == Component::Kubelet && of_plane(&of.node))
 }
 
 /// Whether the control-plane node `name` may be taken away.
@@ -128,7 +152,8 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
         let theirs = other.ready && is_cordoned_by_others(round.mine, other);
         let is = if theirs { "cordoned" } else { "away" };
         let line = format!("waits: control-plane node {} is {is}, and they go one at a time", other.name);
-        return Err(NotWhole { line, lasting: theirs || failed(other) || round.is_gone(other) });
+        let now = Some(round.world.now).filter(|_| theirs || failed(other));
+        return Err(NotWhole::until(round, now.or_else(|| round.gone_at(other)), line));
     }
     if one_is_opened(round) {
         return Err(NotWhole::passing("waits: control-plane nodes go one at a time".to_owned()));
@@ -138,11 +163,7 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
         return Err(NotWhole::passing(format!("waits until kube-apiserver {} answers", silent.name)));
     }
     let mut statics = cluster.nodes().iter().filter(|other| other.control_plane && *other.name != *name);
-    let unready = statics.find_map(|other| {
-        cluster.pods_on(&other.name).find(|pod| pod.mirror && !pod.ready && pod.deleting().is_none())
-    });
-    match unready {
-        Some(pod) => Err(NotWhole::passing(format!("waits until static pod {} is ready", pod.full_name()))),
-        None => Ok(()),
-    }
+    let Some(pod) = statics.find_map(|other| unready_statics(cluster, other).next()) else { return Ok(()) };
+    let from = lost_at(round, &Away::StaticPod(pod.full_name().into()));
+    Err(NotWhole::until(round, Some(from), format!("waits until static pod {} is ready", pod.full_name())))
 }

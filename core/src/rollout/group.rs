@@ -46,7 +46,7 @@ pub(super) fn held(round: &Round<'_>) -> Vec<(Arc<str>, Hold)> {
 pub(super) fn held_by(round: &Round<'_>, selected: &Selected<'_>) -> Option<Hold> {
     let node = selected.member.node;
     let unreadable = unreadable_of(round, selected);
-    hold(node, selected.claim, unreadable, &round.upgrade.version, round.is_gone(node))
+    hold(node, selected.claim, unreadable, &round.upgrade.version, round.is_silent(node))
 }
 
 fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a Unreadable> {

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
 use super::claim::{Blocker, Claim, ClaimState};
-use super::control_plane_whole::others_are_whole;
+use super::control_plane_whole::{opened, others_are_whole};
 use super::controllers::idle;
 use super::gate::{Opening, failures, may_open};
 use super::group::{Members, held_by, members, subject};
@@ -21,14 +21,14 @@ use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::whose_turn::{turn, waits_for};
 use super::zones::place;
-use crate::cluster::Node;
+use crate::cluster::{Component, Node};
 use crate::drain::OnTimeout;
 use crate::plan::{is_empty, is_spare, rank, zone};
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
-/// For this long, a parked node whose blockers may end by themselves is expected to go on; after that it is called
-/// stalled.
+/// For this long, a parked node whose blockers may end by themselves is expected to go on, and so is one that waits for a
+/// budget from which nothing of ours takes; after that it is called stalled.
 const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// So often a parked node is tried again as soon as what blocked it seems gone; after that, at its time.
 const LIFTED_ATTEMPTS: u32 = 3;
@@ -206,16 +206,19 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
         nodes.len(),
         named.join(", "),
     );
-    // Nodes that failed under us stay as they are, those that somebody cordoned too, and machines that have long been
-    // silent; others may recover by themselves.
+    // Nodes that failed under us stay as they are, those that somebody cordoned too, and those that have been away for
+    // long; others may recover by themselves.
     let cordoned =
         |of: &Selected<'_>| of.member.node.ready && is_cordoned_by_others(round.mine, of.member.node);
     let gone = |of: &Selected<'_>| round.is_gone(of.member.node);
     let lost = |of: &&Selected<'_>| failed(of) || cordoned(of) || gone(of);
     let hope = nodes.iter().filter(lost).count() < *limit;
+    let recovering = nodes.iter().filter(|of| hope && !lost(of));
+    let gone_at: Option<Timestamp> = recovering.filter_map(|of| round.gone_at(of.member.node)).min();
     let held = !hope && nodes.iter().any(|of| cordoned(of) || gone(of));
     round.blocks(if held { WaitReason::NODES_HELD } else { WaitReason::GroupFull }, line);
     round.hope |= hope;
+    gone_at.into_iter().for_each(|at| round.wake(at));
 }
 
 /// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error
@@ -224,26 +227,16 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
     if node.control_plane
         && let Err(not_whole) = others_are_whole(round, &node.name)
     {
-        // Others come back by themselves, unless their machines have been silent for long.
+        // Others come back by themselves, unless they have been away for long.
         round.hope |= !not_whole.lasting;
+        not_whole.lasts_from.into_iter().for_each(|from| round.wake(from));
         let reason = if not_whole.lasting { WaitReason::NODES_HELD } else { WaitReason::NodesInOrder };
         return Err(Waiting::new(reason, format!("{} {}", node.name, not_whole.line)));
     }
     if !round.will_empty(node) {
         return claim.map(|parked| retry(round, parked, node, &[])).transpose();
     }
-    let forces = round.policy.on_timeout == OnTimeout::Force;
-    if let Err(refused) = round.batch.admit(&node.name).or_else(|refused| {
-        // At its deadline such a node goes past its budgets.
-        if forces && refused.lasting { Ok(()) } else { Err(refused) }
-    }) {
-        if !refused.lasting {
-            round.hope = true;
-            let line = format!("{} waits: {}", node.name, refused.reason);
-            return Err(Waiting::new(WaitReason::NodesInOrder, line));
-        }
-        return Err(not_begun(round, node, claim, refused.reason));
-    }
+    admitted(round, node, claim)?;
     let blocked = what_blocks(round, node);
     match claim {
         Some(parked) => retry(round, parked, node, &blocked).map(Some),
@@ -252,6 +245,36 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
             None => Ok(None),
         },
     }
+}
+
+/// Whether the pods of `node` that can run there only may leave it beside those of the nodes that are open. The error is what
+/// it waits for.
+fn admitted(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<(), Waiting> {
+    let Err(refused) = round.batch.admit(&node.name) else { return Ok(()) };
+    if !refused.lasting {
+        let line = format!("{} waits: {}", node.name, refused.reason);
+        let waits = Waiting::new(WaitReason::NodesInOrder, line);
+        let flies = |claim: &&Claim| claim.is_of_kubelet() && claim.state.in_flight();
+        if round.mine.iter().any(flies) || opened(round).any(|of| of.component == Component::Kubelet) {
+            return Err(waits);
+        }
+        // Nothing of ours takes what it waits for. A pod that is away for another reason may come back.
+        match refused.closed_since.map(|since| after(since, HOPE_FOR)) {
+            // Nobody can say for how long that has been so: it is tried, and parks.
+            None => return Ok(()),
+            Some(until) if round.world.now < until => {
+                round.hope = true;
+                round.wake(until);
+                return Err(waits);
+            }
+            Some(_) => {}
+        }
+    }
+    // At its deadline such a node goes past its budgets.
+    if round.policy.on_timeout == OnTimeout::Force {
+        return Ok(());
+    }
+    Err(not_begun(round, node, claim, refused.reason))
 }
 
 /// Leaves `node` out for `reason`, which only a person takes away: draining it would only move its other pods for

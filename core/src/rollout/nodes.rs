@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::{Action, Drained};
 use super::claim::{Before, Blocker, Claim, ClaimState};
-use super::control_plane_whole::{others_are_whole, static_pods, statics_lack, statics_return};
+use super::control_plane_whole::{is_static, others_are_whole, static_pods, statics_lack, statics_return};
 use super::controllers::idle;
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still};
 use super::leftovers::{at_target, holds, node_of, settle};
@@ -451,7 +451,7 @@ pub(super) fn waits_for(cluster: &Cluster, node: &Node, before: &Before) -> Opti
         let set = daemon_set(pod);
         let of_set = set.as_ref().is_some_and(|set| !before.not_ready.iter().any(|known| **known == **set));
         // The static pods of a control-plane node are started again by its new kubelet.
-        !pod.ready && pod.deleting().is_none() && (of_set || pod.mirror)
+        !pod.ready && pod.deleting().is_none() && (of_set || is_static(pod))
     };
     let Some(pod) = cluster.pods_on(&node.name).find(awaited) else {
         return statics_lack(cluster, &node.name, before);

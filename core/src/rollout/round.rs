@@ -191,10 +191,21 @@ impl Round<'_> {
         self.upgrade.drain.empties(node.kubelet.minor(), self.upgrade.version.minor())
     }
 
-    /// Whether the machine of `node` has been silent for so long that a person has to look at it.
+    /// Whether the machine of `node` has been silent for so long that no executor could do anything there.
+    pub(super) fn is_silent(&self, node: &Node) -> bool {
+        !node.ready && node.heartbeat.is_some_and(|at| self.world.now >= after(at, GONE))
+    }
+
+    /// From when on `node`, which is not ready, does not come back by itself, as far as anybody can say: its machine is silent,
+    /// or its kubelet has said for long that it is not ready. `None` where it is ready, or where nothing tells.
+    pub(super) fn gone_at(&self, node: &Node) -> Option<Timestamp> {
+        let since = [node.heartbeat, node.not_ready_since].into_iter().flatten().min();
+        since.filter(|_| !node.ready).map(|since| after(since, GONE))
+    }
+
+    /// Whether `node` has been away for so long that a person has to look at it.
     pub(super) fn is_gone(&self, node: &Node) -> bool {
-        let silent = |at: Timestamp| self.world.now.duration_since(at) > GONE;
-        !node.ready && node.heartbeat.is_some_and(silent)
+        self.gone_at(node).is_some_and(|at| self.world.now >= at)
     }
 
     /// Whether every kube-apiserver said just now what it runs and whether it is ready. If not, this asks them, because

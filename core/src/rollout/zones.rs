@@ -35,7 +35,7 @@ struct Count {
     nodes: usize,
     ready: usize,
     not_ready: usize,
-    /// Those that are not ready and whose machines have long been silent.
+    /// Those that have not been ready for long.
     gone: usize,
 }
 

@@ -9,6 +9,7 @@ mod drains;
 mod exceptions;
 mod executors;
 mod gates;
+mod hope;
 mod hops;
 mod interruptions;
 mod kubeadm;
