@@ -236,7 +236,7 @@ impl<'a> Work<'a> {
 
     /// Its control-plane nodes, of which only one is away at a time, whichever groups they are in.
     fn control_plane(&self) -> BTreeSet<&'a Arc<str>> {
-        self.nodes().filter(|name| self.cluster.node(name).is_some_and(|node| node.control_plane)).collect()
+        self.nodes().filter(|name| self.cluster.node(name).is_some_and(|node| node.goes_alone())).collect()
     }
 
     /// The waves of each group, in the order in which groups begin.

@@ -115,7 +115,7 @@ pub fn rank(cluster: &Cluster, at: usize) -> usize {
 /// Whether `node` is a worker that nothing has to leave. Such a node goes first: what leaves the others finds a place there
 /// that it does not have to leave again. Nodes of the control plane usually take no other pods.
 pub fn is_spare(cluster: &Cluster, node: &Node) -> bool {
-    !node.control_plane && is_empty(cluster, node)
+    !node.goes_alone() && is_empty(cluster, node)
 }
 
 /// Whether nothing has to leave `node` for it to be upgraded, as far as its pods alone tell.

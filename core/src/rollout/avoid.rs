@@ -37,7 +37,7 @@ pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDurati
     let cluster = round.world.cluster;
     let takes = |of: &Selected<'_>| {
         let node = of.member.node;
-        of.member.at_target == Some(true) && node.ready && !node.unschedulable && !node.control_plane
+        of.member.at_target == Some(true) && node.ready && !node.unschedulable && !node.goes_alone()
     };
     if is_empty(cluster, node) || round.selected.iter().any(takes) {
         return Ok(());

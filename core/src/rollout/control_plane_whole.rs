@@ -1,7 +1,7 @@
 //! Whether one control-plane node may be taken away: every other one is there, with what runs on it.
 //!
 //! Both ways in which such a node is taken away ask here: its kubelet alone, after a drain, and its control plane as one
-//! step. The invariant: what this sees as away is never joined by a second node because of us.
+//! step. A node that only a member of etcd runs on is one of them. The invariant: what this sees as away is never joined by a second node because of us.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) fn shown(stage: Stage, mine: &[&Claim], cluster: &Cluster) -> Stage {
 /// target. The first time, this records since when.
 pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) -> bool {
     let ClaimState::Upgrading { since, before, observed } = &claim.state else { return false };
-    if !node.control_plane {
+    if !node.goes_alone() {
         return false;
     }
     let line = format!("observed at {}; gives its static pods time to come back", node.kubelet);
@@ -132,14 +132,14 @@ pub(super) fn opened<'a>(round: &'a Round<'_>) -> impl Iterator<Item = &'a Subje
 
 /// Whether a control-plane node is taken up in this round.
 fn one_is_opened(round: &Round<'_>) -> bool {
-    let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(|node| node.control_plane);
+    let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(|node| node.goes_alone());
     opened(round).any(|of| of.component == Component::Kubelet && of_plane(&of.node))
 }
 
 /// Whether the control-plane node `name` may be taken away.
 pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotWhole> {
     let cluster = round.world.cluster;
-    let mut others = cluster.nodes().iter().filter(|other| other.control_plane && *other.name != *name);
+    let mut others = cluster.nodes().iter().filter(|other| other.goes_alone() && *other.name != *name);
     let claims_of = |other: &Node| {
         let uid = other.uid.clone();
         round.mine.iter().filter(move |claim| claim.is_of_kubelet() && claim.subject.node_uid == uid)
@@ -162,7 +162,7 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
     if let Some(silent) = servers.find(|server| !server.ready && server.node.as_deref() != Some(name)) {
         return Err(NotWhole::passing(format!("waits until kube-apiserver {} answers", silent.name)));
     }
-    let mut statics = cluster.nodes().iter().filter(|other| other.control_plane && *other.name != *name);
+    let mut statics = cluster.nodes().iter().filter(|other| other.goes_alone() && *other.name != *name);
     let Some(pod) = statics.find_map(|other| unready_statics(cluster, other).next()) else { return Ok(()) };
     let from = lost_at(round, &Away::StaticPod(pod.full_name().into()));
     Err(NotWhole::until(round, Some(from), format!("waits until static pod {} is ready", pod.full_name())))

@@ -133,7 +133,7 @@ fn control_plane_is_away(round: &mut Round<'_>) -> bool {
 
 /// What the rest of the control plane lacks, while `node` is part of it and must not be given to its executor for that.
 fn others_lack(round: &Round<'_>, node: &Node) -> Option<String> {
-    others_are_whole(round, &node.name).err().map(|lack| lack.line).filter(|_| node.control_plane)
+    others_are_whole(round, &node.name).err().map(|lack| lack.line).filter(|_| node.goes_alone())
 }
 
 /// Whether a node that drains `since` then has no more time, and what it waits for is the control plane. Nothing blocked
@@ -248,7 +248,7 @@ fn hand_over(round: &mut Round<'_>, claim: &Claim, node: &Node, empties: bool) {
     let before = Before {
         incarnation: heartbeat(node),
         not_ready: not_ready(world.cluster, node),
-        static_pods: if node.control_plane { static_pods(world.cluster, &node.name) } else { Vec::new() },
+        static_pods: if node.goes_alone() { static_pods(world.cluster, &node.name) } else { Vec::new() },
         asked: Some(asked(round, claim)),
         ..Before::default()
     };

@@ -191,3 +191,36 @@ fn a_node_that_was_parked_a_moment_ago_calls_for_nobody() {
         assert!(toy.kubelets_in_flight() + toy.kubelets("Upgraded") > 0, "the other one goes: {:?}", toy.log);
     }
 }
+
+#[test]
+fn members_of_etcd_without_a_control_plane_go_one_at_a_time_and_are_not_spare() {
+    let with = |members: usize| {
+        let mut toy = Toy::new(1, 3);
+        for number in 1..=members {
+            let name = format!("a-{number}");
+            toy.cluster.set_node(Node { etcd: true, ..node(&name, "v1.36.4") });
+        }
+        toy
+    };
+    let mut toy = with(3);
+    toy.run_until(300, |toy| toy.claims.iter().any(Claim::is_of_kubelet));
+    let first = toy.claims.iter().find(|claim| claim.is_of_kubelet()).unwrap();
+    assert_eq!(*first.subject.node, *"n-1", "a worker is spare, and goes first");
+    let members = |toy: &Toy| {
+        let flies = |claim: &&Claim| claim.state.in_flight() && claim.subject.node.starts_with("a-");
+        toy.claims.iter().filter(flies).count()
+    };
+    let mut most = 0;
+    for _ in 0..900 {
+        toy.tick();
+        most = most.max(members(&toy));
+    }
+    assert_eq!((toy.phase(), most), (Phase::Completed, 1), "{:?}", toy.log);
+    // One that is not ready is one less already.
+    let mut toy = with(2);
+    toy.cluster.change_node("a-2", |node| node.held = true);
+    toy.stays_unready = true;
+    toy.cluster.set_pod(Pod { mirror: true, ready: false, owner: None, ..pod("etcd", 1, "a-2") });
+    (0..200).for_each(|_| toy.tick());
+    assert_eq!((toy.kubelets("Upgraded"), members(&toy)), (1, 0), "{:?}", toy.log);
+}
