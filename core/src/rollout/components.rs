@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::claim::{Before, Claim, ClaimState, Subject};
 use super::control_plane_whole::{others_are_whole, static_pods, statics_lack, statics_return};
-use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended};
+use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended, works_still};
 use super::gate::{Opening, may_open};
 use super::leftovers::{at_target, node_of};
 use super::nodes::{heartbeat, not_ready, waits_for};
@@ -174,8 +174,16 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
     let left = left(round, claim, Some(before));
     let together = claim.subject.is_of_plane();
     let statics = statics_lack(round.world.cluster, &claim.subject.node, before).filter(|_| left.is_none());
+    let place = &claim.subject.node;
+    let observed = left.is_none() && statics.is_none();
+    if observed && !together && works_still(round, claim, since) {
+        let line = format!("{place}: observed at {}; its Job still runs", claim.subject.to);
+        let until = deadline(round, claim, since);
+        round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
+        return;
+    }
     // kubeadm goes on after its versions can be seen: it writes its configuration last.
-    if left.is_none() && statics.is_none() && (!together || has_ended(round, claim)) {
+    if observed && (!together || has_ended(round, claim)) {
         let kubelet = claim.subject.moves().contains(&Component::Kubelet);
         if kubelet
             && node_of(round.world.cluster, claim).is_some_and(|node| statics_return(round, claim, node))
@@ -186,7 +194,6 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
         round.record(claim, ClaimState::Upgraded { at: now }, message);
         return;
     }
-    let place = &claim.subject.node;
     let seen = match left {
         _ if !together => Effect::Part(None),
         Some((component, lacks)) => Effect::Part(Some(format!("{place}: {component} {lacks}"))),

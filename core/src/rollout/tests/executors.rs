@@ -3,7 +3,9 @@
 use jiff::SignedDuration;
 
 use super::cluster::Toy;
-use crate::rollout::{ClaimState, Phase};
+use crate::cluster::Node;
+use crate::fixture::node;
+use crate::rollout::{ClaimState, JobState, Phase};
 use crate::upgrade::{AbsentExecutor, Executor, Mode};
 
 const WHAT: &str = "spec.nodeGroups all names UpgradeExecutor job, which does not exist";
@@ -186,4 +188,26 @@ fn a_claim_of_an_executor_that_is_not_named_any_more_is_made_anew() {
     };
     toy.run_until(600, other);
     toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+}
+
+#[test]
+fn the_next_component_waits_for_the_job_of_the_last_one() {
+    let mut toy = Toy::new(1, 1);
+    toy.upgrade.executors.insert("job".into(), job("\"job\""));
+    toy.upgrade.control_plane.executor = "job".into();
+    for name in ["cp-1", "cp-2"] {
+        toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
+    }
+    toy.goes_on = true;
+    let of_plane = |toy: &Toy| toy.claims.iter().filter(|claim| !claim.is_of_kubelet()).count();
+    toy.run_until(60, |toy| !toy.jobs.made.is_empty());
+    (0..30).for_each(|_| toy.tick());
+    assert_eq!(of_plane(&toy), 1, "{:?}", toy.log);
+    let line = "cp-1: observed at v1.37.1; its Job still runs";
+    assert_eq!(toy.status().lines()[0], line);
+    assert!(toy.decided().again_at.is_some());
+    toy.jobs.made.values_mut().for_each(|job| *job = JobState::Complete);
+    toy.run_until(10, |toy| of_plane(toy) == 2);
+    // At its deadline nobody waits for its word any more.
+    toy.run_until(400, |toy| of_plane(toy) == 3);
 }
