@@ -10,7 +10,7 @@ use super::taints::Taints;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::CordonMark;
 
-/// How many finished claims are kept to look at; beyond, the oldest are deleted.
+/// How many finished claims of kubelets are kept to look at; beyond, the oldest are deleted.
 const KEPT_UPGRADED: usize = 100;
 
 /// The Node that `claim` is about, if it is still that Node.
@@ -46,7 +46,8 @@ pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
     }
 }
 
-/// Deletes what is finished and of no use any more: the oldest upgraded claims that are not on their way out already.
+/// Deletes what is finished and of no use any more: the oldest upgraded claims of kubelets that are not on their way out
+/// already. Those of the control plane say until the end of the hop what went back, and that its first node is done.
 pub(super) fn forget(round: &mut Round<'_>) {
     let cluster = round.world.cluster;
     // A claim whose node went back to an older version is needed to say so.
@@ -54,7 +55,7 @@ pub(super) fn forget(round: &mut Round<'_>) {
     let mut finished: Vec<_> = round
         .mine
         .iter()
-        .filter(|claim| !claim.is_of_kubelet() || done(claim))
+        .filter(|claim| claim.is_of_kubelet() && done(claim))
         .filter_map(|claim| match claim.state {
             ClaimState::Upgraded { at } => Some((at, *claim)),
             _ => None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cluster::Toy;
-use crate::cluster::{Owner, Pod, Traits};
+use crate::cluster::{Component, Owner, Pod, Traits};
 use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
 use crate::rollout::{Action, ClaimState, Phase, Unreadable};
@@ -377,4 +377,34 @@ fn a_finished_claim_that_is_on_its_way_out_is_released_once() {
     let actions = toy.decided().actions;
     let of_it = |action: &&Action| matches!(action, Action::Release { uid, .. } if **uid == *"gone-0");
     assert_eq!(actions.iter().filter(of_it).count(), 1, "{actions:?}");
+}
+
+#[test]
+fn the_claims_of_the_control_plane_are_not_forgotten_however_many_nodes_are_done() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
+    let done = toy.claims.iter().find(|claim| claim.is_of_kubelet() && claim.state.name() == "Upgraded");
+    let done = done.cloned().unwrap();
+    for number in 0..120 {
+        let (mut other, name) = (done.clone(), format!("more-{number}"));
+        toy.cluster.set_node(crate::fixture::node(&name, "v1.37.1"));
+        (other.name, other.uid) = (format!("up.kubelet.{name}").into(), format!("uid-of-{name}").into());
+        (other.subject.node_uid, other.subject.node) = (format!("uid-{name}").into(), name.into());
+        other.state = ClaimState::Upgraded { at: toy.world().now };
+        toy.claims.push(other);
+    }
+    let of_plane = |toy: &Toy| toy.claims.iter().filter(|claim| !claim.is_of_kubelet()).count();
+    let before = of_plane(&toy);
+    toy.run_to_the_end(300);
+    (0..3).for_each(|_| toy.tick());
+    assert_eq!((toy.kubelets("Upgraded"), of_plane(&toy)), (100, before), "{:?}", toy.log);
+    // So one that somebody takes back is named and not fought.
+    toy.progress.completed = None;
+    toy.cluster.change_instances(|instance| {
+        if (instance.component, &*instance.name) == (Component::KubeApiserver, "cp-1") {
+            instance.version = Observed::from_report("v1.36.4");
+        }
+    });
+    toy.run_to_the_end(200);
+    assert_eq!(toy.phase(), Phase::ControlPlaneHeld, "{:?}", toy.status());
 }
