@@ -18,7 +18,7 @@ use super::hops::{Hop, Plan, Step};
 use super::length::{Durations, Estimate, Length, times};
 use super::order::Stage;
 use super::waves::Wave;
-use crate::cluster::{Cluster, Phase};
+use crate::cluster::{Cluster, Node, Phase};
 use crate::disruption::preflight::{Question, bounds, shown};
 use crate::disruption::{BudgetName, Budgets, Handling, Rules, class, handling};
 use crate::text::harmless;
@@ -236,7 +236,7 @@ impl<'a> Work<'a> {
 
     /// Its control-plane nodes, of which only one is away at a time, whichever groups they are in.
     fn control_plane(&self) -> BTreeSet<&'a Arc<str>> {
-        self.nodes().filter(|name| self.cluster.node(name).is_some_and(|node| node.goes_alone())).collect()
+        self.nodes().filter(|name| self.cluster.node(name).is_some_and(Node::goes_alone)).collect()
     }
 
     /// The waves of each group, in the order in which groups begin.

@@ -10,9 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{Claim, ClaimState};
 use super::components::waits;
-use super::control_plane_whole::unready_statics;
 use super::presence::name_of;
 use super::round::{GONE, Round, after};
+use super::static_pods::unready_statics;
 use crate::cluster::{Cluster, Component};
 use crate::plan::Stage;
 use crate::upgrade::Place;

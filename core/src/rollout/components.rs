@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 
 use super::claim::{Before, Claim, ClaimState, Subject};
-use super::control_plane_whole::{others_are_whole, static_pods, statics_lack, statics_return};
+use super::control_plane_whole::{others_are_whole, statics_return};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended, works_still};
 use super::gate::{Opening, may_open};
 use super::leftovers::{at_target, node_of};
@@ -15,6 +15,7 @@ use super::nodes::{heartbeat, not_ready, waits_for};
 use super::phase::Phase;
 use super::presence::name_of;
 use super::round::{Round, claim_name, record, release};
+use super::static_pods::{static_pods, statics_lack};
 use super::waiting::{EndedBy, WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step};

@@ -1,26 +1,24 @@
 //! Whether one control-plane node may be taken away: every other one is there, with what runs on it.
 //!
 //! Both ways in which such a node is taken away ask here: its kubelet alone, after a drain, and its control plane as one
-//! step. A node that only a member of etcd runs on is one of them. The invariant: what this sees as away is never joined by a second node because of us.
-
-use std::sync::Arc;
+//! step. A node that only a member of etcd runs on is one of them. The invariant: what this sees as away is never joined by
+//! a second node because of us.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::absence::{Away, lost_at};
 use super::action::Action;
-use super::claim::{Before, Claim, ClaimState, Subject};
+use super::claim::{Claim, ClaimState, Subject};
 use super::leftovers::is_cordoned_by_others;
 use super::round::{Round, after};
+use super::static_pods::unready_statics;
 use super::waiting::{WaitReason, Waiting};
-use crate::cluster::{Cluster, Component, Node, Phase, Pod};
+use crate::cluster::{Cluster, Component, Node};
 use crate::plan::Stage;
 
 /// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back, the
 /// node is not upgraded, and nothing else is taken away.
 const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
-/// A claim remembers at most so many static pods. kubeadm makes four.
-const MAX_STATIC_PODS: usize = 20;
 
 /// Until when the static pods of `claim`'s node have time to come back, as far as its kubelet is observed.
 fn settles(claim: &Claim) -> Option<Timestamp> {
@@ -65,36 +63,6 @@ pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) 
         round.working.push(Waiting::new(WaitReason::Settling, line).until(until));
     }
     returns
-}
-
-/// Whether `pod` is a static pod that has to run. One that has finished has nothing left to do.
-pub(super) fn is_static(pod: &Pod) -> bool {
-    pod.mirror && pod.phase != Phase::Finished && pod.deleting().is_none()
-}
-
-/// The static pods on `node` that are not ready.
-pub(super) fn unready_statics<'c>(cluster: &'c Cluster, node: &Node) -> impl Iterator<Item = &'c Pod> {
-    cluster.pods_on(&node.name).filter(|pod| is_static(pod) && !pod.ready)
-}
-
-/// The static pods on `node`, as `namespace/name`, in order.
-pub(super) fn static_pods(cluster: &Cluster, node: &str) -> Vec<Arc<str>> {
-    let pods = cluster.pods_on(node).filter(|pod| is_static(pod));
-    let mut names: Vec<Arc<str>> = pods.map(|pod| pod.full_name().into()).collect();
-    names.sort();
-    names.truncate(MAX_STATIC_PODS);
-    names
-}
-
-/// What `node` lacks of the static pods that were on it `before`, in words that follow "but". While a static pod is
-/// replaced its copy in the API is gone, and so it is not among the pods that are not ready.
-pub(super) fn statics_lack(cluster: &Cluster, node: &str, before: &Before) -> Option<String> {
-    let is_back = |name: &&Arc<str>| {
-        let mut pods = cluster.pods_on(node).filter(|pod| pod.mirror && pod.full_name() == ***name);
-        pods.any(|pod| pod.deleting().is_none() && (pod.ready || pod.phase == Phase::Finished))
-    };
-    let away = before.static_pods.iter().find(|name| !is_back(name))?;
-    Some(format!("static pod {away} is not back"))
 }
 
 /// Why a control-plane node may not be taken away.

@@ -41,6 +41,7 @@ mod refused;
 mod replaced;
 mod round;
 mod soak;
+mod static_pods;
 mod status;
 mod taints;
 mod trial;

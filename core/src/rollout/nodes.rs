@@ -9,11 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::{Action, Drained};
 use super::claim::{Before, Blocker, Claim, ClaimState};
-use super::control_plane_whole::{is_static, others_are_whole, static_pods, statics_lack, statics_return};
+use super::control_plane_whole::{others_are_whole, statics_return};
 use super::controllers::idle;
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still};
 use super::leftovers::{at_target, holds, node_of, settle};
 use super::round::{Round, after, record, release};
+use super::static_pods::{is_static, static_pods, statics_lack};
 use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
 use crate::cluster::{Cluster, Node, Pod};
