@@ -25,7 +25,7 @@ use evenkeel_core::rollout::{
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
-use evenkeel_core::upgrade::{Amount, Group, Mode, Progress, Upgrade};
+use evenkeel_core::upgrade::{Amount, Group, Mode, Progress, Unit, Upgrade};
 use evenkeel_core::version::{KubeVersion, Observed};
 use evenkeel_spread::{Spread, seconds};
 use jiff::Timestamp;
@@ -142,7 +142,8 @@ fn look() {
     show("    its progress", &mut |scene| {
         let members = scene.upgrade.members(&scene.cluster);
         let target = &scene.upgrade.version;
-        _ = black_box(progress(&scene.cluster, &members, |version| version.satisfies(target)));
+        let reached = |_, version: &KubeVersion| version.satisfies(target);
+        _ = black_box(progress(&scene.cluster, &members, Unit::Component, reached));
     });
 }
 

@@ -20,6 +20,8 @@ pub enum FindingCode {
     NoNode,
     /// Controllers that may talk to any kube-apiserver would be newer than one.
     ControllersOfAny,
+    /// Nothing of the plan moves a cloud-controller-manager.
+    CloudStays,
     /// A kubelet would move with its control plane, and is not the upgrade's to move.
     KubeletStays,
     /// The target is older than what runs.
@@ -54,6 +56,8 @@ pub enum FindingCode {
     KubeletTooOld,
     /// Instances of kube-proxy would be too old.
     ProxyTooOld,
+    /// Instances of cloud-controller-manager would be too old.
+    CloudTooOld,
     /// There is one kube-apiserver.
     OnlyServer,
     /// Controllers are newer for a while than other nodes' kube-apiservers.
@@ -79,6 +83,7 @@ impl FindingCode {
             Self::NoNode => "C2",
             Self::ControllersOfAny => "C3",
             Self::KubeletStays => "C4",
+            Self::CloudStays => "C5",
             Self::Downgrade => "D1",
             Self::NoExecutor => "E1",
             Self::JobRefused => "E2",
@@ -95,6 +100,7 @@ impl FindingCode {
             Self::Webhook => WEBHOOKS_BEFORE_UPGRADE.id,
             Self::KubeletTooOld => "R2",
             Self::ProxyTooOld => "R3",
+            Self::CloudTooOld => "R7",
             Self::OnlyServer => "S1",
             Self::ControllersAhead => "S2",
             Self::VersionUnknown => "V1",
@@ -201,6 +207,7 @@ mod tests {
         for (code, component) in [
             (FindingCode::KubeletTooOld, Component::Kubelet),
             (FindingCode::ProxyTooOld, Component::KubeProxy),
+            (FindingCode::CloudTooOld, Component::CloudControllerManager),
         ] {
             let rule = Policy::default().rule(RuleSubject::Component(component), now);
             assert_eq!(rule.map(|rule| rule.id), Some(code.text()));

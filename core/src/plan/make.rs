@@ -12,6 +12,7 @@ use super::accept::accept;
 use super::finding::{Finding, Weight};
 use super::finding_id::FindingCode;
 use super::hops::{Hop, Need, Pass, Picked, Plan, Step};
+use super::order::is_there;
 use super::start::{Piece, Start, before_minor, from_version};
 use super::wish::Wish;
 use crate::cluster::{Component, Reach};
@@ -95,7 +96,11 @@ impl Making<'_> {
             };
             let last = minor == target.minor();
             let behind = |piece: &Piece| {
-                if last { !piece.version.satisfies(target) } else { piece.version.minor() < minor }
+                if last {
+                    !is_there(piece.component, &piece.version, target)
+                } else {
+                    piece.version.minor() < minor
+                }
             };
             let steps = self.steps(&now, behind);
             self.kubelets_stay(&steps);
@@ -240,7 +245,9 @@ impl Making<'_> {
             oldest.filter(|oldest| **oldest < least).map(|_| Need { component, least })
         };
         let still = need(Component::Kubelet, self.start.still.keys().next());
-        still.into_iter().chain(need(Component::KubeProxy, self.start.proxies.keys().next())).collect()
+        let proxy = need(Component::KubeProxy, self.start.proxies.keys().next());
+        let cloud = need(Component::CloudControllerManager, self.start.clouds.keys().next());
+        still.into_iter().chain(proxy).chain(cloud).collect()
     }
 
     /// Says what the hop to `minor` meets. `begun`: an earlier hop of this plan moves kube-apiservers.
@@ -251,6 +258,9 @@ impl Making<'_> {
                 Component::Kubelet => {
                     (FindingCode::KubeletTooOld, &self.start.still, "nodes that this plan does not move")
                 }
+                Component::CloudControllerManager => {
+                    (FindingCode::CloudTooOld, &self.start.clouds, "cloud-controller-managers")
+                }
                 _ => (FindingCode::ProxyTooOld, &self.start.proxies, "kube-proxies"),
             };
             let old: Vec<_> = all.range(..need.least).flat_map(|(_, names)| names).collect();
@@ -260,6 +270,7 @@ impl Making<'_> {
             );
             let remedy = match need.component {
                 Component::Kubelet => "let the upgrade move them, or move them yourself before that hop",
+                Component::CloudControllerManager => "move them before that hop, as their makers say",
                 _ => "move the DaemonSet kube-proxy before that hop; kubeadm does with the control plane",
             };
             self.findings.push(Finding::new(code, weight, what).remedy(remedy).at(minor).about(old));

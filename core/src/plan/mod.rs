@@ -32,6 +32,7 @@ pub use hash::{canonical, canonical_json, hash};
 pub use hops::{Hop, Need, Pass, Picked, Plan, Step};
 pub use length::{Durations, Estimate, Took};
 pub use make::make;
+pub(crate) use order::is_there;
 pub use order::{Stage, StageProgress, progress};
 pub use planned::{Planned, moved_nodes, on_the_way};
 pub use start::{from_version, hidden_id};

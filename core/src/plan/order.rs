@@ -2,9 +2,9 @@
 //!
 //! The invariant: [`Stage`] is ordered, so a kubelet step before a kube-apiserver step cannot be written down.
 
-use crate::cluster::{Cluster, Component, Instance};
+use crate::cluster::{Cluster, Component, Instance, Reach};
 use crate::disruption::CordonMark;
-use crate::upgrade::Member;
+use crate::upgrade::{Member, Unit};
 use crate::version::{KubeVersion, Observed, Unknown};
 
 /// The steps of an upgrade, in the only order there is.
@@ -42,6 +42,24 @@ impl Stage {
     }
 }
 
+/// Whether an upgrade of `unit` moves `instance`, if its version is known. What moves a node as a whole (kubeadm, Talos)
+/// moves no cloud-controller-manager: whoever deploys that one does. It is another matter where it is part of the node's
+/// service, which points it at the kube-apiserver of its own node.
+pub(super) fn is_moved(instance: &Instance, unit: Unit) -> bool {
+    let deployed = instance.component == Component::CloudControllerManager && instance.reach == Reach::Any;
+    Stage::of(instance.component).is_some_and(|stage| stage < Stage::Kubelets)
+        && !(deployed && unit == Unit::Node)
+}
+
+/// Whether `component`, which runs `version`, has nothing to do to reach `target`. Those who make
+/// cloud-controller-managers publish patches of their own, so that the minor says all there.
+pub(crate) fn is_there(component: Component, version: &KubeVersion, target: &KubeVersion) -> bool {
+    match component {
+        Component::CloudControllerManager => version.minor() >= target.minor(),
+        _ => version.satisfies(target),
+    }
+}
+
 /// How much of a stage is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageProgress {
@@ -63,12 +81,13 @@ impl StageProgress {
     }
 }
 
-/// How far each stage is, in order. `members` are those that take part, and `reached` says whether a control-plane
-/// component that runs a version has nothing to do.
+/// How far each stage is, in order. `members` are those that take part, `unit` is what moves together, and `reached` says
+/// whether a control-plane component that runs a version has nothing to do.
 pub fn progress(
     cluster: &Cluster,
     members: &[Member<'_>],
-    reached: impl Fn(&KubeVersion) -> bool,
+    unit: Unit,
+    reached: impl Fn(Component, &KubeVersion) -> bool,
 ) -> [StageProgress; 3] {
     // A node that an upgrade holds is not done: it is given back only when it was observed Ready at the target. A
     // person's drain is theirs to end, and changes nothing about the version.
@@ -76,18 +95,22 @@ pub fn progress(
         |mark: Option<&str>| matches!(mark.and_then(CordonMark::read), Some(CordonMark::Upgrade { .. }));
     let node =
         |member: &Member<'_>| member.at_target == Some(true) && !held(member.node.cordoned_by.as_deref());
-    let component = |instance: &Instance| instance.version.known().is_some_and(&reached) && instance.ready;
+    let is_at = |instance: &Instance, is: &dyn Fn(bool) -> bool| {
+        instance.version.known().is_some_and(|version| is(reached(instance.component, version)))
+    };
+    let component = |instance: &Instance| is_at(instance, &|reached| reached) && instance.ready;
     Stage::ALL.map(|stage| {
         let of_stage = cluster.instances().iter().filter(|i| Stage::of(i.component) == Some(stage));
-        // What has numbers of its own is nobody's to compare, and is left alone.
+        // What has numbers of its own is nobody's to compare, and is left alone, as what others move is.
         let of_stage = of_stage.filter(|i| !matches!(i.version, Observed::Unknown(Unknown::OwnNumber(_))));
+        let of_stage = of_stage.filter(|i| is_moved(i, unit));
         if stage == Stage::Kubelets {
             let count = |is: &dyn Fn(&Member<'_>) -> bool| members.iter().filter(|member| is(member)).count();
             let behind = count(&|member| member.at_target == Some(false));
             return StageProgress { stage, total: members.len(), upgraded: count(&node), behind };
         }
         let count = |is: &dyn Fn(&Instance) -> bool| of_stage.clone().filter(|instance| is(instance)).count();
-        let behind = count(&|instance| instance.version.known().is_some_and(|version| !reached(version)));
+        let behind = count(&|instance| is_at(instance, &|reached| !reached));
         StageProgress { stage, total: of_stage.clone().count(), upgraded: count(&component), behind }
     })
 }

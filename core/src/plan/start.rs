@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 
 use super::finding::{Finding, Weight};
 use super::finding_id::{FindingCode, FindingId};
-use super::order::Stage;
+use super::order::{Stage, is_moved};
 use super::wish::Wish;
 use crate::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
 use crate::skew::policy::Servers;
@@ -51,12 +51,14 @@ pub(super) struct Start {
     pub(super) still: Still,
     /// The kube-proxies that somebody else moves.
     pub(super) proxies: Still,
+    /// The cloud-controller-managers that somebody else moves.
+    pub(super) clouds: Still,
 }
 
 impl Start {
     /// What is seen of the cluster, and what is to be known of it.
     pub(super) fn of(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Self {
-        let pieces = pieces(wish, findings);
+        let (pieces, clouds) = pieces(wish, findings);
         let (kubelets, still) = kubelets(wish, findings);
         let mut proxies = Still::new();
         for proxy in wish.cluster.of(Component::KubeProxy) {
@@ -70,7 +72,8 @@ impl Start {
         hidden(wish, findings);
         emulation(wish, findings);
         builds(wish, &pieces, findings);
-        Self { pieces, kubelets, still, proxies }
+        clouds_stay(wish, &clouds, findings);
+        Self { pieces, kubelets, still, proxies, clouds }
     }
 
     /// The kube-apiservers.
@@ -89,17 +92,22 @@ fn place(instance: &Instance) -> &Arc<str> {
     instance.node.as_ref().unwrap_or(&instance.name)
 }
 
-fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Vec<Piece> {
+/// What the upgrade moves of the control plane, and the cloud-controller-managers that others move.
+fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> (Vec<Piece>, Still) {
     let cluster = wish.cluster;
     let hosts: BTreeSet<&Arc<str>> =
         cluster.of(Component::KubeApiserver).filter_map(|server| server.node.as_ref()).collect();
-    let mut pieces = Vec::new();
+    let (mut pieces, mut clouds) = (Vec::new(), Still::new());
     let moved = |instance: &&Instance| Stage::of(instance.component).is_some_and(|s| s < Stage::Kubelets);
     for instance in cluster.instances().iter().filter(moved) {
         let Some(version) = instance.version.known() else {
-            findings.push(unknown(instance));
+            findings.extend(unknown(instance));
             continue;
         };
+        if !is_moved(instance, wish.upgrade.control_plane.unit) {
+            clouds.entry(version.minor()).or_default().push(instance.name.clone());
+            continue;
+        }
         pieces.push(Piece {
             component: instance.component,
             place: place(instance).clone(),
@@ -110,22 +118,40 @@ fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Vec<Piece> {
             of_kubelet: instance.evidence == Evidence::SameProcess || of_rke2(version),
         });
     }
-    pieces
+    (pieces, clouds)
 }
 
-fn unknown(instance: &Instance) -> Finding {
+/// What is to be said of a component whose version is not known.
+fn unknown(instance: &Instance) -> Option<Finding> {
     let Instance { component, name, .. } = instance;
     let id = FindingCode::VersionUnknown.of(format_args!("{component}/{name}"));
     if let Observed::Unknown(Unknown::OwnNumber(number)) = &instance.version {
+        // It is part of a service of its node, which moves it with the rest.
+        if instance.reach == Reach::Local {
+            return None;
+        }
         let what = format!("{component} {name} has version numbers of its own ({number}) and is left alone");
-        return Finding::new(id, Weight::Warns, what).remedy(
+        return Some(Finding::new(id, Weight::Warns, what).remedy(
             "look up which release of it the target needs, and move it yourself after the kube-apiservers",
-        );
+        ));
     }
     let what = format!("the version of {component} {name} is not known");
     let option = if *component == Component::KubeApiserver { "--apiserver-version" } else { "--component" };
     let remedy = format!("evenkeel report says why it is not seen; evenkeel plan takes it with {option}");
-    Finding::new(id, Weight::Blocks, what).remedy(remedy)
+    Some(Finding::new(id, Weight::Blocks, what).remedy(remedy))
+}
+
+/// Says which cloud-controller-managers are older than the target, where the upgrade does not move them.
+fn clouds_stay(wish: &Wish<'_>, clouds: &Still, findings: &mut Vec<Finding>) {
+    let minor = wish.upgrade.version.minor();
+    let older: Vec<_> = clouds.range(..minor).flat_map(|(_, names)| names).collect();
+    if older.is_empty() {
+        return;
+    }
+    let what =
+        "cloud-controller-managers are left alone: what moves the control plane of a node does not move them";
+    let remedy = format!("move them to a release for {minor} once every kube-apiserver runs {minor}");
+    findings.push(Finding::new(FindingCode::CloudStays, Weight::Warns, what).remedy(remedy).about(older));
 }
 
 /// The versions of the kubelets that move, and the kubelets that stay.

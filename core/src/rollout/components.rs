@@ -18,7 +18,7 @@ use super::round::{Round, claim_name, record, release};
 use super::static_pods::{static_pods, statics_lack};
 use super::waiting::{EndedBy, WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
-use crate::plan::{Stage, Step};
+use crate::plan::{Stage, Step, is_there};
 use crate::upgrade::{Place, Unit};
 
 fn instance_of<'a>(cluster: &'a Cluster, claim: &Claim, component: Component) -> Option<&'a Instance> {
@@ -66,7 +66,7 @@ fn lacks(cluster: &Cluster, claim: &Claim, component: Component, before: Option<
         return Some("is not seen".to_owned());
     };
     let runs_it = |instance: &Instance| {
-        instance.version.known().is_some_and(|version| version.satisfies(&claim.subject.to))
+        instance.version.known().is_some_and(|version| is_there(component, version, &claim.subject.to))
     };
     let restarted = before
         .and_then(|before| before.of(component))
@@ -243,7 +243,7 @@ fn went_back(cluster: &Cluster, claim: &Claim) -> Option<(Component, String)> {
             Component::Kubelet => &node_of(cluster, claim).filter(|node| node.ready)?.kubelet,
             _ => &instance_of(cluster, claim, *component).filter(|instance| instance.ready)?.version,
         };
-        let there = version.known().is_some_and(|version| version.satisfies(&claim.subject.to));
+        let there = version.known().is_some_and(|version| is_there(*component, version, &claim.subject.to));
         (!there).then(|| (*component, version.to_string()))
     };
     claim.subject.moves().iter().find_map(went_back)

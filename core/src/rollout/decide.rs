@@ -62,7 +62,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     for member in members.iter_mut().filter(|_| !current.last) {
         member.at_target = member.node.kubelet.known().map(|version| current.is_past(version));
     }
-    let stages = plan::progress(cluster, &members, |version| current.reached(version));
+    let stages = plan::progress(cluster, &members, upgrade.control_plane.unit, |of, version| {
+        current.reached(of, version)
+    });
     let mut unsure: Vec<String> = hidden.iter().map(|why| unanswered(why, &current)).collect();
     unsure.extend(emulated(upgrade, cluster));
     let stage = current_stage(&stages, &mine, &missing, &unsure);
@@ -191,7 +193,9 @@ fn told(
     if current.last {
         return stages;
     }
-    plan::progress(cluster, &upgrade.members(cluster), |version| current.reached(version))
+    plan::progress(cluster, &upgrade.members(cluster), upgrade.control_plane.unit, |of, version| {
+        current.reached(of, version)
+    })
 }
 
 /// The controllers whose version nothing shows and that nobody answers for, one line each. One that was seen, and is

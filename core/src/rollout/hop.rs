@@ -9,7 +9,7 @@
 use super::claim::Claim;
 use super::world::World;
 use crate::cluster::Component;
-use crate::plan::{Hop, Pass, Picked, Plan, Planned, Step, Wish};
+use crate::plan::{Hop, Pass, Picked, Plan, Planned, Step, Wish, is_there};
 use crate::skew::lifecycle::Catalogue;
 use crate::skew::policy::Policy;
 use crate::upgrade::{Place, Progress, Upgrade};
@@ -83,9 +83,13 @@ impl Current {
         Self { version: version.clone(), last, pass, steps: Vec::new() }
     }
 
-    /// Whether a control-plane component that runs `version` has nothing to do in this hop.
-    pub(super) fn reached(&self, version: &KubeVersion) -> bool {
-        if self.last { version.satisfies(&self.version) } else { version.minor() >= self.version.minor() }
+    /// Whether `component` of the control plane, which runs `version`, has nothing to do in this hop.
+    pub(super) fn reached(&self, component: Component, version: &KubeVersion) -> bool {
+        if self.last {
+            is_there(component, version, &self.version)
+        } else {
+            version.minor() >= self.version.minor()
+        }
     }
 
     /// Whether a kubelet that runs `version` has nothing to do in this hop.

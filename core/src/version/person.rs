@@ -96,6 +96,15 @@ impl KubeVersion {
             && (self.suffix().is_empty() || self.is_pre_release() || rebuilt)
     }
 
+    /// Whether it is the number that Go gives to a commit between two releases (`v1.36.1-0.20260512163953-99d91538b132`,
+    /// with a time and a hash in it): it names the release that comes next, and is not that release.
+    pub fn is_of_a_commit(&self) -> bool {
+        let mut parts = self.suffix().split(['-', '.', '+']);
+        let digits = |part: &str| part.len() == 14 && part.bytes().all(|b| b.is_ascii_digit());
+        let hash = |part: &str| part.len() == 12 && part.bytes().all(|b| b.is_ascii_hexdigit());
+        parts.any(digits) && parts.next().is_some_and(hash)
+    }
+
     /// Whether it is a virtual kubelet's (`v1.25.0-vk-azure-aci-1.6.2`): no machine, so nothing to drain and replace.
     pub fn is_virtual_kubelet(&self) -> bool {
         self.suffix().starts_with("-vk-")

@@ -114,6 +114,21 @@ fn how_far_a_version_is_beside_a_target() {
 }
 
 #[test]
+fn the_numbers_that_go_gives_to_commits() {
+    for (text, of_a_commit) in [
+        ("v1.36.1-0.20260512163953-99d91538b132", true),
+        ("v1.36.1-0.20260512163953-99d91538b132-build20260513", true),
+        ("v1.36.0-rc2.0.20260420163953-99d91538b132-build20260421", true),
+        ("v1.36.1", false),
+        ("v1.33.4-eks-99d91538b132", false),
+        ("v1.33.8+rke2r1", false),
+        ("v1.31.14-gke.1020000+vendor.1", false),
+    ] {
+        assert_eq!(version(text).is_of_a_commit(), of_a_commit, "{text}");
+    }
+}
+
+#[test]
 fn image_tags() {
     let shown = |image: &str| Observed::from_image(image).to_string();
     assert_eq!(shown("registry.k8s.io/kube-apiserver:v1.36.4"), "v1.36.4");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, Component, Evidence, Reach};
 use crate::skew::policy::{Judgement, Policy, RuleSubject, Servers};
-use crate::upgrade::Member;
+use crate::upgrade::{Member, Unit};
 use crate::version::{Effective, KubeVersion};
 
 /// How far a part is outside the policy, in minors, with a line for a person, by its index.
@@ -35,6 +35,14 @@ impl Part {
     pub(super) fn is_server(&self) -> bool {
         self.component == Component::KubeApiserver
     }
+
+    /// Whether it need not move any more for `target`. The patches of a cloud-controller-manager are its makers' own, so
+    /// that its minor is enough.
+    pub(super) fn is_done(&self, target: &KubeVersion) -> bool {
+        let only_minor = self.component == Component::CloudControllerManager;
+        let of_minor = self.version.minor() == target.minor();
+        of_minor && (only_minor || self.version.progress(target).is_ge())
+    }
 }
 
 /// The cluster in one moment. Kubelets and kube-proxies of the same version and fate are one part.
@@ -44,7 +52,8 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn of(cluster: &Cluster, members: &[Member<'_>]) -> Self {
+    /// `unit` is what the plan moves together.
+    pub(super) fn of(cluster: &Cluster, members: &[Member<'_>], unit: Unit) -> Self {
         let mut parts: Vec<Part> = Vec::new();
         let mut members = members.iter().peekable();
         let mut hosts = BTreeSet::new();
@@ -64,6 +73,9 @@ impl State {
             if instance.evidence == Evidence::SameProcess || rke2 {
                 of_one_process.insert(place.clone());
             }
+            // One that finds its kube-apiserver by a Service or a load balancer is no part of its node.
+            let roams = component == Component::CloudControllerManager && instance.reach != Reach::Local;
+            let of_others = proxy || roams && unit == Unit::Node;
             let same = |part: &Part| part.component == component && part.version == *version;
             if !(proxy && parts.iter().any(same)) {
                 parts.push(Part {
@@ -72,7 +84,7 @@ impl State {
                     node: instance.node.clone(),
                     version: version.clone(),
                     reach: instance.reach,
-                    ours: !proxy,
+                    ours: !of_others,
                 });
             }
         }

@@ -42,7 +42,7 @@ pub fn check(
     if !blocked.is_empty() {
         return Err(blocked);
     }
-    let now = State::of(cluster, members);
+    let now = State::of(cluster, members, plan.unit);
     let mut walk = Walk { policy, wrong: BTreeSet::new(), now, moved_servers: false };
     for (at, hop) in plan.hops.iter().enumerate() {
         if hop.version.minor() > plan.to.minor() {
@@ -156,8 +156,8 @@ impl Walk<'_> {
         let done = hop.steps.iter().take(nth + 1);
         for step in done.filter(|step| step.components.contains(&Component::KubeApiserver)) {
             let server = |part: &Part| part.is_server() && part.place == step.place;
-            let old = before.parts.iter().find(|part| server(part)).map(|part| part.version.clone());
-            let old = old.filter(|old| !old.satisfies(&hop.version));
+            let old = before.parts.iter().find(|part| server(part));
+            let old = old.filter(|old| !old.is_done(&hop.version)).map(|old| old.version.clone());
             let (Some(old), Some(at)) = (old, self.now.parts.iter().position(server)) else {
                 continue;
             };
@@ -167,7 +167,7 @@ impl Walk<'_> {
             }
             let late = |place: &Arc<str>, component: Component| {
                 let part = back.parts.iter().find(|part| part.component == component && part.place == *place);
-                part.is_some_and(|part| !part.version.satisfies(&hop.version))
+                part.is_some_and(|part| !part.is_done(&hop.version))
             };
             let first = hop.steps.iter().find(|step| step.components.iter().any(|c| late(&step.place, *c)));
             if first.is_none_or(|first| !first.components.contains(&Component::KubeApiserver)) {
@@ -230,7 +230,7 @@ impl Walk<'_> {
         for (at, part) in self.now.parts.iter().enumerate() {
             let moves = match hop.kubelets {
                 Pass::Before(minor) => part.version.minor() < minor,
-                Pass::All => !part.version.satisfies(&hop.version) && part.version.minor() <= to,
+                Pass::All => !part.is_done(&hop.version) && part.version.minor() <= to,
             };
             if part.component == Component::Kubelet && part.ours && moves {
                 moving.push(at);
@@ -243,7 +243,7 @@ impl Walk<'_> {
             .now
             .parts
             .iter()
-            .filter(|part| part.component < Component::Kubelet && part.version.minor() < to)
+            .filter(|part| part.component < Component::Kubelet && part.ours && part.version.minor() < to)
             .map(Part::name)
             .collect();
         for name in behind {
@@ -266,7 +266,7 @@ impl Walk<'_> {
             if let Some((_, line)) = broken.get(&at) {
                 self.wrong.insert(Refutation::Unfinished(format!("the plan ends with {line}")));
             }
-            if !part.version.satisfies(&plan.to) {
+            if !part.is_done(&plan.to) {
                 let line = format!(
                     "{} is at {} when the plan is done, not at {}",
                     part.name(),

@@ -4,6 +4,7 @@ mod brute;
 mod limits;
 mod search;
 mod steps;
+mod vendors;
 mod waves;
 mod wrong;
 

@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 use jiff::SignedDuration;
 
 use super::super::*;
-use crate::cluster::{Component, Instance, Pod, Selector};
+use crate::cluster::{Component, Instance, Pod, Reach, Selector};
 use crate::drain;
 use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;
 use crate::rollout::Freshness;
 use crate::toy::ToyCluster;
-use crate::upgrade::{AbsentExecutor, Amount, Executor, Group, Mode, Progress, Upgrade};
-use crate::version::{Observed, Unknown};
+use crate::upgrade::{AbsentExecutor, Amount, Executor, Group, Mode, Progress, Unit, Upgrade};
+use crate::version::{KubeVersion, Observed, Unknown};
 
 /// What an executor does that moves the control plane of a node: the components one after the other, each away for two
 /// seconds and then ready a second later; it says that it is complete two seconds after the last one.
@@ -71,6 +71,8 @@ pub(super) struct Toy {
     pub(super) absent: i32,
     /// The executor never manages this node.
     pub(super) broken: Option<String>,
+    /// In which version a component comes that is to go to another one.
+    pub(super) comes_as: fn(Component, &KubeVersion) -> KubeVersion,
     /// The Jobs that move kubelets never end.
     pub(super) goes_on: bool,
     /// What executors do that move the control plane of a node as a whole.
@@ -131,6 +133,7 @@ impl Toy {
             max_in_flight: 0,
             crash_after: None,
             broken: None,
+            comes_as: |_, asked| asked.clone(),
             goes_on: false,
             keeps_pods: None,
             deleted: 0,
@@ -413,10 +416,13 @@ impl Toy {
             if let Some(job) = job.filter(|job| **job == JobState::Running && !self.goes_on) {
                 *job = JobState::Complete;
             }
-            let version = Observed::Known(claim.subject.to.clone());
+            let version = (self.comes_as)(claim.subject.component, &claim.subject.to);
+            let version = Observed::Known(version);
             if claim.subject.component == Component::Kubelet {
                 let done = |i: &Instance| {
-                    let goes_by_itself = matches!(i.version, Observed::Unknown(Unknown::OwnNumber(_)));
+                    let deployed = i.component == Component::CloudControllerManager && i.reach == Reach::Any;
+                    let goes_by_itself = deployed && self.upgrade.control_plane.unit == Unit::Node
+                        || matches!(i.version, Observed::Unknown(Unknown::OwnNumber(_)));
                     goes_by_itself || i.version.minor() >= version.minor()
                 };
                 assert!(

@@ -76,7 +76,8 @@ impl Toy {
             let is_it = |i: &Instance| i.component == *component && i.node.as_ref() == Some(place);
             match (component, phase) {
                 (Component::Kubelet, 0) => {
-                    let (version, now) = (claim.subject.to.clone(), self.world().now);
+                    let version = (self.comes_as)(*component, &claim.subject.to);
+                    let now = self.world().now;
                     self.cluster.change_node(place, |node| {
                         (node.kubelet, node.heartbeat) = (Observed::Known(version), Some(now));
                     });
@@ -87,7 +88,7 @@ impl Toy {
                     instances.retain(|i| !is_it(i));
                 }
                 (_, 2) => instances.extend(self.away.drain(..).map(|gone| Instance {
-                    version: Observed::Known(claim.subject.to.clone()),
+                    version: Observed::Known((self.comes_as)(*component, &claim.subject.to)),
                     incarnation: format!("{}-again", gone.incarnation).into(),
                     ready: false,
                     ..gone
@@ -128,7 +129,8 @@ impl Toy {
         for component in claim.subject.moves().iter().filter(|of| **of != Component::Kubelet) {
             let place = &claim.subject.node;
             let found = self.cluster.of(*component).find(|i| i.node.as_ref() == Some(place)).unwrap();
-            assert!(found.ready && found.version.to_string() == claim.subject.to.to_string(), "{last}");
+            let asked = (self.comes_as)(*component, &claim.subject.to);
+            assert!(found.ready && found.version.to_string() == asked.to_string(), "{last}");
         }
         let job = matches!(self.upgrade.executors[&claim.subject.executor], Executor::Job { .. });
         let complete = self

@@ -22,6 +22,7 @@ mod refused;
 mod replaced;
 mod silent;
 mod trial;
+mod vendors;
 mod whose_turn;
 
 use std::sync::Arc;

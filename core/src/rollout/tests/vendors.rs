@@ -1,0 +1,51 @@
+//! Upgrades where a vendor picks versions: of a cloud-controller-manager.
+
+use super::cluster::Toy;
+use crate::cluster::{Component, Instance, Reach};
+use crate::fixture::{cluster, instance};
+use crate::rollout::Phase;
+use crate::version::KubeVersion;
+
+/// The cloud-controller-manager of a distribution lags by a patch.
+fn late_cloud(component: Component, asked: &KubeVersion) -> KubeVersion {
+    match component {
+        Component::CloudControllerManager => format!("v{}.0", asked.minor()).parse().unwrap(),
+        _ => asked.clone(),
+    }
+}
+
+fn add_clouds(toy: &mut Toy, reach: Reach) {
+    for name in ["cp-1", "cp-2"] {
+        toy.cluster.add_instance(Instance {
+            reach,
+            incarnation: format!("ccm-{name}").into(),
+            ..instance(Component::CloudControllerManager, name, "v1.36.4")
+        });
+    }
+}
+
+#[test]
+fn a_cloud_controller_manager_that_lags_by_a_patch_holds_nothing_up() {
+    let mut toy = Toy::kubeadm(2, 1);
+    add_clouds(&mut toy, Reach::Local);
+    toy.comes_as = late_cloud;
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert!(toy.plane("cp-1").unwrap().subject.components.contains(&Component::CloudControllerManager));
+    // Nor is it moved where everything else is there.
+    let mut alone = Toy::new(1, 1);
+    *alone.cluster = cluster(&["v1.37.1", "v1.37.1"], "v1.37.1", &["v1.37.1"]);
+    alone.cluster.add_instance(instance(Component::CloudControllerManager, "ccm@cp-1", "v1.37.0"));
+    alone.run_to_the_end(100);
+    assert_eq!((alone.phase(), alone.claims.len()), (Phase::Completed, 0), "{:?}", alone.status());
+}
+
+#[test]
+fn a_cloud_controller_manager_that_others_deploy_is_left_to_them() {
+    let mut toy = Toy::kubeadm(2, 1);
+    add_clouds(&mut toy, Reach::Any);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    let clouds = toy.cluster.instances().iter().filter(|i| i.component == Component::CloudControllerManager);
+    assert!(clouds.clone().count() == 2 && clouds.clone().all(|i| i.version.to_string() == "v1.36.4"));
+}
