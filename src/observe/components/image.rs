@@ -38,20 +38,28 @@ pub(in super::super) fn image_of<'a>(
         _ => image(container),
     };
     let version = match component {
-        Component::CloudControllerManager => of_cloud(version, mirror || runs(container) == Some(component)),
+        Component::CloudControllerManager => {
+            let named = mirror || runs(container) == Some(component);
+            of_cloud(version, named && image_name(container) != RKE2_CLOUD)
+        }
         _ => version,
     };
     Some((component, version, running))
 }
 
+/// RKE2's cloud-controller-manager. Its tag looks like a version of Kubernetes and is none: it lags by a patch (RKE2 1.36.2
+/// comes with v1.36.1-0.20260512…) or by a minor (1.30.3 with v1.29.3), and RKE2 moves it with the node.
+const RKE2_CLOUD: &str = "rke2-cloud-provider";
+
 /// The version of a cloud-controller-manager. Cloud providers number their images as they like (hcloud v1.8.1,
-/// alicloud v0.1.0). Only an image that carries the component's own name, or that of a distribution's static pod,
-/// has a version of Kubernetes as its tag, and even such an image not always (RKE2's v0.0.3). `named` says that the
-/// image is one of these.
+/// alicloud v0.1.0, GCE v35.0.0). Only an image that carries the component's own name, or that of a static pod, has a
+/// version of Kubernetes as its tag, and not where it names a commit. `named` says that the image is one of these.
 fn of_cloud(version: Observed, named: bool) -> Observed {
     let own = |text: &str| Observed::Unknown(Unknown::OwnNumber(text.into()));
     match version {
-        Observed::Known(known) if !named || known.minor().major() == 0 => own(&known.to_string()),
+        Observed::Known(known) if !named || known.minor().major() != 1 || known.is_of_a_commit() => {
+            own(&known.to_string())
+        }
         Observed::Unknown(Unknown::Unreadable(text)) if !named || text.starts_with("v0.") => own(&text),
         version => version,
     }

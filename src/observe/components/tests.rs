@@ -367,7 +367,11 @@ fn pods_are_recognised_by_label_or_image() {
         });
         keep::<Pod>(pod).runs.map(|runs| {
             let restarts = runs.mark.1.rsplit('/').next().unwrap_or_default().to_owned();
-            format!("{} {} {restarts}", runs.component, runs.version)
+            let version = match &runs.version {
+                Observed::Unknown(own @ Unknown::OwnNumber(_)) => own.to_string(),
+                version => version.to_string(),
+            };
+            format!("{} {version} {restarts}", runs.component)
         })
     };
     for (labels, image, running, expected) in [
@@ -396,13 +400,25 @@ fn pods_are_recognised_by_label_or_image() {
             json!({"k8s-app": "cloud-controller-manager"}),
             "hetznercloud/hcloud-cloud-controller-manager:v1.8.1",
             "",
-            Some("cloud-controller-manager unknown 2"),
+            Some("cloud-controller-manager numbered by its makers: v1.8.1 2"),
         ),
         (
             json!({}),
             "provider-aws/cloud-controller-manager:v1.32.0",
             "",
             Some("cloud-controller-manager v1.32.0 2"),
+        ),
+        (
+            json!({}),
+            "k8s-image-repo/cloud-controller-manager:v35.0.0",
+            "",
+            Some("cloud-controller-manager numbered by its makers: v35.0.0 2"),
+        ),
+        (
+            json!({}),
+            "x/cloud-controller-manager:v1.36.1-0.20260512163953-99d91538b132",
+            "",
+            Some("cloud-controller-manager numbered by its makers: v1.36.1-0.20260512163953-99d91538b132 2"),
         ),
         (
             json!({"component": "kube-proxy"}),
@@ -421,6 +437,22 @@ fn pods_are_recognised_by_label_or_image() {
         (json!({"component": "kubelet"}), "tool:v1", "", None),
     ] {
         assert_eq!(run(labels, image, running).as_deref(), expected, "{image}");
+    }
+}
+
+/// RKE2 builds it at a pace of its own: the tag lags by a patch, or by a minor.
+#[test]
+fn the_cloud_controller_manager_of_rke2_has_numbers_of_its_own() {
+    for tag in [
+        "v1.36.1-0.20260512163953-99d91538b132-build20260513",
+        "v1.36.0-rc2.0.20260420163953-99d91538b132-build20260421",
+        "v1.31.2-0.20241016053446-0955fa330f90-build20241016",
+        "v1.29.3-build20240515",
+        "v0.0.3-build20240312",
+    ] {
+        let image = format!("index.docker.io/rancher/rke2-cloud-provider:{tag}");
+        let runs = pod("cloud-1", "server-1", "cloud-controller-manager", &image).runs.unwrap();
+        assert_eq!(runs.version, Observed::Unknown(Unknown::OwnNumber(tag.into())));
     }
 }
 
