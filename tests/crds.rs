@@ -116,7 +116,7 @@ fn whatever_is_refused_by_a_rule_is_refused_with_a_sentence() {
         must be a day such as `2026-12-18`, or a time such as `2026-12-18T18:00:00Z`
         must be a number from 1 to 5000, or a percentage from `1%` to `100%`
         must be a time of the day from `00:00` to `23:59`, such as `22:00`
-        must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`
+        must be a version such as `v1.37.1` or `v1.37.1+k3s1`, or `v1.37` where any release of it will do
         must be from 0 to 5000 nodes; with 0 no node of the group goes first
         must be from 0 to 604800 seconds (at most a week); 0 waits for nothing
         must be from 1 to 604800 seconds (at most a week)

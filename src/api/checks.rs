@@ -74,12 +74,12 @@ pub(super) fn refresh_seconds(_: &mut SchemaGenerator) -> Schema {
     )
 }
 
-/// A version of Kubernetes with its patch.
+/// A version of Kubernetes, or a minor of which any release will do.
 pub(super) fn version(_: &mut SchemaGenerator) -> Schema {
     text(
         64,
-        "^v1[.][0-9]+[.][0-9]+([-+][0-9A-Za-z.+-]+)?$",
-        "must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`",
+        "^v1[.][0-9]+([.][0-9]+([-+][0-9A-Za-z.+-]+)?)?$",
+        "must be a version such as `v1.37.1` or `v1.37.1+k3s1`, or `v1.37` where any release of it will do",
     )
 }
 

@@ -201,7 +201,8 @@ fn wrong() -> Vec<(String, &'static str)> {
     vec![
         (
             format!(r#""version":"1.37",{SPEC}"#),
-            "spec.version: Invalid value: \"1.37\": must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`",
+            "spec.version: Invalid value: \"1.37\": must be a version such as `v1.37.1` or `v1.37.1+k3s1`, or `v1.37` where any \
+             release of it will do",
         ),
         (group(r#""executor":"""#), "spec.nodeGroups[0].executor in body should be at least 1 chars long"),
         (

@@ -150,7 +150,7 @@ fn wrong() -> Vec<(Value, &'static str)> {
         (json!({"acceptedRisks": risk}), day),
         (
             json!({"via": ["v1.36.4", "1.35"]}),
-            "spec.via[1]: Invalid value: \"1.35\": must be a version with its patch, such as `v1.37.1` or `v1.37.1+k3s1`",
+            "spec.via[1]: Invalid value: \"1.35\": must be a version such as `v1.37.1` or `v1.37.1+k3s1`, or `v1.37` where any release of it will do",
         ),
         (
             json!({"approval": {"planHash": "yes"}}),

@@ -32,6 +32,8 @@ pub enum FindingCode {
     JobRefused,
     /// A Job would have to run where there is no Node.
     JobNowhere,
+    /// A Job would have to install a version of which only the minor is named.
+    JobNeedsRelease,
     /// Nothing shows the version of a controller that leads.
     HiddenController,
     /// Kube-apiservers behave as an older minor.
@@ -70,6 +72,8 @@ pub enum FindingCode {
     NoBuild,
     /// Nothing says which of two builds is newer.
     BuildsAlike,
+    /// The images of nodes may have no such patch.
+    PatchOfImages,
     /// Something is in the way of a drain.
     Drain(preflight::Code),
 }
@@ -88,6 +92,7 @@ impl FindingCode {
             Self::NoExecutor => "E1",
             Self::JobRefused => "E2",
             Self::JobNowhere => "E3",
+            Self::JobNeedsRelease => "E4",
             Self::HiddenController => "H1",
             Self::Emulation => "KEP-4330",
             Self::KubeletUnknown => "N1",
@@ -107,6 +112,7 @@ impl FindingCode {
             Self::NoRelease => "V2",
             Self::NoBuild => "V3",
             Self::BuildsAlike => "V4",
+            Self::PatchOfImages => "V5",
             Self::Drain(code) => code.text(),
         }
     }

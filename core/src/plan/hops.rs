@@ -60,6 +60,8 @@ pub enum Picked {
     Cluster,
     /// It is the newest release of its minor that the release data know.
     Catalogue,
+    /// Whoever moves the control plane picks a release of that minor: any will do.
+    Anyone,
 }
 
 /// One step of the control plane: what is moved together, in this order.

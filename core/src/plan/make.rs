@@ -49,16 +49,19 @@ pub fn make(wish: &Wish<'_>) -> Plan {
 fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<Finding>> {
     let target = &upgrade.version;
     let newer = |piece: &&Piece| {
-        let server = is_server(piece) && piece.version.progress(target).is_gt();
+        let server = is_server(piece) && piece.version.is_beyond(target);
         server || piece.version.minor() > target.minor()
     };
     if let Some(newer) = start.pieces.iter().find(newer) {
         let Piece { component, place, version, .. } = newer;
         let what = format!("{target} would be a downgrade: {component} {place} runs {version}");
-        return Err(Box::new(
-            Finding::new(FindingCode::Downgrade, Weight::Blocks, what)
-                .remedy("choose a target that is not older"),
-        ));
+        let remedy = match version.minor() {
+            minor if start.managed && minor == target.minor() => {
+                format!("choose a target that is not older, or v{minor}, which any release of it reaches")
+            }
+            _ => "choose a target that is not older".to_owned(),
+        };
+        return Err(Box::new(Finding::new(FindingCode::Downgrade, Weight::Blocks, what).remedy(remedy)));
     }
     let minors = || start.servers().map(|server| server.version.minor());
     minors().min().zip(minors().max()).ok_or_else(|| {
@@ -120,6 +123,7 @@ impl Making<'_> {
             let kubelet = RuleSubject::Component(Component::Kubelet);
             let pass = if last { Pass::All } else { Pass::Before(self.wish.policy.least(kubelet, next)) };
             let moved = kubelets.iter().any(|kubelet| pass.moves(kubelet, &version));
+            self.jobs_need_releases(&version, !steps.is_empty(), moved);
             for kubelet in kubelets.iter_mut().filter(|kubelet| pass.moves(kubelet, &version)) {
                 *kubelet = version.clone();
             }
@@ -142,6 +146,10 @@ impl Making<'_> {
             upgrade.via.iter().chain(self.wish.recorded).find(|version| version.minor() == minor)
         {
             return Some((named.clone(), Picked::Person));
+        }
+        // Whoever runs the control plane picks its patches, and the images of nodes have others.
+        if self.start.managed || upgrade.version.is_any_of_its_minor() {
+            return Some((KubeVersion::any_of(minor), Picked::Anyone));
         }
         if minor <= newest {
             let here = self.start.servers().filter(|server| server.version.minor() == minor);
@@ -235,6 +243,39 @@ impl Making<'_> {
         self.findings.push(
             Finding::new(FindingCode::JobNowhere.of(name), Weight::Blocks, what).remedy(remedy).about(hosts),
         );
+    }
+
+    /// Says which Jobs would have to install `version`, where that is only a minor. `steps`: the hop moves something of the
+    /// control plane. `nodes`: it moves kubelets.
+    fn jobs_need_releases(&mut self, version: &KubeVersion, steps: bool, nodes: bool) {
+        let upgrade = self.wish.upgrade;
+        if !version.is_any_of_its_minor() {
+            return;
+        }
+        let plane = &upgrade.control_plane;
+        let of_plane = std::iter::once(&plane.executor).chain(&plane.first_executor).filter(|_| steps);
+        let members = |at: usize| self.wish.members.iter().any(|member| member.group == at);
+        let groups = upgrade.groups.iter().enumerate().filter(|(at, _)| nodes && members(*at));
+        for name in of_plane.chain(groups.map(|(_, group)| &group.executor)) {
+            let id = FindingCode::JobNeedsRelease.of(name);
+            let job = matches!(upgrade.executors.get(name), Some(Executor::Job { .. }));
+            if !job || self.findings.iter().any(|finding| finding.id == id) {
+                continue;
+            }
+            let what = format!(
+                "executor {name} makes Jobs, each of which installs one release, and {version} may be any release of its \
+                 minor"
+            );
+            let field = if version.minor() == upgrade.version.minor() {
+                "spec.version (--to)"
+            } else {
+                "spec.via (--via)"
+            };
+            let remedy = format!(
+                "name the release in {field}, such as {version}.1, or an executor of the kind external"
+            );
+            self.findings.push(Finding::new(id, Weight::Blocks, what).remedy(remedy).at(version.minor()));
+        }
     }
 
     /// What others have to have moved before the kube-apiservers go to `minor`.

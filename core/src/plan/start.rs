@@ -53,12 +53,15 @@ pub(super) struct Start {
     pub(super) proxies: Still,
     /// The cloud-controller-managers that somebody else moves.
     pub(super) clouds: Still,
+    /// Somebody runs the control plane where no Node shows it, as a cloud does, and picks its releases.
+    pub(super) managed: bool,
 }
 
 impl Start {
     /// What is seen of the cluster, and what is to be known of it.
     pub(super) fn of(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Self {
         let (pieces, clouds) = pieces(wish, findings);
+        let managed = is_managed(wish, &pieces);
         let (kubelets, still) = kubelets(wish, findings);
         let mut proxies = Still::new();
         for proxy in wish.cluster.of(Component::KubeProxy) {
@@ -73,7 +76,10 @@ impl Start {
         emulation(wish, findings);
         builds(wish, &pieces, findings);
         clouds_stay(wish, &clouds, findings);
-        Self { pieces, kubelets, still, proxies, clouds }
+        if managed {
+            patch_of_images(wish, findings);
+        }
+        Self { pieces, kubelets, still, proxies, clouds, managed }
     }
 
     /// The kube-apiservers.
@@ -90,6 +96,15 @@ fn of_rke2(version: &KubeVersion) -> bool {
 /// Where an instance is: its node, or its own name where no node is visible.
 fn place(instance: &Instance) -> &Arc<str> {
     instance.node.as_ref().unwrap_or(&instance.name)
+}
+
+/// Whether somebody else runs the control plane: no Node of it is visible, and its kube-apiservers are no builds that one
+/// installs on hosts.
+fn is_managed(wish: &Wish<'_>, pieces: &[Piece]) -> bool {
+    let mut servers = pieces.iter().filter(|piece| piece.component == Component::KubeApiserver).peekable();
+    servers.peek().is_some()
+        && servers.all(|server| !server.has_node && server.version.distribution().is_none())
+        && wish.cluster.nodes().iter().all(|node| !node.control_plane)
 }
 
 /// What the upgrade moves of the control plane, and the cloud-controller-managers that others move.
@@ -152,6 +167,30 @@ fn clouds_stay(wish: &Wish<'_>, clouds: &Still, findings: &mut Vec<Finding>) {
         "cloud-controller-managers are left alone: what moves the control plane of a node does not move them";
     let remedy = format!("move them to a release for {minor} once every kube-apiserver runs {minor}");
     findings.push(Finding::new(FindingCode::CloudStays, Weight::Warns, what).remedy(remedy).about(older));
+}
+
+/// Says of which groups the nodes come at an older patch than the target: whoever makes their images has to have it.
+fn patch_of_images(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
+    let target = &wish.upgrade.version;
+    for (at, group) in wish.upgrade.groups.iter().enumerate() {
+        let nodes = wish.members.iter().filter(|member| member.group == at).map(|member| member.node);
+        let newest = nodes.filter_map(|node| node.kubelet.known()).max_by(|a, b| a.progress(b));
+        let Some(newest) = newest.filter(|newest| newest.minor() == target.minor()) else { continue };
+        if newest.satisfies(target) {
+            continue;
+        }
+        let what = format!(
+            "the newest kubelet of group {} runs {newest}: where images of nodes have no {target}, nodes that are replaced \
+             never reach it, fail, and stay cordoned",
+            group.name
+        );
+        let remedy = format!(
+            "choose v{} as the target, which any release of it reaches, if you need no more",
+            target.minor()
+        );
+        let id = FindingCode::PatchOfImages.of(&group.name);
+        findings.push(Finding::new(id, Weight::Warns, what).remedy(remedy));
+    }
 }
 
 /// The versions of the kubelets that move, and the kubelets that stay.
@@ -319,11 +358,15 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
         let remedy = "move such builds without Evenkeel, or choose a target of another patch";
         findings.push(Finding::new(FindingCode::BuildsAlike, Weight::Warns, what).remedy(remedy));
     }
+    if target.is_any_of_its_minor() {
+        return;
+    }
     // A managed control plane takes a version without its build.
-    for (distribution, build) in [("k3s", "+k3s1"), ("rke2", "+rke2r1"), ("k0s", "+k0s.0")] {
-        let of_it = |version: &KubeVersion| version.suffix().contains(distribution);
-        let server = pieces.iter().find(|p| p.component == Component::KubeApiserver && of_it(&p.version));
-        let Some(server) = server.filter(|_| !of_it(target)) else { continue };
+    let mut servers = pieces.iter().filter(|piece| piece.component == Component::KubeApiserver);
+    let of_distribution = servers.find_map(|server| Some((server, server.version.distribution()?)));
+    if let Some((server, (distribution, build))) = of_distribution
+        && target.distribution() != Some((distribution, build))
+    {
         let what = format!(
             "kube-apiservers run {}, and the target {target} names no build of {distribution}",
             server.version

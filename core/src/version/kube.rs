@@ -39,10 +39,26 @@ impl KubeVersion {
         (self.minor, self.patch)
     }
 
+    /// The target that any release of `minor` reaches.
+    pub fn any_of(minor: Minor) -> Self {
+        Self { minor, patch: None, suffix: None }
+    }
+
+    /// Whether, as a target, any release of its minor will do: it names no patch.
+    pub fn is_any_of_its_minor(&self) -> bool {
+        self.patch.is_none()
+    }
+
     /// Whether something that reports `self` needs no move to reach `target`: the same minor, and not below the target
-    /// by [`KubeVersion::progress`].
+    /// by [`KubeVersion::progress`], where the target names a patch.
     pub fn satisfies(&self, target: &Self) -> bool {
-        self.minor == target.minor && self.progress(target).is_ge()
+        self.minor == target.minor && (target.is_any_of_its_minor() || self.progress(target).is_ge())
+    }
+
+    /// Whether `target` is older than what reports `self`, so that going there would be a downgrade.
+    pub fn is_beyond(&self, target: &Self) -> bool {
+        let patch = || !target.is_any_of_its_minor() && self.progress(target).is_gt();
+        self.minor > target.minor || self.minor == target.minor && patch()
     }
 }
 

@@ -26,8 +26,9 @@ pub fn image_tag(version: &str) -> String {
 }
 
 impl KubeVersion {
-    /// Reads a version that a person asks for: three numbers without leading zeros, and perhaps a suffix. A `v` before them is
-    /// optional, and so is one of kubeadm's areas, such as `release/`.
+    /// Reads a version that a person asks for: three numbers without leading zeros, and perhaps a suffix; or the two of a
+    /// minor of which any release will do. A `v` before them is optional, and so is one of kubeadm's areas, such as
+    /// `release/`.
     ///
     /// # Errors
     /// [`ParseError`]; [`ParseError::Label`] for what kubeadm would ask the network about.
@@ -49,6 +50,7 @@ impl KubeVersion {
         };
         match (number(), number(), number()) {
             (Some(""), Some(""), Some(_)) => version.parse(),
+            (Some(""), Some(""), None) if digits.matches('.').count() == 1 => version.parse(),
             _ => Err(ParseError::Malformed),
         }
     }
@@ -94,6 +96,12 @@ impl KubeVersion {
         let rebuilt = ["+k3s", "+rke2", "+k0s"].iter().any(|vendor| self.suffix().starts_with(vendor));
         self.patch.is_some_and(|patch| patch < 100)
             && (self.suffix().is_empty() || self.is_pre_release() || rebuilt)
+    }
+
+    /// The distribution whose build it is and whose installer needs the build's name, with its first build.
+    pub fn distribution(&self) -> Option<(&'static str, &'static str)> {
+        const FIRST: [(&str, &str); 3] = [("k3s", "+k3s1"), ("rke2", "+rke2r1"), ("k0s", "+k0s.0")];
+        FIRST.into_iter().find(|(name, _)| self.suffix().contains(name))
     }
 
     /// Whether it is the number that Go gives to a commit between two releases (`v1.36.1-0.20260512163953-99d91538b132`,

@@ -114,6 +114,23 @@ fn how_far_a_version_is_beside_a_target() {
 }
 
 #[test]
+fn any_release_of_a_minor_reaches_the_minor() {
+    for (is, target, satisfies, beyond) in [
+        ("v1.34.4-eks-1", "v1.34", true, false),
+        ("v1.34.0-rc.1", "v1.34", true, false),
+        ("v1.33.9", "v1.34", false, false),
+        ("v1.35.0", "v1.34", false, true),
+        ("v1.34.4-eks-1", "v1.34.0", true, true),
+        ("v1.34.4-eks-1", "v1.34.4", true, false),
+        ("v1.34.4-eks-1", "v1.34.5", false, false),
+        ("v1.34", "v1.34.0", false, false),
+    ] {
+        let (is, target) = (version(is), version(target));
+        assert_eq!((is.satisfies(&target), is.is_beyond(&target)), (satisfies, beyond), "{is} for {target}");
+    }
+}
+
+#[test]
 fn the_numbers_that_go_gives_to_commits() {
     for (text, of_a_commit) in [
         ("v1.36.1-0.20260512163953-99d91538b132", true),
@@ -165,7 +182,11 @@ fn what_a_person_may_ask_for() {
     assert_eq!(asked("release/v1.37.1"), Ok("v1.37.1".to_owned()));
     assert_eq!(asked("stable-1.37"), Err(ParseError::Label));
     assert_eq!(asked("ci/latest"), Err(ParseError::Label));
-    assert_eq!(asked("v1.37"), Err(ParseError::Malformed), "a target is one release, not a minor");
+    assert_eq!(asked("v1.37"), Ok("v1.37".to_owned()), "any release of that minor");
+    assert_eq!(asked("1.37"), Ok("v1.37".to_owned()));
+    assert_eq!(asked("v1.37-rc.1"), Err(ParseError::Malformed));
+    assert_eq!(asked("v1.37+k3s1"), Err(ParseError::Malformed));
+    assert_eq!(asked("v1.37."), Err(ParseError::Malformed));
     assert_eq!(asked("v1.037.1"), Err(ParseError::Malformed));
     assert_eq!(asked(""), Err(ParseError::Empty));
 }

@@ -43,12 +43,15 @@ use crate::api::conditions::ConditionStatus;
 #[serde(rename_all = "camelCase")]
 pub struct ClusterUpgradeSpec {
     /// The version that the control plane goes to, and in the end every selected kubelet; for example `v1.37.1`. It
-    /// must not be a downgrade. A target that is several minors away is reached one minor after the other.
+    /// must not be a downgrade. A target that is several minors away is reached one minor after the other. Without a
+    /// patch, such as `v1.37`, it is any release of that minor, as a cloud picks them; executors of the kind `job` need a
+    /// whole version.
     #[schemars(schema_with = "checks::version")]
     pub version: String,
     /// The versions of the minors on the way to a target that is several minors away, one of each minor, such as
-    /// `v1.36.4`. For a minor that is not named here, the plan takes the newest release that this program knows;
-    /// `status.plan.via` says which.
+    /// `v1.36.4`. For a minor that is not named here, the plan takes the newest release that this program knows, or any
+    /// release where somebody else runs the control plane; `status.plan.via` says which. Name the builds of a
+    /// distribution, such as `v1.36.4+rke2r1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "checks::versions")]
     pub via: Vec<String>,

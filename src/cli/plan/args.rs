@@ -28,7 +28,7 @@ pub(in super::super) struct PlanArgs {
     #[command(flatten)]
     pub(super) target: TargetArgs,
     /// A version on the way, for a minor between the cluster's and the target's [default: the newest release of it that
-    /// is known]. May be repeated.
+    /// is known, or any where somebody else runs the control plane]. May be repeated.
     #[arg(long, value_name = "VERSION", value_parser = version, conflicts_with = "upgrade")]
     pub(super) via: Vec<KubeVersion>,
     /// What of the control plane moves in one step: each component on its own, or a node as kubeadm, k3s, RKE2 and Talos
@@ -59,7 +59,7 @@ pub(in super::super) struct PlanArgs {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct TargetArgs {
-    /// The version to reach, such as v1.37.1.
+    /// The version to reach, such as v1.37.1, or v1.37 where any release of it will do.
     #[arg(long, value_name = "VERSION", value_parser = version)]
     pub(super) to: Option<KubeVersion>,
     /// A file with a ClusterUpgrade, as it lies in git, and UpgradeExecutors beside it, if you like; `-` for standard input.

@@ -182,6 +182,7 @@ fn hops(made: &Made<'_>) -> Vec<Hop> {
                 Picked::Person => PickedBy::Person,
                 Picked::Cluster => PickedBy::Cluster,
                 Picked::Catalogue => PickedBy::Catalogue,
+                Picked::Anyone => PickedBy::Anyone,
             },
             needs: hop.needs.iter().map(need).collect(),
             steps: hop.steps.iter().map(step).collect(),

@@ -104,9 +104,9 @@ pub(super) struct Size {
 pub(super) struct Hop {
     /// What the control plane runs when the hop is done.
     pub(super) version: String,
-    /// Who picked that version: `Target`, `Person`, `Cluster` (kube-apiservers run it already) or `Catalogue` (it is the
-    /// newest release of its minor that is known).
-    #[schemars(with = "String", extend("enum" = ["Target", "Person", "Cluster", "Catalogue"]))]
+    /// Who picked that version: `Target`, `Person`, `Cluster` (kube-apiservers run it already), `Catalogue` (it is the
+    /// newest release of its minor that is known) or `Anyone` (any release of its minor will do).
+    #[schemars(with = "String", extend("enum" = ["Target", "Person", "Cluster", "Catalogue", "Anyone"]))]
     pub(super) picked_by: PickedBy,
     /// What others have to have moved before the first step.
     pub(super) needs: Vec<Need>,

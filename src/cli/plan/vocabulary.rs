@@ -85,6 +85,8 @@ vocabulary!(
         Cluster = "Cluster",
         /// It is the newest known release of its minor.
         Catalogue = "Catalogue",
+        /// Whoever moves the control plane: any release of its minor will do.
+        Anyone = "Anyone",
     }
 );
 

@@ -83,6 +83,7 @@ pub(super) fn picked(hop: &Hop) -> String {
         PickedBy::Person => "named for the way".to_owned(),
         PickedBy::Cluster => "kube-apiservers run it already".to_owned(),
         PickedBy::Catalogue => format!("the newest known release of {}", hop.minor()),
+        PickedBy::Anyone => format!("any release of {}", hop.minor()),
         PickedBy::Other(other) => other.clone(),
     }
 }

@@ -36,10 +36,10 @@ impl Part {
         self.component == Component::KubeApiserver
     }
 
-    /// Whether it need not move any more for `target`. The patches of a cloud-controller-manager are its makers' own, so
-    /// that its minor is enough.
+    /// Whether it need not move any more for `target`. A target without a patch wants no more than its minor, and so does
+    /// any target of a cloud-controller-manager, whose patches are its makers' own.
     pub(super) fn is_done(&self, target: &KubeVersion) -> bool {
-        let only_minor = self.component == Component::CloudControllerManager;
+        let only_minor = target.release().1.is_none() || self.component == Component::CloudControllerManager;
         let of_minor = self.version.minor() == target.minor();
         of_minor && (only_minor || self.version.progress(target).is_ge())
     }

@@ -120,7 +120,8 @@ impl Walk<'_> {
         let Some(part) = self.now.parts.get(at).cloned() else { return };
         let (from, to) = (part.version.minor(), hop.version.minor());
         let name = part.name();
-        if from > to || from == to && part.version.progress(&hop.version).is_gt() {
+        let any_patch = hop.version.release().1.is_none();
+        if from > to || from == to && !any_patch && part.version.progress(&hop.version).is_gt() {
             self.wrong.insert(Refutation::Way(format!(
                 "{name} would go back from {} to {}",
                 part.version, hop.version

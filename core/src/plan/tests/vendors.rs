@@ -2,9 +2,36 @@
 
 use super::*;
 
+/// What a plan says of the minors on the way, and what stands in the way, each by its id.
+fn in_short(cluster: &Cluster, upgrade: &Upgrade) -> (Vec<String>, Vec<String>) {
+    let plan = made(cluster, upgrade);
+    let hops = plan.hops.iter().map(|hop| hop.version.to_string()).collect();
+    let told = |finding: &Finding| format!("{} {}", finding.weight.name(), finding.id);
+    let findings = plan.findings.iter().map(told).collect();
+    (hops, findings)
+}
+
 fn with_cloud(mut cluster: Cluster, version: &str) -> Cluster {
     cluster.add_instance(instance(Component::CloudControllerManager, "aws-ccm-1@cp-1", version));
     cluster
+}
+
+/// Kube-apiservers that are on no Node, as a cloud runs them, and nothing else of the control plane.
+fn managed(server: &str, kubelets: &[&str]) -> Cluster {
+    let mut cluster = cluster(&[server], server, kubelets);
+    cluster.change_instances(|instance| instance.node = None);
+    let servers = cluster.of(Component::KubeApiserver).cloned().collect::<Vec<_>>();
+    cluster.set_instances(servers);
+    cluster
+}
+
+fn with_job(mut upgrade: Upgrade) -> Upgrade {
+    let job = Executor::Job { template: "{}".into(), deadline: jiff::SignedDuration::from_mins(10) };
+    upgrade.executors.insert("job".into(), job);
+    for group in &mut upgrade.groups {
+        group.executor = "job".into();
+    }
+    upgrade
 }
 
 #[test]
@@ -77,4 +104,103 @@ fn what_moves_a_node_moves_no_cloud_controller_manager() {
             checked
         "#]],
     );
+}
+
+#[test]
+fn a_target_may_be_any_release_of_its_minor() {
+    let one = managed("v1.34.4-eks-1", &["v1.34.0-eks-1", "v1.34.2-eks-1"]);
+    plans(
+        &one,
+        &to("v1.34"),
+        &expect![[r#"
+        checked
+    "#]],
+    );
+    let mut older = managed("v1.34.4-eks-1", &["v1.34.0-eks-1", "v1.33.9-eks-1"]);
+    plans(
+        &older,
+        &to("v1.34"),
+        &expect![[r#"
+        hop v1.34 (Target)
+          kubelets: all
+        checked
+    "#]],
+    );
+    plans(
+        &older,
+        &to("v1.35"),
+        &expect![[r#"
+        hop v1.35 (Target)
+          kube-apiserver on cp-1 from v1.34.4-eks-1
+          kubelets: all
+        warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
+        checked
+    "#]],
+    );
+    plans(
+        &older,
+        &to("v1.33"),
+        &expect![[r#"
+        blocks D1: v1.33 would be a downgrade: kube-apiserver cp-1 runs v1.34.4-eks-1: choose a target that is not older
+        refuted: v1.33 would be a downgrade: kube-apiserver cp-1 runs v1.34.4-eks-1: choose a target that is not older
+    "#]],
+    );
+    plans(
+        &older,
+        &to("v1.34.0"),
+        &expect![[r#"
+        blocks D1: v1.34.0 would be a downgrade: kube-apiserver cp-1 runs v1.34.4-eks-1: choose a target that is not older, or v1.34, which any release of it reaches
+        refuted: v1.34.0 would be a downgrade: kube-apiserver cp-1 runs v1.34.4-eks-1: choose a target that is not older, or v1.34, which any release of it reaches
+    "#]],
+    );
+    older.set_node(node("n-2", "v1.34.3-eks-1"));
+    plans(
+        &older,
+        &to("v1.34.4"),
+        &expect![[r#"
+        hop v1.34.4 (Target)
+          kubelets: all
+        warns V5/all: the newest kubelet of group all runs v1.34.3-eks-1: where images of nodes have no v1.34.4, nodes that are replaced never reach it, fail, and stay cordoned: choose v1.34 as the target, which any release of it reaches, if you need no more
+        checked
+    "#]],
+    );
+}
+
+#[test]
+fn a_job_installs_a_whole_version() {
+    let older = managed("v1.34.4-eks-1", &["v1.33.9-eks-1"]);
+    let (hops, findings) = in_short(&older, &with_job(to("v1.34")));
+    assert_eq!((hops, findings), (vec!["v1.34".to_owned()], vec!["blocks E4/job".to_owned()]));
+    let (_, findings) = in_short(&older, &with_job(to("v1.34.4")));
+    assert_eq!(findings, [""; 0]);
+    // Who moves nothing needs no version.
+    let (_, findings) = in_short(&managed("v1.34.4-eks-1", &["v1.34.0"]), &with_job(to("v1.34")));
+    assert_eq!(findings, [""; 0]);
+}
+
+#[test]
+fn a_cloud_picks_the_releases_on_the_way() {
+    let cloud = managed("v1.35.4-eks-1", &["v1.35.4-eks-1"]);
+    plans(
+        &cloud,
+        &to("v1.37.1"),
+        &expect![[r#"
+        hop v1.36 (Anyone)
+          kube-apiserver on cp-1 from v1.35.4-eks-1
+          kubelets: those before 1.34
+        hop v1.37.1 (Target)
+          kube-apiserver on cp-1 from v1.36
+          kubelets: all
+        warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
+        checked
+    "#]],
+    );
+    assert_eq!(in_short(&cloud, &to("v1.37")).0, ["v1.36", "v1.37"]);
+    let mut named = to("v1.37.1");
+    named.via = vec!["v1.36.4".parse().unwrap()];
+    assert_eq!(in_short(&cloud, &named).0, ["v1.36.4", "v1.37.1"]);
+    // Its own hosts are Nodes, and are only not matched with it.
+    let mut seen = managed("v1.35.4", &["v1.35.4"]);
+    seen.set_node(Node { control_plane: true, ..node("cp-1", "v1.35.4") });
+    assert_eq!(in_short(&seen, &to("v1.37.1")).0, ["v1.36.9", "v1.37.1"]);
 }

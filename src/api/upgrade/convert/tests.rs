@@ -100,6 +100,23 @@ fn what_is_written_of_groups_ways_and_risks() {
 }
 
 #[test]
+fn any_release_of_a_minor_may_be_asked_for() {
+    let mut some = object(&json!([]));
+    some.spec.version = "v1.38".to_owned();
+    some.spec.via = vec!["v1.37".to_owned()];
+    let upgrade = read(&some).unwrap();
+    assert_eq!(
+        (&upgrade.version, &upgrade.via[..]),
+        (&"v1.38".parse().unwrap(), &["v1.37".parse().unwrap()][..])
+    );
+    // What is stored of it is of the same version.
+    let to = upgrade.version.to_string();
+    let plan = Plan { hash: "0".to_owned(), from: "v1.36.4".to_owned(), to, ..Default::default() };
+    some.status = Some(ClusterUpgradeStatus { plan: Some(plan), ..Default::default() });
+    assert_eq!(progress(&some, &upgrade).from, Some("v1.36.4".parse().unwrap()));
+}
+
+#[test]
 fn what_is_recorded_of_the_plan_is_read_again() {
     let mut some = object(&json!([]));
     some.spec.version = "v1.38.1".to_owned();
