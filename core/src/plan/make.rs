@@ -97,6 +97,7 @@ impl Making<'_> {
                 );
                 return Vec::new();
             };
+            self.names_a_build(&version, newest);
             let last = minor == target.minor();
             let behind = |piece: &Piece| {
                 if last {
@@ -243,6 +244,25 @@ impl Making<'_> {
         self.findings.push(
             Finding::new(FindingCode::JobNowhere.of(name), Weight::Blocks, what).remedy(remedy).about(hosts),
         );
+    }
+
+    /// Says that a hop to `version`, which no person named, leads to no build of what the kube-apiservers are: an executor
+    /// could not install it. `newest` is their newest minor.
+    fn names_a_build(&mut self, version: &KubeVersion, newest: Minor) {
+        let (minor, target) = (version.minor(), &self.wish.upgrade.version);
+        let named = self.wish.upgrade.via.iter().chain([target]).any(|named| named.minor() == minor);
+        if named || minor <= newest || version.is_any_of_its_minor() || version.is_build() {
+            return;
+        }
+        let Some(server) = self.start.servers().find(|server| server.version.is_build()) else { return };
+        let what = format!(
+            "kube-apiservers run {}, and {version}, the newest release of {minor} that is known, names no build of it",
+            server.version
+        );
+        let such = server.version.distribution().map(|(_, build)| format!(", such as {version}{build}"));
+        let remedy = format!("name it in spec.via (--via){}", such.unwrap_or_default());
+        self.findings
+            .push(Finding::new(FindingCode::NoRelease, Weight::Blocks, what).remedy(remedy).at(minor));
     }
 
     /// Says which Jobs would have to install `version`, where that is only a minor. `steps`: the hop moves something of the

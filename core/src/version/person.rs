@@ -98,6 +98,11 @@ impl KubeVersion {
             && (self.suffix().is_empty() || self.is_pre_release() || rebuilt)
     }
 
+    /// Whether a vendor built it: it has a suffix that is not only that of a pre-release.
+    pub fn is_build(&self) -> bool {
+        !self.suffix().is_empty() && (!self.is_pre_release() || self.distribution().is_some())
+    }
+
     /// The distribution whose build it is and whose installer needs the build's name, with its first build.
     pub fn distribution(&self) -> Option<(&'static str, &'static str)> {
         const FIRST: [(&str, &str); 3] = [("k3s", "+k3s1"), ("rke2", "+rke2r1"), ("k0s", "+k0s.0")];

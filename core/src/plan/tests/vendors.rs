@@ -204,3 +204,40 @@ fn a_cloud_picks_the_releases_on_the_way() {
     seen.set_node(Node { control_plane: true, ..node("cp-1", "v1.35.4") });
     assert_eq!(in_short(&seen, &to("v1.37.1")).0, ["v1.36.9", "v1.37.1"]);
 }
+
+#[test]
+fn a_hop_to_no_build_of_the_distribution_is_blocked() {
+    let rke2 = || stacked(&["v1.35.4+rke2r1"], &["v1.35.4+rke2r1"]);
+    let upgrade = || Upgrade { via: Vec::new(), ..to("v1.37.1+rke2r1") };
+    let blockers = |cluster: &Cluster, upgrade: &Upgrade| {
+        made(cluster, upgrade)
+            .blockers()
+            .map(|finding| format!("{}: {finding}", finding.id))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    expect!["V2: kube-apiservers run v1.35.4+rke2r1, and v1.36.9, the newest release of 1.36 that is known, names no build of it: name it in spec.via (--via), such as v1.36.9+rke2r1"].assert_eq(&blockers(&rke2(), &upgrade()));
+    let mut named = upgrade();
+    named.via = vec!["v1.36.4+rke2r1".parse().unwrap()];
+    assert_eq!(blockers(&rke2(), &named), "");
+    named.via = vec!["v1.36".parse().unwrap()];
+    assert_eq!(blockers(&rke2(), &named), "");
+    // An earlier look recorded it, and no person named it.
+    let recorded = ["v1.36.9".parse().unwrap()];
+    let (cluster, upgrade) = (rke2(), upgrade());
+    let plan = make(&Wish {
+        cluster: &cluster,
+        upgrade: &upgrade,
+        members: &upgrade.members(&cluster),
+        recorded: &recorded,
+        policy: Policy::default(),
+        catalogue: releases(),
+        hidden: &[],
+        absent_executors: &[],
+        now: at(0),
+    });
+    assert_eq!(plan.blockers().map(|finding| finding.id.to_string()).collect::<Vec<_>>(), ["V2"]);
+    let other = stacked(&["v1.35.4+29c95f3"], &["v1.35.4+29c95f3"]);
+    expect!["V2: kube-apiservers run v1.35.4+29c95f3, and v1.36.9, the newest release of 1.36 that is known, names no build of it: name it in spec.via (--via)"].assert_eq(&blockers(&other, &to("v1.37.1")));
+    assert_eq!(blockers(&stacked(&["v1.35.4-rc.1"], &["v1.35.4"]), &to("v1.37.1")), "");
+}
