@@ -71,13 +71,6 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["unhold", node] => annotate(kube, node, Value::Null).await,
         ["freeze-now", name, seconds] => freeze(cluster, kube, &up(name), seconds).await,
         ["gate", what] => gate(kube, what).await,
-        ["gate", what, "after", seconds] => {
-            let (kube, what, time) = (kube.clone(), (*what).to_owned(), seconds.parse().unwrap());
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_secs(time)).await;
-                gate(&kube, &what).await;
-            });
-        }
         ["returning"] => returning(kube).await,
         ["impossible"] => impossible(kube).await,
         ["batch"] => batch(kube).await,
@@ -114,7 +107,7 @@ async fn delete_claim(cluster: &Cluster, kube: &Kube, component: &str, node: &st
     }
 }
 
-/// Does what `words` say of executors, approvals, webhooks and pods that would be lost, or what is done to any cluster.
+/// Does what `words` say of executors, approvals, gates that open later, webhooks and pods that would be lost, or what is done to any cluster.
 async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]) {
     match words {
         ["change-executor", name, seconds] => {
@@ -125,6 +118,13 @@ async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]
         }
         ["approves", name, seconds] => {
             approves(kube, &format!("{UPGRADES}/{name}"), seconds.parse().unwrap());
+        }
+        ["gate", what, "after", seconds] => {
+            let (kube, what, time) = (kube.clone(), (*what).to_owned(), seconds.parse().unwrap());
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(time)).await;
+                gate(&kube, &what).await;
+            });
         }
         ["bare", node] => bare(kube, node).await,
         ["cache", node] => cache(kube, node).await,
