@@ -113,35 +113,37 @@ impl Observer {
 
     /// Watches while `body` runs, and until what was seen of it is judged.
     pub async fn during(&self, cluster: &impl Watched, body: impl Future<Output = TestResult>) -> TestResult {
+        self.follow(select_all(watches(cluster)), body, |question, at| self.ask(cluster, question, at)).await
+    }
+
+    /// Reads events while `body` runs and for a moment longer, and waits for the answers to everything that was asked.
+    async fn follow<A: Future<Output = ()>>(
+        &self,
+        mut events: impl Stream<Item = Seeing> + Unpin,
+        body: impl Future<Output = TestResult>,
+        ask: impl Fn(Question, Timestamp) -> A,
+    ) -> TestResult {
         let began = Timestamp::now();
-        let mut events = select_all(watches(cluster));
-        let mut questions = FuturesUnordered::new();
-        let asks = |event| {
+        let mut answers = FuturesUnordered::new();
+        let asked = |event| {
             let at = Timestamp::now();
-            let questions = self.sees(event, at, began);
-            questions.into_iter().map(move |question| self.ask(cluster, question, at))
+            let ask = &ask;
+            self.sees(event, at, began).into_iter().map(move |question| ask(question, at))
         };
-        let mut body = pin!(body);
+        let mut body = pin!(async {
+            body.await?;
+            tokio::time::sleep(ARRIVES_WITHIN).await;
+            Ok::<_, Failure>(())
+        });
         loop {
             tokio::select! {
-                done = &mut body => {
-                    done?;
-                    break;
-                }
-                Some(event) = events.next() => questions.extend(asks(event)),
-                Some(()) = questions.next() => {}
+                done = &mut body => break done?,
+                Some(event) = events.next() => answers.extend(asked(event)),
+                Some(()) = answers.next() => {}
             }
         }
-        let mut ended = pin!(tokio::time::sleep(ARRIVES_WITHIN));
-        loop {
-            tokio::select! {
-                () = &mut ended => break,
-                Some(event) = events.next() => questions.extend(asks(event)),
-                Some(()) = questions.next() => {}
-            }
-        }
-        let answers = questions.map(|()| ()).count();
-        tokio::time::timeout(ANSWERED_WITHIN, answers).await?;
+        let all = answers.count();
+        tokio::time::timeout(ANSWERED_WITHIN, all).await?;
         Ok(())
     }
 

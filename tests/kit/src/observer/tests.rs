@@ -152,6 +152,31 @@ fn what_is_first_read_in_a_list_as_upgraded_is_judged_if_it_was_said_meanwhile()
     assert_eq!(forged.sees(200, live(upgraded("b", 199))).len(), 1);
 }
 
+#[tokio::test]
+async fn no_event_waits_for_an_answer_and_no_answer_is_cut_off() -> Result<(), Failure> {
+    let forged = Forged::new();
+    let upgraded = |uid| live(claim(9, uid, "kubelet", "worker-1", "Upgraded", 1));
+    let events = futures::stream::iter([upgraded("a"), upgraded("b")]).chain(futures::stream::pending());
+    let (asked, answered) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let ask = async |question: Question, at: Timestamp| {
+        if let (Question::Upgraded { claim, .. }, Ok(mut asked)) = (question, asked.lock()) {
+            asked.push((claim, at));
+        }
+        tokio::time::sleep(ARRIVES_WITHIN + Duration::from_millis(500)).await;
+        if let Ok(mut answered) = answered.lock() {
+            answered.push(at);
+        }
+    };
+    // Whatever is watched ends at once, as an upgrade does that says "Completed".
+    forged.0.follow(events, std::future::ready(Ok(())), ask).await?;
+    let asked = asked.lock().map(|asked| asked.clone()).unwrap_or_default();
+    let [(a, first), (b, second)] = &asked[..] else { unreachable!("{asked:?}") };
+    assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
+    assert!(second.duration_since(*first) < SignedDuration::from_millis(500), "{asked:?}");
+    assert_eq!(answered.lock().map(|answered| answered.len()).unwrap_or_default(), 2);
+    Ok(())
+}
+
 #[test]
 fn each_completed_is_judged_once_by_when_it_was_said() -> Tested {
     let forged = Forged::new();
