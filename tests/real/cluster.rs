@@ -115,7 +115,7 @@ impl Real {
         .await?;
         let healthy = ["-n", "shop", "get", "pdb", "-o", "jsonpath={.items[*].status.disruptionsAllowed}"];
         until("every budget allows an eviction", Duration::from_secs(30), async || {
-            Ok(self.kubectl(&healthy).await? == "1 1 3 1")
+            Ok(self.kubectl(&healthy).await? == "1 1 1")
         })
         .await
     }
