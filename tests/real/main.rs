@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use cluster::Real;
 use evenkeel_devcluster::lab::Lab;
 use evenkeel_devcluster::{AuditEntry, Failure, TestResult};
-use evenkeel_testkit::observer::{self, Observer};
+use evenkeel_testkit::observer::{self, Observer, Seen};
 use evenkeel_testkit::requests::{self, Cost, Requests};
 use evenkeel_testkit::scenario::{FROM, OPERATOR_USER, TO, root, until};
 use evenkeel_testkit::watched::Watched as _;
@@ -356,7 +356,7 @@ async fn brought_even(real: &Real) -> TestResult {
         evictions: requests.evictions,
         refused: requests.refused,
         asked: beside.probe.asked(),
-        violations: beside.observer.seen().violations.len(),
+        violations: violations(&beside.observer.seen()).len(),
     };
     table::print(real.size().await?, &evenkeel)?;
     judged(real, &beside, &requests).await?;
@@ -379,16 +379,20 @@ fn warned(warnings: &BTreeMap<String, usize>) {
     assert!(watches <= 2 * pods.len(), "{watches} of {} operators tell of their watches", pods.len());
 }
 
+/// What is wrong. Evenkeel's own replicas are not ready while they cannot see the cluster, whoever took the kube-apiserver
+/// away.
+fn violations(seen: &Seen) -> Vec<String> {
+    let own = |line: &&String| line.starts_with("PDB evenkeel-system/evenkeel ");
+    seen.violations.iter().filter(|line| !own(line)).cloned().collect()
+}
+
 /// What has to be true of an upgrade that nobody disturbed.
 async fn judged(real: &Real, beside: &Beside, requests: &Requests) -> TestResult {
     assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
     let seen = beside.observer.seen();
     assert!(seen.events > 300, "the observer saw only {} events", seen.events);
     assert!(!seen.evicted.is_empty(), "the observer saw no eviction");
-    // Evenkeel's own replicas are not ready while they cannot see the cluster, whoever took the kube-apiserver away.
-    let own = |line: &String| line.starts_with("PDB evenkeel-system/evenkeel ");
-    let violations: Vec<_> = seen.violations.into_iter().filter(|line| !own(line)).collect();
-    assert_eq!(violations, Vec::<String>::new());
+    assert_eq!(violations(&seen), Vec::<String>::new());
     assert_eq!(seen.waited, Vec::<String>::new());
     assert_eq!(seen.unjudged, Vec::<String>::new());
     let idle = idle_evictions(&real.audit_log()?, OPERATOR_USER, RENEWS_WITHIN);

@@ -15,7 +15,7 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use crate::cluster::{Claimed, Real};
-use crate::{Beside, figures, prepared, reaches, sample};
+use crate::{Beside, figures, prepared, reaches, sample, violations};
 
 /// The node that a budget keeps.
 const STUCK: &str = "worker-2";
@@ -73,10 +73,7 @@ pub async fn interfere(real: &Real) -> TestResult {
     let requests = beside.observer.audit(real)?;
     figures(&requests, &beside);
     assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
-    let own = |line: &String| line.starts_with("PDB evenkeel-system/evenkeel ");
-    let violations: Vec<_> =
-        beside.observer.seen().violations.into_iter().filter(|line| !own(line)).collect();
-    assert_eq!(violations, Vec::<String>::new());
+    assert_eq!(violations(&beside.observer.seen()), Vec::<String>::new());
     let (from, until) = suspended.ok_or_else(|| Failure::new("nobody suspended anything"))?;
     let begun = begun_between(real, from, until)?;
     assert_eq!(begun, Vec::<String>::new(), "begun while it was suspended");
