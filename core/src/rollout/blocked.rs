@@ -26,16 +26,26 @@ impl Blocked {
     }
 }
 
-/// Whether the plan has been blocked for so long that it does not mend itself, as far as anybody can say. If not yet, this asks
-/// for another decision when it has.
-pub(super) fn lasts(round: &mut Round<'_>) -> bool {
+/// How long a plan has been blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Blockage {
+    /// It may mend itself.
+    #[default]
+    ForAMoment,
+    /// It does not mend itself, as far as anybody can say.
+    ForLong,
+}
+
+/// How long the plan has been blocked. If not for long yet, this asks for another decision when it has.
+pub(super) fn blockage(round: &mut Round<'_>) -> Blockage {
     let now = round.world.now;
     let since = round.world.freshness.blocked.0.get(&round.upgrade.uid).filter(|since| **since <= now);
     let until = after(since.copied().unwrap_or(now), GONE);
-    if now < until {
-        round.wake(until);
+    if now >= until {
+        return Blockage::ForLong;
     }
-    now >= until
+    round.wake(until);
+    Blockage::ForAMoment
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::absence::{Away, lost_at};
 use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject};
 use super::leftovers::is_cordoned_by_others;
-use super::round::{Round, after};
+use super::round::{Round, after, gone_at};
 use super::static_pods::unready_statics;
 use super::waiting::{WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Node};
@@ -100,7 +100,7 @@ pub(super) fn opened<'a>(round: &'a Round<'_>) -> impl Iterator<Item = &'a Subje
 
 /// Whether a control-plane node is taken up in this round.
 fn one_is_opened(round: &Round<'_>) -> bool {
-    let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(|node| node.goes_alone());
+    let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(Node::goes_alone);
     opened(round).any(|of| of.component == Component::Kubelet && of_plane(&of.node))
 }
 
@@ -121,7 +121,7 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
         let is = if theirs { "cordoned" } else { "away" };
         let line = format!("waits: control-plane node {} is {is}, and they go one at a time", other.name);
         let now = Some(round.world.now).filter(|_| theirs || failed(other));
-        return Err(NotWhole::until(round, now.or_else(|| round.gone_at(other)), line));
+        return Err(NotWhole::until(round, now.or_else(|| gone_at(other)), line));
     }
     if one_is_opened(round) {
         return Err(NotWhole::passing("waits: control-plane nodes go one at a time".to_owned()));

@@ -111,7 +111,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     notes.preflight = planned.refused().to_vec();
     let stands =
         round.may_disrupt && !notes.preflight.is_empty() && (progress.started.is_some() || !mine.is_empty());
-    notes.blocked_for_long = stands && blocked::lasts(&mut round);
+    if stands {
+        notes.blockage = blocked::blockage(&mut round);
+    }
     take_steps(&mut round, &notes.preflight, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut notes);
     (notes.hop, notes.hash) = (Some(current.version.clone()), hash);

@@ -16,7 +16,7 @@ use super::group::{Members, held_by, members, subject};
 use super::hold_reason::{Exception, Out, OutOf};
 use super::leftovers::is_cordoned_by_others;
 use super::nodes::{PARKED_AT_LEAST, what_blocks};
-use super::round::{Round, Selected, after, record};
+use super::round::{Round, Selected, after, gone_at, record};
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::whose_turn::{turn, waits_for};
@@ -214,11 +214,13 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let lost = |of: &&Selected<'_>| failed(of) || cordoned(of) || gone(of);
     let hope = nodes.iter().filter(lost).count() < *limit;
     let recovering = nodes.iter().filter(|of| hope && !lost(of));
-    let gone_at: Option<Timestamp> = recovering.filter_map(|of| round.gone_at(of.member.node)).min();
+    let next_gone = recovering.filter_map(|of| gone_at(of.member.node)).min();
     let held = !hope && nodes.iter().any(|of| cordoned(of) || gone(of));
     round.blocks(if held { WaitReason::NODES_HELD } else { WaitReason::GroupFull }, line);
     round.hope |= hope;
-    gone_at.into_iter().for_each(|at| round.wake(at));
+    if let Some(at) = next_gone {
+        round.wake(at);
+    }
 }
 
 /// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error

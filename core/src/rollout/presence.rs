@@ -143,7 +143,9 @@ mod tests {
         let mut are = |all: &[(Instance, Pod)]| {
             let instances = all.iter().map(|(instance, _)| instance);
             cluster.set_instances(whole.iter().chain(instances).cloned().collect());
-            all.iter().for_each(|(_, pod)| cluster.set_pod(pod.clone()));
+            for (_, pod) in all {
+                cluster.set_pod(pod.clone());
+            }
             cluster.clone()
         };
         let (seen, _) = follow(&are(&[on("n-1", 0)]), &[], false);

@@ -196,16 +196,9 @@ impl Round<'_> {
         !node.ready && node.heartbeat.is_some_and(|at| self.world.now >= after(at, GONE))
     }
 
-    /// From when on `node`, which is not ready, does not come back by itself, as far as anybody can say: its machine is silent,
-    /// or its kubelet has said for long that it is not ready. `None` where it is ready, or where nothing tells.
-    pub(super) fn gone_at(&self, node: &Node) -> Option<Timestamp> {
-        let since = [node.heartbeat, node.not_ready_since].into_iter().flatten().min();
-        since.filter(|_| !node.ready).map(|since| after(since, GONE))
-    }
-
     /// Whether `node` has been away for so long that a person has to look at it.
     pub(super) fn is_gone(&self, node: &Node) -> bool {
-        self.gone_at(node).is_some_and(|at| self.world.now >= at)
+        gone_at(node).is_some_and(|at| self.world.now >= at)
     }
 
     /// Whether every kube-apiserver said just now what it runs and whether it is ready. If not, this asks them, because
@@ -228,6 +221,13 @@ impl Round<'_> {
     pub(super) fn control_plane_is_done(&self) -> bool {
         self.stage.is_none_or(|stage| stage == Stage::Kubelets)
     }
+}
+
+/// From when on `node`, which is not ready, does not come back by itself, as far as anybody can say: its machine is silent,
+/// or its kubelet has said for long that it is not ready. `None` where it is ready, or where nothing tells.
+pub(super) fn gone_at(node: &Node) -> Option<Timestamp> {
+    let since = [node.heartbeat, node.not_ready_since].into_iter().flatten().min();
+    since.filter(|_| !node.ready).map(|since| after(since, GONE))
 }
 
 /// Whether the plan of that hash may be carried out.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::absence::Away;
 use super::action::Action;
+use super::blocked::Blockage;
 use super::claim::{Claim, ClaimState};
 use super::hold_reason::{Exception, Hold, Out, OutOf};
 use super::phase::Phase;
@@ -92,8 +93,8 @@ pub(super) struct RoundNotes {
     /// plane that needs a person.
     pub(super) stuck: usize,
     pub(super) control_plane_held: bool,
-    /// The plan must not be carried on, and has not been for long.
-    pub(super) blocked_for_long: bool,
+    /// How long the plan has been blocked since the upgrade began, if it is.
+    pub(super) blockage: Blockage,
     pub(super) halted: Option<String>,
 }
 
@@ -138,7 +139,7 @@ pub(super) fn status(
         Phase::ControlPlaneHeld
     } else if notes.halted.is_some() {
         Phase::NodesHalted
-    } else if notes.blocked_for_long {
+    } else if notes.blockage == Blockage::ForLong {
         Phase::PreflightFailed
     } else if let Some(wait) = soonest(&notes.held_back) {
         Phase::of(wait, stage.unwrap_or(Stage::Kubelets))

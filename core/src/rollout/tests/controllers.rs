@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use super::cluster::Toy;
-use crate::cluster::{Component, Leader, Node, Pod};
+use crate::cluster::{Component, Leader, Node, Pod, Renewals};
 use crate::fixture::{at, node, pod};
 use crate::plan::Stage;
 use crate::upgrade::Executor;
@@ -59,7 +59,7 @@ fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
     let line = "waits until kube-controller-manager works: cp-2_a has not renewed its lease since the control plane was changed";
     assert_eq!((status.lines().first().map(String::as_str), status.phase.stalled()), (Some(line), false));
     // Another leader says nothing of what it has not looked at yet.
-    toy.freshness.renewals = Default::default();
+    toy.freshness.renewals = Renewals::default();
     let line = "looks whether kube-controller-manager works: waits until cp-2_a renews its lease";
     assert_eq!(toy.status().lines().first().map(String::as_str), Some(line));
     for _ in 0..10 {
