@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel_devcluster::{Failure, Release, TestResult};
+use evenkeel_devcluster::{Failure, TestResult};
 use futures::stream::{BoxStream, FuturesUnordered, select_all};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
@@ -26,15 +26,20 @@ use crate::standin::{cluster_upgrades, node_upgrades};
 use crate::watched::Watched;
 
 mod done;
+mod nodes;
+mod notes;
 mod questions;
 mod seen;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use seen::{Noted, Seen};
+use nodes::{MARK, kubelet, unschedulable};
+use notes::Question;
 
-const MARK: &str = "evenkeel.dev/cordoned-by";
+pub use notes::Noted;
+pub use seen::Seen;
+
 const EXECUTORS: &str = "evenkeel-executors";
 
 /// So long the last events may take to arrive.
@@ -67,21 +72,6 @@ enum Seeing {
     Job(Event<Job>),
     Claim(Event<DynamicObject>),
     Upgrade(Event<DynamicObject>),
-}
-
-/// What an event asks of the cluster itself.
-#[derive(Clone, Debug, PartialEq)]
-enum Question {
-    /// No kubelet is newer than any apiserver or controller, and none moves before all of them did.
-    KubeletMay { node: String, version: String },
-    /// No controller is newer than an apiserver that it may ask.
-    ControllerMay { component: String, node: String, runs: Release },
-    /// The claim was recorded before the cordon.
-    ClaimExists { node: String, mark: String },
-    /// What a claim calls upgraded is, and was when that was said.
-    Upgraded { claim: String, component: String, node: String, to: String, said: Timestamp },
-    /// Every node is whole, and was when that was said.
-    Completed { said: Timestamp },
 }
 
 impl Observer {
@@ -208,28 +198,10 @@ fn watches(cluster: &impl Watched) -> Vec<BoxStream<'static, Seeing>> {
     ]
 }
 
-fn is_control_plane(node: &Node) -> bool {
-    node.labels().contains_key("node-role.kubernetes.io/control-plane")
-}
-
-fn unschedulable(node: &Node) -> bool {
-    node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
-}
-
 /// It carries the taint by which Evenkeel asks the scheduler to prefer other nodes.
 fn is_avoided(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
     taints.into_iter().flatten().any(|taint| taint.key == "evenkeel.dev/outdated")
-}
-
-fn node_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
-}
-
-fn kubelet(node: &Node) -> String {
-    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
-    info.map(|info| info.kubelet_version.clone()).unwrap_or_default()
 }
 
 /// At rest: every node at the target, schedulable, unmarked and not avoided, but for those named.

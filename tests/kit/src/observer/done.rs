@@ -7,8 +7,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
+use super::nodes::is_control_plane;
+use super::notes::Question;
+use super::seen::Seen;
 use super::steps::time;
-use super::{Question, Seen, is_control_plane};
 use crate::watched::Part;
 
 /// Times in the API are whole seconds.

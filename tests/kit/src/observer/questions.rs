@@ -12,9 +12,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
+use super::Observer;
 use super::done::lacking;
+use super::nodes::{MARK, kubelet, node_ready};
+use super::notes::Question;
 use super::steps::time;
-use super::{MARK, Observer, Question, kubelet, node_ready};
 use crate::scenario::TO;
 use crate::standin::node_upgrades;
 use crate::watched::{Component, Watched};

@@ -13,19 +13,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
+use super::nodes::{MARK, is_control_plane, kubelet, node_ready, unschedulable};
+use super::notes::{Noted, Question};
 use super::steps::Steps;
-use super::{MARK, Question, is_control_plane, kubelet, node_ready, unschedulable};
 use crate::scenario::is_ready;
 
 /// So long a budget may wait for the deletion of a pod whose eviction was granted.
 const STANDS_STILL: SignedDuration = SignedDuration::from_secs(30);
-
-/// A line, and when the event was read that it is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
-    pub at: Timestamp,
-    pub line: String,
-}
 
 /// What was seen so far.
 #[derive(Default, Clone)]

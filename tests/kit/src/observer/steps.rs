@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
 
-use super::seen::Noted;
+use super::notes::Noted;
 
 /// The label of an executor's Job: the UID of its claim.
 const OF_CLAIM: &str = "evenkeel.dev/node-upgrade";
