@@ -83,14 +83,11 @@ fn a_server_that_does_not_come_stops_everything() {
 /// The same where kube-apiservers are processes of the host, seen only at their endpoints.
 #[test]
 fn a_process_of_the_host_that_does_not_come_stops_everything() {
-    for (by, ways) in [("", &["hang", "wrong v1.36.9", "gone"][..]), ("; at 0 jobs", &["fail", "lie"])] {
-        for way in ways {
-            let run = ends(&format!(
-                "at 0 hosts; at 0 accept{by}; at 0 deadline 60; at 0 executor kube-apiserver/* {way}"
-            ));
-            assert_eq!(said(&run), ("ControlPlaneFailed", true, "0/9"), "{way}");
-            assert_eq!(claim(&run, "kubelet", "canary-1"), "none", "{way}");
-        }
+    for way in ["hang", "wrong v1.36.9", "gone"] {
+        let run =
+            ends(&format!("at 0 hosts; at 0 accept; at 0 deadline 60; at 0 executor kube-apiserver/* {way}"));
+        assert_eq!(said(&run), ("ControlPlaneFailed", true, "0/9"), "{way}");
+        assert_eq!(claim(&run, "kubelet", "canary-1"), "none", "{way}");
     }
 }
 
