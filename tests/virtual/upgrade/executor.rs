@@ -88,7 +88,7 @@ fn claims(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
                 component,
                 components,
                 node,
-                to: text("toVersion"),
+                to: release(text("toVersion")),
                 way,
                 follows: setting.first && text("executor") != FIRST,
                 config: config.clone(),
@@ -276,4 +276,9 @@ pub async fn kubelet(cluster: &Cluster, node: &str, to: &str) {
     for component in &here {
         cluster.run_component(node, component, true);
     }
+}
+
+/// The release that somebody outside takes who is asked for any of a minor.
+fn release(to: String) -> String {
+    if to.matches('.').count() < 2 { format!("{to}.1") } else { to }
 }

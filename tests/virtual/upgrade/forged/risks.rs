@@ -50,7 +50,7 @@ fn invariant_1_another_minor_in_spite_of_a_webhook() {
 fn invariant_13_something_new_by_a_plan_that_nobody_approved() {
     let claims = |begins: &str, approved: Option<&'static str>| {
         said_of(begins, async |stage| {
-            let plan = json!({"plan": {"hash": "0123456789ab", "from": "v1.36.4", "to": "v1.37.1"}});
+            let plan = json!({"plan": {"hash": "0123456789abcdef0123456789abcdef", "from": "v1.36.4", "to": "v1.37.1"}});
             let path = format!("{UPGRADES}/{UP}");
             stage.forger.merge(&format!("{path}/status"), &json!({"status": plan})).await.unwrap();
             if let Some(hash) = approved {
@@ -63,8 +63,8 @@ fn invariant_13_something_new_by_a_plan_that_nobody_approved() {
     };
     let words = "claims cp-1 although the plan as it is is not approved";
     names(13, words, &claims("at 0 approval", None));
-    names(13, words, &claims("at 0 approval", Some("ba9876543210")));
-    assert_eq!(claims("at 0 approval", Some("0123456789ab")), Wrong::new());
+    names(13, words, &claims("at 0 approval", Some("fedcba9876543210fedcba9876543210")));
+    assert_eq!(claims("at 0 approval", Some("0123456789abcdef0123456789abcdef")), Wrong::new());
     assert_eq!(claims("", None), Wrong::new());
 }
 

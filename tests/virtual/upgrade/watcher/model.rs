@@ -10,11 +10,11 @@ pub const MARK: &str = "evenkeel.dev/cordoned-by";
 
 pub type Labels = BTreeMap<String, String>;
 
-/// Minor and patch of `v1.<minor>.<patch>…`; nothing else is a version here.
+/// Minor and patch of `v1.<minor>.<patch>…`; of a minor that any release reaches, which a target may be, its first patch.
 pub fn version(text: &str) -> Option<(u64, u64)> {
     let mut parts = text.strip_prefix("v1.")?.splitn(2, '.');
     let minor = parts.next()?.parse().ok()?;
-    let patch: String = parts.next()?.chars().take_while(char::is_ascii_digit).collect();
+    let patch: String = parts.next().unwrap_or("0").chars().take_while(char::is_ascii_digit).collect();
     Some((minor, patch.parse().ok()?))
 }
 
