@@ -334,13 +334,6 @@ impl Faults {
         self.lock().calls
     }
 
-    /// How many events of each resource the watches of `agent` have delivered.
-    pub fn told(&self, agent: &str) -> BTreeMap<String, u64> {
-        let script = self.lock();
-        let of_agent = script.events_of_agent.iter().filter(|((of, _), _)| of == agent);
-        of_agent.map(|((_, resource), count)| (resource.clone(), *count)).collect()
-    }
-
     /// Remembers every request from now on. Returns the requests that were remembered until now.
     pub fn record(&self) -> Vec<Call> {
         self.lock().log.replace(Vec::new()).unwrap_or_default()

@@ -130,3 +130,24 @@ fn begun_unread(stored: &DynamicObject) -> Option<Timestamp> {
     let status = &stored.data["status"];
     status["completionTime"].is_null().then(|| status["startTime"].as_str()?.parse().ok()).flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn another_version_does_not_lose_an_upgrade_its_turn() {
+        let upgrade = |version: &str, done: Option<&str>| -> ClusterUpgrade {
+            let object = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": "up"},
+                "spec": {"version": version, "mode": "Automatic", "controlPlane": {"executor": "x"}},
+                "status": {"startTime": "2026-11-26T10:00:00Z", "completionTime": done,
+                    "plan": {"hash": "", "from": "v1.36.4", "to": "v1.37.1"}}});
+            serde_json::from_value(object).unwrap()
+        };
+        assert!(begun_since(&upgrade("v1.37.1", None)).is_some());
+        assert!(begun_since(&upgrade("v1.37.2", None)).is_some(), "its nodes are half done");
+        assert_eq!(begun_since(&upgrade("v1.37.2", Some("2026-11-26T11:00:00Z"))), None);
+    }
+}
