@@ -112,7 +112,7 @@ const REASONS: [(&str, u64, &str); 31] = [
     ("at 0 gated; at 0 gate kind; at 0 gate False", 3, "GateClosed"),
     ("at 0 gated", 3, "GateUnreadable"),
     (SILENT_ZONE, 7, "ZoneDisrupted"),
-    (SILENT_ZONE, 40, "ZoneGone"),
+    (LOST_ZONE, 40, "ZoneGone"),
     ("at 0 executor kubelet/* hang; at 0 deadline 3600; at 150000 delete-upgrade up", 4, "Deleting"),
     ("at 0 deadline 60; at 0 executor kube-apiserver/cp-2 hang", 10, "ControlPlaneFailed"),
     ("at 0 hosts", 10, "ControlPlaneHeld"),
@@ -145,8 +145,11 @@ const REASONS: [(&str, u64, &str); 31] = [
     ("", 15, "Completed"),
 ];
 
-/// So many nodes of a zone are silent that nothing new begins in it.
+/// All nodes of a zone are silent.
 const SILENT_ZONE: &str = "at 0 hosts; at 0 accept; at 0 soak controlPlane 300; at 0 zone c silent";
+/// All but one are, so that nothing holds that one but its zone.
+const LOST_ZONE: &str = "at 0 hosts; at 0 accept; at 0 soak controlPlane 300; at 0 zone a silent; at 0 spare main; \
+     at 0 most rest 50%";
 
 /// What is not told alike of the upgrade that is like this.
 fn differs(script: &str, minutes: u64, reason: &str) {

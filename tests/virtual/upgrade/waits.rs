@@ -100,8 +100,12 @@ fn no_node_of_a_zone_is_begun_while_most_of_it_is_silent() {
     let run = ends("at 0 hosts; at 0 accept; at 5000 zone c silent; at 900000 zone c again");
     is_done(&run);
     assert!(run.reasons.contains("ZoneDisrupted"), "{:?}", run.reasons);
-    // All of it is known to be silent before the first node may be begun.
-    let run = ends("at 0 hosts; at 0 accept; at 0 soak controlPlane 300; at 0 zone c silent");
+    // All of it is known to be silent before the first node may be begun: nobody could do anything there.
+    let silent = "at 0 hosts; at 0 accept; at 0 soak controlPlane 300; at 0 zone";
+    let run = ends(&format!("{silent} c silent"));
+    assert_eq!(said(&run).0, "NodesHeld", "{:#}", run.end["upgrades"]);
+    // A node that joins such a zone is well, and is left alone.
+    let run = ends(&format!("{silent} a silent; at 0 spare main; at 0 most rest 50%"));
     assert_eq!(said(&run).0, "ZoneGone", "{:#}", run.end["upgrades"]);
 }
 
