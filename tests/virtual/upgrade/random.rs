@@ -19,7 +19,7 @@ use super::{Run, run};
 const HIDDEN: &[&str] = &["hosts", "risk H1/kube-controller-manager 86400", "risk H1/kube-scheduler 86400"];
 
 /// What a person may ask for that is said in several words, and one in how many does.
-const TOGETHER: [(u64, &[&str]); 26] = [
+const TOGETHER: [(u64, &[&str]); 19] = [
     (6, &["gated", "gate kind", "gate True"]),
     (6, &["approval", "approves up 20"]),
     (8, &["webhook", "risk O5/guard/guard.example.com 86400"]),
@@ -34,13 +34,6 @@ const TOGETHER: [(u64, &[&str]); 26] = [
     (12, &["limit maxParked 1", "drain 60", "returning"]),
     (12, &["limit maxParked 20%", "drain 60", "impossible", "returning"]),
     (10, &["target v1.38.1", "via v1.37.0"]),
-    (14, &["deadline 90", "executor kubelet/main-5 fail"]),
-    (14, &["deadline 90", "executor kubelet/main-6 lie"]),
-    (20, &["deadline 90", "executor kubelet/canary-2 hang"]),
-    (20, &["deadline 90", "executor kubelet/main-1 wrong v1.36.9"]),
-    (24, &["deadline 90", "executor kube-scheduler/cp-2 fail"]),
-    (24, &["deadline 90", "executor kube-apiserver/cp-3 lie"]),
-    (24, &["deadline 90", "executor control-plane/cp-2 fail"]),
     // So long that nobody can say that it only had no time.
     (16, &[PLAN_ONLY, "at 1200000 compact"]),
     (8, &["at 700 suspend up", "at 300000 resume up"]),
@@ -134,9 +127,8 @@ fn judge(script: &[Step], whole: &Value, done: &Run) -> Wrong {
     }
     let reason = |end: &Value| end["upgrades"]["up"]["conditions"]["Ready"][1].clone();
     let (whole, end) = (plain(whole), plain(&done.end));
-    // Where an upgrade that ends early stands depends on when its faults were; why it ends does not. A deadline is set where
-    // an executor fails.
-    let early = ["halt", "limit maxParked", "deadline"].iter().any(|what| says(script, what));
+    // Where an upgrade that ends early stands depends on when its faults were; why it ends does not.
+    let early = ["halt", "limit maxParked"].iter().any(|what| says(script, what));
     if early && reason(&whole) != "Completed" {
         if reason(&whole) != reason(&end) {
             wrong.push(format!("invariant 14: ends as {}, not as {}", reason(&end), reason(&whole)));
