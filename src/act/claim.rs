@@ -41,8 +41,8 @@ impl Hands {
         sent.map(|claim| Outcome::Claim(Box::new(claim))).map_err(|error| stop(&what, &error))
     }
 
-    /// Moves `claim` on; fails when it has changed since `resource_version`, or when `drained` names a node that a fresh read does not find
-    /// cordoned by this claim and empty.
+    /// Moves `claim` on; fails when it has changed since `resource_version`, or when `drained` names a node that a fresh
+    /// read does not find cordoned by this claim and empty.
     pub(super) async fn record(
         &self,
         upgrade: &ClusterUpgrade,

@@ -1,10 +1,9 @@
 //! Everything seen of a cluster at one moment, complete and in a fixed order.
 //!
-//! A [`Cluster`] is sealed from its [`Parts`] and then changed object by object, but for the
-//! surroundings of pods, which are replaced as a whole. The
-//! invariant: two clusters of the same objects are equal whatever order the objects and the changes came in, so a
-//! decision never depends on that order. The cost of a change depends on what is near the object, not on the size of
-//! the cluster.
+//! A [`Cluster`] is sealed from its [`Parts`] and then changed object by object, but for the surroundings of pods, which
+//! are replaced as a whole. The invariant: two clusters of the same objects are equal whatever order the objects and the
+//! changes came in, so a decision never depends on that order. The cost of a change depends on what is near the object,
+//! not on the size of the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

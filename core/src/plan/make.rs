@@ -240,7 +240,8 @@ impl Making<'_> {
             "executor {name} makes Jobs, each of which runs on the Node that it upgrades, and no Node is visible for \
              these hosts of the control plane"
         );
-        let remedy = "name an executor of the kind external in controlPlane.executor, and move them yourself";
+        let remedy =
+            "name executors of the kind external for the control plane, and move these hosts yourself";
         self.findings.push(
             Finding::new(FindingCode::JobNowhere.of(name), Weight::Blocks, what).remedy(remedy).about(hosts),
         );

@@ -1,9 +1,8 @@
-//! Since when components of the control plane are away.
+//! Which parts of the control plane are away, and for how long.
 //!
-//! Here belongs only the time, and when it is too long; what waits for them is in `components` and `control_plane_whole`. The
-//! invariant: what was back for a moment is away since then.
+//! Here belongs when that is too long; what waits for them is in `components` and `control_plane_whole`. The invariant:
+//! nobody is called because of a part that a step of ours moves.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -29,21 +28,6 @@ pub enum Away {
     StaticPod(Arc<str>),
 }
 
-/// Since when parts of the control plane have been away, by the clock of whoever looks again and again. Losing it is safe: the time begins
-/// anew.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Absences(BTreeMap<Away, Timestamp>);
-
-impl Absences {
-    /// Takes in what is away at `now`: the [`Status::away`](super::Status::away) of what is carried out.
-    pub fn see(&mut self, away: impl IntoIterator<Item = Away>, now: Timestamp) {
-        let before = std::mem::take(&mut self.0);
-        // A time that lies ahead was noted before somebody set a clock back.
-        let since = |of: &Away| before.get(of).copied().filter(|since| *since <= now).unwrap_or(now);
-        self.0 = away.into_iter().map(|of| (of.clone(), since(&of))).collect();
-    }
-}
-
 /// The components and static pods of the control plane that are not ready, and the components that are `missing`.
 pub(super) fn away(cluster: &Cluster, missing: &[Place]) -> Vec<Away> {
     let unready = cluster.instances().iter().filter(|instance| !instance.ready);
@@ -59,9 +43,13 @@ pub(super) fn away(cluster: &Cluster, missing: &[Place]) -> Vec<Away> {
 /// From when on `away` does not come back by itself, as far as anybody can say.
 pub(super) fn lost_at(round: &Round<'_>, away: &Away) -> Timestamp {
     let now = round.world.now;
-    let since = round.world.freshness.absences.0.get(away).filter(|since| **since <= now);
     // At the next look it is known since when.
-    since.map_or_else(|| after(now, KNOWN_SOON), |since| after(*since, GONE))
+    round
+        .world
+        .freshness
+        .absences
+        .of(away, now)
+        .map_or_else(|| after(now, KNOWN_SOON), |since| after(since, GONE))
 }
 
 /// Says which components a person has to look at, because they have been away for long and no step of ours moves them. Of the
@@ -89,26 +77,5 @@ pub(super) fn tell(round: &mut Round<'_>) {
                 "{component} on {name} has been away for {minutes} minutes: bring it back, or {instead}"
             ));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::at;
-
-    #[test]
-    fn what_was_back_for_a_moment_is_away_since_then() {
-        let server = Away::Component(Component::KubeApiserver, "cp-1".into());
-        let mut absences = Absences::default();
-        let mut since = |away: bool, now: i64| {
-            absences.see(away.then(|| server.clone()), at(now));
-            absences.0.get(&server).copied()
-        };
-        assert_eq!(since(true, 10), Some(at(10)));
-        assert_eq!(since(true, 20), Some(at(10)));
-        assert_eq!(since(false, 30), None);
-        assert_eq!(since(true, 40), Some(at(40)));
-        assert_eq!(since(true, 5), Some(at(5)), "a clock was set back");
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn halted(
         let node = node_of(cluster, claim).filter(|node| !at_target(node, claim))?;
         let accepted = acceptance(&upgrade.accepted, &claim.blockers, now).is_some();
         let goes_on = accepted || is_left_to_a_person(node, claim) || left(cluster, claim);
-        if goes_on || !is_parked_for_a_person(upgrade, claim) {
+        if goes_on || !had_its_time(upgrade, claim) {
             return None;
         }
         Some(format!(
@@ -41,8 +41,8 @@ pub(super) fn halted(
     })
 }
 
-/// Whether the claim was parked by no shorter a timeout than the present one.
-fn is_parked_for_a_person(upgrade: &Upgrade, claim: &Claim) -> bool {
+/// Whether the claim is parked, and its drain had no less time than the present timeout gives.
+fn had_its_time(upgrade: &Upgrade, claim: &Claim) -> bool {
     let ClaimState::Parked { since, retry_at, .. } = claim.state else { return false };
     after(since, retried_after(upgrade.drain.timeout, claim.attempt)) <= retry_at
 }

@@ -216,7 +216,8 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let recovering = nodes.iter().filter(|of| hope && !lost(of));
     let next_gone = recovering.filter_map(|of| gone_at(of.member.node)).min();
     let held = !hope && nodes.iter().any(|of| cordoned(of) || gone(of));
-    round.blocks(if held { WaitReason::NODES_HELD } else { WaitReason::GroupFull }, line);
+    let reason = if held { WaitReason::NODES_HELD } else { WaitReason::GroupFull };
+    round.blocked.push(Waiting { of_group: true, ..Waiting::new(reason, line) });
     round.hope |= hope;
     if let Some(at) = next_gone {
         round.wake(at);

@@ -130,6 +130,7 @@ mod tests {
         let (after, missing) = follow(&without("cp-2"), &seen, true);
         assert!(missing.is_empty() && after.len() == 3, "{missing:?}");
     }
+
     #[test]
     fn of_what_roams_one_is_missed_wherever_it_is() {
         let mut cluster = cluster(&["v1.36.4"], "v1.36.4", &["v1.36.4", "v1.36.4"]);

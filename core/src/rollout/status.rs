@@ -292,11 +292,6 @@ fn completed(version: &KubeVersion, stages: &[StageProgress; 3]) -> String {
     format!("every selected component ran {version} when the upgrade was complete; not all of them do now")
 }
 
-/// Whether `line` is about more than one of the nodes that are out, and so tells of all of them.
-fn is_of_a_group(line: &str, parked: &[Out]) -> bool {
-    !parked.iter().any(|out| line.starts_with(&*out.node))
-}
-
 fn message(
     upgrade: &Upgrade,
     progress: &Progress,
@@ -318,7 +313,7 @@ fn message(
     let nodes = |state: OutOf| {
         let mut those = parked.iter().filter(|p| p.state == state && p.excepted.is_some() == excepted);
         let first = those.next().map(ToString::to_string).unwrap_or_default();
-        if let Some(Waiting { line, .. }) = waited().filter(|waiting| is_of_a_group(&waiting.line, parked)) {
+        if let Some(Waiting { line, .. }) = waited().filter(|waiting| waiting.of_group) {
             return line.clone();
         }
         let first = waited().map_or(first, |waiting| waiting.line.clone());

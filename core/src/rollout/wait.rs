@@ -114,14 +114,14 @@ pub enum Wait {
         not_ready: usize,
         /// Of so many.
         nodes: usize,
-        /// Their machines have been silent for so long that it does not end by itself.
+        /// They have not been ready for so long that it does not end by itself.
         lasting: bool,
     },
     /// No node of any zone is ready.
     AllZones {
         /// So many are not.
         not_ready: usize,
-        /// Their machines have been silent for so long that it does not end by itself.
+        /// They have not been ready for so long that it does not end by itself.
         lasting: bool,
     },
 }

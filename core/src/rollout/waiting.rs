@@ -167,11 +167,13 @@ pub struct Waiting {
     pub line: String,
     /// When it is over, or looked at again, where that is known; whatever changes in the cluster is looked at at once.
     pub until: Option<Timestamp>,
+    /// It is about the nodes of a whole group, which its line names.
+    pub of_group: bool,
 }
 
 impl Waiting {
     pub(super) fn new(reason: WaitReason, line: impl Into<String>) -> Self {
-        Self { reason, line: line.into(), until: None }
+        Self { reason, line: line.into(), until: None, of_group: false }
     }
 
     /// The same, over or looked at again at `until`.
@@ -199,7 +201,7 @@ impl From<&Wait> for Waiting {
             Wait::Gate { .. } | Wait::Refused { .. } => None,
             _ => wait.until(),
         };
-        Self { reason, line: wait.to_string(), until }
+        Self { until, ..Self::new(reason, wait.to_string()) }
     }
 }
 

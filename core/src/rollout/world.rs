@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::absence::Absences;
-use super::blocked::Blocked;
+use super::absence::Away;
 use super::claim::{Claim, Unreadable};
 use super::gate_object::Gates;
 use super::jobs::Jobs;
 use super::refused::Refusals;
+use super::since::Since;
 use crate::cluster::{Cluster, Component, Renewals};
 use crate::disruption::Memory;
 use crate::upgrade::AbsentExecutor;
@@ -29,10 +29,10 @@ pub struct Freshness {
     pub attachments: Timestamp,
     /// When controllers renewed their leases.
     pub renewals: Renewals,
-    /// Since when components of the control plane are away.
-    pub absences: Absences,
-    /// Since when plans of upgrades that have begun are blocked.
-    pub blocked: Blocked,
+    /// Since when parts of the control plane are away.
+    pub absences: Since<Away>,
+    /// Since when plans are blocked, by the UIDs of their upgrades.
+    pub blocked: Since<Arc<str>>,
 }
 
 /// Everything a decision is made from.

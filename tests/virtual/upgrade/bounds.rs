@@ -123,6 +123,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
         reason: rollout::WaitReason::Upgrade(Phase::WaitingForWindow),
         line: line(n),
         until: Some(Timestamp::UNIX_EPOCH),
+        of_group: false,
     };
     let place = |n: usize| Place {
         component: Component::CloudControllerManager,

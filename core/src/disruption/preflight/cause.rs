@@ -40,7 +40,7 @@ pub enum ObjectKind {
     Budget,
     /// A Pod that no controller made.
     Pod,
-    /// What a pod is on, or is to go to.
+    /// A Node whose own state is in the way.
     Node,
     /// A webhook that the server asks.
     Webhook,

@@ -370,5 +370,5 @@ fn a_job_is_not_sent_to_a_host_that_is_no_node() {
     let mut control_plane = stacked(&["v1.36.4", "v1.36.4"], &["v1.36.4"]);
     assert_eq!(findings(&control_plane), "");
     control_plane.change_instances(|instance| instance.node = None);
-    expect!["blocks E3/external: executor external makes Jobs, each of which runs on the Node that it upgrades, and no Node is visible for these hosts of the control plane (cp-1, cp-2): name an executor of the kind external in controlPlane.executor, and move them yourself"].assert_eq(&findings(&control_plane));
+    expect!["blocks E3/external: executor external makes Jobs, each of which runs on the Node that it upgrades, and no Node is visible for these hosts of the control plane (cp-1, cp-2): name executors of the kind external for the control plane, and move these hosts yourself"].assert_eq(&findings(&control_plane));
 }

@@ -1,0 +1,53 @@
+//! Since when something has been so, by the clock of whoever looks again and again.
+//!
+//! Here belongs only the time; when it is too long is for those to say who ask. The invariants: what was not so for a moment
+//! is so since then, and losing all of it is safe, because the time begins anew.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// Since when each of several things has been so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Since<K>(BTreeMap<K, Timestamp>);
+
+impl<K> Default for Since<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> Since<K> {
+    /// Takes in what is so at `now`.
+    pub fn see(&mut self, all: impl IntoIterator<Item = K>, now: Timestamp) {
+        let before = std::mem::take(self);
+        let since = |one: &K| before.of(one, now).unwrap_or(now);
+        self.0 = all.into_iter().map(|one| (since(&one), one)).map(|(since, one)| (one, since)).collect();
+    }
+
+    /// Since when `one` has been so, as seen at `now`; `None` where it was not so at the last look.
+    pub fn of(&self, one: &K, now: Timestamp) -> Option<Timestamp> {
+        // A time that lies ahead was noted before somebody set a clock back.
+        self.0.get(one).copied().filter(|since| *since <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::at;
+
+    #[test]
+    fn what_was_not_so_for_a_moment_is_so_since_then() {
+        let mut all = Since::default();
+        let mut since = |is: bool, now: i64| {
+            all.see(is.then_some("away"), at(now));
+            all.of(&"away", at(now))
+        };
+        assert_eq!(since(true, 10), Some(at(10)));
+        assert_eq!(since(true, 20), Some(at(10)));
+        assert_eq!(since(false, 30), None);
+        assert_eq!(since(true, 40), Some(at(40)));
+        assert_eq!(since(true, 5), Some(at(5)), "a clock was set back");
+    }
+}
