@@ -10,7 +10,7 @@ use evenkeel::api::{
     ClusterSkewReport, ClusterUpgrade, Executors, NodeUpgrade, UpgradeExecutor, claim_of, report, upgrade,
 };
 use evenkeel_core::plan::Stage;
-use evenkeel_core::rollout::{Phase, WaitReason};
+use evenkeel_core::rollout::{UpgradePhase, WaitReason};
 use evenkeel_core::upgrade::{Executor, Mode, Unit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -147,9 +147,9 @@ fn the_page_about_upgrades_names_every_reason_once() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/upgrades.md")).unwrap();
     let (_, page) = page.split_once("## Reasons of condition Ready").unwrap();
     let (page, _) = page.split_once("\n## ").unwrap();
-    let works = [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(Phase::Working);
-    let phases = works.into_iter().chain(Phase::WAITS).chain([Phase::Completed]);
-    for reason in phases.map(Phase::reason).chain(upgrade::UNSEEN_REASONS) {
+    let works = [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(UpgradePhase::Working);
+    let phases = works.into_iter().chain(UpgradePhase::WAITS).chain([UpgradePhase::Completed]);
+    for reason in phases.map(UpgradePhase::reason).chain(upgrade::UNSEEN_REASONS) {
         let row = format!("| `{reason}` |");
         assert_eq!(page.lines().filter(|line| line.starts_with(&row)).count(), 1, "{reason}");
     }

@@ -12,10 +12,10 @@ use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended, 
 use super::gate::{Opening, may_open};
 use super::leftovers::{at_target, node_of};
 use super::nodes::{heartbeat, not_ready, waits_for};
-use super::phase::Phase;
 use super::presence::name_of;
 use super::round::{Round, claim_name, record, release};
 use super::static_pods::{static_pods, statics_lack};
+use super::upgrade_phase::UpgradePhase;
 use super::waiting::{EndedBy, WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step, is_there};
@@ -292,7 +292,7 @@ fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
             ));
         }
         if let Err(not_whole) = others_are_whole(round, &subject.node) {
-            let held = WaitReason::Upgrade(Phase::ControlPlaneHeld);
+            let held = WaitReason::Upgrade(UpgradePhase::ControlPlaneHeld);
             return Some((if not_whole.lasting { held } else { WaitReason::NodesInOrder }, not_whole.line));
         }
     }

@@ -15,11 +15,11 @@ use super::halt::halted;
 use super::hop::Current;
 use super::jobs::Tried;
 use super::leftovers::{forget, settle};
-use super::phase::Phase;
 use super::presence::follow;
 use super::refusal_retries::{Withheld, withhold};
 use super::round::{Round, is_approved, release, selected};
 use super::status::{RoundNotes, Status, status};
+use super::upgrade_phase::UpgradePhase;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
 use super::{absence, avoid, blocked, components, group, next_nodes, nodes, soak, trial};
@@ -153,8 +153,8 @@ fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withh
         withheld.stuck.extend(waits.map(|claim| claim.name.clone()));
     }
     notes.stuck = withheld.stuck.len();
-    let halted = notes.halted.iter().map(|line| (Phase::NodesHalted, line.clone()));
-    let held = needs_a_person.into_iter().map(|line| (Phase::ControlPlaneHeld, line));
+    let halted = notes.halted.iter().map(|line| (UpgradePhase::NodesHalted, line.clone()));
+    let held = needs_a_person.into_iter().map(|line| (UpgradePhase::ControlPlaneHeld, line));
     let first = halted.chain(held).map(|(phase, line)| Waiting::new(WaitReason::Upgrade(phase), line));
     blocked.splice(0..0, first);
     blocked.extend(held_back.iter().map(Waiting::from));

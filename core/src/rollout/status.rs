@@ -13,7 +13,7 @@ use super::action::Action;
 use super::blocked::Blockage;
 use super::claim::{Claim, ClaimState};
 use super::hold_reason::{Exception, Hold, Out, OutOf};
-use super::phase::Phase;
+use super::upgrade_phase::UpgradePhase;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
@@ -25,7 +25,7 @@ use crate::version::KubeVersion;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The one word for the whole upgrade.
-    pub phase: Phase,
+    pub phase: UpgradePhase,
     /// One line for it.
     pub message: String,
     /// What the oldest kube-apiserver ran when the plan was first made; `None` where none is known.
@@ -122,39 +122,39 @@ pub(super) fn status(
     let moving = opens || in_flight > notes.stuck;
     let never_began = progress.started.is_none() && mine.is_empty();
     let phase = if progress.ending {
-        Phase::Deleting
+        UpgradePhase::Deleting
     } else if progress.completed.is_some() {
-        Phase::Completed
+        UpgradePhase::Completed
     } else if !world.absent_executors.is_empty() {
-        Phase::Invalid
+        UpgradePhase::Invalid
     } else if never_began && !notes.preflight.is_empty() {
-        Phase::PreflightFailed
+        UpgradePhase::PreflightFailed
     } else if let Some(phase) = waits_for_a_word(upgrade, progress, &notes, stage, (busy, moving)) {
         phase
     } else if moving {
-        Phase::Working(works_at(stage, &stages, mine))
+        UpgradePhase::Working(works_at(stage, &stages, mine))
     } else if failed(false) {
-        Phase::ControlPlaneFailed
+        UpgradePhase::ControlPlaneFailed
     } else if notes.control_plane_held {
-        Phase::ControlPlaneHeld
+        UpgradePhase::ControlPlaneHeld
     } else if notes.halted.is_some() {
-        Phase::NodesHalted
+        UpgradePhase::NodesHalted
     } else if notes.blockage == Blockage::ForLong {
-        Phase::PreflightFailed
+        UpgradePhase::PreflightFailed
     } else if let Some(wait) = soonest(&notes.held_back) {
-        Phase::of(wait, stage.unwrap_or(Stage::Kubelets))
+        UpgradePhase::of(wait, stage.unwrap_or(Stage::Kubelets))
     } else if stage.is_none_or(|stage| stage < Stage::Kubelets) || !notes.preflight.is_empty() || notes.hope {
-        Phase::Working(stage.unwrap_or(Stage::Kubelets))
+        UpgradePhase::Working(stage.unwrap_or(Stage::Kubelets))
     } else if only_exceptions_are_left(&stages, &parked) {
-        Phase::CompletedWithExceptions
+        UpgradePhase::CompletedWithExceptions
     } else if failed(true) {
-        Phase::NodesFailed
+        UpgradePhase::NodesFailed
     } else if parked.iter().any(|out| out.state == OutOf::Parked && out.excepted.is_none()) {
-        Phase::NodesParked
+        UpgradePhase::NodesParked
     } else if !notes.held.is_empty() || notes.waits.iter().any(|wait| wait.reason == WaitReason::NODES_HELD) {
-        Phase::NodesHeld
+        UpgradePhase::NodesHeld
     } else {
-        Phase::Working(Stage::Kubelets)
+        UpgradePhase::Working(Stage::Kubelets)
     };
     // It began when it was first going to touch something; trying a Job touches nothing.
     let started = progress.started.or((opens || !mine.is_empty()).then_some(world.now));
@@ -179,9 +179,9 @@ pub(super) fn status(
         soaks: notes.soaks,
         waits,
         // What is done is refused nothing, whatever cannot be seen now.
-        preflight: if phase == Phase::Completed { Vec::new() } else { notes.preflight },
+        preflight: if phase == UpgradePhase::Completed { Vec::new() } else { notes.preflight },
         started,
-        completed: progress.completed.or((phase == Phase::Completed).then_some(world.now)),
+        completed: progress.completed.or((phase == UpgradePhase::Completed).then_some(world.now)),
     }
 }
 
@@ -192,7 +192,7 @@ fn only_exceptions_are_left(stages: &[StageProgress; 3], parked: &[Out]) -> bool
 }
 
 /// What `waits` besides is waited for: what condition Ready says, and what blocks the rest of the plan.
-fn waits(mut waits: Vec<Waiting>, phase: Phase, message: &str, preflight: &[String]) -> Vec<Waiting> {
+fn waits(mut waits: Vec<Waiting>, phase: UpgradePhase, message: &str, preflight: &[String]) -> Vec<Waiting> {
     let reason = WaitReason::Upgrade(phase);
     if let Some(first) = waits.first_mut().filter(|waiting| waiting.reason == reason) {
         // The condition may tell of more than one node.
@@ -200,9 +200,9 @@ fn waits(mut waits: Vec<Waiting>, phase: Phase, message: &str, preflight: &[Stri
         return waits;
     }
     match phase {
-        Phase::Completed => {}
-        Phase::Working(_) if !waits.is_empty() => {}
-        Phase::Working(_) => {
+        UpgradePhase::Completed => {}
+        UpgradePhase::Working(_) if !waits.is_empty() => {}
+        UpgradePhase::Working(_) => {
             let blocked = |line: &String| Waiting::new(WaitReason::PlanBlocked, line.clone());
             waits.extend(preflight.iter().map(blocked));
         }
@@ -214,7 +214,7 @@ fn waits(mut waits: Vec<Waiting>, phase: Phase, message: &str, preflight: &[Stri
 /// The one of `waits` that ends first; one that a person has to end comes last.
 fn soonest(waits: &[Wait]) -> Option<&Wait> {
     waits.iter().min_by_key(|wait| {
-        (Phase::of(wait, Stage::Kubelets).stalled(), wait.until().unwrap_or(Timestamp::MAX))
+        (UpgradePhase::of(wait, Stage::Kubelets).stalled(), wait.until().unwrap_or(Timestamp::MAX))
     })
 }
 
@@ -225,20 +225,20 @@ fn waits_for_a_word(
     notes: &RoundNotes,
     stage: Option<Stage>,
     (busy, moving): (bool, bool),
-) -> Option<Phase> {
+) -> Option<UpgradePhase> {
     if stage.is_none() && !notes.control_plane_held && notes.preflight.is_empty() {
         // What is in flight and does not move waits for what is told below.
-        let stands = (!busy).then_some(Phase::Completed);
-        return if moving { Some(Phase::Working(Stage::Kubelets)) } else { stands };
+        let stands = (!busy).then_some(UpgradePhase::Completed);
+        return if moving { Some(UpgradePhase::Working(Stage::Kubelets)) } else { stands };
     }
     if upgrade.mode == Mode::PlanOnly {
-        Some(Phase::PlanOnly)
+        Some(UpgradePhase::PlanOnly)
     } else if upgrade.suspended {
-        Some(Phase::Suspended)
+        Some(UpgradePhase::Suspended)
     } else if !notes.approved {
-        Some(Phase::AwaitingApproval)
+        Some(UpgradePhase::AwaitingApproval)
     } else if progress.queued_behind.is_some() {
-        Some(Phase::Queued)
+        Some(UpgradePhase::Queued)
     } else {
         None
     }
@@ -296,7 +296,7 @@ fn message(
     upgrade: &Upgrade,
     progress: &Progress,
     world: World<'_>,
-    phase: Phase,
+    phase: UpgradePhase,
     stages: &[StageProgress; 3],
     notes: &RoundNotes,
     parked: &[Out],
@@ -307,7 +307,7 @@ fn message(
     };
     let first = |waits: &[Waiting]| waits.first().map(|waiting| waiting.line.clone()).unwrap_or_default();
     let refused = || notes.preflight.first().cloned().unwrap_or_default();
-    let excepted = phase == Phase::CompletedWithExceptions;
+    let excepted = phase == UpgradePhase::CompletedWithExceptions;
     // What is waited for first names the first of them, where it is about one of them.
     let waited = || notes.waits.first().filter(|waiting| waiting.reason == WaitReason::Upgrade(phase));
     let nodes = |state: OutOf| {
@@ -323,40 +323,46 @@ fn message(
         }
     };
     match phase {
-        Phase::Completed => completed(&upgrade.version, stages),
-        Phase::CompletedWithExceptions => {
+        UpgradePhase::Completed => completed(&upgrade.version, stages),
+        UpgradePhase::CompletedWithExceptions => {
             let (done, version) = (of(Stage::Kubelets), &upgrade.version);
             format!("{done} nodes run {version}; what is left may stay behind: {}", nodes(OutOf::Parked))
         }
-        Phase::PlanOnly => "mode is PlanOnly: the plan is shown, nothing is done".to_owned(),
-        Phase::AwaitingApproval => "set spec.approval.planHash to status.plan.hash to begin".to_owned(),
-        Phase::Suspended => "suspended by spec.suspend".to_owned(),
-        Phase::Queued => {
+        UpgradePhase::PlanOnly => "mode is PlanOnly: the plan is shown, nothing is done".to_owned(),
+        UpgradePhase::AwaitingApproval => {
+            "set spec.approval.planHash to status.plan.hash to begin".to_owned()
+        }
+        UpgradePhase::Suspended => "suspended by spec.suspend".to_owned(),
+        UpgradePhase::Queued => {
             let other = progress.queued_behind.as_deref().unwrap_or_default();
             format!("waits until ClusterUpgrade {other} is complete, or is deleted")
         }
-        Phase::Deleting if notes.waits.is_empty() => "was deleted; gives its nodes back".to_owned(),
-        Phase::Deleting => format!("was deleted; {}", first(&notes.waits)),
-        Phase::Invalid => world.absent_executors.first().map(ToString::to_string).unwrap_or_default(),
-        Phase::PreflightFailed => refused(),
-        Phase::Working(_) if !notes.waits.is_empty() => first(&notes.waits),
-        Phase::Working(_) if !notes.preflight.is_empty() => refused(),
-        Phase::Working(Stage::Apiservers) => format!("{} kube-apiservers done", of(Stage::Apiservers)),
-        Phase::Working(Stage::Controllers) => format!("{} controllers done", of(Stage::Controllers)),
-        Phase::Working(Stage::Kubelets) => format!("{} nodes done", of(Stage::Kubelets)),
-        Phase::WaitingForWindow
-        | Phase::Frozen
-        | Phase::Soaking
-        | Phase::GateClosed
-        | Phase::ZoneDisrupted
-        | Phase::FailurePolicy
-        | Phase::GateUnreadable
-        | Phase::NoWindowFits
-        | Phase::ZoneGone
-        | Phase::WritesRefused => soonest(&notes.held_back).map(ToString::to_string).unwrap_or_default(),
-        Phase::ControlPlaneFailed | Phase::ControlPlaneHeld | Phase::NodesHalted => first(&notes.waits),
-        Phase::NodesFailed => nodes(OutOf::Failed),
-        Phase::NodesParked => nodes(OutOf::Parked),
-        Phase::NodesHeld => nodes(OutOf::Held),
+        UpgradePhase::Deleting if notes.waits.is_empty() => "was deleted; gives its nodes back".to_owned(),
+        UpgradePhase::Deleting => format!("was deleted; {}", first(&notes.waits)),
+        UpgradePhase::Invalid => world.absent_executors.first().map(ToString::to_string).unwrap_or_default(),
+        UpgradePhase::PreflightFailed => refused(),
+        UpgradePhase::Working(_) if !notes.waits.is_empty() => first(&notes.waits),
+        UpgradePhase::Working(_) if !notes.preflight.is_empty() => refused(),
+        UpgradePhase::Working(Stage::Apiservers) => format!("{} kube-apiservers done", of(Stage::Apiservers)),
+        UpgradePhase::Working(Stage::Controllers) => format!("{} controllers done", of(Stage::Controllers)),
+        UpgradePhase::Working(Stage::Kubelets) => format!("{} nodes done", of(Stage::Kubelets)),
+        UpgradePhase::WaitingForWindow
+        | UpgradePhase::Frozen
+        | UpgradePhase::Soaking
+        | UpgradePhase::GateClosed
+        | UpgradePhase::ZoneDisrupted
+        | UpgradePhase::FailurePolicy
+        | UpgradePhase::GateUnreadable
+        | UpgradePhase::NoWindowFits
+        | UpgradePhase::ZoneGone
+        | UpgradePhase::WritesRefused => {
+            soonest(&notes.held_back).map(ToString::to_string).unwrap_or_default()
+        }
+        UpgradePhase::ControlPlaneFailed | UpgradePhase::ControlPlaneHeld | UpgradePhase::NodesHalted => {
+            first(&notes.waits)
+        }
+        UpgradePhase::NodesFailed => nodes(OutOf::Failed),
+        UpgradePhase::NodesParked => nodes(OutOf::Parked),
+        UpgradePhase::NodesHeld => nodes(OutOf::Held),
     }
 }

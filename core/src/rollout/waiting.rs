@@ -7,7 +7,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::phase::Phase;
+use super::upgrade_phase::UpgradePhase;
 use super::wait::Wait;
 use crate::plan::Stage;
 
@@ -40,7 +40,7 @@ impl EndedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {
     /// What the condition Ready of the upgrade says, or would say if nothing else were under way.
-    Upgrade(Phase),
+    Upgrade(UpgradePhase),
     /// What is left of the plan must not be carried out on the cluster as it is now.
     PlanBlocked,
     /// A component of the control plane is away, not ready, or not seen.
@@ -77,13 +77,13 @@ pub enum WaitReason {
 
 impl WaitReason {
     /// A step of the control plane failed.
-    pub(super) const STEP_FAILED: Self = Self::Upgrade(Phase::ControlPlaneFailed);
+    pub(super) const STEP_FAILED: Self = Self::Upgrade(UpgradePhase::ControlPlaneFailed);
     /// A node failed.
-    pub(super) const NODE_FAILED: Self = Self::Upgrade(Phase::NodesFailed);
+    pub(super) const NODE_FAILED: Self = Self::Upgrade(UpgradePhase::NodesFailed);
     /// Somebody else holds nodes back.
-    pub(super) const NODES_HELD: Self = Self::Upgrade(Phase::NodesHeld);
+    pub(super) const NODES_HELD: Self = Self::Upgrade(UpgradePhase::NodesHeld);
     /// A node is parked.
-    pub(super) const NODE_PARKED: Self = Self::Upgrade(Phase::NodesParked);
+    pub(super) const NODE_PARKED: Self = Self::Upgrade(UpgradePhase::NodesParked);
 
     /// Those that are not reasons of the upgrade as a whole.
     pub const OTHERS: [Self; 16] = [
@@ -133,13 +133,15 @@ impl WaitReason {
         match self {
             Self::Upgrade(phase) if phase.stalled() => EndedBy::Person,
             Self::Upgrade(
-                Phase::PlanOnly | Phase::AwaitingApproval | Phase::Suspended | Phase::CompletedWithExceptions,
+                UpgradePhase::PlanOnly
+                | UpgradePhase::AwaitingApproval
+                | UpgradePhase::Suspended
+                | UpgradePhase::CompletedWithExceptions,
             )
             | Self::JobRefused
             | Self::NodeExcepted => EndedBy::Person,
-            Self::Upgrade(Phase::WaitingForWindow | Phase::Frozen | Phase::Soaking) | Self::Settling => {
-                EndedBy::Time
-            }
+            Self::Upgrade(UpgradePhase::WaitingForWindow | UpgradePhase::Frozen | UpgradePhase::Soaking)
+            | Self::Settling => EndedBy::Time,
             Self::Upgrade(_)
             | Self::PlanBlocked
             | Self::ComponentAway
@@ -194,7 +196,7 @@ impl From<&Wait> for Waiting {
             Wait::Trial | Wait::GateRead { .. } => WaitReason::ReadingAgain,
             Wait::Seed { .. } | Wait::Replacements { .. } => WaitReason::PodsStarting,
             Wait::Job { lasting: false, .. } => WaitReason::JobRefused,
-            _ => WaitReason::Upgrade(Phase::of(wait, Stage::Kubelets)),
+            _ => WaitReason::Upgrade(UpgradePhase::of(wait, Stage::Kubelets)),
         };
         let until = match wait {
             // The line says how often it is looked at; a status with the time of the next look would be written as often.
@@ -214,7 +216,7 @@ mod tests {
     #[test]
     fn every_reason_has_a_name_of_its_own() {
         let all: Vec<WaitReason> =
-            Phase::WAITS.map(WaitReason::Upgrade).into_iter().chain(WaitReason::OTHERS).collect();
+            UpgradePhase::WAITS.map(WaitReason::Upgrade).into_iter().chain(WaitReason::OTHERS).collect();
         let names: BTreeSet<&str> = all.iter().map(|reason| reason.name()).collect();
         assert_eq!(names.len(), all.len());
         for reason in all {

@@ -4,7 +4,7 @@
 //! only expected is told so roughly that it does not change at every look.
 
 use evenkeel_core::plan::{Estimate, Wave};
-use evenkeel_core::rollout::{self, Forecast, Phase};
+use evenkeel_core::rollout::{self, Forecast, UpgradePhase};
 use evenkeel_core::upgrade::Upgrade;
 use evenkeel_core::version::Minor;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -61,8 +61,8 @@ pub(super) fn waves_omitted(forecast: &Forecast, most: usize) -> i32 {
 }
 
 /// How long the rest takes, as a column shows it: `8m`, `3h5m`. Empty where nothing moves, because then nobody can know.
-pub(super) fn eta(phase: Phase, forecast: Option<&Forecast>) -> String {
-    let Some(forecast) = forecast.filter(|_| matches!(phase, Phase::Working(_))) else {
+pub(super) fn eta(phase: UpgradePhase, forecast: Option<&Forecast>) -> String {
+    let Some(forecast) = forecast.filter(|_| matches!(phase, UpgradePhase::Working(_))) else {
         return String::new();
     };
     let minutes = minutes(forecast.timing.estimate.p50) / MINUTE;
@@ -129,7 +129,7 @@ mod tests {
             let timing = Timing { bounds: Vec::new(), hops: Vec::new(), least: about, estimate };
             eta(phase, Some(&Forecast { waves: Vec::new(), timing, findings: Vec::new() }))
         };
-        let works = Phase::Working(Stage::Kubelets);
+        let works = UpgradePhase::Working(Stage::Kubelets);
         for (seconds, text) in [
             (0, "1m"),
             (61, "2m"),
@@ -142,6 +142,6 @@ mod tests {
         ] {
             assert_eq!(told(seconds, works), text, "{seconds} s");
         }
-        assert_eq!(told(600, Phase::AwaitingApproval), "");
+        assert_eq!(told(600, UpgradePhase::AwaitingApproval), "");
     }
 }

@@ -4,7 +4,7 @@
 //! into what an object of ours may hold, and counts what it leaves out.
 
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
-use evenkeel_core::rollout::{self, EndedBy, Forecast, OutOf, Phase};
+use evenkeel_core::rollout::{self, EndedBy, Forecast, OutOf, UpgradePhase};
 use evenkeel_core::upgrade::{Place, Upgrade};
 use evenkeel_core::version::KubeVersion;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -172,7 +172,7 @@ fn seen(place: &Place) -> SeenComponent {
 
 fn conditions_of(
     object: &ClusterUpgrade,
-    phase: Phase,
+    phase: UpgradePhase,
     decided: &rollout::Status,
     now: Timestamp,
 ) -> Vec<Condition> {
@@ -183,15 +183,15 @@ fn conditions_of(
     let stands = match phase {
         _ if phase.ready() => Kstatus::Current,
         _ if phase.stalled() => Kstatus::Failed,
-        Phase::Suspended => Kstatus::Paused,
+        UpgradePhase::Suspended => Kstatus::Paused,
         _ => Kstatus::InProgress,
     };
     let blocked = decided.out(OutOf::Parked);
     let blocked_line = format!("{blocked} nodes are parked because their drain is blocked");
     let preflight = decided.preflight.first().map(|line| line_of(line)).unwrap_or_default();
     let others = [
-        (ConditionType::AwaitingApproval, is(phase == Phase::AwaitingApproval), reason, ""),
-        (ConditionType::Paused, is(phase == Phase::Suspended), reason, ""),
+        (ConditionType::AwaitingApproval, is(phase == UpgradePhase::AwaitingApproval), reason, ""),
+        (ConditionType::Paused, is(phase == UpgradePhase::Suspended), reason, ""),
         (
             ConditionType::DrainBlocked,
             is(blocked > 0),
@@ -210,7 +210,7 @@ fn conditions_of(
 }
 
 /// The reason of condition Ready where the spec cannot be carried out: the same word as where an executor is missing.
-const INVALID: &str = Phase::Invalid.reason();
+const INVALID: &str = UpgradePhase::Invalid.reason();
 
 /// The status of an upgrade whose spec cannot be carried out.
 pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> ClusterUpgradeStatus {

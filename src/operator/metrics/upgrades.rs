@@ -2,7 +2,7 @@
 //!
 //! The invariant: an upgrade has a series for every reason with which it may wait, and for at most one of them it is 1.
 
-use evenkeel_core::rollout::Phase;
+use evenkeel_core::rollout::UpgradePhase;
 use prometheus::Registry;
 
 use super::table::{Table, integer, show};
@@ -96,7 +96,7 @@ impl Upgrades {
 
 /// The reasons of condition Ready with which an upgrade waits, does nothing or stands still.
 fn waits() -> impl Iterator<Item = &'static str> {
-    Phase::WAITS.into_iter().map(Phase::reason).chain(UNSEEN_REASONS)
+    UpgradePhase::WAITS.into_iter().map(UpgradePhase::reason).chain(UNSEEN_REASONS)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use evenkeel::api::upgrade::{ClusterUpgrade, ClusterUpgradeStatus, PastUpgrade, 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::disruption::preflight;
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
-use evenkeel_core::rollout::{self, Forecast, OutOf, Phase};
+use evenkeel_core::rollout::{self, Forecast, OutOf, UpgradePhase};
 use evenkeel_core::upgrade::{self, Place};
 use evenkeel_core::version::KubeVersion;
 use evenkeel_sim::Cluster;
@@ -120,7 +120,7 @@ fn ahead(plan: &plan::Plan) -> Forecast {
 fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
     let version = target();
     let waiting = |n: usize| rollout::Waiting {
-        reason: rollout::WaitReason::Upgrade(Phase::WaitingForWindow),
+        reason: rollout::WaitReason::Upgrade(UpgradePhase::WaitingForWindow),
         line: line(n),
         until: Some(Timestamp::UNIX_EPOCH),
         of_group: false,
@@ -144,7 +144,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
     };
     let stage = |stage| StageProgress { stage, total: NODES, upgraded: 0, behind: NODES };
     rollout::Status {
-        phase: Phase::NodesParked,
+        phase: UpgradePhase::NodesParked,
         message: line(0),
         from: Some(version.clone()),
         hash: Some("0123456789abcdef0123456789abcdef".to_owned()),

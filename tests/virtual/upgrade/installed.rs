@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use evenkeel::api::upgrade::UNSEEN_REASONS;
-use evenkeel_core::rollout::Phase;
+use evenkeel_core::rollout::UpgradePhase;
 use evenkeel_sim::Cluster;
 use evenkeel_sim::faults::Call;
 use serde_json::{Value, json};
@@ -199,7 +199,7 @@ pub fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> 
 
 /// Whether `reason` is one with which an upgrade waits, does nothing or stands still.
 fn waits(reason: &str) -> bool {
-    Phase::WAITS.into_iter().map(Phase::reason).chain(UNSEEN_REASONS).any(|wait| wait == reason)
+    UpgradePhase::WAITS.into_iter().map(UpgradePhase::reason).chain(UNSEEN_REASONS).any(|wait| wait == reason)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evenkeel::api::upgrade::UNSEEN_REASONS;
 use evenkeel::operator::{Options, operate};
-use evenkeel_core::rollout::Phase;
+use evenkeel_core::rollout::UpgradePhase;
 use evenkeel_sim::Cluster;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -186,8 +186,8 @@ fn differs(script: &str, minutes: u64, reason: &str) {
 #[test]
 fn an_upgrade_says_one_thing_wherever_it_is_told() {
     let tried: BTreeSet<&str> = REASONS.iter().map(|(.., reason)| *reason).collect();
-    let there = Phase::WAITS.map(Phase::reason).into_iter().chain(UNSEEN_REASONS);
-    assert_eq!(tried, there.chain([Phase::Completed.reason()]).collect());
+    let there = UpgradePhase::WAITS.map(UpgradePhase::reason).into_iter().chain(UNSEEN_REASONS);
+    assert_eq!(tried, there.chain([UpgradePhase::Completed.reason()]).collect());
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let failed = std::thread::scope(|scope| {

@@ -46,7 +46,7 @@ impl Toy {
 fn with_a_spare_node_every_pod_moves_once() {
     let mut toy = Toy::with_a_spare(5, 10);
     toy.run_to_the_end(2000);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
     assert_eq!(toy.evictions, 10);
     assert_eq!(toy.avoided(), 0, "nothing stays behind");
     let first = toy.log.iter().find(|line| line.starts_with("Cordon")).unwrap();
@@ -64,7 +64,7 @@ fn nodes_with_pods_wait_for_an_empty_one_and_not_for_ever() {
     toy.upgrade.groups[0].max_unavailable = crate::upgrade::Amount::Count(2);
     toy.allow(2);
     toy.run_to_the_end(2000);
-    assert_eq!((toy.phase(), toy.evictions), (Phase::Completed, 10));
+    assert_eq!((toy.phase(), toy.evictions), (UpgradePhase::Completed, 10));
     assert_eq!(toy.max_in_flight, 2, "then two at once");
     // The empty one never comes back.
     let mut toy = Toy::with_a_spare(5, 10);

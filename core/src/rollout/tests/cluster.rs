@@ -205,7 +205,7 @@ impl Toy {
         self.decided().status
     }
 
-    pub(super) fn phase(&self) -> rollout::Phase {
+    pub(super) fn phase(&self) -> rollout::UpgradePhase {
         self.status().phase
     }
 
@@ -237,7 +237,7 @@ impl Toy {
             self.tick();
             quiet = if self.log.len() == before { quiet + 1 } else { 0 };
             let status = self.status();
-            if status.phase == rollout::Phase::Completed || quiet > 100 {
+            if status.phase == rollout::UpgradePhase::Completed || quiet > 100 {
                 break;
             }
         }

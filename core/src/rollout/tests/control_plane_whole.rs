@@ -7,7 +7,7 @@ use super::cluster::Toy;
 use super::scheduler_upgraded;
 use crate::cluster::{Component, Node, Pod};
 use crate::fixture::{node, pod};
-use crate::rollout::{Claim, ClaimState, Phase};
+use crate::rollout::{Claim, ClaimState, UpgradePhase};
 
 #[test]
 fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
@@ -20,7 +20,7 @@ fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
         toy.tick();
         seen = seen.max(toy.kubelets_in_flight());
     }
-    assert_eq!((toy.phase(), seen), (Phase::Completed, 1), "{:?}", toy.log);
+    assert_eq!((toy.phase(), seen), (UpgradePhase::Completed, 1), "{:?}", toy.log);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn an_empty_control_plane_node_waits_until_every_other_one_is_whole() {
     toy.run_until(60, |toy| !toy.cluster.node("cp-1").unwrap().unschedulable);
     toy.stays_unready = false;
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn nodes_wait_in_one_line_for_static_pods_that_come_back() {
     (0..5).for_each(|_| toy.tick());
     let status = toy.status();
     assert_eq!(status.lines(), [line]);
-    assert_eq!(status.phase, Phase::Working(crate::plan::Stage::Kubelets), "it does not go back");
+    assert_eq!(status.phase, UpgradePhase::Working(crate::plan::Stage::Kubelets), "it does not go back");
     assert_eq!((toy.kubelets("Upgrading"), toy.kubelets("Upgraded")), (1, 0));
     away(&mut toy, false);
     toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
     assert!(toy.world().now.duration_since(since).as_secs() >= 30);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 /// Its claim says so before its cordon is off.
@@ -215,7 +215,7 @@ fn members_of_etcd_without_a_control_plane_go_one_at_a_time_and_are_not_spare() 
         toy.tick();
         most = most.max(members(&toy));
     }
-    assert_eq!((toy.phase(), most), (Phase::Completed, 1), "{:?}", toy.log);
+    assert_eq!((toy.phase(), most), (UpgradePhase::Completed, 1), "{:?}", toy.log);
     // One that is not ready is one less already.
     let mut toy = with(2);
     toy.cluster.change_node("a-2", |node| node.held = true);

@@ -77,7 +77,7 @@ fn a_lease_that_was_left_behind_long_ago_keeps_nothing_waiting() {
         renews(&mut toy, -7200);
         toy.tick();
     }
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -117,7 +117,11 @@ fn a_kubelet_is_upgraded_when_every_static_pod_is_back_however_long_that_takes()
     };
     toy.run_until(600, |toy| moves(toy, "Upgrading"));
     unready(&mut toy, true);
-    assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets), "its kubelet has just begun to start again");
+    assert_eq!(
+        toy.phase(),
+        UpgradePhase::Working(Stage::Kubelets),
+        "its kubelet has just begun to start again"
+    );
     unready(&mut toy, false);
     // Most go when the node is Ready at the target already.
     toy.run_until(600, |toy| {
@@ -132,7 +136,7 @@ fn a_kubelet_is_upgraded_when_every_static_pod_is_back_however_long_that_takes()
     for _ in 0..50 {
         toy.tick();
         assert!(!moves(&toy, "Upgraded"), "{:?}", toy.log);
-        assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets), "STAGE does not go back");
+        assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Kubelets), "STAGE does not go back");
     }
     let status = toy.status();
     let line = "static pod shop/kube-scheduler-cp-1 is not back";
@@ -141,7 +145,7 @@ fn a_kubelet_is_upgraded_when_every_static_pod_is_back_however_long_that_takes()
     toy.cluster.set_pod(mirror("kube-scheduler", "cp-1", true));
     toy.cluster.set_instances(whole);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -208,7 +212,7 @@ fn a_static_pod_that_is_away_with_its_kubelet_takes_no_stage_back() {
     toy.hidden.push((Component::KubeScheduler, line));
     toy.tick();
     let status = toy.status();
-    assert_eq!(status.phase, Phase::Working(Stage::Kubelets));
+    assert_eq!(status.phase, UpgradePhase::Working(Stage::Kubelets));
     let asks = |line: &&String| line.contains("controlPlane.hidden");
     assert_eq!(status.lines().iter().find(asks), None, "nobody has to answer for what was seen a moment ago");
     for _ in 0..20 {
@@ -219,5 +223,5 @@ fn a_static_pod_that_is_away_with_its_kubelet_takes_no_stage_back() {
     toy.hidden.clear();
     toy.cluster.set_instances(whole);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }

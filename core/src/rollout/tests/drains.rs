@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::cluster::Toy;
-use crate::cluster::{Attachment, Phase as PodPhase, Pod, Selector};
+use crate::cluster::{Attachment, Phase, Pod, Selector};
 use crate::disruption::{Behavior, PodRule};
 use crate::drain::{OnTimeout, When};
 use crate::fixture::pod;
-use crate::rollout::{ClaimState, Phase};
+use crate::rollout::{ClaimState, UpgradePhase};
 use jiff::SignedDuration;
 
 fn message(toy: &Toy, node: &str) -> String {
@@ -47,12 +47,12 @@ fn force_deletes_what_is_left_after_the_deadline_and_not_before() {
     toy.run_until(200, |toy| toy.deleted > 0);
     assert!((40..45).contains(&(toy.seconds - begun)), "{}", toy.seconds - begun);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.log);
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.log);
     // Its successor may be put on a node that is still to come.
     assert!((1..=3).contains(&toy.deleted), "{:?}", toy.log);
     let mut parks = frozen(OnTimeout::Park);
     parks.run_to_the_end(600);
-    assert_eq!((parks.phase(), parks.deleted), (Phase::NodesParked, 0));
+    assert_eq!((parks.phase(), parks.deleted), (UpgradePhase::NodesParked, 0));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn force_deletes_nothing_that_a_person_refused() {
     toy.upgrade.drain.on_timeout = OnTimeout::Force;
     toy.cluster.set_pod(Pod { owner: None, ..pod("bare", 1, "n-1") });
     toy.run_to_the_end(600);
-    assert_eq!((toy.phase(), toy.deleted, toy.kubelets("Upgraded")), (Phase::NodesParked, 0, 1));
+    assert_eq!((toy.phase(), toy.deleted, toy.kubelets("Upgraded")), (UpgradePhase::NodesParked, 0, 1));
     // One that comes when the drain is under way.
     let mut toy = frozen(OnTimeout::Force);
     toy.run_until(200, |toy| toy.kubelets("Draining") > 0);
@@ -81,7 +81,7 @@ fn force_without_the_right_to_delete_parks_the_node_and_says_why() {
     let tries = || toy.log.iter().filter(|line| line.starts_with("Delete")).count();
     assert_eq!((tries(), toy.deleted), (1, 0));
     toy.keeps_pods = None;
-    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(600, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_crash_after_any_write_of_a_forced_upgrade_ends_alike() {
         let mut toy = frozen(OnTimeout::Force);
         toy.crash_after = crash;
         toy.run_to_the_end(900);
-        assert_eq!(toy.phase(), Phase::Completed, "{crash:?}: {:?}", toy.log);
+        assert_eq!(toy.phase(), UpgradePhase::Completed, "{crash:?}: {:?}", toy.log);
         assert_eq!((toy.pods_of("frozen").len(), cordoned(&toy)), (1, Vec::new()), "{crash:?}");
         (toy.log.len(), toy.deleted)
     };
@@ -105,7 +105,7 @@ fn halt_begins_nothing_more_and_leaves_no_node_cordoned() {
     let mut toy = slow(OnTimeout::Halt);
     toy.run_to_the_end(600);
     let status = toy.status();
-    assert_eq!(status.phase, Phase::NodesHalted, "{:?}", toy.log);
+    assert_eq!(status.phase, UpgradePhase::NodesHalted, "{:?}", toy.log);
     assert!(status.phase.stalled());
     assert!(
         status
@@ -122,7 +122,7 @@ fn halt_begins_nothing_more_and_leaves_no_node_cordoned() {
     for _ in 0..100 {
         toy.tick();
     }
-    assert_eq!(toy.phase(), Phase::NodesHalted);
+    assert_eq!(toy.phase(), UpgradePhase::NodesHalted);
 }
 
 /// What kstatus makes of the claim. A budget that opens lets a node go on that was parked, but not an upgrade that halted at
@@ -166,7 +166,7 @@ fn halt_goes_on_when_somebody_changes_something() {
     for (what, change, upgraded) in changes {
         let mut toy = slow(OnTimeout::Halt);
         toy.run_to_the_end(600);
-        assert_eq!(toy.phase(), Phase::NodesHalted, "{what}");
+        assert_eq!(toy.phase(), UpgradePhase::NodesHalted, "{what}");
         change(&mut toy);
         toy.run_until(900, |toy| toy.kubelets("Upgraded") >= upgraded);
     }
@@ -186,14 +186,17 @@ fn halt_gives_back_the_nodes_that_drain_beside_it() {
     }
     assert_eq!((toy.kubelets("Parked"), toy.kubelets("Draining"), cordoned(&toy)), (1, 0, Vec::new()));
     toy.run_to_the_end(300);
-    assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (Phase::NodesHalted, 0), "{:?}", toy.log);
+    assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (UpgradePhase::NodesHalted, 0), "{:?}", toy.log);
 }
 
 #[test]
 fn halt_stops_at_a_node_that_is_not_begun() {
     let mut toy = frozen(OnTimeout::Halt);
     toy.run_to_the_end(600);
-    assert_eq!((toy.phase(), toy.kubelets_in_flight(), toy.kubelets("Upgraded")), (Phase::NodesHalted, 0, 0));
+    assert_eq!(
+        (toy.phase(), toy.kubelets_in_flight(), toy.kubelets("Upgraded")),
+        (UpgradePhase::NodesHalted, 0, 0)
+    );
     let message = toy.status().message;
     assert!(message.starts_with("halted: n-1 is not begun: pod shop/frozen-0: PDB shop/frozen"), "{message}");
     toy.cluster.change_node("n-1", |node| node.held = true);
@@ -211,9 +214,13 @@ fn a_patch_of_the_kubelet_moves_no_pod_where_only_minors_drain() {
         let cordons = toy.log.iter().filter(|line| line.starts_with("Cordon")).count();
         (toy.phase(), toy.evictions > 0, cordons)
     };
-    assert_eq!(run("v1.36.5", When::MinorOnly), (Phase::Completed, false, 3));
-    assert_eq!(run("v1.37.1", When::MinorOnly), (Phase::NodesParked, true, 2), "a minor drains");
-    assert_eq!(run("v1.36.5", When::Always), (Phase::NodesParked, true, 2), "by default a patch drains");
+    assert_eq!(run("v1.36.5", When::MinorOnly), (UpgradePhase::Completed, false, 3));
+    assert_eq!(run("v1.37.1", When::MinorOnly), (UpgradePhase::NodesParked, true, 2), "a minor drains");
+    assert_eq!(
+        run("v1.36.5", When::Always),
+        (UpgradePhase::NodesParked, true, 2),
+        "by default a patch drains"
+    );
 }
 
 #[test]
@@ -238,7 +245,7 @@ fn pods_that_a_rule_skips_stay_and_those_that_complete_are_waited_for() {
     assert!(line.contains("n-1: pod shop/batch-0 is waited for until it has finished"), "{line}");
     let done: Vec<Arc<str>> = toy.pods_of("batch").iter().map(|pod| pod.uid.clone()).collect();
     for uid in done {
-        toy.cluster.change_pod(&uid, |pod| pod.phase = PodPhase::Finished);
+        toy.cluster.change_pod(&uid, |pod| pod.phase = Phase::Finished);
     }
     toy.run_until(300, |toy| toy.kubelets("Upgraded") == 3);
     assert_eq!(toy.evictions, 2, "of those that no rule names");

@@ -7,7 +7,7 @@ use super::cluster::Toy;
 use crate::cluster::Selector;
 use crate::drain::{OnTimeout, When};
 use crate::fixture::{at, pod};
-use crate::rollout::{Phase, WaitReason};
+use crate::rollout::{UpgradePhase, WaitReason};
 use crate::upgrade::{AcceptedRisk, Amount, Group};
 
 /// Until this second the finding is accepted.
@@ -34,7 +34,7 @@ fn what_is_left_is_named_and_calls_for_nobody() {
     let mut toy = frozen();
     toy.run_to_the_end(900);
     let status = toy.status();
-    assert_eq!(status.phase, Phase::CompletedWithExceptions, "{:?}", toy.log);
+    assert_eq!(status.phase, UpgradePhase::CompletedWithExceptions, "{:?}", toy.log);
     assert!(status.phase.ready() && !status.phase.stalled());
     let line =
         "2 of 3 nodes run v1.37.1; what is left may stay behind: n-1: pod shop/frozen-0: PDB shop/frozen";
@@ -49,7 +49,7 @@ fn what_is_left_is_named_and_calls_for_nobody() {
     let rest = toy.cluster.nodes().iter().all(|node| !node.unschedulable && node.outdated_for.is_none());
     assert!(rest, "nothing of it is left on any node");
     let reasons: Vec<_> = status.waits.iter().map(|waiting| (waiting.reason, waiting.until)).collect();
-    let whole = WaitReason::Upgrade(Phase::CompletedWithExceptions);
+    let whole = WaitReason::Upgrade(UpgradePhase::CompletedWithExceptions);
     assert_eq!(reasons, [(whole, None), (WaitReason::NodeExcepted, Some(at(UNTIL)))]);
 }
 
@@ -60,7 +60,7 @@ fn it_ends_when_the_acceptance_does() {
     assert_eq!(toy.decided().again_at, Some(at(UNTIL)));
     toy.seconds = UNTIL;
     let status = toy.status();
-    assert_eq!((status.phase, status.parked[0].excepted.clone()), (Phase::NodesParked, None));
+    assert_eq!((status.phase, status.parked[0].excepted.clone()), (UpgradePhase::NodesParked, None));
     assert!(status.phase.stalled());
 }
 
@@ -69,7 +69,7 @@ fn the_node_goes_on_when_its_budget_lets_it() {
     let mut toy = frozen();
     toy.run_to_the_end(900);
     toy.deploy("frozen", 2, 1);
-    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(600, |toy| toy.phase() == UpgradePhase::Completed);
     assert_eq!(toy.kubelets("Upgraded"), 3);
 }
 
@@ -78,12 +78,12 @@ fn all_that_keeps_it_has_to_be_accepted() {
     let mut toy = frozen();
     toy.deploy("cold", 1, 1);
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::NodesParked, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::NodesParked, "{:?}", toy.status());
     accepts(&mut toy, "U3/Pod/shop/cold-0");
-    assert_eq!(toy.phase(), Phase::CompletedWithExceptions, "a pod may be named as well");
+    assert_eq!(toy.phase(), UpgradePhase::CompletedWithExceptions, "a pod may be named as well");
     toy.upgrade.accepted.pop();
     accepts(&mut toy, "U3/PodDisruptionBudget/elsewhere/cold");
-    assert_eq!(toy.phase(), Phase::NodesParked, "that is another budget");
+    assert_eq!(toy.phase(), UpgradePhase::NodesParked, "that is another budget");
 }
 
 #[test]
@@ -91,11 +91,11 @@ fn what_nobody_accepted_is_still_told() {
     let mut toy = frozen();
     toy.cluster.change_node("n-2", |node| node.held = true);
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::NodesHeld, "{:?}", toy.status());
     let mut toy = frozen();
     toy.broken = Some("n-2".to_owned());
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::NodesFailed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::NodesFailed, "{:?}", toy.status());
 }
 
 #[test]
@@ -107,14 +107,14 @@ fn a_node_that_was_parked_may_stay_behind_too() {
     toy.upgrade.drain.on_timeout = OnTimeout::Halt;
     toy.run_to_the_end(900);
     let status = toy.status();
-    assert_eq!(status.phase, Phase::CompletedWithExceptions, "{:?}\n{:?}", status, toy.log);
+    assert_eq!(status.phase, UpgradePhase::CompletedWithExceptions, "{:?}\n{:?}", status, toy.log);
     assert_eq!((toy.kubelets("Parked"), toy.kubelets("Upgraded")), (1, 2));
     let parked = &status.parked[0];
     assert!(parked.why().starts_with("not drained within 40 s: pod shop/frozen-0: PDB shop/frozen"));
     assert!(parked.excepted.is_some());
     // Nobody accepts it any more.
     let now = std::mem::replace(&mut toy.seconds, UNTIL);
-    assert_eq!(toy.phase(), Phase::NodesHalted);
+    assert_eq!(toy.phase(), UpgradePhase::NodesHalted);
     toy.seconds = now;
     // Its pod is gone; what the claim remembers counts, unless it remembers as much as it can and there may be more.
     toy.cluster.retain_pods(|pod| !pod.name.starts_with("frozen"));
@@ -139,7 +139,7 @@ fn a_node_that_is_not_drained_is_waited_for() {
     toy.run_until(300, |toy| toy.log.contains(&"Claim up.kubelet.n-3".to_owned()));
     assert_eq!(toy.kubelets("Upgraded"), 2, "nothing keeps n-2 from being upgraded first: {:?}", toy.log);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn halt_does_not_stop_at_it() {
     let mut toy = frozen();
     toy.upgrade.drain.on_timeout = OnTimeout::Halt;
     toy.run_to_the_end(900);
-    assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (Phase::CompletedWithExceptions, 2));
+    assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (UpgradePhase::CompletedWithExceptions, 2));
 }
 
 /// Puts the third node into a group of its own, which depends on that of the others.
@@ -173,6 +173,6 @@ fn no_group_waits_for_it() {
         toy.run_to_the_end(900);
         (toy.phase(), toy.kubelets("Upgraded"))
     };
-    assert_eq!(run(false), (Phase::NodesParked, 1));
-    assert_eq!(run(true), (Phase::CompletedWithExceptions, 2));
+    assert_eq!(run(false), (UpgradePhase::NodesParked, 1));
+    assert_eq!(run(true), (UpgradePhase::CompletedWithExceptions, 2));
 }

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::cluster::Toy;
 use crate::cluster::Node;
 use crate::fixture::node;
-use crate::rollout::{ClaimState, JobState, Phase};
+use crate::rollout::{ClaimState, JobState, UpgradePhase};
 use crate::upgrade::{AbsentExecutor, Executor, Mode};
 
 const WHAT: &str = "spec.nodeGroups all names UpgradeExecutor job, which does not exist";
@@ -50,10 +50,10 @@ fn nothing_begins_before_every_executor_is_there() {
     toy.run_to_the_end(60);
     assert!(toy.claims.is_empty(), "{:?}", toy.log);
     let status = toy.status();
-    assert_eq!((status.phase, status.message), (Phase::Invalid, format!("{WHAT}: install it")));
-    assert!(Phase::Invalid.stalled());
+    assert_eq!((status.phase, status.message), (UpgradePhase::Invalid, format!("{WHAT}: install it")));
+    assert!(UpgradePhase::Invalid.stalled());
     become_of(&mut toy, job("{}"));
-    toy.run_until(3000, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(3000, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_job_goes_on_without_its_executor_and_nothing_new_opens() {
     for _ in 0..30 {
         toy.tick();
     }
-    assert_eq!((toy.kubelets("Upgrading"), toy.phase()), (1, Phase::Invalid));
+    assert_eq!((toy.kubelets("Upgrading"), toy.phase()), (1, UpgradePhase::Invalid));
     toy.broken = None;
     toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
     for _ in 0..60 {
@@ -73,7 +73,7 @@ fn a_job_goes_on_without_its_executor_and_nothing_new_opens() {
     }
     assert_eq!((toy.kubelets_in_flight(), toy.kubelets("Upgraded")), (0, 1), "{:?}", toy.log);
     become_of(&mut toy, job("{}"));
-    toy.run_until(3000, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(3000, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_job_of_a_claim_begins_when_its_executor_comes_back() {
     toy.run_until(10, |toy| message(toy, "n-1").starts_with("its Job has not begun"));
     become_of(&mut toy, job("{}"));
     toy.broken = None;
-    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(600, |toy| toy.phase() == UpgradePhase::Completed);
     assert_eq!(toy.jobs.made.len(), 1);
 }
 
@@ -133,10 +133,10 @@ fn no_job_begins_by_a_template_that_nobody_approved() {
     toy.run_until(10, |toy| {
         message(toy, "n-1") == "its Job has not begun: the plan as it is now is not approved"
     });
-    assert_eq!((jobs_begun(&toy), toy.phase()), (begun, Phase::AwaitingApproval));
+    assert_eq!((jobs_begun(&toy), toy.phase()), (begun, UpgradePhase::AwaitingApproval));
     toy.upgrade.approved_hash = toy.status().hash.map(Into::into);
     toy.broken = None;
-    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(600, |toy| toy.phase() == UpgradePhase::Completed);
     assert_eq!(jobs_begun(&toy), begun + 1);
 }
 
@@ -187,7 +187,7 @@ fn a_claim_of_an_executor_that_is_not_named_any_more_is_made_anew() {
         })
     };
     toy.run_until(600, other);
-    toy.run_until(600, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(600, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 #[test]

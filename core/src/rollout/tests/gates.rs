@@ -49,14 +49,14 @@ fn nothing_is_opened_outside_of_a_window() {
     toy.upgrade.calendar.windows = vec![window(10, 30), window(100, 60)];
     assert_eq!(openings(&mut toy, 598), Vec::<i64>::new());
     let decision = toy.decided();
-    assert_eq!(decision.status.phase, Phase::WaitingForWindow);
+    assert_eq!(decision.status.phase, UpgradePhase::WaitingForWindow);
     assert_eq!(decision.status.message, "no window is open; opens Fri 2027-01-15 08:10 UTC");
     assert_eq!(decision.status.lines(), ["no window is open; opens Fri 2027-01-15 08:10 UTC"]);
     assert_eq!(decision.again_at, Some(at(600)));
     assert!(!decision.status.phase.stalled());
     let opened = openings(&mut toy, 2400);
     assert!(opened.first() == Some(&600) && opened.len() == 4 + 6, "{opened:?}");
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn no_node_is_begun_that_does_not_fit_into_what_is_left_of_the_window() {
     toy.upgrade.calendar.windows = vec![window(0, 9), window(200, 60)];
     toy.run_until(600, scheduler_is_done);
     openings(&mut toy, 30);
-    assert_eq!(toy.phase(), Phase::WaitingForWindow);
+    assert_eq!(toy.phase(), UpgradePhase::WaitingForWindow);
     let told = toy.status().message;
     assert_eq!(
         told,
@@ -95,7 +95,7 @@ fn a_window_that_nothing_fits_into_is_said_to_be_too_short() {
     let opened = openings(&mut toy, 200);
     assert!(opened.is_empty(), "{opened:?}");
     let status = toy.status();
-    assert_eq!((status.phase, status.phase.stalled()), (Phase::NoWindowFits, true));
+    assert_eq!((status.phase, status.phase.stalled()), (UpgradePhase::NoWindowFits, true));
     assert_eq!(status.message, "no window in sight is long enough for a kube-apiserver (4 min)");
 }
 
@@ -106,16 +106,16 @@ fn what_is_in_flight_when_a_freeze_begins_settles_and_nothing_new_is_opened() {
     toy.run_until(600, |toy| toy.kubelets("Draining") == 2);
     toy.upgrade.calendar.freezes = vec![freeze(toy.seconds, 5000)];
     toy.tick();
-    assert!(toy.phase() == Phase::Working(Stage::Kubelets), "what is in flight keeps its stage");
+    assert!(toy.phase() == UpgradePhase::Working(Stage::Kubelets), "what is in flight keeps its stage");
     assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
     assert_eq!((toy.kubelets("Upgraded"), toy.kubelets_in_flight()), (2, 0));
     let decision = toy.decided();
-    assert_eq!(decision.status.phase, Phase::Frozen);
+    assert_eq!(decision.status.phase, UpgradePhase::Frozen);
     assert_eq!(decision.status.message, "frozen by fair; opens Fri 2027-01-15 09:24 UTC");
     assert_eq!(decision.again_at, Some(at(5000)));
     toy.pass(4999 - toy.seconds);
     assert_eq!(openings(&mut toy, 600).first(), Some(&5000));
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn kubelets_wait_while_the_control_plane_soaks_and_anew_when_it_was_not_whole() 
     toy.run_until(600, scheduler_is_done);
     let done = toy.seconds;
     assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
-    assert_eq!(toy.phase(), Phase::Soaking);
+    assert_eq!(toy.phase(), UpgradePhase::Soaking);
     let line = toy.status().message;
     assert!(
         line.starts_with("kubelets wait while the control plane soaks, until Fri 2027-01-15 08:1"),
@@ -152,7 +152,7 @@ fn kubelets_wait_while_the_control_plane_soaks_and_anew_when_it_was_not_whole() 
     toy.tick();
     ready(&mut toy, true);
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 /// Two groups of two and four nodes, the second after the first.
@@ -181,7 +181,7 @@ fn groups_wait_while_the_group_before_them_soaks() {
     toy.run_until(900, |toy| toy.kubelets("Upgraded") == 2);
     let done = toy.seconds;
     let opened = openings(&mut toy, 899);
-    assert_eq!((opened, toy.phase()), (Vec::new(), Phase::Soaking));
+    assert_eq!((opened, toy.phase()), (Vec::new(), UpgradePhase::Soaking));
     assert_eq!(toy.status().message.split(',').next(), Some("the groups after first wait while it soaks"));
     // What soaks is stored: the claims it was seen by may be gone.
     toy.claims.clear();
@@ -194,13 +194,13 @@ fn the_others_of_a_group_wait_while_its_canaries_soak() {
     (toy.upgrade.groups[0].canary, toy.upgrade.groups[0].soak) = (1, SignedDuration::from_secs(900));
     toy.run_until(900, |toy| toy.kubelets("Upgraded") == 1);
     let done = toy.seconds;
-    assert_eq!((openings(&mut toy, 899), toy.phase()), (Vec::new(), Phase::Soaking));
+    assert_eq!((openings(&mut toy, 899), toy.phase()), (Vec::new(), UpgradePhase::Soaking));
     let line = toy.status().message;
     assert!(line.starts_with("the others of group all wait while its canaries soak"), "{line}");
     let opened = openings(&mut toy, 60);
     assert!(opened.first().is_some_and(|second| (done + 900..=done + 902).contains(second)), "{opened:?}");
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed, "nobody waits for the group");
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "nobody waits for the group");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn from_as_many_failed_nodes_on_as_may_be_nothing_new_is_opened() {
     toy.run_until(900, |toy| toy.kubelets("Failed") == 1);
     assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
     let status = toy.status();
-    assert_eq!((status.phase, status.phase.stalled()), (Phase::FailurePolicy, true));
+    assert_eq!((status.phase, status.phase.stalled()), (UpgradePhase::FailurePolicy, true));
     assert_eq!(
         status.message,
         "1 of 20 nodes failed, n-2 first, and from 1 on nothing new is begun: mend them and delete their NodeUpgrades, \
@@ -232,7 +232,7 @@ fn from_as_many_failed_nodes_on_as_may_be_nothing_new_is_opened() {
     );
     toy.upgrade.failures.max_failed = Some(Amount::Percent(34));
     toy.run_to_the_end(900);
-    assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (Phase::NodesFailed, 19));
+    assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (UpgradePhase::NodesFailed, 19));
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn from_as_many_parked_nodes_on_as_may_be_no_other_is_opened_and_none_is_tried_a
     openings(&mut toy, 1);
     assert_eq!(before, toy.log.iter().filter(|line| line.starts_with("Claim ")).count());
     assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
-    assert_eq!(toy.phase(), Phase::FailurePolicy);
+    assert_eq!(toy.phase(), UpgradePhase::FailurePolicy);
 }
 
 fn in_zones(toy: &mut Toy, zones: usize) {
@@ -279,13 +279,13 @@ fn no_node_of_a_disrupted_zone_is_opened() {
     assert!(!toy.claims.iter().any(of_a), "{:?}", toy.log);
     assert_eq!(toy.kubelets("Upgraded"), 5, "the other zone went on");
     let status = toy.status();
-    assert_eq!((status.phase, status.phase.stalled()), (Phase::ZoneDisrupted, false));
+    assert_eq!((status.phase, status.phase.stalled()), (UpgradePhase::ZoneDisrupted, false));
     let line = "zone a: 3 of 5 nodes are not ready, and none of it is taken up until more of them are";
     assert_eq!(status.message, line);
     toy.pass(16 * 60);
     assert_eq!(
         (toy.phase(), toy.phase().stalled()),
-        (Phase::ZoneGone, true),
+        (UpgradePhase::ZoneGone, true),
         "nobody hears of them any more"
     );
     toy.cluster.change_node("n-2", |node| node.ready = true);
@@ -299,7 +299,7 @@ fn a_zone_that_loses_nodes_now_is_left_alone_long_before_half_of_them_are_lost()
     toy.run_until(600, scheduler_is_done);
     not_ready(&mut toy, &[2, 4, 6]);
     openings(&mut toy, 100);
-    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, Phase::ZoneDisrupted));
+    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, UpgradePhase::ZoneDisrupted));
     // Machines that have been silent for long tell nothing of what goes on now.
     toy.pass(16 * 60);
     assert!(!openings(&mut toy, 100).is_empty(), "{:?}", toy.status());
@@ -312,7 +312,7 @@ fn no_node_is_opened_while_none_of_any_zone_is_ready() {
     toy.run_until(600, scheduler_is_done);
     not_ready(&mut toy, &[1, 2, 3, 4]);
     openings(&mut toy, 60);
-    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, Phase::ZoneDisrupted));
+    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, UpgradePhase::ZoneDisrupted));
     assert_eq!(toy.status().message, "no node is ready (4 are not), and none is taken up until some are");
     toy.cluster.change_node("n-2", |node| node.ready = true);
     assert!(!openings(&mut toy, 60).is_empty(), "one zone is whole again");
@@ -335,7 +335,7 @@ fn calendars_are_asked_for_by_the_control_plane_too() {
     let mut toy = Toy::new(1, 1);
     toy.upgrade.calendar = Calendar { windows: Vec::new(), freezes: vec![freeze(0, 100)] };
     assert_eq!(openings(&mut toy, 99), Vec::<i64>::new());
-    assert_eq!(toy.phase(), Phase::Frozen);
+    assert_eq!(toy.phase(), UpgradePhase::Frozen);
     assert_eq!(openings(&mut toy, 1), [100]);
 }
 
@@ -401,7 +401,7 @@ fn nothing_new_is_opened_while_a_gate_is_closed() {
         let before = toy.gate_reads;
         assert_eq!(openings(&mut toy, 60), Vec::<i64>::new(), "{line}");
         let decision = toy.decided();
-        assert_eq!(decision.status.phase, Phase::GateClosed, "{line}");
+        assert_eq!(decision.status.phase, UpgradePhase::GateClosed, "{line}");
         assert_eq!(decision.status.message, format!("gate slo is closed (read every 15 s): {line}"));
         assert!(decision.again_at.is_some_and(|next| next <= at(toy.seconds + 15)));
         assert!((3..=5).contains(&(toy.gate_reads - before)), "{}", toy.gate_reads);
@@ -413,10 +413,13 @@ fn nothing_new_is_opened_while_a_gate_is_closed() {
     toy.gate = is("False");
     toy.pass(16);
     assert_eq!(openings(&mut toy, 120), Vec::<i64>::new());
-    assert_eq!((toy.kubelets("Upgraded"), toy.kubelets_in_flight(), toy.phase()), (2, 0, Phase::GateClosed));
+    assert_eq!(
+        (toy.kubelets("Upgraded"), toy.kubelets_in_flight(), toy.phase()),
+        (2, 0, UpgradePhase::GateClosed)
+    );
     toy.gate = is("True");
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
     let reads = toy.gate_reads;
     openings(&mut toy, 100);
     assert_eq!(toy.gate_reads, reads, "nothing is to be opened any more");
@@ -445,23 +448,27 @@ fn a_gate_that_only_a_person_can_open_is_told_as_that_from_its_second_read_on() 
         // What was forbidden once may be of a server that starts.
         toy.gate = found.clone();
         toy.run_until(20, |toy| toy.gates.0.values().any(|read| read.found == found));
-        assert_eq!((toy.phase(), toy.phase().stalled()), (Phase::GateClosed, false), "{line}");
-        toy.run_until(20, |toy| toy.phase() != Phase::GateClosed);
+        assert_eq!((toy.phase(), toy.phase().stalled()), (UpgradePhase::GateClosed, false), "{line}");
+        toy.run_until(20, |toy| toy.phase() != UpgradePhase::GateClosed);
         let status = toy.status();
-        assert_eq!((status.phase, status.phase.stalled()), (Phase::GateUnreadable, true), "{line}");
+        assert_eq!((status.phase, status.phase.stalled()), (UpgradePhase::GateUnreadable, true), "{line}");
         let line = format!("gate slo is closed (read every 15 s): {line}");
         assert_eq!((&status.message, status.waits[0].reason.ended_by()), (&line, EndedBy::Person));
         for _ in 0..40 {
             toy.tick();
-            assert_eq!(toy.phase(), Phase::GateUnreadable, "it does not flicker when it is read again");
+            assert_eq!(
+                toy.phase(),
+                UpgradePhase::GateUnreadable,
+                "it does not flicker when it is read again"
+            );
         }
         // A server that is away says nothing of what it allows.
         toy.gate = GateFound::Failed("no answer".into());
-        toy.run_until(20, |toy| toy.phase() == Phase::GateClosed);
+        toy.run_until(20, |toy| toy.phase() == UpgradePhase::GateClosed);
     }
     toy.gate = is("True");
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "it goes on by itself once it may be read");
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "it goes on by itself once it may be read");
 }
 
 #[test]
@@ -469,10 +476,10 @@ fn of_two_gates_the_one_that_only_a_person_can_open_is_told() {
     let mut toy = gated();
     toy.upgrade.gates.insert(0, gate("first", "cart"));
     toy.gate = GateFound::Forbidden("no rule".into());
-    toy.run_until(40, |toy| toy.phase() == Phase::GateUnreadable);
+    toy.run_until(40, |toy| toy.phase() == UpgradePhase::GateUnreadable);
     let first = toy.upgrade.gates[0].object.clone();
     toy.gates.was_read(first, GateFound::NoObject, at(toy.seconds));
     let status = toy.status();
-    assert_eq!(status.phase, Phase::GateUnreadable);
+    assert_eq!(status.phase, UpgradePhase::GateUnreadable);
     assert!(status.message.starts_with("gate slo is closed"), "{}", status.message);
 }

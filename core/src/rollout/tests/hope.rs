@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::cluster::Toy;
 use super::scheduler_upgraded;
-use crate::cluster::{Component, Node, Phase as PodPhase, Pod, Traits};
+use crate::cluster::{Component, Node, Phase, Pod, Traits};
 use crate::fixture::{at, node, pod};
 use crate::plan::Stage;
-use crate::rollout::{OutOf, Phase};
+use crate::rollout::{OutOf, UpgradePhase};
 
 /// Nodes 1 and 2 hold a replica each that can run there only; the third one was on node 3, which failed.
 fn one_failed_of_three() -> Toy {
@@ -29,11 +29,11 @@ fn a_budget_that_a_failed_node_keeps_shut_is_hoped_for_no_longer_than_an_hour() 
     toy.cluster.change_budget("db", |budget| budget.closed_since = Some(at(0)));
     toy.run_until(900, |toy| toy.kubelets("Failed") == 1);
     (0..60).for_each(|_| toy.tick());
-    assert_eq!((toy.phase(), toy.kubelets("Parked")), (Phase::Working(Stage::Kubelets), 0));
+    assert_eq!((toy.phase(), toy.kubelets("Parked")), (UpgradePhase::Working(Stage::Kubelets), 0));
     assert!(toy.decided().again_at.is_some(), "somebody looks when the hour is over");
     toy.pass(3600);
     let status = toy.status();
-    assert_eq!((status.phase, status.out(OutOf::Parked)), (Phase::NodesFailed, 2), "{status:?}");
+    assert_eq!((status.phase, status.out(OutOf::Parked)), (UpgradePhase::NodesFailed, 2), "{status:?}");
     // The failed node comes back, and its replica with it.
     let now = toy.world().now;
     toy.cluster.change_node("n-3", |node| {
@@ -43,7 +43,7 @@ fn a_budget_that_a_failed_node_keeps_shut_is_hoped_for_no_longer_than_an_hour() 
     toy.cluster.set_pod(pod("db", 2, "n-3"));
     (toy.absent, toy.broken) = (0, None);
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn a_node_that_nothing_of_ours_keeps_from_its_budget_is_tried() {
     let mut toy = one_failed_of_three();
     toy.run_until(900, |toy| toy.kubelets("Parked") == 2);
     (0..5).for_each(|_| toy.tick());
-    assert_eq!((toy.phase(), toy.kubelets("Failed")), (Phase::Working(Stage::Kubelets), 1));
+    assert_eq!((toy.phase(), toy.kubelets("Failed")), (UpgradePhase::Working(Stage::Kubelets), 1));
     toy.pass(3700);
-    assert_eq!(toy.phase(), Phase::NodesFailed);
+    assert_eq!(toy.phase(), UpgradePhase::NodesFailed);
 }
 
 /// The kubelet of `name` lives, and has not been Ready `since` then.
@@ -73,13 +73,13 @@ fn a_node_that_is_not_ready_for_long_calls_for_a_person_although_its_kubelet_liv
     let since = toy.world().now;
     is_not_ready(&mut toy, &name, since);
     (0..60).for_each(|_| toy.tick());
-    assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets));
+    assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Kubelets));
     assert!(toy.decided().again_at.is_some(), "somebody looks when its time is over");
     toy.pass(15 * 60);
     is_not_ready(&mut toy, &name, since);
     let line = format!("group all: 1 of 3 nodes are unavailable, 1 may be: {name} (not ready)");
     let status = toy.status();
-    assert_eq!((status.phase, status.message), (Phase::NodesHeld, line));
+    assert_eq!((status.phase, status.message), (UpgradePhase::NodesHeld, line));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_node_that_is_not_ready_for_long_is_upgraded_first_while_its_kubelet_lives()
 }
 
 /// Of two control-plane nodes one waits, and the other one, which a person holds, has this static pod that is not ready.
-fn waits_for(phase: PodPhase) -> Toy {
+fn waits_for(phase: Phase) -> Toy {
     let mut toy = Toy::new(0, 2);
     for name in ["cp-1", "cp-2"] {
         toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
@@ -106,22 +106,22 @@ fn waits_for(phase: PodPhase) -> Toy {
 
 #[test]
 fn a_static_pod_that_never_gets_ready_calls_for_a_person() {
-    let mut toy = waits_for(PodPhase::Running);
+    let mut toy = waits_for(Phase::Running);
     (0..60).for_each(|_| toy.tick());
-    assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets));
+    assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Kubelets));
     assert!(toy.decided().again_at.is_some(), "somebody looks when its time is over");
     toy.pass(15 * 60);
     let status = toy.status();
     let line = "cp-1 waits until static pod shop/kube-vip-1 is ready";
-    assert_eq!((status.phase, status.message.as_str()), (Phase::NodesHeld, line));
+    assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::NodesHeld, line));
 }
 
 #[test]
 fn a_static_pod_that_has_finished_need_not_be_ready() {
-    let mut toy = waits_for(PodPhase::Finished);
+    let mut toy = waits_for(Phase::Finished);
     toy.cluster.change_node("cp-2", |node| node.held = false);
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -134,10 +134,10 @@ fn a_server_that_is_lost_before_a_claimed_step_begins_calls_for_a_person() {
     let kept = toy.cluster.instances().iter().filter(|of| !lost(of)).cloned().collect();
     toy.cluster.set_instances(kept);
     (0..60).for_each(|_| toy.tick());
-    assert_eq!(toy.phase(), Phase::Working(Stage::Apiservers));
+    assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Apiservers));
     toy.pass(15 * 60);
     let line = "kube-apiserver on cp-2 has been away for 15 minutes: bring it back, or delete its Node";
     let status = toy.status();
-    assert_eq!((status.phase, status.message.as_str()), (Phase::ControlPlaneHeld, line));
+    assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::ControlPlaneHeld, line));
     assert_eq!(toy.state_of("cp-1"), "Claimed");
 }

@@ -3,7 +3,7 @@
 use super::cluster::Toy;
 use crate::cluster::{Component, Instance};
 use crate::fixture::{cluster, node};
-use crate::rollout::Phase;
+use crate::rollout::UpgradePhase;
 use crate::upgrade::Hidden;
 use crate::version::Minor;
 
@@ -26,7 +26,7 @@ fn claimed(toy: &mut Toy) -> Vec<String> {
                 all.push(line);
             }
         }
-        if toy.phase() == Phase::Completed {
+        if toy.phase() == UpgradePhase::Completed {
             break;
         }
     }
@@ -49,7 +49,7 @@ fn the_control_plane_goes_minor_by_minor_and_kubelets_once() {
         kubelet.n-2 to v1.37.1
         kubelet.n-1 to v1.37.1"#]]
     .assert_eq(&all.join("\n"));
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
     let status = toy.status();
     assert_eq!(status.way.iter().map(ToString::to_string).collect::<Vec<_>>(), ["v1.36.9"]);
     assert_eq!(status.from.map(|from| from.to_string()).as_deref(), Some("v1.35.2"));
@@ -89,7 +89,7 @@ fn a_node_that_joins_between_two_hops_is_not_left_behind() {
     let all = claimed(&mut toy);
     let place = |line: &str| all.iter().position(|other| other == line).unwrap_or(usize::MAX);
     assert!(place("kubelet.late to v1.36.9") < place("kube-apiserver.cp-1 to v1.37.1"), "{all:#?}");
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_is_gone_for_a_moment_does_not_take_the_upgrade_to_the_next_hop() {
     back.extend(all.into_iter().filter(old));
     toy.cluster.set_instances(back);
     toy.run_to_the_end(3000);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn controllers_that_nothing_shows_are_not_left_two_minors_behind() {
     toy.hidden.push((Component::KubeScheduler, "kube-scheduler is led by x".to_owned()));
     let all = claimed(&mut toy);
     assert_eq!(all, ["kube-apiserver.cp-1 to v1.36.9", "kube-apiserver.cp-2 to v1.36.9"]);
-    assert_eq!(toy.phase(), Phase::ControlPlaneHeld);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld);
     let asked =
         "when you know that it runs v1.36.9, and will go to every further minor with the kube-apiservers";
     assert!(toy.status().message.ends_with(asked), "{}", toy.status().message);
@@ -138,7 +138,7 @@ fn controllers_that_nothing_shows_are_not_left_two_minors_behind() {
     toy.upgrade.version = "v1.37.1".parse().unwrap();
     toy.upgrade.control_plane.hidden = Hidden::Accept;
     assert!(claimed(&mut toy).contains(&"kubelet.n-1 to v1.37.1".to_owned()));
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -169,19 +169,19 @@ fn a_version_that_is_there_already_is_recorded_with_the_others() {
     let way = |toy: &Toy| toy.status().way.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(way(&half), ["v1.36.3"]);
     assert!(claimed(&mut half).contains(&"kube-apiserver.cp-1 to v1.36.3".to_owned()));
-    assert_eq!(half.phase(), Phase::Completed);
+    assert_eq!(half.phase(), UpgradePhase::Completed);
 }
 
 #[test]
 fn a_crash_after_any_write_of_two_hops_ends_alike() {
     let mut whole = toy("v1.35.2", &["v1.35.2", "v1.33.0"]);
     whole.run_to_the_end(3000);
-    assert_eq!(whole.phase(), Phase::Completed);
+    assert_eq!(whole.phase(), UpgradePhase::Completed);
     for write in 1..whole.log.len() {
         let mut toy = toy("v1.35.2", &["v1.35.2", "v1.33.0"]);
         toy.crash_after = Some(write);
         toy.run_to_the_end(3000);
-        assert_eq!(toy.phase(), Phase::Completed, "after write {write}");
+        assert_eq!(toy.phase(), UpgradePhase::Completed, "after write {write}");
         let runs = |toy: &Toy| toy.cluster.nodes().iter().map(|n| n.kubelet.to_string()).collect::<Vec<_>>();
         assert_eq!(runs(&toy), runs(&whole));
     }
@@ -199,7 +199,7 @@ fn a_node_without_which_there_is_no_further_hop_may_not_stay_behind() {
     }];
     toy.run_to_the_end(3000);
     let status = toy.status();
-    assert_eq!((status.phase, toy.kubelets("Upgraded")), (Phase::NodesParked, 1), "{status:?}");
+    assert_eq!((status.phase, toy.kubelets("Upgraded")), (UpgradePhase::NodesParked, 1), "{status:?}");
     assert_eq!(status.hop, Some("v1.36.9".parse().unwrap()));
 }
 
@@ -210,5 +210,5 @@ fn a_controller_with_numbers_of_its_own_is_left_alone() {
     own.version = crate::version::Observed::Unknown(crate::version::Unknown::OwnNumber("v0.0.3".into()));
     toy.cluster.add_instance(own);
     assert!(claimed(&mut toy).iter().all(|line| !line.contains("cloud")));
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }

@@ -6,7 +6,7 @@ use super::cluster::Toy;
 use crate::cluster::{Component, Owner, Pod, Traits};
 use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
-use crate::rollout::{Action, ClaimState, Phase, Unreadable};
+use crate::rollout::{Action, ClaimState, Unreadable, UpgradePhase};
 use crate::upgrade::Executor;
 use crate::version::Observed;
 use jiff::SignedDuration;
@@ -168,10 +168,10 @@ fn a_daemon_set_that_was_broken_before_holds_nobody_up() {
         toy.run_to_the_end(300);
         toy.phase()
     };
-    assert_eq!(ends_at(false), Phase::Completed);
+    assert_eq!(ends_at(false), UpgradePhase::Completed);
     assert_eq!(
         ends_at(true),
-        Phase::NodesFailed,
+        UpgradePhase::NodesFailed,
         "one that the upgrade broke is waited for, until the deadline"
     );
 }
@@ -215,7 +215,7 @@ fn an_upgrade_that_is_deleted_goes_when_what_is_in_flight_has_settled() {
     toy.lingers = 1000;
     toy.run_until(600, |toy| toy.kubelets("Draining") > 0 && toy.kubelets("Upgrading") > 0);
     toy.progress.ending = true;
-    assert_eq!(toy.phase(), Phase::Deleting);
+    assert_eq!(toy.phase(), UpgradePhase::Deleting);
     toy.run_until(60, |toy| !toy.progress.protected);
     assert!(toy.claims.is_empty(), "{:?}", toy.claims);
     let cordoned = |toy: &Toy| toy.cluster.nodes().iter().filter(|node| node.unschedulable).count();
@@ -243,11 +243,11 @@ fn an_upgrade_that_is_deleted_lets_a_server_that_is_being_replaced_come_back() {
 fn another_version_on_an_upgrade_with_finished_claims_goes_on() {
     let mut toy = Toy::new(2, 1);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
     toy.upgrade.version = "v1.37.2".parse().unwrap();
     (toy.progress.started, toy.progress.completed, toy.progress.from) = (None, None, None);
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
     assert!(toy.cluster.nodes().iter().all(|node| node.kubelet.to_string() == "v1.37.2"));
 }
 
@@ -271,7 +271,7 @@ fn a_persons_drain_on_a_node_at_the_target_does_not_keep_the_upgrade_from_its_en
     let mark = CordonMark::of_drain(at(0), "ann");
     toy.cluster.change_node(&done, |node| node.cordoned_by = Some(mark.into()));
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_claim_that_cannot_be_read_holds_its_own_node_only() {
         "NodeUpgrade up.kubelet.n-2 is Draining without a time; delete it to have it made anew".to_owned();
     toy.unreadable.push(Unreadable { name: "up.kubelet.n-2".into(), why: why.clone() });
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::NodesHeld, "{:?}", toy.status());
     assert_eq!(toy.status().parked[0].reason, why);
     assert_eq!(toy.kubelets("Upgraded"), 2);
     // So does one of the control plane, which nobody may make twice.
@@ -406,5 +406,5 @@ fn the_claims_of_the_control_plane_are_not_forgotten_however_many_nodes_are_done
         }
     });
     toy.run_to_the_end(200);
-    assert_eq!(toy.phase(), Phase::ControlPlaneHeld, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld, "{:?}", toy.status());
 }

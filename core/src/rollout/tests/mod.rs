@@ -43,7 +43,7 @@ fn an_upgrade_runs_in_order_and_ends_even() {
         toy.deploy(&format!("app-{app}"), 4, 3);
     }
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
     assert!(toy.max_in_flight == 2, "the budget is used: {}", toy.max_in_flight);
     assert_eq!(toy.refused, 0, "no eviction was sent that the budget refused");
     expect![[r#"
@@ -75,7 +75,7 @@ fn a_node_that_cannot_be_drained_is_parked_named_and_finished_when_it_can() {
     toy.deploy("impossible", 1, 1);
     let stuck = toy.pods_of("impossible").first().unwrap().node.clone();
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::NodesParked);
+    assert_eq!(toy.phase(), UpgradePhase::NodesParked);
     let status = toy.status();
     assert_eq!(status.parked.len(), 1, "the others went on");
     assert_eq!(status.parked[0].node, stuck);
@@ -86,7 +86,7 @@ fn a_node_that_cannot_be_drained_is_parked_named_and_finished_when_it_can() {
     assert_eq!(toy.log.len(), written, "it is not disturbed again while the budget visibly allows nothing");
     toy.cluster.remove_budget("shop", "impossible");
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_node_that_could_not_be_emptied_anyway_is_not_disturbed() {
             toy.cluster.set_pod(Pod { special: Some(Arc::new(traits)), ..pod });
         }
         toy.run_to_the_end(900);
-        assert_eq!(toy.phase(), Phase::NodesParked, "pinned: {pinned}");
+        assert_eq!(toy.phase(), UpgradePhase::NodesParked, "pinned: {pinned}");
         assert!(!toy.log.iter().any(|line| line.ends_with(&format!("kubelet.{stuck}"))), "{:?}", toy.log);
     }
 }
@@ -115,9 +115,9 @@ fn a_budget_that_may_recover_is_waited_for_and_not_called_stalled() {
     toy.deploy("short", 1, 1);
     toy.run_until(300, |toy| toy.kubelets("Parked") == 1);
     toy.run_to_the_end(60);
-    assert_eq!(toy.phase(), Phase::Working(crate::plan::Stage::Kubelets));
+    assert_eq!(toy.phase(), UpgradePhase::Working(crate::plan::Stage::Kubelets));
     toy.pass(3700);
-    assert_eq!(toy.phase(), Phase::NodesParked, "an hour later it is for a person to look at");
+    assert_eq!(toy.phase(), UpgradePhase::NodesParked, "an hour later it is for a person to look at");
 }
 
 #[test]
@@ -126,13 +126,13 @@ fn a_crash_after_any_write_loses_nothing() {
     whole.deploy("cart", 3, 2);
     whole.run_to_the_end(600);
     let (evictions, writes) = (whole.evictions, whole.log.len());
-    assert_eq!(whole.phase(), Phase::Completed);
+    assert_eq!(whole.phase(), UpgradePhase::Completed);
     for crash in 0..writes {
         let mut toy = Toy::new(3, 1);
         toy.deploy("cart", 3, 2);
         toy.crash_after = Some(crash);
         toy.run_to_the_end(600);
-        assert_eq!(toy.phase(), Phase::Completed, "crash after write {crash}");
+        assert_eq!(toy.phase(), UpgradePhase::Completed, "crash after write {crash}");
         assert!(toy.evictions <= evictions + 3, "crash after write {crash}: {} evictions", toy.evictions);
     }
 }
@@ -142,18 +142,18 @@ fn a_persons_cordon_is_respected() {
     let mut toy = Toy::new(3, 2);
     toy.cluster.change_node("n-2", |node| node.unschedulable = true);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::NodesHeld);
+    assert_eq!(toy.phase(), UpgradePhase::NodesHeld);
     assert!(toy.status().message.contains("n-2: cordoned by someone else"), "{}", toy.status().message);
     assert_eq!(toy.status().lines(), [toy.status().message]);
     toy.cluster.change_node("n-2", |node| node.unschedulable = false);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
     assert!(toy.status().lines().is_empty(), "{:?}", toy.status().lines());
     // A kube-apiserver that does not answer refuses nothing to an upgrade that is over.
     toy.progress.completed = Some(at(toy.seconds));
     toy.cluster.change_instances(|instance| instance.version = Observed::from_report("unknown"));
     assert!(!toy.planned().refused().is_empty());
-    assert_eq!((toy.phase(), toy.status().preflight), (Phase::Completed, Vec::new()));
+    assert_eq!((toy.phase(), toy.status().preflight), (UpgradePhase::Completed, Vec::new()));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_cordon_that_leaves_no_room_for_others_calls_for_whoever_set_it() {
     toy.run_to_the_end(600);
     let line = "group all: 1 of 3 nodes are unavailable, 1 may be: n-2 (cordoned)";
     let status = toy.status();
-    assert_eq!((status.phase, status.message.as_str()), (Phase::NodesHeld, line));
+    assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::NodesHeld, line));
     assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
     // A machine that is silent for a moment comes back by itself.
     toy.cluster.change_node("n-2", |node| (node.unschedulable, node.ready) = (false, false));
@@ -173,7 +173,7 @@ fn a_cordon_that_leaves_no_room_for_others_calls_for_whoever_set_it() {
     toy.cluster.change_node("n-2", |node| node.ready = true);
     toy.cluster.change_node("n-1", |node| node.held = false);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -186,10 +186,10 @@ fn a_group_that_is_full_of_machines_that_are_gone_calls_for_a_person() {
     toy.pass(16 * 60);
     let status = toy.status();
     let line = format!("group all: 1 of 3 nodes are unavailable, 1 may be: {name} (not ready)");
-    assert_eq!((status.phase, status.message), (Phase::NodesHeld, line));
+    assert_eq!((status.phase, status.message), (UpgradePhase::NodesHeld, line));
     toy.cluster.change_node(&name, |node| node.ready = true);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_cordoned_control_plane_node_calls_for_whoever_cordoned_it() {
         toys[1].cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
     }
     toys[1].run_until(600, |toy| toy.kubelets("Upgraded") == 1);
-    for (mut toy, phase) in toys.into_iter().zip([Phase::ControlPlaneHeld, Phase::NodesHeld]) {
+    for (mut toy, phase) in toys.into_iter().zip([UpgradePhase::ControlPlaneHeld, UpgradePhase::NodesHeld]) {
         let done = |name: &str| toy.cluster.node(name).unwrap().kubelet.to_string() == "v1.37.1";
         let cordoned = if done("cp-1") { "cp-1" } else { "cp-2" };
         toy.cluster.change_node(cordoned, |node| node.unschedulable = true);
@@ -216,7 +216,7 @@ fn a_cordoned_control_plane_node_calls_for_whoever_cordoned_it() {
         );
         toy.cluster.change_node(cordoned, |node| node.unschedulable = false);
         toy.run_to_the_end(1200);
-        assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+        assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
     }
 }
 
@@ -237,7 +237,7 @@ fn a_completed_upgrade_says_what_is_so_now() {
     toy.cluster.change_node("n-1", |node| node.kubelet = Observed::from_report("v1.36.4"));
     let said = toy.status();
     let line = "every selected component ran v1.37.1 when the upgrade was complete; not all of them do now";
-    assert_eq!((said.phase, said.message.as_str()), (Phase::Completed, line));
+    assert_eq!((said.phase, said.message.as_str()), (UpgradePhase::Completed, line));
 }
 
 /// Goes on until a node drains; its name.
@@ -326,7 +326,7 @@ fn suspend_gives_back_what_drains_and_finishes_what_is_upgrading() {
     }
     assert_eq!(toy.kubelets("Draining"), 0, "what drains is given back at once");
     toy.run_to_the_end(120);
-    assert_eq!(toy.phase(), Phase::Suspended);
+    assert_eq!(toy.phase(), UpgradePhase::Suspended);
     assert!(toy.cluster.nodes().iter().all(|n| !n.unschedulable && n.cordoned_by.is_none()));
     assert_eq!(toy.kubelets_in_flight(), 0);
     assert_eq!(toy.evictions, evictions, "no disruption any more");
@@ -381,17 +381,17 @@ fn nothing_begins_without_approval_and_the_hash_of_what_was_seen() {
     let mut toy = Toy::new(2, 1);
     toy.upgrade.mode = Mode::RequireApproval;
     toy.run_to_the_end(30);
-    assert_eq!(toy.phase(), Phase::AwaitingApproval);
+    assert_eq!(toy.phase(), UpgradePhase::AwaitingApproval);
     assert_eq!(toy.status().lines(), ["set spec.approval.planHash to status.plan.hash to begin"]);
     assert!(toy.log.is_empty());
     let hash = toy.status().hash.unwrap();
     toy.upgrade.approved_hash = Some(hash.as_str().into());
     toy.upgrade.groups[0].max_unavailable = Amount::Count(9);
     toy.run_to_the_end(30);
-    assert_eq!(toy.phase(), Phase::AwaitingApproval, "another plan than the approved one");
+    assert_eq!(toy.phase(), UpgradePhase::AwaitingApproval, "another plan than the approved one");
     toy.upgrade.groups[0].max_unavailable = Amount::Count(1);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn targets_that_are_refused() {
         let mut toy = Toy::new(2, 1);
         toy.upgrade.version = target.parse().unwrap();
         toy.run_to_the_end(30);
-        assert_eq!((toy.phase(), toy.status().message.as_str()), (Phase::PreflightFailed, line));
+        assert_eq!((toy.phase(), toy.status().message.as_str()), (UpgradePhase::PreflightFailed, line));
         assert!(toy.log.is_empty(), "nothing was touched");
     }
 }
@@ -431,7 +431,7 @@ fn a_plan_that_is_blocked_for_long_after_the_beginning_calls_for_a_person() {
     assert!(!toy.phase().stalled() && !toy.status().waits.is_empty(), "{:?}", toy.status());
     toy.pass(15 * 60);
     let status = toy.status();
-    assert_eq!(status.phase, Phase::PreflightFailed, "{status:?}");
+    assert_eq!(status.phase, UpgradePhase::PreflightFailed, "{status:?}");
     assert!(status.message.contains("would be a downgrade"), "{}", status.message);
     assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
     toy.cluster.change_instances(|instance| {
@@ -440,7 +440,7 @@ fn a_plan_that_is_blocked_for_long_after_the_beginning_calls_for_a_person() {
         }
     });
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -448,7 +448,7 @@ fn a_failed_executor_stops_the_control_plane_and_parks_only_its_node() {
     let mut toy = Toy::new(3, 1);
     toy.broken = Some("n-2".to_owned());
     toy.run_to_the_end(3000);
-    assert_eq!(toy.phase(), Phase::NodesFailed);
+    assert_eq!(toy.phase(), UpgradePhase::NodesFailed);
     let node = toy.world().cluster.node("n-2").unwrap().clone();
     assert!(node.unschedulable, "a half upgraded node stays cordoned, and the status names it");
     assert!(toy.status().parked[0].reason.contains("not observed within 60 s; the node stays cordoned"));
@@ -456,7 +456,7 @@ fn a_failed_executor_stops_the_control_plane_and_parks_only_its_node() {
     let mut toy = Toy::new(3, 1);
     toy.broken = Some("cp-2".to_owned());
     toy.run_to_the_end(3000);
-    assert_eq!(toy.phase(), Phase::ControlPlaneFailed);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneFailed);
     assert!(toy.claims.iter().all(|c| c.subject.component == Component::KubeApiserver));
 }
 

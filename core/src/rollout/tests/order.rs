@@ -7,7 +7,7 @@ use super::scheduler_upgraded;
 use crate::cluster::{Component, Evidence, Instance, Node, Pod, Selector, Traits};
 use crate::fixture::{node, pod};
 use crate::plan::Stage;
-use crate::rollout::{Claim, ClaimState, Phase, Subject};
+use crate::rollout::{Claim, ClaimState, Subject, UpgradePhase};
 use crate::upgrade::{Group, Hidden};
 use crate::version::{Effective, Minor, Observed};
 
@@ -95,7 +95,7 @@ fn a_component_that_is_away_for_long_is_for_a_person() {
     for instances in [without, unready, silent] {
         toy.cluster.set_instances(instances);
         let mut moving = 0;
-        while toy.phase() != Phase::ControlPlaneHeld {
+        while toy.phase() != UpgradePhase::ControlPlaneHeld {
             assert!(moving < 16 * 60 && !toy.status().waits.is_empty(), "{:?}", toy.status());
             toy.tick();
             moving += 1;
@@ -107,10 +107,10 @@ fn a_component_that_is_away_for_long_is_for_a_person() {
         assert_eq!(message, line);
         toy.cluster.set_instances(whole.clone());
         toy.tick();
-        assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets));
+        assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Kubelets));
     }
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -119,12 +119,16 @@ fn controllers_that_nothing_shows_keep_the_kubelets_until_a_person_answers_for_t
     let line = "kube-scheduler is led by x, which cannot be seen from here".to_owned();
     toy.hidden.push((Component::KubeScheduler, line));
     toy.run_to_the_end(200);
-    assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, Phase::ControlPlaneHeld), "only a person helps");
+    assert_eq!(
+        (toy.kubelets_in_flight(), toy.phase()),
+        (0, UpgradePhase::ControlPlaneHeld),
+        "only a person helps"
+    );
     let message = toy.status().message;
     assert!(message.contains("led by x") && message.contains("controlPlane.hidden"), "{message}");
     toy.upgrade.control_plane.hidden = Hidden::Accept;
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn a_node_that_drains_when_the_control_plane_needs_a_person_is_given_back_in_the
     let status = toy.status();
     assert_eq!(
         (toy.kubelets("Draining"), status.phase),
-        (1, Phase::ControlPlaneHeld),
+        (1, UpgradePhase::ControlPlaneHeld),
         "{:?}",
         status.lines()
     );
@@ -149,15 +153,15 @@ fn a_node_that_drains_when_the_control_plane_needs_a_person_is_given_back_in_the
     assert!(status.lines().iter().any(|wait| wait.contains(drained)), "{:?}", status.lines());
     // An answer in time goes on where it was.
     toy.upgrade.control_plane.hidden = Hidden::Accept;
-    assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets));
+    assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Kubelets));
     toy.upgrade.control_plane.hidden = Hidden::Refuse;
     toy.run_until(60, |toy| toy.kubelets_in_flight() == 0);
     assert!(toy.claims.iter().all(|claim| !claim.is_of_kubelet()), "nothing blocked it: {:?}", toy.log);
     assert!(toy.cluster.nodes().iter().all(|node| !node.unschedulable), "{:?}", toy.log);
-    assert_eq!(toy.phase(), Phase::ControlPlaneHeld);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld);
     toy.upgrade.control_plane.hidden = Hidden::Accept;
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn controllers_that_moved_early_do_not_keep_the_apiservers_from_following() {
         }
     });
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -227,7 +231,7 @@ fn a_claim_on_a_server_whose_machine_is_another_one_or_gone_is_void() {
     });
     toy.broken = None;
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -238,7 +242,7 @@ fn a_kubelet_that_somebody_takes_back_is_not_fought() {
     let (name, node) = upgraded.map(|c| (c.name.clone(), c.subject.node.clone())).unwrap();
     toy.cluster.change_node(&node, |node| node.kubelet = Observed::from_report("v1.36.4"));
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.log);
+    assert_eq!(toy.phase(), UpgradePhase::NodesHeld, "{:?}", toy.log);
     let message = toy.status().message;
     assert!(
         message.contains(&format!("went back to v1.36.4 after it was upgraded; delete NodeUpgrade {name}")),
@@ -246,7 +250,7 @@ fn a_kubelet_that_somebody_takes_back_is_not_fought() {
     );
     toy.claims.iter_mut().find(|claim| claim.name == name).unwrap().ending = true;
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "who deletes the claim lets it go again");
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "who deletes the claim lets it go again");
 }
 
 #[test]
@@ -259,7 +263,7 @@ fn an_apiserver_that_somebody_takes_back_stops_everything_and_is_named() {
         }
     });
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::ControlPlaneHeld, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld, "{:?}", toy.status());
     assert!(
         toy.status().message.contains("kube-apiserver on cp-2 went back to v1.36.4"),
         "{}",
@@ -299,7 +303,7 @@ fn a_controller_waits_while_an_apiserver_is_back_at_its_old_version() {
     assert!(message.contains("kube-apiserver on cp-1 went back to v1.36.4"), "{message}");
     back(&mut toy, "v1.37.1");
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -385,11 +389,11 @@ fn kubelets_wait_for_what_the_apiservers_emulate() {
     });
     toy.run_to_the_end(200);
     assert_eq!(toy.kubelets("Upgraded"), 0, "{:?}", toy.log);
-    assert_eq!(toy.phase(), Phase::ControlPlaneHeld);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld);
     let line =
         "kube-apiservers are at 1.37 and emulate 1.36: raise --emulated-version before kubelets go to 1.37";
     assert_eq!(toy.status().message, line);
     toy.cluster.change_instances(|instance| instance.effective = None);
     toy.run_to_the_end(2000);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }

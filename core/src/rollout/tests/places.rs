@@ -4,7 +4,7 @@ use super::cluster::Toy;
 use crate::cluster::{Component, Instance};
 use crate::fixture::{instance, pod};
 use crate::plan::Stage;
-use crate::rollout::Phase;
+use crate::rollout::UpgradePhase;
 use crate::version::{Observed, Unknown};
 
 const NEW: &str = "v1.37.1";
@@ -36,7 +36,7 @@ fn the_pod_of_a_deployment_that_is_made_anew_on_another_node_is_not_missed() {
     (0..3).for_each(|_| toy.tick());
     remove(&mut toy, "cloud-0");
     toy.tick();
-    assert_eq!(toy.phase(), Phase::Working(Stage::Kubelets), "{:?}", toy.status().lines());
+    assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Kubelets), "{:?}", toy.status().lines());
     // One that is nowhere is missed.
     remove(&mut toy, "cloud-1");
     toy.tick();
@@ -44,7 +44,7 @@ fn the_pod_of_a_deployment_that_is_made_anew_on_another_node_is_not_missed() {
     assert!(said.contains("waits until cloud-controller-manager on cp-2 is seen again"), "{said}");
     add(&mut toy, 2, "cp-1");
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -55,5 +55,5 @@ fn a_server_without_a_node_that_another_one_took_the_place_of_is_not_missed() {
     (0..3).for_each(|_| toy.tick());
     remove(&mut toy, "cp-2");
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }

@@ -5,7 +5,7 @@ use super::cluster::{Toy, Way};
 use super::kubeadm::{ALL, OLD};
 use crate::cluster::{Component, Instance, Pod, Reach};
 use crate::fixture::{instance, pod};
-use crate::rollout::Phase;
+use crate::rollout::UpgradePhase;
 use crate::upgrade::{Mode, Unit};
 use crate::version::Observed;
 
@@ -15,7 +15,7 @@ const NEW: &str = "v1.37.1";
 fn the_control_plane_of_a_node_moves_as_a_whole_and_nodes_go_one_after_the_other() {
     let mut toy = Toy::kubeadm(3, 1);
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
     expect_test::expect![[r#"
         Claim up.control-plane.cp-1
         Record up.control-plane.cp-1 Upgrading
@@ -78,7 +78,7 @@ fn what_a_step_waits_for_is_said_with_its_node() {
 /// How each way of an executor ends.
 #[test]
 fn the_ends_of_a_step() {
-    use Phase::{Completed, ControlPlaneFailed};
+    use UpgradePhase::{Completed, ControlPlaneFailed};
     for (way, phase, state, message) in [
         (Way::Good, Completed, "Upgraded", "observed at v1.37.1"),
         (Way::SaysEarly(1), Completed, "Upgraded", "observed at v1.37.1"),
@@ -146,7 +146,7 @@ fn a_job_that_failed_last_is_not_taken_for_one_that_is_complete() {
     toy.way = Way::Good;
     toy.jobs.made.values_mut().for_each(|job| *job = JobState::Complete);
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn somebody_outside_is_done_when_everything_is_seen() {
     (toy.upgrade.control_plane.executor, toy.upgrade.control_plane.first_executor) =
         ("external".into(), None);
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
     assert!(toy.jobs.made.is_empty());
 }
 
@@ -202,12 +202,12 @@ fn the_first_of_a_hop_is_asked_again_until_a_node_is_upgraded() {
 fn a_crash_after_any_write_of_a_step_ends_alike() {
     let mut whole = Toy::kubeadm(2, 1);
     whole.run_to_the_end(600);
-    assert_eq!(whole.phase(), Phase::Completed);
+    assert_eq!(whole.phase(), UpgradePhase::Completed);
     for crash in 0..whole.log.len() {
         let mut toy = Toy::kubeadm(2, 1);
         toy.crash_after = Some(crash);
         toy.run_to_the_end(600);
-        assert_eq!(toy.phase(), Phase::Completed, "crash after write {crash}");
+        assert_eq!(toy.phase(), UpgradePhase::Completed, "crash after write {crash}");
         let executors: Vec<_> =
             ["cp-1", "cp-2"].map(|of| toy.plane(of).unwrap().subject.executor.clone()).into();
         assert_eq!(executors, ["apply".into(), "node".into()], "crash after write {crash}");
@@ -236,7 +236,7 @@ fn what_is_left_of_a_node_that_was_begun_comes_first() {
     let parts: Vec<_> = before.parts.iter().map(|(of, _)| *of).collect();
     assert_eq!(parts, [Component::KubeControllerManager]);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_part_that_is_away_is_waited_for_although_another_one_joins() {
     toy.tick();
     assert_eq!(toy.state_of("cp-1"), "Upgrading", "{:?}", toy.log);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn one_process_of_the_kubelet_and_the_control_plane_moves_without_a_drain() {
     toy.upgrade.groups[0].max_unavailable = crate::upgrade::Amount::Count(1);
     toy.deploy("web", 3, 2);
     toy.run_to_the_end(900);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?} {:?}", toy.status(), toy.planned().refused());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?} {:?}", toy.status(), toy.planned().refused());
     let moved = &toy.plane("cp-1").unwrap().subject.components;
     assert_eq!(*moved, [&ALL[..], &[Component::Kubelet]].concat());
     let cordoned: Vec<&String> = toy.log.iter().filter(|line| line.starts_with("Cordon")).collect();
@@ -388,7 +388,7 @@ fn no_two_executors_work_on_one_node() {
     toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
     toy.broken = None;
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn another_unit_on_the_way_settles_what_is_under_way() {
     toy.run_until(5, |toy| toy.state_of("cp-1") != "none");
     assert_eq!(toy.claims.len(), 1, "{:?}", toy.log);
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
     // Under way: it is finished first, and the rest of its node goes as a whole.
     let mut toy = Toy::kubeadm(2, 0);
     toy.upgrade.control_plane.unit = Unit::Component;
@@ -412,14 +412,19 @@ fn another_unit_on_the_way_settles_what_is_under_way() {
     toy.run_until(60, |toy| toy.state_of("cp-1") != "none");
     assert_eq!(toy.plane("cp-1").unwrap().subject.components, ALL[1..]);
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
     // And back.
     let mut toy = Toy::kubeadm(2, 0);
     toy.run_until(60, |toy| toy.state_of("cp-1") == "Upgrading");
     toy.upgrade.control_plane.unit = Unit::Component;
     toy.upgrade.mode = Mode::Automatic;
     toy.run_to_the_end(300);
-    assert_eq!((toy.phase(), toy.state_of("cp-1")), (Phase::Completed, "Upgraded"), "{:?}", toy.status());
+    assert_eq!(
+        (toy.phase(), toy.state_of("cp-1")),
+        (UpgradePhase::Completed, "Upgraded"),
+        "{:?}",
+        toy.status()
+    );
 }
 
 #[test]
@@ -436,7 +441,7 @@ fn a_part_that_goes_back_is_named_and_one_that_is_new_is_moved() {
         }
     });
     toy.run_to_the_end(200);
-    assert_eq!(toy.phase(), Phase::ControlPlaneHeld);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld);
     let line = "kube-scheduler on cp-1 went back to v1.36.4 after it was upgraded; delete NodeUpgrade \
                 up.control-plane.cp-1 to have it moved again";
     assert_eq!(toy.status().message, line);
@@ -447,7 +452,7 @@ fn a_part_that_goes_back_is_named_and_one_that_is_new_is_moved() {
         ..instance(Component::CloudControllerManager, "cp-1", OLD)
     });
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
     assert_eq!(toy.plane("cp-1").unwrap().subject.components, [Component::CloudControllerManager]);
 }
 
@@ -457,7 +462,7 @@ fn suspend_and_deletion_let_a_step_come_to_its_end() {
     toy.run_until(60, |toy| toy.state_of("cp-1") == "Upgrading");
     toy.upgrade.suspended = true;
     toy.run_to_the_end(200);
-    assert_eq!((toy.phase(), toy.state_of("cp-1")), (Phase::Suspended, "Upgraded"));
+    assert_eq!((toy.phase(), toy.state_of("cp-1")), (UpgradePhase::Suspended, "Upgraded"));
     assert_eq!(toy.state_of("cp-2"), "none");
     let mut toy = Toy::kubeadm(2, 0);
     toy.run_until(60, |toy| toy.state_of("cp-1") == "Upgrading");
@@ -473,7 +478,7 @@ fn suspend_and_deletion_let_a_step_come_to_its_end() {
         assert!(toy.state_of("cp-1") == "Upgrading" && toy.state_of("cp-2") == "none");
     }
     toy.run_to_the_end(300);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
@@ -487,5 +492,5 @@ fn a_control_plane_of_one_node_is_upgraded_although_nothing_of_it_is_seen_for_a_
         "its controllers take up their work first"
     );
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }

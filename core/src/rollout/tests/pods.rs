@@ -3,7 +3,7 @@
 
 use super::super::*;
 use super::cluster::Toy;
-use crate::cluster::{Phase as PodPhase, Pod, Traits};
+use crate::cluster::{Phase, Pod, Traits};
 use crate::disruption::{Busy, may_stay};
 use crate::drain;
 use crate::fixture::at;
@@ -63,9 +63,9 @@ impl Toy {
         let gone = self.cluster.pass(now);
         let stays_unready = self.stays_unready;
         self.cluster.change_pods(|pod| {
-            if pod.deleting().is_none() && !stays_unready && pod.phase != PodPhase::Finished {
+            if pod.deleting().is_none() && !stays_unready && pod.phase != Phase::Finished {
                 pod.ready = true;
-                pod.phase = PodPhase::Running;
+                pod.phase = Phase::Running;
                 if pod.traits().starting_since.is_some() {
                     pod.special = None;
                 }
@@ -87,7 +87,7 @@ impl Toy {
                 node,
                 special: Some(Traits { starting_since: Some(now), ..Traits::default() }.into()),
                 ready: false,
-                phase: PodPhase::Pending,
+                phase: Phase::Pending,
                 ..old
             });
         }

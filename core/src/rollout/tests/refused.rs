@@ -18,14 +18,14 @@ fn a_node_that_must_not_be_cordoned_is_parked_and_the_others_go_on() {
     let out = toy.status().parked;
     assert_eq!(out.iter().map(|out| &*out.node).collect::<Vec<_>>(), ["n-2"], "it is named");
     toy.denied = None;
-    toy.run_until(20_000, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(20_000, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 #[test]
 fn a_claim_that_is_refused_stands_still_with_the_servers_reason_until_it_is_not() {
     let mut toy = Toy::new(2, 1);
     toy.denied = Some("create NodeUpgrade");
-    toy.run_until(60, |toy| toy.phase() == Phase::WritesRefused);
+    toy.run_until(60, |toy| toy.phase() == UpgradePhase::WritesRefused);
     let (status, before) = (toy.status(), refusals(&toy));
     assert!(status.phase.stalled());
     assert!(status.message.starts_with("the server refuses to create NodeUpgrade up."), "{}", status.message);
@@ -36,11 +36,15 @@ fn a_claim_that_is_refused_stands_still_with_the_servers_reason_until_it_is_not(
     );
     for _ in 0..60 {
         toy.tick();
-        assert_eq!(toy.phase(), Phase::WritesRefused, "it does not flicker when the write is sent again");
+        assert_eq!(
+            toy.phase(),
+            UpgradePhase::WritesRefused,
+            "it does not flicker when the write is sent again"
+        );
     }
     assert_eq!(refusals(&toy) - before, 4, "once in fifteen seconds");
     toy.denied = None;
-    toy.run_until(900, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(900, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 #[test]
@@ -49,7 +53,7 @@ fn a_single_refusal_is_not_told() {
     toy.denied = Some("create NodeUpgrade");
     toy.run_until(60, |toy| refusals(toy) == 1);
     toy.denied = None;
-    assert_eq!(toy.phase(), Phase::Working(Stage::Apiservers));
+    assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Apiservers));
     toy.run_until(5, |toy| !toy.claims.is_empty());
     assert_eq!(refusals(&toy), 1);
 }
@@ -58,8 +62,8 @@ fn a_single_refusal_is_not_told() {
 fn an_upgrade_is_not_complete_while_a_node_must_not_be_given_back() {
     let mut toy = Toy::new(1, 1);
     toy.denied = Some("uncordon node n-1");
-    toy.run_until(900, |toy| toy.phase() == Phase::WritesRefused);
+    toy.run_until(900, |toy| toy.phase() == UpgradePhase::WritesRefused);
     assert_eq!(toy.status().message, "the server refuses to uncordon node n-1 (asked every 15 s): no");
     toy.denied = None;
-    toy.run_until(60, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(60, |toy| toy.phase() == UpgradePhase::Completed);
 }

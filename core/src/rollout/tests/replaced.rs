@@ -25,10 +25,10 @@ fn the_next_node_waits_until_what_left_the_last_one_is_ready() {
     let line = status.lines().join("\n");
     assert!(line.starts_with("n-2 waits until pod shop/web-0+"), "{line}");
     assert!(line.contains("which took the place of what left, is ready, at the latest until "), "{line}");
-    assert_eq!(status.phase, Phase::Working(crate::plan::Stage::Kubelets));
+    assert_eq!(status.phase, UpgradePhase::Working(crate::plan::Stage::Kubelets));
     assert!(toy.decided().again_at.is_some(), "it is looked at again even if nothing changes");
     toy.stays_unready = false;
-    toy.run_until(60, |toy| toy.phase() == Phase::Completed);
+    toy.run_until(60, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 #[test]

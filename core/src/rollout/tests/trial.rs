@@ -30,7 +30,7 @@ fn what_the_server_would_refuse_is_found_before_the_approval() {
     let found = refused_jobs(&toy.upgrade, &toy.jobs);
     let found: Vec<String> = found.iter().map(|finding| format!("{} {}", finding.id, finding.what)).collect();
     assert_eq!(found, ["E2/job executor job: the server would refuse its Job: exceeded quota"]);
-    assert_eq!(toy.phase(), Phase::AwaitingApproval);
+    assert_eq!(toy.phase(), UpgradePhase::AwaitingApproval);
     // A person mends it, and nobody has to ask.
     toy.refuses = None;
     toy.run_until(20, |toy| refused_jobs(&toy.upgrade, &toy.jobs).is_empty());
@@ -51,11 +51,11 @@ fn what_the_server_refuses_again_is_for_a_person() {
     assert_eq!(once.waits[0].reason, WaitReason::JobRefused);
     toy.run_until(30, |toy| toy.tries == 2);
     let twice = toy.status();
-    assert_eq!((twice.phase, twice.message.as_str()), (Phase::WritesRefused, line));
-    assert_eq!(twice.waits[0].reason, WaitReason::Upgrade(Phase::WritesRefused));
+    assert_eq!((twice.phase, twice.message.as_str()), (UpgradePhase::WritesRefused, line));
+    assert_eq!(twice.waits[0].reason, WaitReason::Upgrade(UpgradePhase::WritesRefused));
     toy.refuses = None;
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn nodes_that_a_person_holds_stay_so_while_a_new_leader_asks_about_jobs() {
     let mut toy = by_job();
     toy.cluster.change_node("n-1", |node| node.unschedulable = true);
     toy.run_to_the_end(3000);
-    assert_eq!(toy.phase(), Phase::NodesHeld, "{:?}", toy.log);
+    assert_eq!(toy.phase(), UpgradePhase::NodesHeld, "{:?}", toy.log);
     toy.jobs = Jobs::default();
-    assert_eq!(toy.phase(), Phase::NodesHeld);
+    assert_eq!(toy.phase(), UpgradePhase::NodesHeld);
     toy.tick();
-    assert_eq!((toy.phase(), toy.tries), (Phase::NodesHeld, 2));
+    assert_eq!((toy.phase(), toy.tries), (UpgradePhase::NodesHeld, 2));
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn a_control_plane_that_failed_stays_so_while_a_new_leader_asks_about_jobs() {
     let mut toy = by_job();
     toy.broken = Some("cp-2".to_owned());
     toy.run_to_the_end(3000);
-    assert_eq!(toy.phase(), Phase::ControlPlaneFailed);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneFailed);
     let tries = toy.tries;
     toy.jobs = Jobs::default();
-    assert_eq!(toy.phase(), Phase::ControlPlaneFailed, "a person is needed as before");
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneFailed, "a person is needed as before");
     toy.tick();
     assert_eq!(toy.tries, tries + 1);
 }

@@ -3,7 +3,7 @@
 use super::cluster::Toy;
 use crate::cluster::{Component, Instance, Reach};
 use crate::fixture::{cluster, instance};
-use crate::rollout::Phase;
+use crate::rollout::UpgradePhase;
 use crate::version::KubeVersion;
 
 /// The cloud-controller-manager of a distribution lags by a patch.
@@ -36,14 +36,14 @@ fn a_cloud_controller_manager_that_lags_by_a_patch_holds_nothing_up() {
     add_clouds(&mut toy, Reach::Local);
     toy.comes_as = late_cloud;
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
     assert!(toy.plane("cp-1").unwrap().subject.components.contains(&Component::CloudControllerManager));
     // Nor is it moved where everything else is there.
     let mut alone = Toy::new(1, 1);
     *alone.cluster = cluster(&["v1.37.1", "v1.37.1"], "v1.37.1", &["v1.37.1"]);
     alone.cluster.add_instance(instance(Component::CloudControllerManager, "ccm@cp-1", "v1.37.0"));
     alone.run_to_the_end(100);
-    assert_eq!((alone.phase(), alone.claims.len()), (Phase::Completed, 0), "{:?}", alone.status());
+    assert_eq!((alone.phase(), alone.claims.len()), (UpgradePhase::Completed, 0), "{:?}", alone.status());
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_cloud_controller_manager_that_others_deploy_is_left_to_them() {
     let mut toy = Toy::kubeadm(2, 1);
     add_clouds(&mut toy, Reach::Any);
     toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), Phase::Completed, "{:?}", toy.status());
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
     let clouds = toy.cluster.instances().iter().filter(|i| i.component == Component::CloudControllerManager);
     assert!(clouds.clone().count() == 2 && clouds.clone().all(|i| i.version.to_string() == "v1.36.4"));
 }
@@ -64,12 +64,12 @@ fn any_release_of_a_minor_will_do_where_no_other_is_named() {
     toy.comes_as = of_cloud;
     toy.run_to_the_end(3000);
     let status = toy.status();
-    assert_eq!(toy.phase(), Phase::Completed, "{status:?}");
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{status:?}");
     assert_eq!(status.way.iter().map(ToString::to_string).collect::<Vec<_>>(), ["v1.36"]);
     assert!(toy.cluster.nodes().iter().all(|node| node.kubelet.to_string() == "v1.37.1"));
     // What comes later at another patch of the minor is there too.
     toy.cluster.set_node(crate::fixture::node("n-9", "v1.37.0"));
     toy.run_to_the_end(200);
     let claimed = toy.claims.iter().any(|claim| *claim.subject.node == *"n-9");
-    assert_eq!((toy.phase(), claimed), (Phase::Completed, false), "{:?}", toy.status());
+    assert_eq!((toy.phase(), claimed), (UpgradePhase::Completed, false), "{:?}", toy.status());
 }

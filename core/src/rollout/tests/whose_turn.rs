@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cluster::Toy;
 use crate::cluster::Selector;
-use crate::rollout::Phase;
+use crate::rollout::UpgradePhase;
 use crate::upgrade::{Amount, Group, Zones};
 
 /// Six nodes in zones a, b and c, two in each, in pools `canary` (the first two) and `web`.
@@ -48,7 +48,7 @@ fn together(toy: &mut Toy) -> Vec<String> {
         if !line.is_empty() && all.last() != Some(&line) {
             all.push(line);
         }
-        if toy.phase() == Phase::Completed {
+        if toy.phase() == UpgradePhase::Completed {
             return all;
         }
     }
@@ -70,7 +70,7 @@ fn a_group_that_waits_says_for_whom() {
     let mut toy = toy(vec![web, group("canary", Some("canary"), 1)]);
     toy.broken = Some("n-1".to_owned());
     toy.run_to_the_end(3000);
-    assert_eq!(toy.phase(), Phase::NodesFailed);
+    assert_eq!(toy.phase(), UpgradePhase::NodesFailed);
     let waits = toy.status().lines();
     let line = "group web waits until group canary is done (n-1 and 1 more)";
     assert!(waits.iter().any(|wait| wait == line), "{waits:#?}");
@@ -101,7 +101,7 @@ fn nobody_follows_a_canary_that_failed() {
     toy.broken = Some("n-1".to_owned());
     toy.run_to_the_end(3000);
     assert_eq!((toy.kubelets("Failed"), toy.kubelets("Upgraded")), (1, 0), "{:#?}", toy.log);
-    assert_eq!(toy.phase(), Phase::NodesFailed);
+    assert_eq!(toy.phase(), UpgradePhase::NodesFailed);
     let line = "group all: the others wait until its canaries run v1.37.1";
     assert!(toy.status().lines().iter().any(|wait| wait == line), "{:#?}", toy.status().lines());
 }

@@ -1,6 +1,7 @@
-//! Where an upgrade is as a whole: one of a closed set, which is the reason of its condition Ready.
+//! The phase of an upgrade as a whole: one of a closed set, which is the reason of its condition Ready.
 //!
-//! Here belongs what each is called and whether only a person ends it. Which one it is now is decided in `status`.
+//! Here belong the name of each phase and whether only a person ends it. Which one an upgrade is in is decided in
+//! `status`.
 
 use super::wait::Wait;
 use crate::plan::Stage;
@@ -8,7 +9,7 @@ use crate::upgrade::calendar::Shut;
 
 /// Where the upgrade is as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum UpgradePhase {
     /// The plan is shown and nothing is done.
     PlanOnly,
     /// The plan waits for `approval.planHash`.
@@ -64,7 +65,7 @@ pub enum Phase {
     Completed,
 }
 
-impl Phase {
+impl UpgradePhase {
     /// Those in which it waits, does nothing or stands still: all but [`Self::Working`] and [`Self::Completed`].
     pub const WAITS: [Self; 24] = [
         Self::PlanOnly,
