@@ -33,7 +33,7 @@ pub use instance::{Instance, Reach};
 pub use leader::{Leader, Renewals};
 pub use name::{Name, Owner};
 pub use node::{CORDON_ANNOTATION, HOLD_ANNOTATION, Node, OUTDATED_TAINT};
-pub use placement::{Apart, Namespaces, NodeTerm, Placement};
+pub use placement::{AntiAffinityTerm, Namespaces, NodeSelectorTerm, Placement};
 pub use pod::{Phase, Pod, Traits};
 pub use reference::NodeRef;
 pub use sealed::{Cluster, Parts};

@@ -21,14 +21,14 @@ pub struct Placement {
     /// `spec.nodeSelector`: labels that the node has.
     pub labels: BTreeMap<String, String>,
     /// Terms of the required node affinity, of which one has to hold; `None` where it has none.
-    pub terms: Option<Vec<NodeTerm>>,
+    pub terms: Option<Vec<NodeSelectorTerm>>,
     /// The required anti-affinity: pods that it does not share a node, a zone or another domain with.
-    pub apart: Vec<Apart>,
+    pub apart: Vec<AntiAffinityTerm>,
 }
 
 /// One term of a required node affinity: all of it has to hold. An empty one holds nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodeTerm {
+pub struct NodeSelectorTerm {
     /// Expressions about labels of the Node.
     pub labels: Vec<Expression>,
     /// Expressions about fields of the Node.
@@ -37,7 +37,7 @@ pub struct NodeTerm {
 
 /// One term of a required anti-affinity between pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Apart {
+pub struct AntiAffinityTerm {
     /// `topologyKey`: the label whose values divide the cluster into domains, such as `kubernetes.io/hostname`.
     pub topology: String,
     /// The pods that it is about; `None` is about none.
@@ -85,7 +85,7 @@ impl Placement {
     }
 }
 
-impl NodeTerm {
+impl NodeSelectorTerm {
     fn holds(&self, node: &Node) -> bool {
         let by_label = |wanted: &Expression| {
             let value = node.labels.get(&wanted.key).map(String::as_str);
@@ -115,7 +115,7 @@ fn compared(wanted: &Expression, value: Option<&str>) -> Option<(i64, i64)> {
     }
 }
 
-impl Apart {
+impl AntiAffinityTerm {
     /// Whether it is about `other`, as a term of a pod in `namespace`.
     pub fn is_about(&self, namespace: &Arc<str>, other: &Pod) -> bool {
         let there = match &self.namespaces {
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn nodes_are_chosen_as_the_scheduler_chooses_them() {
         let node = labelled(&[("pool", "infra"), ("cores", "16")]);
-        let by_label = |labels: Vec<Expression>| NodeTerm { labels, fields: vec![] };
-        let by_field = |fields: Vec<Expression>| NodeTerm { labels: vec![], fields };
+        let by_label = |labels: Vec<Expression>| NodeSelectorTerm { labels, fields: vec![] };
+        let by_field = |fields: Vec<Expression>| NodeSelectorTerm { labels: vec![], fields };
         for (what, terms, allowed) in [
             ("no term", vec![], false),
-            ("an empty term", vec![NodeTerm::default()], false),
+            ("an empty term", vec![NodeSelectorTerm::default()], false),
             ("in", vec![by_label(vec![wants("pool", "In", &["web", "infra"])])], true),
             ("not in", vec![by_label(vec![wants("pool", "NotIn", &["infra"])])], false),
             ("an absent label is not in", vec![by_label(vec![wants("zone", "NotIn", &["a"])])], true),
@@ -193,8 +193,11 @@ mod tests {
     fn whom_a_pod_keeps_apart_from() {
         let own =
             Selector { match_labels: [("app".to_owned(), "cart".to_owned())].into(), ..Selector::default() };
-        let term =
-            |namespaces, selector: Option<Selector>| Apart { topology: "x".to_owned(), selector, namespaces };
+        let term = |namespaces, selector: Option<Selector>| AntiAffinityTerm {
+            topology: "x".to_owned(),
+            selector,
+            namespaces,
+        };
         let (cart, shop, bank) = (pod("cart", 1, "n-1"), Arc::from("shop"), Arc::from("bank"));
         assert!(term(Namespaces::Own, Some(own.clone())).is_about(&shop, &cart));
         assert!(!term(Namespaces::Own, Some(own.clone())).is_about(&bank, &cart));

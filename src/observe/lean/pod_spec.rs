@@ -23,7 +23,7 @@ pub(super) struct PodSpec {
     pub(super) node_selector: Option<BTreeMap<String, String>>,
     pub(super) affinity: Option<Affinity>,
     pub(super) tolerations: Option<Vec<Toleration>>,
-    pub(super) topology_spread_constraints: Option<Vec<Spread>>,
+    pub(super) topology_spread_constraints: Option<Vec<TopologySpreadConstraint>>,
     pub(super) termination_grace_period_seconds: Option<i64>,
     pub(super) priority_class_name: Option<String>,
     pub(super) scheduling_group: Option<IgnoredAny>,
@@ -36,7 +36,7 @@ pub(super) struct PodSpec {
 pub(super) struct Volume {
     pub(super) empty_dir: Option<IgnoredAny>,
     pub(super) host_path: Option<IgnoredAny>,
-    pub(super) persistent_volume_claim: Option<Claim>,
+    pub(super) persistent_volume_claim: Option<PersistentVolumeClaimSource>,
 }
 
 /// A container of a pod: from its spec, or from its status.
@@ -69,7 +69,7 @@ pub(super) struct PodStatus {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Claim {
+pub(super) struct PersistentVolumeClaimSource {
     pub(super) claim_name: Option<String>,
 }
 
@@ -123,7 +123,7 @@ impl Toleration {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Spread {
+pub(super) struct TopologySpreadConstraint {
     pub(super) when_unsatisfiable: Option<String>,
     pub(super) node_taints_policy: Option<String>,
 }
@@ -140,25 +140,25 @@ pub(super) struct Affinity {
 pub(in super::super) struct NodeAffinity {
     // A PersistentVolume calls it `required`.
     #[serde(alias = "required", rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    pub(super) required: Option<NodeTerms>,
+    pub(super) required: Option<NodeSelector>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct NodeTerms {
-    pub(super) node_selector_terms: Option<Vec<NodeTerm>>,
+pub(super) struct NodeSelector {
+    pub(super) node_selector_terms: Option<Vec<NodeSelectorTerm>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct NodeTerm {
-    pub(super) match_expressions: Option<Vec<NodeRequirement>>,
-    pub(super) match_fields: Option<Vec<NodeRequirement>>,
+pub(super) struct NodeSelectorTerm {
+    pub(super) match_expressions: Option<Vec<NodeSelectorRequirement>>,
+    pub(super) match_fields: Option<Vec<NodeSelectorRequirement>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct NodeRequirement {
+pub(super) struct NodeSelectorRequirement {
     pub(super) key: Option<String>,
     pub(super) operator: Option<String>,
     pub(super) values: Option<Vec<String>>,
@@ -168,12 +168,12 @@ pub(super) struct NodeRequirement {
 #[serde(default)]
 pub(super) struct PodAntiAffinity {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    pub(super) required: Option<Vec<PodTerm>>,
+    pub(super) required: Option<Vec<PodAffinityTerm>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PodTerm {
+pub(super) struct PodAffinityTerm {
     pub(super) topology_key: Option<String>,
     pub(super) label_selector: Option<Selector>,
 }
@@ -194,7 +194,7 @@ impl NodeAffinity {
         self.values(|term| values(term.match_expressions.as_ref(), |key| key.ends_with("/zone")))
     }
 
-    fn values(&self, named: impl Fn(&NodeTerm) -> Option<Vec<String>>) -> Vec<Arc<str>> {
+    fn values(&self, named: impl Fn(&NodeSelectorTerm) -> Option<Vec<String>>) -> Vec<Arc<str>> {
         let terms = self.required.iter().flat_map(|terms| terms.node_selector_terms.iter().flatten());
         let all: Option<Vec<Vec<String>>> = terms.map(named).collect();
         let mut values: Vec<Arc<str>> = all.into_iter().flatten().flatten().map(Into::into).collect();
@@ -205,7 +205,7 @@ impl NodeAffinity {
 }
 
 /// The values that a requirement with such a key allows.
-fn values(list: Option<&Vec<NodeRequirement>>, is_key: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+fn values(list: Option<&Vec<NodeSelectorRequirement>>, is_key: impl Fn(&str) -> bool) -> Option<Vec<String>> {
     let found = list?.iter().find(|requirement| {
         requirement.key.as_deref().is_some_and(&is_key) && requirement.operator.as_deref() == Some("In")
     });

@@ -10,7 +10,7 @@ use evenkeel_core::cluster::Traits;
 use evenkeel_core::text::harmless;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::pod_spec::{PodSpec, PodStatus, PodTerm, Spread, Toleration};
+use super::pod_spec::{PodAffinityTerm, PodSpec, PodStatus, Toleration, TopologySpreadConstraint};
 use super::wire::{HOSTNAME_LABEL, OPT_OUTS, condition, is_true};
 
 /// Label on an executor's Job and its pods: the UID of the `NodeUpgrade` that they work for.
@@ -55,11 +55,11 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
     let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()?.required.as_ref());
     let none = BTreeMap::new();
     let labels = meta.labels.as_ref().unwrap_or(&none);
-    let from_own_kind = |term: &PodTerm| {
+    let from_own_kind = |term: &PodAffinityTerm| {
         term.topology_key.as_deref() == Some(HOSTNAME_LABEL)
             && term.label_selector.as_ref().is_some_and(|selector| selector.matches(labels))
     };
-    let counts_cordoned = |spread: &Spread| {
+    let counts_cordoned = |spread: &TopologySpreadConstraint| {
         spread.when_unsatisfiable.as_deref() == Some("DoNotSchedule")
             && spread.node_taints_policy.as_deref() != Some("Honor")
     };

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Apart, Expression, Namespaces, NodeTerm, Placement, Selector};
+use evenkeel_core::cluster::{self, AntiAffinityTerm, Expression, Namespaces, Placement, Selector};
 use serde::Deserialize;
 
 /// The most requirements and values of one pod. If a pod has more, what it asks for counts as not known.
@@ -17,7 +17,7 @@ const MAX_PARTS: usize = 1000;
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Affinity {
     node_affinity: Option<Required<NodeSelector>>,
-    pod_anti_affinity: Option<Required<Vec<PodTerm>>>,
+    pod_anti_affinity: Option<Required<Vec<PodAffinityTerm>>>,
 }
 
 #[derive(Deserialize)]
@@ -29,12 +29,12 @@ struct Required<T> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NodeSelector {
-    node_selector_terms: Option<Vec<Term>>,
+    node_selector_terms: Option<Vec<NodeSelectorTerm>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Term {
+struct NodeSelectorTerm {
     match_expressions: Option<Vec<Requirement>>,
     match_fields: Option<Vec<Requirement>>,
 }
@@ -49,7 +49,7 @@ struct Requirement {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodTerm {
+struct PodAffinityTerm {
     topology_key: String,
     label_selector: Option<LabelSelector>,
     namespaces: Option<Vec<String>>,
@@ -80,8 +80,9 @@ impl Known {
         let apart = affinity.and_then(|of| of.pod_anti_affinity.as_ref()?.required.as_ref());
         let placement = Placement {
             labels: labels.cloned().unwrap_or_default(),
-            terms: required.map(|of| of.node_selector_terms.iter().flatten().map(Term::read).collect()),
-            apart: apart.into_iter().flatten().map(PodTerm::read).collect(),
+            terms: required
+                .map(|of| of.node_selector_terms.iter().flatten().map(NodeSelectorTerm::read).collect()),
+            apart: apart.into_iter().flatten().map(PodAffinityTerm::read).collect(),
         };
         if placement == Placement::default() || parts(&placement) > MAX_PARTS {
             return None;
@@ -97,8 +98,8 @@ impl Known {
 
 fn parts(placement: &Placement) -> usize {
     let of = |all: &[Expression]| all.iter().map(|one| 1 + one.values.len()).sum::<usize>();
-    let term = |term: &NodeTerm| 1 + of(&term.labels) + of(&term.fields);
-    let apart = |apart: &Apart| {
+    let term = |term: &cluster::NodeSelectorTerm| 1 + of(&term.labels) + of(&term.fields);
+    let apart = |apart: &AntiAffinityTerm| {
         let named = if let Namespaces::Named(names) = &apart.namespaces { names.len() } else { 0 };
         let selector = apart.selector.as_ref();
         1 + named + selector.map_or(0, |all| all.match_labels.len() + of(&all.match_expressions))
@@ -117,9 +118,9 @@ fn requirements(all: Option<&Vec<Requirement>>) -> Vec<Expression> {
     all.into_iter().flatten().map(one).collect()
 }
 
-impl Term {
-    fn read(&self) -> NodeTerm {
-        NodeTerm {
+impl NodeSelectorTerm {
+    fn read(&self) -> cluster::NodeSelectorTerm {
+        cluster::NodeSelectorTerm {
             labels: requirements(self.match_expressions.as_ref()),
             fields: requirements(self.match_fields.as_ref()),
         }
@@ -135,11 +136,11 @@ impl LabelSelector {
     }
 }
 
-impl PodTerm {
-    fn read(&self) -> Apart {
+impl PodAffinityTerm {
+    fn read(&self) -> AntiAffinityTerm {
         let named = self.namespaces.clone().unwrap_or_default();
         let selected = self.namespace_selector.as_ref().map(LabelSelector::read);
-        Apart {
+        AntiAffinityTerm {
             topology: self.topology_key.clone(),
             selector: self.label_selector.as_ref().map(LabelSelector::read),
             namespaces: match selected {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::question::Question;
-use crate::cluster::{Apart, Cluster, Node, Phase, Placement, Pod};
+use crate::cluster::{AntiAffinityTerm, Cluster, Node, Phase, Placement, Pod};
 
 /// The values of a topology's label where pods of a sort are, and on which nodes.
 type Domains<'a> = BTreeMap<&'a str, Held<'a>>;
@@ -23,22 +23,22 @@ enum Held<'a> {
     Several,
 }
 
-/// A term, as the pods of a namespace have it.
-struct Term<'a> {
+/// A term of anti-affinity, and where the pods of a namespace are that have it.
+struct TermHolders<'a> {
     namespace: Arc<str>,
-    apart: &'a Apart,
-    /// Where the pods are that have it.
+    apart: &'a AntiAffinityTerm,
+    /// Where those pods are.
     holders: Rc<Domains<'a>>,
 }
 
-type About<'a> = BTreeMap<(&'a Apart, Arc<str>), Rc<Domains<'a>>>;
+type About<'a> = BTreeMap<(&'a AntiAffinityTerm, Arc<str>), Rc<Domains<'a>>>;
 
 /// The placements of a cluster.
 pub(super) struct Places<'a> {
     cluster: &'a Cluster,
     nodes: BTreeMap<&'a str, &'a Node>,
     /// Every term that some pod has.
-    terms: Vec<Term<'a>>,
+    terms: Vec<TermHolders<'a>>,
     /// Where the pods are that a term is about, by the term and the namespace of the pods that have it.
     about: RefCell<About<'a>>,
 }
@@ -85,14 +85,15 @@ impl<'a> Places<'a> {
         let cluster = question.cluster;
         let nodes = cluster.nodes().iter().map(|node| (&*node.name, &**node)).collect();
         let mut places = Self { cluster, nodes, terms: Vec::new(), about: RefCell::default() };
-        let mut terms: BTreeMap<(Arc<str>, &'a Apart), Domains<'a>> = BTreeMap::new();
+        let mut terms: BTreeMap<(Arc<str>, &'a AntiAffinityTerm), Domains<'a>> = BTreeMap::new();
         for pod in cluster.pods().filter(|pod| is_there(pod)) {
             for apart in places.rule(pod).into_iter().flat_map(|rule| &rule.apart) {
                 let domains = terms.entry((Arc::clone(&pod.namespace), apart)).or_default();
                 places.hold(domains, apart, pod);
             }
         }
-        let term = |((namespace, apart), holders)| Term { namespace, apart, holders: Rc::new(holders) };
+        let term =
+            |((namespace, apart), holders)| TermHolders { namespace, apart, holders: Rc::new(holders) };
         places.terms = terms.into_iter().map(term).collect();
         places
     }
@@ -113,7 +114,7 @@ impl<'a> Places<'a> {
     }
 
     /// Where the pods are that `apart`, a term of a pod in `namespace`, is about.
-    fn about(&self, namespace: &Arc<str>, apart: &'a Apart) -> Rc<Domains<'a>> {
+    fn about(&self, namespace: &Arc<str>, apart: &'a AntiAffinityTerm) -> Rc<Domains<'a>> {
         let mut about = self.about.borrow_mut();
         let domains = about.entry((apart, Arc::clone(namespace))).or_insert_with(|| {
             let mut domains = Domains::new();
@@ -124,7 +125,7 @@ impl<'a> Places<'a> {
         Rc::clone(domains)
     }
 
-    fn hold(&self, domains: &mut Domains<'a>, apart: &Apart, pod: &'a Pod) {
+    fn hold(&self, domains: &mut Domains<'a>, apart: &AntiAffinityTerm, pod: &'a Pod) {
         let node = self.nodes.get(&*pod.node);
         if let Some(value) = node.and_then(|node| node.labels.get(&apart.topology)) {
             let held = domains.entry(value).or_insert(Held::One(&pod.node));

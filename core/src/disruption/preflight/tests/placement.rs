@@ -1,7 +1,7 @@
 //! Pods that no other node is for, whatever room it has.
 
 use super::*;
-use crate::cluster::{Apart, Placement};
+use crate::cluster::{AntiAffinityTerm, Placement};
 
 /// `cart-1` to `cart-3` on `n-1` to `n-3`, and nodes to `n-5`; the first `infra` of them have that label.
 fn placed(infra: usize, rule: Placement, change: impl FnOnce(&mut Parts)) -> Vec<String> {
@@ -28,10 +28,14 @@ fn infra() -> Placement {
     Placement { labels: [("infra".to_owned(), String::new())].into(), ..Placement::default() }
 }
 
-fn apart(topology: &str) -> Apart {
+fn apart(topology: &str) -> AntiAffinityTerm {
     let selector =
         Selector { match_labels: [("app".to_owned(), "cart".to_owned())].into(), ..Selector::default() };
-    Apart { topology: topology.to_owned(), selector: Some(selector), ..Apart::default() }
+    AntiAffinityTerm {
+        topology: topology.to_owned(),
+        selector: Some(selector),
+        ..AntiAffinityTerm::default()
+    }
 }
 
 fn apart_on(topology: &str) -> Placement {
