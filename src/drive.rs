@@ -23,7 +23,7 @@ pub(crate) trait Driven {
     fn running(&mut self) -> &mut JoinSet<Self::Done>;
 
     /// Looks at the cluster once, decides, and begins the requests that follow.
-    async fn look(&mut self) -> Result<Look, Self::Failure>;
+    async fn look(&mut self) -> Result<NextLook, Self::Failure>;
 
     /// Takes in what became of a request.
     fn take(&mut self, done: Result<Self::Done, JoinError>) -> Result<(), Self::Failure>;
@@ -32,11 +32,11 @@ pub(crate) trait Driven {
     fn interrupted(&mut self) -> Result<Interrupt, Self::Failure>;
 }
 
-/// What a look asks of the loop that made it.
-pub(crate) enum Look {
-    /// Another look is due after this time, or as soon as something changes.
+/// What comes after a look.
+pub(crate) enum NextLook {
+    /// The next one, after this time or as soon as something changes.
     Again(Duration),
-    /// There is nothing more to do.
+    /// None: there is nothing more to do.
     Done,
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn drive<D: Driven>(
         let mut interrupt = interrupts.next().now_or_never().flatten();
         if interrupt.is_none() {
             changed.mark_unchanged();
-            let Look::Again(wait) = driven.look().await? else { break };
+            let NextLook::Again(wait) = driven.look().await? else { break };
             if settles && driven.running().is_empty() {
                 break;
             }
@@ -150,7 +150,7 @@ mod tests {
             &mut self.running
         }
 
-        async fn look(&mut self) -> Result<Look, String> {
+        async fn look(&mut self) -> Result<NextLook, String> {
             self.note("look");
             if self.count("look") == 2 {
                 self.running.spawn(async {
@@ -158,7 +158,11 @@ mod tests {
                     "answer"
                 });
             }
-            Ok(if self.count("look") > self.looks { Look::Done } else { Look::Again(Duration::from_secs(1)) })
+            Ok(if self.count("look") > self.looks {
+                NextLook::Done
+            } else {
+                NextLook::Again(Duration::from_secs(1))
+            })
         }
 
         fn take(&mut self, done: Result<&'static str, JoinError>) -> Result<(), String> {

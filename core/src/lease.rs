@@ -259,7 +259,7 @@ mod tests {
     /// What happens to one look of one candidate.
     #[derive(Clone, Debug)]
     #[allow(clippy::struct_excessive_bools, reason = "independent things that go wrong")]
-    struct Look {
+    struct CandidateLook {
         who: usize,
         /// Seconds since the look before, of either candidate.
         after: u64,
@@ -274,10 +274,10 @@ mod tests {
         releases: bool,
     }
 
-    fn look() -> impl Strategy<Value = Look> {
+    fn candidate_look() -> impl Strategy<Value = CandidateLook> {
         let chance = |of: f64| proptest::bool::weighted(of);
         (0..2usize, 0..9u64, 0..25u64, 0..25u64, chance(0.2), chance(0.2), chance(0.5), chance(0.05))
-            .prop_map(|(who, after, there, back, lost, unanswered, reads, releases)| Look {
+            .prop_map(|(who, after, there, back, lost, unanswered, reads, releases)| CandidateLook {
                 who,
                 after,
                 // Most requests are fast.
@@ -334,7 +334,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_two_leaders(looks in proptest::collection::vec(look(), 1..120), offsets in (0..1000u64, 0..1000u64)) {
+        fn never_two_leaders(looks in proptest::collection::vec(candidate_look(), 1..120), offsets in (0..1000u64, 0..1000u64)) {
             // Each candidate's clock has an origin of its own.
             let offsets = [offsets.0, offsets.1];
             let clock = |who: usize, at: u64| s(at + offsets[who]);

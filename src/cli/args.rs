@@ -44,7 +44,7 @@ pub(super) struct WhereArgs {
 
 /// Where to look, and what to add to what is seen.
 #[derive(Args)]
-pub(super) struct LookArgs {
+pub(super) struct ObserveArgs {
     #[command(flatten)]
     pub(super) cluster: ClusterArgs,
     /// Judge this file instead of a cluster: kubectl's JSON or YAML, `-` for standard input, or a folder of such files,
@@ -66,7 +66,7 @@ pub(super) struct LookArgs {
     pub(super) releases: Option<PathBuf>,
 }
 
-impl LookArgs {
+impl ObserveArgs {
     /// The versions that a person gives of components.
     pub(super) fn given(&self) -> Vec<Given> {
         self.apiserver_version.iter().chain(&self.component).chain(&self.client_version).cloned().collect()
@@ -76,7 +76,7 @@ impl LookArgs {
 #[derive(Args)]
 pub(super) struct ReportArgs {
     #[command(flatten)]
-    pub(super) look: LookArgs,
+    pub(super) observe: ObserveArgs,
     #[command(flatten)]
     pub(super) form: FormArgs,
 }
@@ -84,7 +84,7 @@ pub(super) struct ReportArgs {
 #[derive(Args)]
 pub(super) struct CheckArgs {
     #[command(flatten)]
-    pub(super) look: LookArgs,
+    pub(super) observe: ObserveArgs,
     /// Fail on what is of this level, and on everything graver.
     #[arg(long, value_enum, default_value_t = Level::Violation, value_name = "LEVEL")]
     pub(super) fail_on: Level,

@@ -5,11 +5,11 @@
 
 use super::args::CheckArgs;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
-use super::judge::look;
+use super::judge::report_of;
 use super::output::{self, Style};
 
 pub(super) async fn run(args: CheckArgs) -> Result<u8, String> {
-    let report = look(&args.look, "check").await?;
+    let report = report_of(&args.observe, "check").await?;
     let failed = report.outcomes().iter().any(|outcome| outcome.level <= args.fail_on);
     if !failed && report.judged.servers.is_none() {
         return Err(report.missing.iter().find(|line| line.contains("kube-apiserver")).map_or_else(

@@ -16,7 +16,7 @@ use k8s_openapi::jiff::tz::TimeZone;
 use kube::Config;
 use tokio_util::sync::CancellationToken;
 
-use super::args::LookArgs;
+use super::args::ObserveArgs;
 use super::connect;
 use super::output::Report;
 use super::releases;
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const LATECOMERS: Duration = Duration::from_secs(2);
 
 /// Looks at the cluster or the files that `args` name, and judges what was seen; `command` goes into the user agent.
-pub(super) async fn look(args: &LookArgs, command: &str) -> Result<Report, String> {
+pub(super) async fn report_of(args: &ObserveArgs, command: &str) -> Result<Report, String> {
     let releases = releases::read(args.releases.as_deref())?;
     if !args.files.is_empty() {
         return files(&args.files, &args.given(), &releases);

@@ -167,8 +167,8 @@ pub(super) fn time(text: &str) -> Result<SignedDuration, String> {
     if digits.is_empty() && !text.is_empty() { Ok(SignedDuration::from_secs(total)) } else { Err(say()) }
 }
 
-/// What a command saw.
-struct Look {
+/// The cluster, or the cluster in some files, as it was surveyed at `now`.
+struct Surveyed {
     cluster: Cluster,
     subject: Vec<(&'static str, String)>,
     /// What was read; it knows which file an object came from.
@@ -176,7 +176,7 @@ struct Look {
     now: Timestamp,
 }
 
-impl Look {
+impl Surveyed {
     /// The file of each cause's object, by the cause's id.
     fn places(&self, causes: &[Cause]) -> BTreeMap<String, String> {
         let place = |cause: &Cause| Some((cause.id(), self.survey.place_of(cause)?.to_owned()));
@@ -184,7 +184,7 @@ impl Look {
     }
 }
 
-async fn look(place: &WhereArgs, command: &str) -> Result<Look, String> {
+async fn survey(place: &WhereArgs, command: &str) -> Result<Surveyed, String> {
     if !place.files.is_empty() {
         let survey = Survey::of_files(&place.files)?;
         let names: Vec<_> = place.files.iter().map(|path| shown(path)).collect();
@@ -192,13 +192,13 @@ async fn look(place: &WhereArgs, command: &str) -> Result<Look, String> {
         let now = survey.taken().unwrap_or_else(Timestamp::now);
         let mut subject = vec![("Files", names.join(", "))];
         subject.extend(survey.unused.iter().map(|line| ("Unused", line.clone())));
-        return Ok(Look { cluster: survey.cluster(), subject, survey, now });
+        return Ok(Surveyed { cluster: survey.cluster(), subject, survey, now });
     }
     let config = connect::config(&place.cluster, command).await?;
     let client = read_client(&config).map_err(|error| one_line(&error))?;
     let survey = Survey::of_cluster(&client).await?;
     let subject = vec![("Cluster", config.cluster_url.to_string())];
-    Ok(Look { cluster: survey.cluster(), subject, survey, now: Timestamp::now() })
+    Ok(Surveyed { cluster: survey.cluster(), subject, survey, now: Timestamp::now() })
 }
 
 /// The nodes with these names; without names, those that `selector` selects, or all.
@@ -220,35 +220,35 @@ pub(super) fn choose<'a>(
 }
 
 pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
-    let look = look(&args.place, "preflight").await?;
+    let seen = survey(&args.place, "preflight").await?;
     let rules = args.pods.rules();
-    let nodes = choose(&look.cluster, &args.nodes, args.selector.as_ref())?;
+    let nodes = choose(&seen.cluster, &args.nodes, args.selector.as_ref())?;
     let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
     let few: Vec<_> = names.iter().take(5).cloned().collect();
-    let all = look.cluster.nodes().len();
+    let all = seen.cluster.nodes().len();
     let mut subject = vec![(
         "Nodes",
         format!("{} of {all}: {}", names.len(), evenkeel_core::skew::names(names.len(), &few)),
     )];
-    subject.extend(look.subject.iter().cloned());
+    subject.extend(seen.subject.iter().cloned());
     let question = Question {
-        cluster: &look.cluster,
+        cluster: &seen.cluster,
         nodes,
         rules: &rules,
         timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
-        now: look.now,
+        now: seen.now,
     };
     let causes = causes(&question);
     let found = Found {
         kind: "Preflight",
         line: None,
         subject,
-        places: look.places(&causes),
+        places: seen.places(&causes),
         causes,
         bounds: bounds(&question, args.replacement_time),
         slot: args.replacement_time,
         details: Vec::new(),
-        missing: look.survey.missing(),
+        missing: seen.survey.missing(),
         fail_on: args.fail_on,
         stopped: false,
     };
@@ -263,10 +263,10 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
         What::Upgrade(name) => return status::explain(&args.place, &args.form, name).await,
         What::Thing(thing) => thing,
     };
-    let look = look(&args.place, "explain").await?;
+    let seen = survey(&args.place, "explain").await?;
     let rules = args.pods.rules();
-    let cluster = &look.cluster;
-    let question = Question { cluster, nodes: Vec::new(), rules: &rules, timeout: None, now: look.now };
+    let cluster = &seen.cluster;
+    let question = Question { cluster, nodes: Vec::new(), rules: &rules, timeout: None, now: seen.now };
     let none = |what: String| format!("there is no {what}");
     let mut subject = Vec::new();
     let explanation = match thing {
@@ -293,17 +293,17 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
             explain::budget(&question, budget)
         }
     };
-    subject.extend(look.subject.iter().cloned());
+    subject.extend(seen.subject.iter().cloned());
     let found = Found {
         kind: "Explanation",
         line: Some(explanation.line),
         subject,
-        places: look.places(&explanation.causes),
+        places: seen.places(&explanation.causes),
         causes: explanation.causes,
         bounds: Vec::new(),
         slot: SignedDuration::from_mins(1),
         details: explanation.details,
-        missing: look.survey.missing(),
+        missing: seen.survey.missing(),
         fail_on: FailOn::NotNow,
         stopped: false,
     };

@@ -89,7 +89,7 @@ struct Memory {
 type Written = (String, ClusterSkewReportStatus);
 
 /// What became of the report in one look.
-enum Looked {
+enum ReportOutcome {
     Written,
     Same,
     /// Nothing can be said yet.
@@ -105,7 +105,7 @@ impl Reporter<'_> {
             changes.mark_unchanged();
             let began = Instant::now();
             let (outcome, wait) = match self.once(&mut memory).await {
-                Ok(Looked::Unclear) => (ReconcileOutcome::Requeue, BETWEEN_WRITES),
+                Ok(ReportOutcome::Unclear) => (ReconcileOutcome::Requeue, BETWEEN_WRITES),
                 Ok(_) => {
                     memory.complaint.clear();
                     (ReconcileOutcome::Ok, AT_LEAST)
@@ -135,10 +135,10 @@ impl Reporter<'_> {
     }
 
     /// One look: judges the cluster, and writes the report where it changed.
-    async fn once(&self, memory: &mut Memory) -> Result<Looked, Problem> {
+    async fn once(&self, memory: &mut Memory) -> Result<ReportOutcome, Problem> {
         match self.reports.state() {
             SyncState::Synced => {}
-            SyncState::Syncing if memory.is_patient(true) => return Ok(Looked::Unclear),
+            SyncState::Syncing if memory.is_patient(true) => return Ok(ReportOutcome::Unclear),
             SyncState::Syncing => {
                 return Err(Problem::Reports("the first list is not complete yet".to_owned()));
             }
@@ -156,7 +156,7 @@ impl Reporter<'_> {
             Err(_) => true,
         };
         if memory.is_patient(unclear) {
-            return Ok(Looked::Unclear);
+            return Ok(ReportOutcome::Unclear);
         }
         let stored = if let Some(stored) = self.reports.get("", report::NAME) {
             stored
@@ -189,10 +189,10 @@ impl Reporter<'_> {
             figures::show(self.metrics, &judged, &object.spec.policy.policy(), self.releases);
         }
         seen?;
-        let looked = done?;
+        let outcome = done?;
         #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
         self.metrics.reported(report::NAME, now.as_second() as f64);
-        Ok(looked)
+        Ok(outcome)
     }
 
     /// Writes `wanted` into the report, unless the report says the same already and was written within its refresh
@@ -203,9 +203,9 @@ impl Reporter<'_> {
         object: &ClusterSkewReport,
         (untouched, before): (Option<Written>, &ClusterSkewReportStatus),
         (wanted, is_blind): (ClusterSkewReportStatus, bool),
-    ) -> Result<Looked, Problem> {
+    ) -> Result<ReportOutcome, Problem> {
         if object.spec.suspend {
-            return Ok(Looked::Same);
+            return Ok(ReportOutcome::Same);
         }
         let period = Duration::from_secs(object.spec.refresh_period_seconds.into());
         // A report that somebody else has changed since our last write is written again.
@@ -214,11 +214,11 @@ impl Reporter<'_> {
         let repaired = untouched.is_some() || memory.said.is_none();
         if same(before, &wanted) && (fresh || is_blind && repaired) {
             memory.written = untouched;
-            return Ok(Looked::Same);
+            return Ok(ReportOutcome::Same);
         }
         self.write(memory, object, &wanted).await?;
         self.announce(memory, object, before, &wanted);
-        Ok(Looked::Written)
+        Ok(ReportOutcome::Written)
     }
 
     /// What the report is to say of `cluster`.

@@ -118,8 +118,8 @@ struct Kept {
     again: Option<Instant>,
 }
 
-/// How a look ended that saw everything.
-struct Looked {
+/// What came of a look that saw everything.
+struct CompleteLook {
     /// When to look again even if nothing changes.
     again_at: Option<Timestamp>,
     /// Whether a write failed or lost a race, or a status was not written.
@@ -128,7 +128,7 @@ struct Looked {
 
 impl Driver<'_> {
     /// One look at everything; says when to look again, and whether a write failed.
-    async fn once(&self, kept: &mut Kept) -> Result<Looked, Unseen> {
+    async fn once(&self, kept: &mut Kept) -> Result<CompleteLook, Unseen> {
         kept.failed = false;
         self.synced()?;
         let now = self.clock.now();
@@ -205,7 +205,7 @@ impl Driver<'_> {
         });
         self.metrics.upgrades().show_nodes(&rows.collect::<Vec<_>>());
         let again_at = [look_at, kept.sent.next()].into_iter().flatten().min();
-        Ok(Looked { again_at, failed: kept.failed })
+        Ok(CompleteLook { again_at, failed: kept.failed })
     }
 
     /// Counts a failure of this look.

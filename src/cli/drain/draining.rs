@@ -26,7 +26,7 @@ use super::waited::Waited;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, NotDone, node};
 use crate::clock::Clock;
-use crate::drive::{Conclusion, Driven, Interrupt, Look, drive};
+use crate::drive::{Conclusion, Driven, Interrupt, NextLook, drive};
 use crate::observe::cache::{Cache, Changes, Pace, Select, Shared};
 use crate::observe::fold::Unseen;
 use crate::observe::lean;
@@ -126,14 +126,14 @@ impl Driven for Draining {
         &mut self.kept.running
     }
 
-    async fn look(&mut self) -> Result<Look, String> {
+    async fn look(&mut self) -> Result<NextLook, String> {
         // While a watch is broken, the drain decides nothing; the watches open again by themselves.
         if let Err(unseen) = self.seen() {
             self.wait_for(&unseen.line)?;
-            return Ok(Look::Again(TICK));
+            return Ok(NextLook::Again(TICK));
         }
         let (done, again) = self.once()?;
-        Ok(if done { Look::Done } else { Look::Again(again) })
+        Ok(if done { NextLook::Done } else { NextLook::Again(again) })
     }
 
     fn take(&mut self, done: Result<Reply, JoinError>) -> Result<(), String> {

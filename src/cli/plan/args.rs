@@ -9,7 +9,7 @@ use evenkeel_core::plan::Weight;
 use evenkeel_core::upgrade::{Amount, Unit};
 use evenkeel_core::version::{KubeVersion, escape};
 
-use super::super::args::LookArgs;
+use super::super::args::ObserveArgs;
 use super::super::output::Color;
 use super::times::TimesArgs;
 
@@ -39,7 +39,7 @@ pub(in super::super) struct PlanArgs {
     #[arg(long, value_name = "AMOUNT", value_parser = amount, conflicts_with = "upgrade")]
     pub(super) max_unavailable: Option<Amount>,
     #[command(flatten)]
-    pub(super) look: LookArgs,
+    pub(super) observe: ObserveArgs,
     #[command(flatten)]
     pub(super) times: TimesArgs,
     /// Say what changed since this plan, which -o json or -o yaml wrote before.

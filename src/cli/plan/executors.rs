@@ -33,7 +33,7 @@ pub(super) struct Found {
 }
 
 /// An upgrade, and what became of the executors that it names.
-pub(super) struct Looked {
+pub(super) struct UpgradeWithExecutors {
     pub(super) upgrade: Upgrade,
     /// Those that are not there.
     pub(super) absent: Vec<AbsentExecutor>,
@@ -85,18 +85,20 @@ impl Found {
         mut self,
         object: &ClusterUpgrade,
         beside: &[DynamicObject],
-    ) -> Result<Looked, Invalid> {
+    ) -> Result<UpgradeWithExecutors, Invalid> {
         for executor in beside {
             self.there.add(executor);
         }
         let mut upgrade = upgrade::validate(object, &self.there)?;
         let absent = upgrade::absent_executors(object, &self.there);
-        let Some(why) = self.others else { return Ok(Looked { upgrade, absent, unseen: Vec::new() }) };
+        let Some(why) = self.others else {
+            return Ok(UpgradeWithExecutors { upgrade, absent, unseen: Vec::new() });
+        };
         let unseen =
             absent.iter().map(|executor| format!("UpgradeExecutor {}: {why}; {WITHOUT}", executor.name));
         let unseen = unseen.collect();
         let somebody = Executor::External { deadline: Executor::UNKNOWN_DEADLINE };
         upgrade.executors.extend(absent.into_iter().map(|executor| (executor.name, somebody.clone())));
-        Ok(Looked { upgrade, absent: Vec::new(), unseen })
+        Ok(UpgradeWithExecutors { upgrade, absent: Vec::new(), unseen })
     }
 }

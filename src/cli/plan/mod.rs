@@ -34,7 +34,7 @@ pub(super) use args::{EXAMPLES, PlanArgs};
 use args::{FailOn, Form};
 use build::Made;
 use document::UpgradePlan;
-use executors::Looked;
+use executors::UpgradeWithExecutors;
 #[cfg(feature = "sim")]
 pub(super) use subject::Live;
 use subject::PlanSubject;
@@ -46,11 +46,11 @@ use wish::Wished;
 const EXECUTORS: &str = "evenkeel-executors";
 
 pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
-    let catalogue = releases::read(args.look.releases.as_deref())?;
+    let catalogue = releases::read(args.observe.releases.as_deref())?;
     let wished = wish::wished(&args)?;
     let older = args.diff.as_deref().map(diff::older).transpose()?;
     let name = wished.object.as_ref().map(|_| wished.upgrade.name.clone());
-    let subject = subject::look(&args.look, name.as_deref()).await?;
+    let subject = subject::subject_of(&args.observe, name.as_deref()).await?;
     let mut planned = planned(wished, subject, &catalogue, &args.times, args.fail_on)?;
     planned.document.changes = older.map(|older| diff::changes(&older, &planned.document));
     let older = args.diff.as_deref().map(shown);
@@ -102,9 +102,9 @@ fn planned(
 ) -> Result<Planned, String> {
     subject.about.splice(0..0, wished.source.iter().map(|source| ("Upgrade", source.clone())));
     let executors = std::mem::take(&mut subject.executors);
-    let Looked { upgrade, absent, unseen } = match &wished.object {
+    let UpgradeWithExecutors { upgrade, absent, unseen } = match &wished.object {
         Some(object) => executors.upgrade(object, &wished.executors).map_err(|error| error.to_string())?,
-        None => Looked { upgrade: wished.upgrade, absent: Vec::new(), unseen: Vec::new() },
+        None => UpgradeWithExecutors { upgrade: wished.upgrade, absent: Vec::new(), unseen: Vec::new() },
     };
     let upgrade = &upgrade;
     // The cluster knows better what it has begun than a file that was exported from it.

@@ -12,7 +12,7 @@ use evenkeel_core::text::harmless;
 use jiff::Timestamp;
 use kube::Client;
 
-use super::super::args::LookArgs;
+use super::super::args::ObserveArgs;
 use super::super::{connect, judge};
 use super::executors::Found;
 use super::recorded;
@@ -47,11 +47,11 @@ pub(super) struct PlanSubject {
 ///
 /// # Errors
 /// When there is nothing that a plan could be made for, in one line.
-pub(super) async fn look(args: &LookArgs, upgrade: Option<&str>) -> Result<PlanSubject, String> {
+pub(super) async fn subject_of(args: &ObserveArgs, upgrade: Option<&str>) -> Result<PlanSubject, String> {
     if args.files.is_empty() { live(args, upgrade).await } else { files(args) }
 }
 
-async fn live(args: &LookArgs, upgrade: Option<&str>) -> Result<PlanSubject, String> {
+async fn live(args: &ObserveArgs, upgrade: Option<&str>) -> Result<PlanSubject, String> {
     let config = connect::config(&args.cluster, "plan").await?;
     let (seen, inventory) = judge::observe(&config).await?;
     if let Some(nothing) = judge::nothing(&seen, &inventory) {
@@ -126,7 +126,7 @@ impl Live<'_> {
     }
 }
 
-fn files(args: &LookArgs) -> Result<PlanSubject, String> {
+fn files(args: &ObserveArgs) -> Result<PlanSubject, String> {
     let spool = Spool::of(&args.files)?;
     let paths = spool.paths(&args.files);
     let snapshot = Snapshot::read(&paths).map_err(|error| spool.named(&error.to_string()))?;

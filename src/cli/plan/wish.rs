@@ -41,7 +41,7 @@ impl Wished {
 pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
     if let Some(path) = &args.target.upgrade {
         let stdin = |path: &Path| path.as_os_str() == "-";
-        if stdin(path) && args.look.files.iter().any(|file| stdin(file)) {
+        if stdin(path) && args.observe.files.iter().any(|file| stdin(file)) {
             return Err(
                 "standard input cannot be both --upgrade and --file; put one of them into a file".to_owned()
             );

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::metrics::{Controller, Reason, ReconcileOutcome};
 use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, Kept, PATIENCE};
 use crate::act::Outcome;
-use crate::drive::{Driven, Interrupt, Look, drive};
+use crate::drive::{Driven, Interrupt, NextLook, drive};
 use crate::observe::fold::Unseen;
 
 /// The driver, with what it keeps between two looks.
@@ -33,7 +33,7 @@ impl Driven for Driving<'_> {
         &mut self.kept.evictions
     }
 
-    async fn look(&mut self) -> Result<Look, Infallible> {
+    async fn look(&mut self) -> Result<NextLook, Infallible> {
         let Self { driver, kept } = self;
         let began = Instant::now();
         kept.again = None;
@@ -58,7 +58,7 @@ impl Driven for Driving<'_> {
         let upgrades = driver.upgrades.list();
         kept.announced.show(driver.metrics, |name| upgrades.iter().any(|there| there.name_any() == name));
         driver.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
-        Ok(Look::Again(wait_until(look_at, kept.again, driver.clock.now())))
+        Ok(NextLook::Again(wait_until(look_at, kept.again, driver.clock.now())))
     }
 
     fn take(&mut self, done: Result<Outcome, JoinError>) -> Result<(), Infallible> {
