@@ -17,7 +17,7 @@ use super::args::{FormArgs, WhereArgs};
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::output;
-use super::output::causes::{FailOn, Found, render};
+use super::output::causes::{CauseReport, FailOn, render};
 use super::status;
 use crate::clients::{one_line, read_client};
 use crate::observe::files::shown;
@@ -239,7 +239,7 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
         now: seen.now,
     };
     let causes = causes(&question);
-    let found = Found {
+    let report = CauseReport {
         kind: "Preflight",
         line: None,
         subject,
@@ -252,8 +252,8 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
         fail_on: args.fail_on,
         stopped: false,
     };
-    let failed = found.failed();
-    print(&render(found, args.form.output, output::paint(args.form.color))?)?;
+    let failed = report.failed();
+    print(&render(report, args.form.output, output::paint(args.form.color))?)?;
     Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
 }
 
@@ -294,7 +294,7 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
         }
     };
     subject.extend(seen.subject.iter().cloned());
-    let found = Found {
+    let report = CauseReport {
         kind: "Explanation",
         line: Some(explanation.line),
         subject,
@@ -307,7 +307,7 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
         fail_on: FailOn::NotNow,
         stopped: false,
     };
-    let failed = found.failed();
-    print(&render(found, args.form.output, output::paint(args.form.color))?)?;
+    let failed = report.failed();
+    print(&render(report, args.form.output, output::paint(args.form.color))?)?;
     Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
 }

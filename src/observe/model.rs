@@ -34,7 +34,7 @@ pub(super) struct Model {
     /// Which sources the model was made with.
     has: Has,
     /// From what the components were found; `None` when a node or a pod that tells of components has changed since.
-    found_by: Option<FoundBy>,
+    found_by: Option<SmallSources>,
     /// The leases that tell who leads, with their times.
     led_by: Vec<LeaseSeen>,
     platform: Option<Platform>,
@@ -55,7 +55,7 @@ struct Has {
 /// The sources of components that are few, and so are compared as a whole. A lease's time changes at every renewal,
 /// so instead of it the freshness of the lease and the number of leases that are older are compared.
 #[derive(PartialEq, Eq)]
-struct FoundBy {
+struct SmallSources {
     leases: Vec<(LeaseSeen, bool, usize)>,
     endpoints: Vec<EndpointTold>,
     candidates: Vec<CandidateSeen>,
@@ -64,7 +64,7 @@ struct FoundBy {
 /// What an endpoint tells: its address, version, what it emulates, its build, and whether it is ready.
 type EndpointTold = (Arc<str>, Observed, Option<Effective>, Arc<str>, bool);
 
-impl FoundBy {
+impl SmallSources {
     fn of(
         leases: &[LeaseSeen],
         endpoints: &[Endpoint],
@@ -304,7 +304,7 @@ impl Model {
         candidates: Vec<CandidateSeen>,
         now: Timestamp,
     ) {
-        let by = FoundBy::of(leases, endpoints, candidates, now);
+        let by = SmallSources::of(leases, endpoints, candidates, now);
         let same = self.found_by.as_ref() == Some(&by);
         if !same || self.led_by != leases {
             let nodes: Vec<_> = self.nodes.values().map(AsRef::as_ref).collect();

@@ -44,8 +44,8 @@ impl FailOn {
     }
 }
 
-/// What was found, and about what.
-pub(in super::super) struct Found {
+/// The causes that hold up a drain, and what was asked about.
+pub(in super::super) struct CauseReport {
     /// `Preflight` or `Explanation`.
     pub(in super::super) kind: &'static str,
     /// The answer in one line, where one thing was asked about.
@@ -65,7 +65,7 @@ pub(in super::super) struct Found {
     pub(in super::super) stopped: bool,
 }
 
-impl Found {
+impl CauseReport {
     pub(in super::super) fn failed(&self) -> bool {
         self.stopped || self.causes.iter().any(|cause| cause.outlook <= self.fail_on.outlook())
     }
@@ -77,7 +77,7 @@ impl Found {
     }
 }
 
-impl Found {
+impl CauseReport {
     fn harmless(&mut self) {
         let shared = |text: &mut std::sync::Arc<str>| *text = text::harmless(text).into();
         let own = |text: &mut String| *text = text::harmless(text);
@@ -90,23 +90,27 @@ impl Found {
     }
 }
 
-/// `found` in the form of `output`.
-pub(in super::super) fn render(mut found: Found, output: Output, paint: Paint) -> Result<String, String> {
-    found.harmless();
-    let found = &found;
+/// `report` in the form of `output`.
+pub(in super::super) fn render(
+    mut report: CauseReport,
+    output: Output,
+    paint: Paint,
+) -> Result<String, String> {
+    report.harmless();
+    let report = &report;
     let written = |value: &Value| {
         let text = serde_json::to_string_pretty(value).map(|text| text + "\n");
         text.map_err(|error| format!("cannot write: {error}"))
     };
     match output {
-        Output::Table | Output::Wide => Ok(text(found, output == Output::Wide, paint)),
-        Output::Json => written(&document(found)),
+        Output::Table | Output::Wide => Ok(text(report, output == Output::Wide, paint)),
+        Output::Json => written(&document(report)),
         Output::Yaml => {
-            serde_saphyr::to_string(&document(found)).map_err(|error| format!("cannot write: {error}"))
+            serde_saphyr::to_string(&document(report)).map_err(|error| format!("cannot write: {error}"))
         }
-        Output::Markdown => Ok(in_markdown(found)),
-        Output::Sarif => written(&in_sarif(found)),
-        Output::Junit => Ok(in_junit(found)),
+        Output::Markdown => Ok(in_markdown(report)),
+        Output::Sarif => written(&in_sarif(report)),
+        Output::Junit => Ok(in_junit(report)),
     }
 }
 
@@ -142,24 +146,24 @@ fn which(cause: &Cause) -> String {
     }
 }
 
-fn text(found: &Found, wide: bool, paint: Paint) -> String {
+fn text(report: &CauseReport, wide: bool, paint: Paint) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail, here and below.
     let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<12}{rest}");
-    let failed = found.failed();
-    if let Some(answer) = &found.line {
+    let failed = report.failed();
+    if let Some(answer) = &report.line {
         let ink = if failed { Ink::Bad } else { Ink::Good };
-        line("Object", found.subject.first().map_or("", |(_, subject)| subject));
+        line("Object", report.subject.first().map_or("", |(_, subject)| subject));
         line("Answer", &paint.on(ink, answer));
     } else {
         let word = if failed { paint.on(Ink::Bad, "FAILED") } else { paint.on(Ink::Good, "PASSED") };
-        let fails_on = found.fail_on.outlook().name();
-        line("Preflight", &format!("{word}   {}   fails on {fails_on}", found.counts()));
+        let fails_on = report.fail_on.outlook().name();
+        line("Preflight", &format!("{word}   {}   fails on {fails_on}", report.counts()));
     }
-    for (title, rest) in found.subject.iter().skip(usize::from(found.line.is_some())) {
+    for (title, rest) in report.subject.iter().skip(usize::from(report.line.is_some())) {
         line(title, rest);
     }
-    for cause in &found.causes {
+    for cause in &report.causes {
         let ink = match cause.outlook {
             Outlook::Never => Ink::Bad,
             Outlook::NotNow | Outlook::Caution => Ink::Care,
@@ -174,14 +178,14 @@ fn text(found: &Found, wide: bool, paint: Paint) -> String {
         }
     }
     let told = |bound: &&Bound| wide || bound.least.is_none_or(|least| least >= SHORT);
-    let told: Vec<_> = found.bounds.iter().filter(told).collect();
+    let told: Vec<_> = report.bounds.iter().filter(told).collect();
     let shown = if wide { told.len() } else { told.len().min(BOUNDS) };
-    section(&mut text, paint, "LEAST TIME", told.iter().take(shown).map(|b| bound(b, found.slot)));
+    section(&mut text, paint, "LEAST TIME", told.iter().take(shown).map(|b| bound(b, report.slot)));
     if shown < told.len() {
         let _ = writeln!(text, "- and {} more (-o wide)", told.len() - shown);
     }
-    section(&mut text, paint, "DETAILS", found.details.iter().cloned());
-    section(&mut text, paint, "NOT SEEN", found.missing.iter().cloned());
+    section(&mut text, paint, "DETAILS", report.details.iter().cloned());
+    section(&mut text, paint, "NOT SEEN", report.missing.iter().cloned());
     text
 }
 
@@ -195,7 +199,7 @@ fn section(text: &mut String, paint: Paint, title: &str, lines: impl Iterator<It
     }
 }
 
-fn document(found: &Found) -> Value {
+fn document(report: &CauseReport) -> Value {
     let cause = |cause: &Cause| {
         json!({
             "id": cause.id(),
@@ -213,7 +217,7 @@ fn document(found: &Found) -> Value {
             "nodes": cause.nodes.iter().take(NAMED).map(|node| &**node).collect::<Vec<_>>(),
         })
     };
-    let bounds = found.bounds.iter().map(|bound| {
+    let bounds = report.bounds.iter().map(|bound| {
         json!({
             "namespace": &*bound.budget.0,
             "name": &*bound.budget.1,
@@ -223,46 +227,46 @@ fn document(found: &Found) -> Value {
         })
     });
     let mut subject: BTreeMap<String, String> = BTreeMap::new();
-    for (title, rest) in &found.subject {
+    for (title, rest) in &report.subject {
         // Several lines may have one title.
         let of = subject.entry(title.to_lowercase()).or_default();
         *of = if of.is_empty() { rest.clone() } else { format!("{of}; {rest}") };
     }
     json!({
         "apiVersion": "cli.evenkeel.dev/v1alpha1",
-        "kind": found.kind,
-        "answer": found.line,
+        "kind": report.kind,
+        "answer": report.line,
         "subject": subject,
-        "passed": !found.failed(),
-        "failOn": found.fail_on.outlook().name(),
-        "causes": found.causes.iter().map(cause).collect::<Vec<_>>(),
+        "passed": !report.failed(),
+        "failOn": report.fail_on.outlook().name(),
+        "causes": report.causes.iter().map(cause).collect::<Vec<_>>(),
         "bounds": bounds.collect::<Vec<_>>(),
-        "replacementSeconds": found.slot.as_secs(),
-        "details": found.details,
-        "missing": found.missing,
+        "replacementSeconds": report.slot.as_secs(),
+        "details": report.details,
+        "missing": report.missing,
     })
 }
 
-fn in_markdown(found: &Found) -> String {
-    let word = if found.failed() { "failed" } else { "passed" };
+fn in_markdown(report: &CauseReport) -> String {
+    let word = if report.failed() { "failed" } else { "passed" };
     let escaped = markdown::escaped;
-    let mut text = match &found.line {
+    let mut text = match &report.line {
         Some(line) => format!("## {}\n\n", escaped(line)),
         None => format!(
             "## Preflight: {word}\n\n- {} (fails on {})\n",
-            found.counts(),
-            found.fail_on.outlook().name()
+            report.counts(),
+            report.fail_on.outlook().name()
         ),
     };
-    for (title, rest) in &found.subject {
+    for (title, rest) in &report.subject {
         let _ = writeln!(text, "- {title}: {}", escaped(rest));
     }
-    if !found.causes.is_empty() {
+    if !report.causes.is_empty() {
         text.push_str(
             "\n| outlook | object | what | to do | pods | cause |\n| --- | --- | --- | --- | ---: | --- |\n",
         );
     }
-    for cause in &found.causes {
+    for cause in &report.causes {
         let (object, what, remedy) = (cause.object.to_string(), &cause.what, &cause.remedy);
         let _ = writeln!(
             text,
@@ -283,19 +287,19 @@ fn in_markdown(found: &Found) -> String {
             }
         }
     };
-    list("Least time", found.bounds.iter().map(|b| bound(b, found.slot)).collect());
-    list("Details", found.details.clone());
-    list("Not seen", found.missing.clone());
+    list("Least time", report.bounds.iter().map(|b| bound(b, report.slot)).collect());
+    list("Details", report.details.clone());
+    list("Not seen", report.missing.clone());
     text
 }
 
-fn in_sarif(found: &Found) -> Value {
+fn in_sarif(report: &CauseReport) -> Value {
     let level = |outlook| match outlook {
         Outlook::Never => "error",
         Outlook::NotNow => "warning",
         Outlook::Caution => "note",
     };
-    let mut rules: Vec<Code> = found.causes.iter().map(|cause| cause.code).collect();
+    let mut rules: Vec<Code> = report.causes.iter().map(|cause| cause.code).collect();
     rules.sort_unstable();
     rules.dedup();
     let rule = |code: Code| {
@@ -304,8 +308,8 @@ fn in_sarif(found: &Found) -> Value {
         json!({"id": code.text(), "shortDescription": {"text": format!("{about} that keeps a drain")}})
     };
     let place =
-        |cause: &Cause| found.places.get(&cause.id()).map(|file| vec![file.as_str()]).unwrap_or_default();
-    let results = found.causes.iter().map(|cause| {
+        |cause: &Cause| report.places.get(&cause.id()).map(|file| vec![file.as_str()]).unwrap_or_default();
+    let results = report.causes.iter().map(|cause| {
         json!({
             "ruleId": cause.code.text(),
             "level": level(cause.outlook),
@@ -314,7 +318,7 @@ fn in_sarif(found: &Found) -> Value {
             "partialFingerprints": {"evenkeel/v1": cause.id()},
         })
     });
-    let notes = found.missing.iter().map(|line| json!({"level": "warning", "message": {"text": line}}));
+    let notes = report.missing.iter().map(|line| json!({"level": "warning", "message": {"text": line}}));
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -330,20 +334,20 @@ fn in_sarif(found: &Found) -> Value {
     })
 }
 
-fn in_junit(found: &Found) -> String {
-    let failing = |cause: &&Cause| cause.outlook <= found.fail_on.outlook();
-    let failures = found.causes.iter().filter(failing).count();
+fn in_junit(report: &CauseReport) -> String {
+    let failing = |cause: &&Cause| cause.outlook <= report.fail_on.outlook();
+    let failures = report.causes.iter().filter(failing).count();
     // If nothing is in the way, the suite has one test case, which passes.
-    let tests = found.causes.len().max(1);
+    let tests = report.causes.len().max(1);
     let numbers = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"0\"");
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {numbers}>\n  \
          <testsuite name=\"evenkeel preflight\" {numbers} skipped=\"0\">\n"
     );
-    if found.causes.is_empty() {
+    if report.causes.is_empty() {
         text.push_str("    <testcase classname=\"preflight\" name=\"nothing is in the way\"/>\n");
     }
-    for cause in &found.causes {
+    for cause in &report.causes {
         let escaped = |text: &str| junit::escaped(text);
         let (word, what) = (cause.outlook.name(), escaped(&format!("{}: {}", cause.object, cause.what)));
         let remedy = escaped(&cause.remedy);

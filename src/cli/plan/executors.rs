@@ -24,7 +24,7 @@ const WITHOUT: &str = "what it does is part of the plan's hash, which is not kno
 
 /// The `UpgradeExecutors` that are there, and what keeps others from being seen.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct SeenExecutors {
     there: Executors,
     /// Where there may be others: why those are not seen. `None` where there are none.
     others: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct UpgradeWithExecutors {
     pub(super) unseen: Vec<String>,
 }
 
-impl Found {
+impl SeenExecutors {
     pub(super) async fn of_cluster(client: &Client) -> Self {
         let all: Api<DynamicObject> =
             Api::all_with(client.clone(), &ApiResource::erase::<UpgradeExecutor>(&()));

@@ -14,7 +14,7 @@ use kube::Client;
 
 use super::super::args::ObserveArgs;
 use super::super::{connect, judge};
-use super::executors::Found;
+use super::executors::SeenExecutors;
 use super::recorded;
 use super::times::Earlier;
 use crate::api::ClusterUpgrade;
@@ -39,7 +39,7 @@ pub(super) struct PlanSubject {
     pub(super) earlier: Earlier,
     /// The upgrade as the cluster has it.
     pub(super) object: Option<ClusterUpgrade>,
-    pub(super) executors: Found,
+    pub(super) executors: SeenExecutors,
     pub(super) now: Timestamp,
 }
 
@@ -106,7 +106,11 @@ impl Live<'_> {
             }),
             None => None,
         };
-        let executors = if upgrade.is_some() { Found::of_cluster(client).await } else { Found::default() };
+        let executors = if upgrade.is_some() {
+            SeenExecutors::of_cluster(client).await
+        } else {
+            SeenExecutors::default()
+        };
         about.extend(inventory.platform.map(|platform| ("Platform", platform.name().to_owned())));
         PlanSubject {
             not_visible: inventory.hidden(&cluster),
@@ -152,7 +156,7 @@ fn files(args: &ObserveArgs) -> Result<PlanSubject, String> {
     let names: Vec<_> = args.files.iter().map(|path| shown(path)).collect();
     let mut about = vec![("Files", names.join(", "))];
     let earlier = Earlier::of_files(&paths);
-    let executors = Found::of_files(&paths);
+    let executors = SeenExecutors::of_files(&paths);
     // A file may be of use to one reading and not to another.
     let unused_too = |line: &String| {
         let used = earlier.uses(line) || executors.uses(line);

@@ -12,7 +12,7 @@ use kube::{CustomResourceExt, ResourceExt as _};
 use serde_json::Value;
 
 use super::args::PlanArgs;
-use super::executors::{self, Found};
+use super::executors::{self, SeenExecutors};
 use super::object;
 use crate::api::upgrade::Invalid;
 use crate::api::{ClusterUpgrade, GROUP, UpgradeExecutor};
@@ -32,7 +32,7 @@ pub(super) struct Wished {
 impl Wished {
     /// The upgrade of `object`, with the `executors` beside it.
     pub(super) fn of_object(object: ClusterUpgrade, executors: Vec<DynamicObject>) -> Result<Self, Invalid> {
-        let upgrade = Found::default().upgrade(&object, &executors)?.upgrade;
+        let upgrade = SeenExecutors::default().upgrade(&object, &executors)?.upgrade;
         let source = Some(format!("ClusterUpgrade {}", upgrade.name));
         Ok(Self { upgrade, source, object: Some(object), executors })
     }

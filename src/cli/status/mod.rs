@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use super::args::{FormArgs, WhereArgs};
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::output;
-use super::output::causes::{FailOn, Found, render};
+use super::output::causes::{CauseReport, FailOn, render};
 
 use document::{Document, document};
 use read::Stored;
@@ -82,7 +82,7 @@ pub(super) async fn explain(place: &WhereArgs, form: &FormArgs, name: &str) -> R
     let stopped = upgrade.stalled;
     let mut subject = vec![("Object", format!("clusterupgrade/{}", upgrade.name))];
     subject.extend(stored.about.iter().cloned());
-    let found = Found {
+    let report = CauseReport {
         kind: "Explanation",
         line: Some(upgrade.line()),
         subject,
@@ -95,7 +95,7 @@ pub(super) async fn explain(place: &WhereArgs, form: &FormArgs, name: &str) -> R
         fail_on: FailOn::NotNow,
         stopped,
     };
-    print(&render(found, form.output, output::paint(form.color))?)?;
+    print(&render(report, form.output, output::paint(form.color))?)?;
     Ok(code(stopped))
 }
 

@@ -31,7 +31,7 @@ use input::{Input, Source};
 pub(super) use json_error::without_place;
 pub(super) use objects::item;
 pub(crate) use objects::piece::{List, Piece};
-use objects::{Bad, Found, Kind, found, parse};
+use objects::{Bad, Kind, PieceContent, content, parse};
 use unused::Given;
 
 /// How many lines there are at most about objects that cannot be read; the rest is counted.
@@ -122,7 +122,7 @@ impl Snapshot {
             let before = snapshot.given[given].used();
             let read = source_of(&input, &mut snapshot.given[given]).and_then(|source| {
                 let Some(source) = source else { return Ok(()) };
-                parse(source, &mut |piece| snapshot.add(found(&piece), &input, &name))
+                parse(source, &mut |piece| snapshot.add(content(&piece), &input, &name))
             });
             snapshot.counts.files += 1;
             match read {
@@ -159,41 +159,41 @@ impl Snapshot {
         ))
     }
 
-    fn add(&mut self, found: Found, input: &Input, file: &Arc<str>) {
-        self.given[input.given].takes(&found);
-        match found {
-            Found::Node(node) => self.node(*node, file),
-            Found::Nameless(mut node, place) => {
+    fn add(&mut self, content: PieceContent, input: &Input, file: &Arc<str>) {
+        self.given[input.given].takes(&content);
+        match content {
+            PieceContent::Node(node) => self.node(*node, file),
+            PieceContent::Nameless(mut node, place) => {
                 node.metadata.name = Some(format!("({})", item(place, &input.name)));
                 self.node(*node, file);
             }
-            Found::Pod(pod) => {
+            PieceContent::Pod(pod) => {
                 self.places
                     .others
                     .insert(pod.metadata.name.as_deref().unwrap_or_default().into(), file.clone());
                 self.pods.listed(*pod);
             }
-            Found::Budget(budget) => _ = self.budgets.listed(*budget),
-            Found::Webhooks(webhooks) => {
+            PieceContent::Budget(budget) => _ = self.budgets.listed(*budget),
+            PieceContent::Webhooks(webhooks) => {
                 self.webhooks.extend(webhooks.keep(&mut Interner::default()).iter().cloned());
                 self.counts.webhooks += 1;
             }
-            Found::Version(answer) => {
+            PieceContent::Version(answer) => {
                 self.places.others.insert(file.clone(), file.clone());
                 self.servers.push((input.name.clone(), answer));
                 self.counts.versions += 1;
             }
-            Found::Operator(component, version) => {
+            PieceContent::Operator(component, version) => {
                 self.places.others.insert(format!("clusteroperator/{component}").into(), file.clone());
                 self.operators.push((component, version));
                 self.counts.operators += 1;
             }
-            Found::NoServer => self.without_server = Some(input.name.clone()),
-            Found::Other(count) => self.counts.other_objects += count,
-            Found::EmptyList => {}
-            Found::Refused(_) | Found::Table => self.counts.other_objects += 1,
-            Found::Bad(bad) => self.bad(bad, input, file),
-            Found::CutOff => {
+            PieceContent::NoServer => self.without_server = Some(input.name.clone()),
+            PieceContent::Other(count) => self.counts.other_objects += count,
+            PieceContent::EmptyList => {}
+            PieceContent::Refused(_) | PieceContent::Table => self.counts.other_objects += 1,
+            PieceContent::Bad(bad) => self.bad(bad, input, file),
+            PieceContent::CutOff => {
                 self.fault(format!("{}: its list ends without a kind; the file may be cut off", input.name));
             }
         }
@@ -378,7 +378,7 @@ pub(crate) fn pieces(
             let Some(source) = source else { return Ok(()) };
             parse(source, &mut |piece| match each(&name, &piece) {
                 Use::Some => given.uses(),
-                Use::None => given.takes(&found(&piece)),
+                Use::None => given.takes(&content(&piece)),
                 Use::Fault(why) => faults.push(why),
             })
         });

@@ -54,8 +54,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Something in a file.
-pub(super) enum Found {
+/// What a piece of a file holds, as far as a report needs it.
+pub(super) enum PieceContent {
     Node(Box<Node>),
     /// A Node whose name a person or a tool took out, and its place in the list.
     Nameless(Box<Node>, usize),
@@ -118,12 +118,12 @@ pub(super) fn parse(source: Source, sink: &mut Sink<'_>) -> Result<(), String> {
     }
 }
 
-/// What `piece` means for a report.
-pub(super) fn found(piece: &Piece<'_>) -> Found {
+/// What `piece` holds.
+pub(super) fn content(piece: &Piece<'_>) -> PieceContent {
     let (raw, list, item) = match *piece {
-        Piece::Scalar => return Found::Other(1),
-        Piece::EmptyList => return Found::EmptyList,
-        Piece::CutOff => return Found::CutOff,
+        Piece::Scalar => return PieceContent::Other(1),
+        Piece::EmptyList => return PieceContent::EmptyList,
+        Piece::CutOff => return PieceContent::CutOff,
         Piece::Broken(error) => return unreadable(Kind::Object, None, 0, error),
         Piece::Object { raw, list, place } => (raw, list, place),
     };
@@ -131,10 +131,10 @@ pub(super) fn found(piece: &Piece<'_>) -> Found {
     if !raw.get().starts_with('{') {
         // An array of texts is somebody's note, or a log.
         if raw.get().starts_with('"') && list.kind.is_none() && list.api_version.is_none() {
-            return Found::Other(1);
+            return PieceContent::Other(1);
         }
         let why = "it is not an object".to_owned();
-        return Found::Bad(Bad { kind: kind_of(list), name: None, item, why });
+        return PieceContent::Bad(Bad { kind: kind_of(list), name: None, item, why });
     }
     match serde_json::from_str::<Head<'_>>(raw.get()) {
         Ok(head) => object(raw, &head, list, item),
@@ -168,7 +168,7 @@ fn kind_of(list: &List) -> Kind {
     }
 }
 
-fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize) -> Found {
+fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize) -> PieceContent {
     let kind: Option<String> = value(head.kind);
     let api_version: Option<String> = value(head.api_version);
     let api_version = api_version.or_else(|| list.api_version.clone());
@@ -192,36 +192,36 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize) -> Found {
     match kind {
         Some(Kind::Node) => node(raw, &meta, item),
         Some(Kind::Pod) if meta.namespace.as_deref() == Some("kube-system") => {
-            decoded(raw, Kind::Pod, &meta, item, |pod| Found::Pod(Box::new(pod)))
+            decoded(raw, Kind::Pod, &meta, item, |pod| PieceContent::Pod(Box::new(pod)))
         }
         // Both kinds have the fields that are read.
         Some(Kind::Webhooks) => {
-            decoded(raw, Kind::Webhooks, &meta, item, |all| Found::Webhooks(Box::new(all)))
+            decoded(raw, Kind::Webhooks, &meta, item, |all| PieceContent::Webhooks(Box::new(all)))
         }
         Some(Kind::Budget) => {
-            decoded(raw, Kind::Budget, &meta, item, |budget| Found::Budget(Box::new(budget)))
+            decoded(raw, Kind::Budget, &meta, item, |budget| PieceContent::Budget(Box::new(budget)))
         }
-        _ if of_openshift => operator(raw, &meta).unwrap_or(Found::Other(1)),
+        _ if of_openshift => operator(raw, &meta).unwrap_or(PieceContent::Other(1)),
         _ => version_or_other(raw, head),
     }
 }
 
-fn node(raw: &RawValue, meta: &Meta, item: usize) -> Found {
+fn node(raw: &RawValue, meta: &Meta, item: usize) -> PieceContent {
     if is_taken_out(meta) {
         return serde_json::from_str(raw.get()).map_or_else(
             |error| unreadable(Kind::Node, None, item, &error),
-            |node| Found::Nameless(Box::new(node), item),
+            |node| PieceContent::Nameless(Box::new(node), item),
         );
     }
     let node = match decode::<Node>(raw, Kind::Node, meta, item) {
         Ok(node) => node,
-        Err(bad) => return Found::Bad(bad),
+        Err(bad) => return PieceContent::Bad(bad),
     };
     match node.metadata.labels.iter().flatten().find(|(_, label)| !is_label(label)) {
-        None => Found::Node(Box::new(node)),
+        None => PieceContent::Node(Box::new(node)),
         Some((key, _)) => {
             let why = format!("label {} has a value that no cluster accepts", brief(key));
-            Found::Bad(Bad { kind: Kind::Node, name: name_of(meta), item, why })
+            PieceContent::Bad(Bad { kind: Kind::Node, name: name_of(meta), item, why })
         }
     }
 }
@@ -231,9 +231,9 @@ fn decoded<K: DeserializeOwned>(
     kind: Kind,
     meta: &Meta,
     item: usize,
-    found: fn(K) -> Found,
-) -> Found {
-    decode(raw, kind, meta, item).map_or_else(Found::Bad, found)
+    content: fn(K) -> PieceContent,
+) -> PieceContent {
+    decode(raw, kind, meta, item).map_or_else(PieceContent::Bad, content)
 }
 
 /// The kind of an object that a client library wrote without its kind, known by a field that no other kind has.
@@ -257,18 +257,18 @@ fn by_shape(head: &Head<'_>) -> Option<Kind> {
     }
 }
 
-fn version_or_other(raw: &RawValue, head: &Head<'_>) -> Found {
+fn version_or_other(raw: &RawValue, head: &Head<'_>) -> PieceContent {
     let own = || answer(Some(raw)).filter(|_| head.kind.is_none());
     if let Some(answer) = own().or_else(|| answer(head.server_version)).or_else(|| answer(head.info)) {
-        Found::Version(answer)
+        PieceContent::Version(answer)
     } else if head.client_version.is_some() && head.kind.is_none() {
-        Found::NoServer
+        PieceContent::NoServer
     } else if let Some(why) = refused(head) {
-        Found::Refused(why)
+        PieceContent::Refused(why)
     } else if value::<String>(head.kind).as_deref() == Some("Table") {
-        Found::Table
+        PieceContent::Table
     } else {
-        Found::Other(1)
+        PieceContent::Other(1)
     }
 }
 
@@ -281,7 +281,7 @@ fn refused(head: &Head<'_>) -> Option<String> {
 }
 
 /// What the `ClusterOperator` of a component's own name rolled out of it.
-fn operator(raw: &RawValue, meta: &Meta) -> Option<Found> {
+fn operator(raw: &RawValue, meta: &Meta) -> Option<PieceContent> {
     #[derive(Deserialize)]
     struct Operator {
         status: Status,
@@ -299,7 +299,7 @@ fn operator(raw: &RawValue, meta: &Meta) -> Option<Found> {
     let operator: Operator = value(Some(raw))?;
     // The operator's own version and that of the whole release stand beside it.
     let own = operator.status.versions.iter().find(|version| version.name == component.name())?;
-    Some(Found::Operator(component, Observed::from_report(&own.version)))
+    Some(PieceContent::Operator(component, Observed::from_report(&own.version)))
 }
 
 fn decode<K: DeserializeOwned>(raw: &RawValue, kind: Kind, meta: &Meta, item: usize) -> Result<K, Bad> {
@@ -314,8 +314,8 @@ fn decode<K: DeserializeOwned>(raw: &RawValue, kind: Kind, meta: &Meta, item: us
     serde_json::from_str(raw.get()).or_else(|error| bad(name, without_place(&error)))
 }
 
-fn unreadable(kind: Kind, name: Option<String>, item: usize, error: &serde_json::Error) -> Found {
-    Found::Bad(Bad { kind, name, item, why: without_place(error) })
+fn unreadable(kind: Kind, name: Option<String>, item: usize, error: &serde_json::Error) -> PieceContent {
+    PieceContent::Bad(Bad { kind, name, item, why: without_place(error) })
 }
 
 /// The name, if a cluster could have accepted it; any other name could hold anything and be of any length.

@@ -3,7 +3,7 @@
 //! Here belongs the line that tells of such a file. The invariant: a person who gave a file that was not used learns
 //! that, and what the file was taken for.
 
-use super::objects::Found;
+use super::objects::PieceContent;
 
 /// How many lines there are at most: a shell's `*` names many files.
 const MAX_LINES: usize = 10;
@@ -51,12 +51,12 @@ impl Given {
     }
 
     /// Counts what was found in it.
-    pub(super) fn takes(&mut self, found: &Found) {
-        match found {
-            Found::Other(count) => self.others += count,
-            Found::EmptyList => self.empty_lists += 1,
-            Found::Refused(why) => self.notes(format!("is the server's refusal: {why}")),
-            Found::Table => self.notes("is a table for people; write it with -o json".to_owned()),
+    pub(super) fn takes(&mut self, content: &PieceContent) {
+        match content {
+            PieceContent::Other(count) => self.others += count,
+            PieceContent::EmptyList => self.empty_lists += 1,
+            PieceContent::Refused(why) => self.notes(format!("is the server's refusal: {why}")),
+            PieceContent::Table => self.notes("is a table for people; write it with -o json".to_owned()),
             // That kubectl did not reach a server is told where the version is missing.
             _ => self.used += 1,
         }

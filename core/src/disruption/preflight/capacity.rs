@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling};
 use super::cause::{Object, Outlook};
-use super::causes_found::{Found, others};
+use super::causes_found::{CausesFound, others};
 use super::code::Code;
 use super::placement::Places;
 use super::question::Question;
@@ -50,7 +50,7 @@ impl<'a> Left<'a> {
         question: &Question<'a>,
         places: &Places<'a>,
         node: &'a Node,
-        found: &mut Found<'a>,
+        found: &mut CausesFound<'a>,
     ) {
         let elsewhere: Vec<(&Node, &Amounts)> =
             others(question, node).filter_map(|other| Some((other, self.left.get(&*other.name)?))).collect();

@@ -16,9 +16,9 @@ type Key = (Code, Outlook, Object);
 
 /// What was found, by code and object; the words are those of the first pod.
 #[derive(Default)]
-pub(super) struct Found<'a>(pub(super) BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
+pub(super) struct CausesFound<'a>(pub(super) BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
 
-impl<'a> Found<'a> {
+impl<'a> CausesFound<'a> {
     pub(super) fn put(&mut self, code: Code, outlook: Outlook, object: Object, what: String, remedy: &str) {
         self.0.entry((code, outlook, object)).or_insert_with(|| (what, remedy.to_owned(), Vec::new()));
     }

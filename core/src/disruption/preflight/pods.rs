@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::class::{Class, Handling, Rules, class, handling, pinned};
 use super::capacity::Left;
 use super::cause::{Cause, Object, ObjectKind, Outlook};
-use super::causes_found::{Found, others};
+use super::causes_found::{CausesFound, others};
 use super::code::Code;
 use super::placement::{Places, Seeking, Unfit};
 use super::question::Question;
@@ -20,7 +20,7 @@ use crate::text::plural;
 const STUCK_AFTER_SECONDS: i64 = 30;
 
 pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
-    let mut found = Found::default();
+    let mut found = CausesFound::default();
     let left = Left::of(question);
     let places = Places::of(question);
     for node in &question.nodes {
@@ -48,7 +48,7 @@ pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
         .collect()
 }
 
-impl<'a> Found<'a> {
+impl<'a> CausesFound<'a> {
     fn node(&mut self, question: &Question<'_>, node: &Node) {
         let object = || Object::node(&node.name);
         if !node.ready {
