@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use evenkeel::cli::every_form;
-use evenkeel::observe::stated_versions::Given;
+use evenkeel::observe::stated_versions::StatedVersion;
 use evenkeel_core::cluster::Component;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
@@ -26,7 +26,7 @@ static FILE: LazyLock<PathBuf> = LazyLock::new(|| FOLDER.path().join("input"));
 fuzz_target!(|bytes: &[u8]| {
     std::fs::write(&*FILE, bytes).expect("a place for the input");
     // Most files name no kube-apiserver: every second one is judged by a version that a person gave.
-    let given = Given {
+    let given = StatedVersion {
         component: Component::KubeApiserver,
         name: None,
         version: "v1.36.4".parse().expect("a version"),

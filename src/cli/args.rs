@@ -11,7 +11,7 @@ use evenkeel_core::version::{KubeVersion, escape};
 
 use super::output::Color;
 use super::output::{Level, Output};
-use crate::observe::stated_versions::Given;
+use crate::observe::stated_versions::StatedVersion;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -53,13 +53,13 @@ pub(super) struct ObserveArgs {
     pub(super) files: Vec<PathBuf>,
     /// The version of a kube-apiserver that cannot be seen, such as v1.36.4 or cp-1=v1.36.4. May be repeated.
     #[arg(long, value_name = "[NAME=]VERSION", value_parser = apiserver)]
-    apiserver_version: Vec<Given>,
+    apiserver_version: Vec<StatedVersion>,
     /// The version of another component that cannot be seen, such as kube-scheduler=cp-1=v1.36.4. May be repeated.
     #[arg(long, value_name = "COMPONENT=[NAME=]VERSION", value_parser = component)]
-    component: Vec<Given>,
+    component: Vec<StatedVersion>,
     /// The version of a kubectl to judge as well, such as v1.36.4. May be repeated.
     #[arg(long, value_name = "VERSION", value_parser = client)]
-    client_version: Vec<Given>,
+    client_version: Vec<StatedVersion>,
     /// Until when each minor is maintained, as JSON, instead of the data that is built in:
     /// {"minors": [{"minor": "1.37", "endOfLife": "2027-10-28", "latestPatchSeen": "1.37.1"}]}
     #[arg(long, value_name = "FILE")]
@@ -68,7 +68,7 @@ pub(super) struct ObserveArgs {
 
 impl ObserveArgs {
     /// The versions that a person gives of components.
-    pub(super) fn given(&self) -> Vec<Given> {
+    pub(super) fn given(&self) -> Vec<StatedVersion> {
         self.apiserver_version.iter().chain(&self.component).chain(&self.client_version).cloned().collect()
     }
 }
@@ -103,15 +103,15 @@ pub(super) struct FormArgs {
     pub(super) color: Color,
 }
 
-fn apiserver(text: &str) -> Result<Given, String> {
+fn apiserver(text: &str) -> Result<StatedVersion, String> {
     given(Component::KubeApiserver, text)
 }
 
-fn client(text: &str) -> Result<Given, String> {
+fn client(text: &str) -> Result<StatedVersion, String> {
     given(Component::Kubectl, text)
 }
 
-fn component(text: &str) -> Result<Given, String> {
+fn component(text: &str) -> Result<StatedVersion, String> {
     let (name, rest) = text.split_once('=').ok_or("say COMPONENT=[NAME=]VERSION")?;
     let component = Component::from_name(name).ok_or_else(|| {
         let all: Vec<_> = Component::ALL.iter().map(|component| component.name()).collect();
@@ -124,12 +124,12 @@ fn component(text: &str) -> Result<Given, String> {
     Ok(given)
 }
 
-fn given(component: Component, text: &str) -> Result<Given, String> {
+fn given(component: Component, text: &str) -> Result<StatedVersion, String> {
     let (name, version) = text.split_once('=').map_or((None, text), |(name, rest)| (Some(name), rest));
     if name.is_some_and(|name| name.is_empty() || escape(name) != name) {
         return Err("the name is empty, too long or has characters that no name has".to_owned());
     }
     let version: KubeVersion =
         version.parse().map_err(|error| format!("version {} {error}", escape(version)))?;
-    Ok(Given { component, name: name.map(Into::into), version })
+    Ok(StatedVersion { component, name: name.map(Into::into), version })
 }

@@ -10,7 +10,7 @@ use clap::ValueEnum as _;
 use super::judge;
 use super::output::{self, Color, Level, Output, Style};
 use super::releases;
-use crate::observe::stated_versions::Given;
+use crate::observe::stated_versions::StatedVersion;
 
 /// What `report` and `check` print about `files` in each of their forms, with what a person said of components.
 ///
@@ -18,7 +18,7 @@ use crate::observe::stated_versions::Given;
 ///
 /// # Errors
 /// The one line that the command line would end with, without its `error: `.
-pub fn every_form(files: &[PathBuf], given: &[Given]) -> Result<Vec<(String, String)>, String> {
+pub fn every_form(files: &[PathBuf], given: &[StatedVersion]) -> Result<Vec<(String, String)>, String> {
     let report = judge::files(files, given, &releases::read(None)?)?;
     let mut texts = Vec::new();
     for (command, check) in [("report", false), ("check", true)] {

@@ -24,7 +24,7 @@ use crate::clients::{Connect, effects_client, one_line, probe_client, read_clien
 use crate::judgement::{Basis, judge};
 use crate::observe::cache::Shared;
 use crate::observe::files::{Places, Snapshot, shown};
-use crate::observe::stated_versions::Given;
+use crate::observe::stated_versions::StatedVersion;
 use crate::observe::version_answer::VersionAnswer;
 use crate::observe::{Inventory, Observer, PodScope, Source, stated_versions};
 
@@ -89,7 +89,11 @@ pub(super) fn nothing(cluster: &Cluster, inventory: &Inventory) -> Option<String
 }
 
 /// Looks into files, and judges what is in them.
-pub(super) fn files(files: &[PathBuf], given: &[Given], releases: &Catalogue) -> Result<Report, String> {
+pub(super) fn files(
+    files: &[PathBuf],
+    given: &[StatedVersion],
+    releases: &Catalogue,
+) -> Result<Report, String> {
     let snapshot = Snapshot::read(files).map_err(|error| error.to_string())?;
     let cluster = stated_versions::add(snapshot.cluster(), given)?;
     let names: Vec<_> = files.iter().map(|path| shown(path)).collect();

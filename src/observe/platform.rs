@@ -191,14 +191,14 @@ pub fn hidden(
 
 #[cfg(test)]
 mod tests {
-    use super::super::stated_versions::{self, Given};
+    use super::super::stated_versions::{self, StatedVersion};
     use super::*;
 
     #[test]
     fn what_to_do_about_a_kube_proxy_is_said_as_it_is_on_the_platform() {
         use evenkeel_core::skew::{assess, policy::Policy};
 
-        let said = |component, version: &str| Given {
+        let said = |component, version: &str| StatedVersion {
             component,
             name: Some("s".into()),
             version: version.parse().unwrap(),

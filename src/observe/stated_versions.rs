@@ -16,7 +16,7 @@ const UNNAMED: &str = "(given)";
 
 /// A version that a person says a component runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct StatedVersion {
     /// For a kubelet `name` is needed, because each node has its own.
     pub component: Component,
     /// Its Node's name or its own; without it, all of the component whose version is not known are meant.
@@ -29,7 +29,7 @@ pub struct Given {
 ///
 /// # Errors
 /// When a kubelet is named whose Node is not there, in one line.
-pub fn add(mut cluster: Cluster, given: &[Given]) -> Result<Cluster, String> {
+pub fn add(mut cluster: Cluster, given: &[StatedVersion]) -> Result<Cluster, String> {
     for said in given {
         let version = Observed::Known(said.version.clone());
         match (said.component, &said.name) {
@@ -152,10 +152,10 @@ mod tests {
         }
     }
 
-    fn said(text: &str) -> Given {
+    fn said(text: &str) -> StatedVersion {
         let (name, version) =
             text.split_once('=').map_or((None, text), |(name, rest)| (Some(name.into()), rest));
-        Given { component: Component::KubeApiserver, name, version: version.parse().unwrap() }
+        StatedVersion { component: Component::KubeApiserver, name, version: version.parse().unwrap() }
     }
 
     fn shown(cluster: &Cluster) -> Vec<String> {
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_kubelet_needs_its_node() {
-        let given = Given { component: Component::Kubelet, ..said("n1=v1.36.4") };
+        let given = StatedVersion { component: Component::Kubelet, ..said("n1=v1.36.4") };
         assert!(add(Cluster::default(), &[given]).unwrap_err().contains("no Node of that name"));
     }
 }

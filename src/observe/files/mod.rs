@@ -32,7 +32,7 @@ pub(super) use json_error::without_place;
 pub(super) use objects::item;
 pub(crate) use objects::piece::{List, Piece};
 use objects::{Bad, Kind, PieceContent, content, parse};
-use unused::Given;
+use unused::GivenPath;
 
 /// How many lines there are at most about objects that cannot be read; the rest is counted.
 const MAX_FAULTS: usize = 10;
@@ -97,7 +97,7 @@ pub struct Snapshot {
     more_faults: usize,
     places: Places,
     /// For each path that a person named, what was found in it.
-    given: Vec<Given>,
+    given: Vec<GivenPath>,
     /// A `kubectl version` that did not reach the server.
     without_server: Option<String>,
 }
@@ -115,7 +115,7 @@ impl Snapshot {
         snapshot.budgets.list_begins();
         let (inputs, other_files) = input::find(paths).map_err(Unreadable)?;
         snapshot.counts.other_files = other_files;
-        snapshot.given = paths.iter().map(|path| Given::of(input::shown(path))).collect();
+        snapshot.given = paths.iter().map(|path| GivenPath::of(input::shown(path))).collect();
         for input in inputs {
             let name: Arc<str> = input.name.as_str().into();
             let (given, known) = (input.given, snapshot.known_faults());
@@ -340,7 +340,7 @@ impl Snapshot {
 }
 
 /// What `input` holds; nothing where that was written for people, which `given` then tells.
-fn source_of(input: &Input, given: &mut Given) -> Result<Option<Source>, String> {
+fn source_of(input: &Input, given: &mut GivenPath) -> Result<Option<Source>, String> {
     let source = input.source()?;
     if let Source::Text(text) = &source
         && let Some(what) = text::for_people(text)
@@ -368,7 +368,7 @@ pub(crate) fn pieces(
     each: &mut dyn FnMut(&Arc<str>, &Piece<'_>) -> Use,
 ) -> Result<Read, Unreadable> {
     let mut faults = Vec::new();
-    let mut given: Vec<_> = paths.iter().map(|path| Given::of(input::shown(path))).collect();
+    let mut given: Vec<_> = paths.iter().map(|path| GivenPath::of(input::shown(path))).collect();
     for input in input::find(paths).map_err(Unreadable)?.0 {
         let name: Arc<str> = input.name.as_str().into();
         let known = faults.len();

@@ -9,8 +9,8 @@ use super::objects::PieceContent;
 const MAX_LINES: usize = 10;
 
 /// A line for each of `given` that gave nothing.
-pub(super) fn lines(given: &[Given]) -> Vec<String> {
-    let mut lines: Vec<String> = given.iter().filter_map(Given::told).collect();
+pub(super) fn lines(given: &[GivenPath]) -> Vec<String> {
+    let mut lines: Vec<String> = given.iter().filter_map(GivenPath::told).collect();
     if lines.len() > MAX_LINES {
         let more = lines.len() - MAX_LINES;
         lines.truncate(MAX_LINES);
@@ -21,7 +21,7 @@ pub(super) fn lines(given: &[Given]) -> Vec<String> {
 
 /// A path that was given, and what was in it.
 #[derive(Default)]
-pub(super) struct Given {
+pub(super) struct GivenPath {
     name: String,
     used: usize,
     others: usize,
@@ -30,7 +30,7 @@ pub(super) struct Given {
     note: Option<String>,
 }
 
-impl Given {
+impl GivenPath {
     pub(super) fn of(name: String) -> Self {
         Self { name, ..Self::default() }
     }
