@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::super::output::Style;
 use super::super::output::paint::Ink;
 use super::super::output::table::fitting;
-use super::stage::{REPORTS, Stage, UPGRADES};
+use super::presentation::{Presentation, REPORTS, UPGRADES};
 use crate::demo::Scenario;
 use crate::operator::shutdown::on_signal;
 
@@ -64,7 +64,11 @@ impl Drop for Screen {
 }
 
 /// Shows the demonstration until a person quits, a signal comes or the terminal is gone.
-pub(super) async fn show(stage: &Stage, pace: &Pace, kubeconfig: Option<&Path>) -> Result<(), String> {
+pub(super) async fn show(
+    presentation: &Presentation,
+    pace: &Pace,
+    kubeconfig: Option<&Path>,
+) -> Result<(), String> {
     let stop = on_signal().map_err(|error| error.to_string())?;
     let screen = Screen::take().map_err(|error| format!("cannot use this terminal: {error}"))?;
     let (send, mut inputs) = mpsc::unbounded_channel();
@@ -72,11 +76,11 @@ pub(super) async fn show(stage: &Stage, pace: &Pace, kubeconfig: Option<&Path>) 
     std::thread::spawn(move || while send.send(input()).is_ok() {});
     let mut view = View { scroll: 0, resume: pace.speed(), problem: None };
     loop {
-        view.draw(stage, pace, kubeconfig).await?;
+        view.draw(presentation, pace, kubeconfig).await?;
         let Some(Some(input)) = stop.run_until_cancelled(inputs.recv()).await else { break };
         match input {
             Input::End | Input::Key(KeyCode::Char('q') | KeyCode::Esc) => break,
-            Input::Key(key) => view.key(stage, pace, key).await,
+            Input::Key(key) => view.key(presentation, pace, key).await,
             Input::Tick => {}
         }
     }
@@ -105,9 +109,9 @@ struct View {
 }
 
 impl View {
-    async fn key(&mut self, stage: &Stage, pace: &Pace, key: KeyCode) {
-        let demo = &stage.demo;
-        let by_operator = stage.scenario == Scenario::Upgrade;
+    async fn key(&mut self, presentation: &Presentation, pace: &Pace, key: KeyCode) {
+        let demo = &presentation.demo;
+        let by_operator = presentation.scenario == Scenario::Upgrade;
         let done = match key {
             KeyCode::Char('a') => demo.propose_or_approve().await,
             KeyCode::Char('s') => demo.suspend_or_resume().await,
@@ -148,10 +152,15 @@ impl View {
         self.problem = done.err();
     }
 
-    async fn draw(&mut self, stage: &Stage, pace: &Pace, kubeconfig: Option<&Path>) -> Result<(), String> {
+    async fn draw(
+        &mut self,
+        presentation: &Presentation,
+        pace: &Pace,
+        kubeconfig: Option<&Path>,
+    ) -> Result<(), String> {
         let lost = |error: std::io::Error| format!("cannot use this terminal: {error}");
         let (width, height) = size().map_err(lost)?;
-        let picture = self.picture(stage, pace, kubeconfig, (width.into(), height.into())).await?;
+        let picture = self.picture(presentation, pace, kubeconfig, (width.into(), height.into())).await?;
         let mut out = stdout().lock();
         queue!(out, MoveTo(0, 0)).map_err(lost)?;
         for (at, line) in picture.iter().enumerate() {
@@ -166,39 +175,39 @@ impl View {
     /// The lines of the screen, at most as many as fit.
     async fn picture(
         &mut self,
-        stage: &Stage,
+        presentation: &Presentation,
         pace: &Pace,
         kubeconfig: Option<&Path>,
         (width, height): (usize, usize),
     ) -> Result<Vec<String>, String> {
-        let paint = stage.style.paint;
+        let paint = presentation.style.paint;
         let speed = match pace.speed() {
             0 => "stopped".to_owned(),
             speed => format!("{speed} times as fast as here"),
         };
         let title = format!(
             "evenkeel demo   {}   {}   {speed}",
-            stage.title,
-            stage.demo.now().strftime("%Y-%m-%d %H:%M:%S")
+            presentation.title,
+            presentation.demo.now().strftime("%Y-%m-%d %H:%M:%S")
         );
         let mut top = vec![paint.on(Ink::Bold, &title)];
         top.extend(kubeconfig.map(|path| format!("kubectl: export KUBECONFIG={}", path.display())));
         top.push(String::new());
         for resource in [REPORTS, UPGRADES] {
-            let table = stage.kubectl(resource).await?;
+            let table = presentation.kubectl(resource).await?;
             // Only a header, where there is no object.
             if table.lines().count() > 1 {
                 top.extend(fitting(&table, width).lines().map(str::to_owned));
                 top.push(String::new());
             }
         }
-        let waits = fitting(&stage.waits().await?, width);
+        let waits = fitting(&presentation.waits().await?, width);
         if !waits.is_empty() {
             top.push(paint.on(Ink::Bold, "IT WAITS FOR"));
             top.extend(waits.lines().take(WAITS).map(str::to_owned));
             top.push(String::new());
         }
-        let (happened, _) = stage.happened(0);
+        let (happened, _) = presentation.happened(0);
         let happened = fitting(&happened, width);
         let happened: Vec<&str> = happened.lines().collect();
         let mut bottom = vec![String::new(), paint.on(Ink::Bold, "HAPPENED")];
@@ -207,8 +216,8 @@ impl View {
         );
         bottom.extend(self.problem.as_ref().map(|problem| paint.on(Ink::Bad, problem)));
         bottom.push(String::new());
-        bottom.extend(keys(stage.scenario, width).lines().map(str::to_owned));
-        let report = match stage.report_now(Style { width: Some(width), ..stage.style }) {
+        bottom.extend(keys(presentation.scenario, width).lines().map(str::to_owned));
+        let report = match presentation.report_now(Style { width: Some(width), ..presentation.style }) {
             Ok(report) => report,
             Err(not_ready) => not_ready,
         };
@@ -273,33 +282,39 @@ mod tests {
     use super::*;
     use crate::demo::{Demo, Setting};
 
-    async fn begun() -> Stage {
+    async fn begun() -> Presentation {
         let releases = Catalogue::shipped().unwrap();
         let setting = Setting { seed: 1, scenario: Scenario::value_variants()[0], served: false };
         let demo = Demo::begin(setting, releases.clone()).await.unwrap();
         let style =
             Style { check: false, fail_on: Level::Violation, paint: paint(Color::Never), width: None };
-        Stage { demo, style, releases, scenario: setting.scenario, title: "upgrade, seed 1".to_owned() }
+        Presentation {
+            demo,
+            style,
+            releases,
+            scenario: setting.scenario,
+            title: "upgrade, seed 1".to_owned(),
+        }
     }
 
     /// Waits until `told` is among what happened since the `from`th line, for a minute of the cluster's time.
-    async fn happens(stage: &Stage, from: usize, told: &str) {
+    async fn happens(presentation: &Presentation, from: usize, told: &str) {
         for _ in 0..60 {
-            if stage.happened(from).0.contains(told) {
+            if presentation.happened(from).0.contains(told) {
                 return;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        panic!("{told:?} does not happen:\n{}", stage.happened(from).0);
+        panic!("{told:?} does not happen:\n{}", presentation.happened(from).0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn budgets_are_mended_and_one_is_broken_by_the_same_key() {
-        let (stage, pace) = (begun().await, Pace::begin(FASTEST));
+        let (presentation, pace) = (begun().await, Pace::begin(FASTEST));
         let mut view = View { scroll: 0, resume: 1, problem: None };
         let allowed = async |name: &str| {
             let (namespace, name) = name.split_once('/').unwrap();
-            let client = stage.demo.client().clone();
+            let client = presentation.demo.client().clone();
             let budgets = kube::Api::<PodDisruptionBudget>::namespaced(client, namespace);
             budgets.get(name).await.unwrap().spec.unwrap().max_unavailable
         };
@@ -308,9 +323,9 @@ mod tests {
             ("PodDisruptionBudget shop/web now allows no unavailable pod", "shop/web", 0),
             ("PodDisruptionBudget shop/web now allows one unavailable pod", "shop/web", 1),
         ] {
-            let from = stage.happened(0).1;
-            view.key(&stage, &pace, KeyCode::Char('b')).await;
-            happens(&stage, from, told).await;
+            let from = presentation.happened(0).1;
+            view.key(&presentation, &pace, KeyCode::Char('b')).await;
+            happens(&presentation, from, told).await;
             assert_eq!((allowed(name).await, &view.problem), (Some(IntOrString::Int(may)), &None), "{told}");
             // Their status follows a moment later.
             tokio::time::sleep(Duration::from_secs(30)).await;
@@ -319,28 +334,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_upgrade_is_written_and_approved_by_the_same_key() {
-        let (stage, pace) = (begun().await, Pace::begin(FASTEST));
+        let (presentation, pace) = (begun().await, Pace::begin(FASTEST));
         let mut view = View { scroll: 0, resume: 1, problem: None };
-        view.key(&stage, &pace, KeyCode::Char('a')).await;
-        stage.demo.until(&["AwaitingApproval"]).await.unwrap();
-        let hash = stage.demo.upgrade().await.unwrap().unwrap().status.unwrap().plan.unwrap().hash;
-        let from = stage.happened(0).1;
-        view.key(&stage, &pace, KeyCode::Char('a')).await;
-        happens(&stage, from, &format!("plan {hash} of ClusterUpgrade to-137 is approved")).await;
-        stage.demo.until(&["UpgradingApiservers"]).await.unwrap();
+        view.key(&presentation, &pace, KeyCode::Char('a')).await;
+        presentation.demo.until(&["AwaitingApproval"]).await.unwrap();
+        let hash = presentation.demo.upgrade().await.unwrap().unwrap().status.unwrap().plan.unwrap().hash;
+        let from = presentation.happened(0).1;
+        view.key(&presentation, &pace, KeyCode::Char('a')).await;
+        happens(&presentation, from, &format!("plan {hash} of ClusterUpgrade to-137 is approved")).await;
+        presentation.demo.until(&["UpgradingApiservers"]).await.unwrap();
         // One that is under way waits for no approval.
-        let from = stage.happened(0).1;
-        view.key(&stage, &pace, KeyCode::Char('a')).await;
-        happens(&stage, from, "ClusterUpgrade to-137 waits for no approval").await;
+        let from = presentation.happened(0).1;
+        view.key(&presentation, &pace, KeyCode::Char('a')).await;
+        happens(&presentation, from, "ClusterUpgrade to-137 waits for no approval").await;
         assert_eq!(view.problem, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_speed_is_doubled_and_halved_within_its_bounds() {
-        let (stage, pace) = (begun().await, Pace::begin(10));
+        let (presentation, pace) = (begun().await, Pace::begin(10));
         let mut view = View { scroll: 0, resume: 10, problem: None };
         let mut press = async |key| {
-            view.key(&stage, &pace, KeyCode::Char(key)).await;
+            view.key(&presentation, &pace, KeyCode::Char(key)).await;
             pace.speed()
         };
         let mut speeds = Vec::new();
@@ -355,12 +370,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_picture_fits_whatever_the_terminal() {
-        let (stage, pace) = (begun().await, Pace::begin(10));
+        let (presentation, pace) = (begun().await, Pace::begin(10));
         let mut view = View { scroll: 0, resume: 10, problem: None };
-        view.key(&stage, &pace, KeyCode::Char('k')).await;
+        view.key(&presentation, &pace, KeyCode::Char('k')).await;
         for size in [(200, 70), (160, 50), (100, 30), (40, 8), (1, 1)] {
             view.scroll = 0;
-            let lines = view.picture(&stage, &pace, None, size).await.unwrap();
+            let lines = view.picture(&presentation, &pace, None, size).await.unwrap();
             assert!(lines.len() <= size.1, "{size:?}: {} lines", lines.len());
             if size.1 >= 50 {
                 let text = lines.join("\n");
@@ -370,21 +385,21 @@ mod tests {
             }
         }
         view.scroll = usize::MAX;
-        let end = view.picture(&stage, &pace, None, (160, 50)).await.unwrap().join("\n");
+        let end = view.picture(&presentation, &pace, None, (160, 50)).await.unwrap().join("\n");
         assert!(end.contains("BUDGETS THAT LET NO POD GO") && !end.contains("more lines"), "{end}");
-        view.key(&stage, &pace, KeyCode::Char('k')).await;
+        view.key(&presentation, &pace, KeyCode::Char('k')).await;
         tokio::time::sleep(Duration::from_mins(1)).await;
         for (key, told) in
             [('a', "approval"), ('s', "to-137 is suspended"), ('c', "kubectl cordon general-9")]
         {
-            view.key(&stage, &pace, KeyCode::Char(key)).await;
+            view.key(&presentation, &pace, KeyCode::Char(key)).await;
             tokio::time::sleep(Duration::from_secs(5)).await;
-            let now = view.picture(&stage, &pace, None, (160, 60)).await.unwrap().join("\n");
+            let now = view.picture(&presentation, &pace, None, (160, 60)).await.unwrap().join("\n");
             assert!(now.contains("IT WAITS FOR") && now.contains(told), "{key}: {now}");
         }
-        view.key(&stage, &pace, KeyCode::Char(' ')).await;
+        view.key(&presentation, &pace, KeyCode::Char(' ')).await;
         assert_eq!(pace.speed(), 0);
-        view.key(&stage, &pace, KeyCode::Char(' ')).await;
+        view.key(&presentation, &pace, KeyCode::Char(' ')).await;
         assert_eq!(pace.speed(), 10);
     }
 }

@@ -5,7 +5,7 @@
 
 mod live;
 mod plain;
-mod stage;
+mod presentation;
 mod upgrade;
 
 use std::io::{IsTerminal as _, stdin, stdout};
@@ -18,7 +18,7 @@ use super::exit::EXIT_OK;
 use super::output::{self, Color, Level, Style};
 use super::releases;
 use crate::demo::{Demo, Scenario, Setting};
-use stage::Stage;
+use presentation::Presentation;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -69,7 +69,7 @@ async fn show(args: &DemoArgs) -> Result<u8, String> {
     let scenario = args.scenario;
     let name = clap::ValueEnum::to_possible_value(&scenario);
     let title = format!("{}, seed {}", name.as_ref().map_or("", |value| value.get_name()), args.seed);
-    let stage = Stage { demo, style, releases, scenario, title };
+    let presentation = Presentation { demo, style, releases, scenario, title };
     let file = args.serve.as_ref().map(|path| Kubeconfig::at(path.as_deref()));
     // The clock is paused until `Pace::begin`: whatever waits for something outside of this process has to come after
     // it.
@@ -83,13 +83,15 @@ async fn show(args: &DemoArgs) -> Result<u8, String> {
     };
     let pace = args.speed.or(usual).map(Pace::begin);
     let _served = match &file {
-        Some(file) => Some(stage.demo.serve(file.path()).await?),
+        Some(file) => Some(presentation.demo.serve(file.path()).await?),
         None => None,
     };
     match (pace, &file) {
-        (Some(pace), _) if live => live::show(&stage, &pace, file.as_ref().map(Kubeconfig::path)).await?,
-        (_, Some(file)) => plain::serve(&stage, file.path()).await?,
-        (_pace, None) => plain::tell(&stage).await?,
+        (Some(pace), _) if live => {
+            live::show(&presentation, &pace, file.as_ref().map(Kubeconfig::path)).await?
+        }
+        (_, Some(file)) => plain::serve(&presentation, file.path()).await?,
+        (_pace, None) => plain::tell(&presentation).await?,
     }
     Ok(EXIT_OK)
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::super::exit::print;
-use super::stage::{REPORTS, SETTLE, Stage, indented};
+use super::presentation::{Presentation, REPORTS, SETTLE, indented};
 use super::upgrade;
 use crate::demo::Scenario;
 use crate::operator::shutdown::on_signal;
@@ -68,24 +68,24 @@ fn story(scenario: Scenario) -> Vec<Scene> {
 }
 
 /// Tells the whole story.
-pub(super) async fn tell(stage: &Stage) -> Result<(), String> {
-    let mut told = begin(stage).await?;
-    if stage.scenario == Scenario::Upgrade {
-        return upgrade::tell(stage, told).await;
+pub(super) async fn tell(presentation: &Presentation) -> Result<(), String> {
+    let mut told = begin(presentation).await?;
+    if presentation.scenario == Scenario::Upgrade {
+        return upgrade::tell(presentation, told).await;
     }
-    let mut before = stage.report().await?;
-    for (headline, deeds) in story(stage.scenario) {
+    let mut before = presentation.report().await?;
+    for (headline, deeds) in story(presentation.scenario) {
         print(&format!("\n── {headline}\n"))?;
         for deed in deeds {
-            perform(stage, *deed).await?;
+            perform(presentation, *deed).await?;
         }
         tokio::time::sleep(SETTLE).await;
-        let (happened, now) = stage.happened(told);
+        let (happened, now) = presentation.happened(told);
         told = now;
-        let report = stage.report().await?;
+        let report = presentation.report().await?;
         print(&indented(&happened))?;
         print(&indented(&differences(&before, &report)))?;
-        print(&indented(&stage.kubectl(REPORTS).await?))?;
+        print(&indented(&presentation.kubectl(REPORTS).await?))?;
         before = report;
     }
     print("\n── evenkeel report, in the end\n")?;
@@ -112,19 +112,22 @@ fn differences(before: &str, after: &str) -> String {
 }
 
 /// Prints how the cluster is at the beginning. Returns how many lines of events there are up to then.
-async fn begin(stage: &Stage) -> Result<usize, String> {
-    let now = stage.demo.now().strftime("%Y-%m-%d %H:%M:%S");
-    print(&format!("── A cluster that exists only in this program ({}); it is {now} there\n", stage.title))?;
+async fn begin(presentation: &Presentation) -> Result<usize, String> {
+    let now = presentation.demo.now().strftime("%Y-%m-%d %H:%M:%S");
+    print(&format!(
+        "── A cluster that exists only in this program ({}); it is {now} there\n",
+        presentation.title
+    ))?;
     print("\n── kubectl get clusterskewreport: what the operator wrote\n")?;
-    print(&indented(&stage.kubectl(REPORTS).await?))?;
+    print(&indented(&presentation.kubectl(REPORTS).await?))?;
     print("\n── evenkeel report: the same for a person\n")?;
-    print(&indented(&stage.report().await?))?;
-    Ok(stage.happened(0).1)
+    print(&indented(&presentation.report().await?))?;
+    Ok(presentation.happened(0).1)
 }
 
 /// Prints how the cluster is at the beginning and what happens then, until SIGINT or SIGTERM.
-pub(super) async fn serve(stage: &Stage, kubeconfig: &Path) -> Result<(), String> {
-    let mut told = begin(stage).await?;
+pub(super) async fn serve(presentation: &Presentation, kubeconfig: &Path) -> Result<(), String> {
+    let mut told = begin(presentation).await?;
     let path = kubeconfig.display();
     print(&format!(
         "\n── Served until you press Ctrl-C. In another terminal:\n   export KUBECONFIG={path}\n"
@@ -135,7 +138,7 @@ pub(super) async fn serve(stage: &Stage, kubeconfig: &Path) -> Result<(), String
     )?;
     let stop = on_signal().map_err(|error| error.to_string())?;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
-        let (happened, now) = stage.happened(told);
+        let (happened, now) = presentation.happened(told);
         told = now;
         print(&indented(&happened))?;
     }
@@ -143,8 +146,8 @@ pub(super) async fn serve(stage: &Stage, kubeconfig: &Path) -> Result<(), String
 }
 
 /// Does `deed`, and waits until the cluster has had time for it.
-async fn perform(stage: &Stage, deed: Deed) -> Result<(), String> {
-    let demo = &stage.demo;
+async fn perform(presentation: &Presentation, deed: Deed) -> Result<(), String> {
+    let demo = &presentation.demo;
     let time = match deed {
         Deed::Upgrade => {
             demo.upgrade_control_plane();

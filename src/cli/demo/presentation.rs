@@ -27,7 +27,7 @@ pub(super) const UPGRADES: &str = "clusterupgrades";
 pub(super) const SETTLE: Duration = Duration::from_secs(45);
 
 /// The demonstration and how it is shown.
-pub(super) struct Stage {
+pub(super) struct Presentation {
     pub(super) demo: Demo,
     pub(super) style: Style,
     pub(super) releases: Catalogue,
@@ -36,7 +36,7 @@ pub(super) struct Stage {
     pub(super) title: String,
 }
 
-impl Stage {
+impl Presentation {
     /// What `evenkeel report` says, once everything is seen.
     pub(super) async fn report(&self) -> Result<String, String> {
         for _ in 0..100 {

@@ -3,7 +3,7 @@
 //! Here belongs which scenes there are; what happens in them is done by the operator and by [`crate::demo`].
 
 use super::super::exit::print;
-use super::stage::{REPORTS, SETTLE, Stage, UPGRADES, indented};
+use super::presentation::{Presentation, REPORTS, SETTLE, UPGRADES, indented};
 use crate::demo::Demo;
 
 /// A part of the way that needs nobody.
@@ -24,42 +24,42 @@ const SCENES: [Scene; 3] = [
 ];
 
 /// Tells the story, from after the first report on. `told` lines of what happened were told before.
-pub(super) async fn tell(stage: &Stage, mut told: usize) -> Result<(), String> {
-    let demo = &stage.demo;
+pub(super) async fn tell(presentation: &Presentation, mut told: usize) -> Result<(), String> {
+    let demo = &presentation.demo;
     headline("A person keeps this in git")?;
     print(&indented(Demo::wish()))?;
     headline("evenkeel plan --upgrade: what it would do")?;
-    print(&indented(&stage.plan().await?))?;
+    print(&indented(&presentation.plan().await?))?;
 
     headline("kubectl apply: it waits for an approval")?;
     demo.propose_or_approve().await?;
     demo.until(&["AwaitingApproval"]).await?;
-    told = stage.tell_since(told, &[UPGRADES]).await?;
+    told = presentation.tell_since(told, &[UPGRADES]).await?;
 
     demo.propose_or_approve().await?;
     for scene in SCENES {
         headline(scene.headline)?;
         demo.until(scene.until).await?;
-        told = stage.tell_since(told, &[UPGRADES]).await?;
+        told = presentation.tell_since(told, &[UPGRADES]).await?;
     }
     headline("One node is left, and why")?;
-    print(&indented(&stage.waits().await?))?;
-    print(&indented(&stage.kubectl(REPORTS).await?))?;
+    print(&indented(&presentation.waits().await?))?;
+    print(&indented(&presentation.kubectl(REPORTS).await?))?;
 
     headline("A person mends the budget; the node is taken up by itself")?;
     demo.mend_budgets().await?;
     demo.until(&["Completed"]).await?;
     tokio::time::sleep(SETTLE).await;
-    stage.tell_since(told, &[UPGRADES, REPORTS]).await?;
+    presentation.tell_since(told, &[UPGRADES, REPORTS]).await?;
     headline("evenkeel report, in the end")?;
-    print(&indented(&stage.report().await?))
+    print(&indented(&presentation.report().await?))
 }
 
 fn headline(text: &str) -> Result<(), String> {
     print(&format!("\n── {text}\n"))
 }
 
-impl Stage {
+impl Presentation {
     /// Prints what happened since the `from`th line, and then these resources as kubectl does. Returns how many lines
     /// there are now.
     async fn tell_since(&self, from: usize, resources: &[&str]) -> Result<usize, String> {
