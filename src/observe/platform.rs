@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use evenkeel_core::cluster::{Cluster, Component};
-use evenkeel_core::skew::{Assessment, Finding, lifecycle};
+use evenkeel_core::skew::{Assessment, SkewFinding, lifecycle};
 use evenkeel_core::version::escape;
 
 use super::leaders::Leading;
@@ -142,7 +142,7 @@ impl fmt::Display for Platform {
 /// `judged` with the remedies that hold on `platform`. Nothing else in it changes.
 #[must_use]
 pub fn advise(mut judged: Assessment, platform: Option<Platform>) -> Assessment {
-    let is_wrong = |finding: &&mut Finding| !lifecycle::is_about(finding);
+    let is_wrong = |finding: &&mut SkewFinding| !lifecycle::is_about(finding);
     for finding in judged.findings.iter_mut().filter(is_wrong) {
         if let Some(remedy) = platform.and_then(|platform| platform.moves(finding.component)) {
             remedy.clone_into(&mut finding.remedy);

@@ -7,12 +7,12 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
-use super::finding::{Accepted, Finding, Weight};
+use super::finding::{Accepted, PlanFinding, Weight};
 use super::finding_id::FindingCode;
 use crate::upgrade::AcceptedRisk;
 
 /// `findings` with what `risks` accept at `now`, in order, and a finding for each acceptance that does nothing.
-pub(super) fn accept(findings: &mut Vec<Finding>, risks: &[AcceptedRisk], now: Timestamp) {
+pub(super) fn accept(findings: &mut Vec<PlanFinding>, risks: &[AcceptedRisk], now: Timestamp) {
     let mut useless = Vec::new();
     for risk in risks {
         let id = FindingCode::Acceptance.of(&risk.finding);
@@ -22,13 +22,14 @@ pub(super) fn accept(findings: &mut Vec<Finding>, risks: &[AcceptedRisk], now: T
         if !first.acceptable {
             let what = format!("finding {} is accepted and cannot be", risk.finding);
             useless.push(
-                Finding::new(id, Weight::Warns, what)
+                PlanFinding::new(id, Weight::Warns, what)
                     .remedy("take it out of acceptedRisks; nothing may break the version skew policy"),
             );
         } else if risk.until <= now {
             let what = format!("the acceptance of {} ended on {}", risk.finding, risk.until);
             useless.push(
-                Finding::new(id, Weight::Warns, what).remedy("accept it again, or change what it is about"),
+                PlanFinding::new(id, Weight::Warns, what)
+                    .remedy("accept it again, or change what it is about"),
             );
         } else {
             for finding in of_risk {
@@ -43,7 +44,7 @@ pub(super) fn accept(findings: &mut Vec<Finding>, risks: &[AcceptedRisk], now: T
 }
 
 /// The gravest first, then by hop and id; one of each id.
-pub(super) fn sort(findings: &mut Vec<Finding>) {
+pub(super) fn sort(findings: &mut Vec<PlanFinding>) {
     findings.sort_by(|a, b| {
         (a.weight, Reverse(a.hop.is_none()), a.hop, &a.id).cmp(&(
             b.weight,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::accept::{accept, sort};
-use super::finding::{Finding, Weight};
+use super::finding::{PlanFinding, Weight};
 use super::finding_id::FindingCode;
 use super::hops::Plan;
 use super::makers::made_by_others;
@@ -34,20 +34,20 @@ pub fn foresee(
     cluster: &Cluster,
     rules: &Rules,
     now: Timestamp,
-) -> Vec<Finding> {
+) -> Vec<PlanFinding> {
     let mut findings = plan.findings.clone();
     findings.extend(made_by_others(waves, cluster));
     findings.extend(drain_findings(plan, waves, upgrade, cluster, rules, now));
     // Where nothing can begin, nobody looked at what would come later.
     if !plan.hops.is_empty() {
-        let about_nothing: Vec<Finding> = upgrade
+        let about_nothing: Vec<PlanFinding> = upgrade
             .accepted
             .iter()
             .filter(|risk| !findings.iter().any(|finding| finding.id.is(&risk.finding)))
             .map(|risk| {
                 let id = harmless(&risk.finding);
                 let what = format!("acceptedRisks accepts {id}, which no finding is about");
-                Finding::new(FindingCode::Acceptance.of(id), Weight::Warns, what).remedy(
+                PlanFinding::new(FindingCode::Acceptance.of(id), Weight::Warns, what).remedy(
                     "compare it with the ids of the other findings; one whose finding is settled may stay",
                 )
             })
@@ -90,13 +90,13 @@ pub fn drain_findings(
     cluster: &Cluster,
     rules: &Rules,
     now: Timestamp,
-) -> Vec<Finding> {
+) -> Vec<PlanFinding> {
     let moves = emptied(plan, waves, upgrade, cluster);
     let nodes: Vec<&Node> = moves.keys().filter_map(|name| cluster.node(name)).collect();
     let timeout = Some(upgrade.drain.timeout);
     let question = Question { cluster, nodes, rules, timeout, now };
     let together = waves.iter().map(|waves| together(waves)).max().unwrap_or(0);
-    let mut findings: Vec<Finding> = causes(&question)
+    let mut findings: Vec<PlanFinding> = causes(&question)
         .into_iter()
         .filter(|cause| !is_of_all_at_once(cause, cluster, together))
         .filter_map(|cause| finding(cause, &moves, &upgrade.drain))
@@ -106,7 +106,7 @@ pub fn drain_findings(
 }
 
 /// The finding that `cause` is; `moves` says in which hop each node first moves.
-fn finding(mut cause: Cause, moves: &BTreeMap<&Arc<str>, Minor>, options: &Options) -> Option<Finding> {
+fn finding(mut cause: Cause, moves: &BTreeMap<&Arc<str>, Minor>, options: &Options) -> Option<PlanFinding> {
     // A deletion asks neither budgets nor the webhooks of evictions.
     let forced = options.on_timeout == OnTimeout::Force
         && (cause.code.is_of_budget() || cause.code == Code::EvictionWebhook);
@@ -123,10 +123,10 @@ fn finding(mut cause: Cause, moves: &BTreeMap<&Arc<str>, Minor>, options: &Optio
         what =
             format!("{what}; what is left of its pods is deleted {seconds} s after the node's drain began");
     }
-    let finding = Finding::new(FindingCode::Drain(cause.code).of(cause.object.path()), weight, what)
+    let finding = PlanFinding::new(FindingCode::Drain(cause.code).of(cause.object.path()), weight, what)
         .remedy(&*cause.remedy)
         .acceptable();
-    Some(Finding { hop, ..finding.about(&cause.nodes) })
+    Some(PlanFinding { hop, ..finding.about(&cause.nodes) })
 }
 
 /// How many nodes of one hop may be under way at the same time, at most.
@@ -203,7 +203,7 @@ mod tests {
             kubelets: Pass::All,
         };
         let mut findings =
-            vec![Finding::new(FindingCode::OnlyServer, Weight::Warns, "the API is away for a while")];
+            vec![PlanFinding::new(FindingCode::OnlyServer, Weight::Warns, "the API is away for a while")];
         accept(&mut findings, &upgrade.accepted, at(0));
         Plan { from: None, to, unit: Unit::Component, hops: vec![hop], findings }
     }
@@ -211,7 +211,7 @@ mod tests {
     fn told(plan: &Plan, cluster: &Cluster, upgrade: &Upgrade, rules: &Rules) -> String {
         let members = upgrade.members(cluster);
         let waves = waves(plan, upgrade, cluster, &members);
-        let line = |finding: Finding| {
+        let line = |finding: PlanFinding| {
             let accepted = finding.accepted.as_ref().map(|a| format!(" [accepted: {}]", a.reason));
             let hop = finding.hop.map(|hop| format!(" at {hop}")).unwrap_or_default();
             format!(

@@ -50,7 +50,7 @@ pub struct Accepted {
 
 /// One thing to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct PlanFinding {
     /// The rule and what it is about.
     pub id: FindingId,
     /// What it does.
@@ -71,7 +71,7 @@ pub struct Finding {
     pub count: usize,
 }
 
-impl Finding {
+impl PlanFinding {
     /// A finding about nothing in particular, which nobody may accept.
     pub(crate) fn new(id: impl Into<FindingId>, weight: Weight, what: impl Into<String>) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for PlanFinding {
     /// What is so, about what, and what to do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;

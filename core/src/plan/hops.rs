@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::finding::{Finding, Weight};
+use super::finding::{PlanFinding, Weight};
 use super::order::Stage;
 use crate::cluster::Component;
 use crate::upgrade::Unit;
@@ -24,12 +24,12 @@ pub struct Plan {
     /// What is done, in order; nothing when everything is at the target, or when the plan is blocked from the start.
     pub hops: Vec<Hop>,
     /// What stands in the way or should be known, the gravest first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<PlanFinding>,
 }
 
 impl Plan {
     /// The findings for which nothing may begin.
-    pub fn blockers(&self) -> impl Iterator<Item = &Finding> {
+    pub fn blockers(&self) -> impl Iterator<Item = &PlanFinding> {
         self.findings.iter().filter(|finding| finding.weight == Weight::Blocks)
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::accept::accept;
-use super::finding::{Finding, Weight};
+use super::finding::{PlanFinding, Weight};
 use super::finding_id::FindingCode;
 use super::hops::{Hop, Need, Pass, Picked, Plan, Step};
 use super::order::is_there;
@@ -30,7 +30,7 @@ pub fn make(wish: &Wish<'_>) -> Plan {
         Ok((oldest, newest)) => Making { wish, start: &start, findings: &mut findings }.hops(oldest, newest),
         Err(finding) => {
             // What stays behind and the like is of no interest where nothing can be done at all.
-            findings.retain(|finding: &Finding| finding.weight == Weight::Blocks);
+            findings.retain(|finding: &PlanFinding| finding.weight == Weight::Blocks);
             findings.push(*finding);
             Vec::new()
         }
@@ -46,7 +46,7 @@ pub fn make(wish: &Wish<'_>) -> Plan {
 }
 
 /// The oldest and the newest minor of the kube-apiservers; the error is why no plan can be made.
-fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<Finding>> {
+fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<PlanFinding>> {
     let target = &upgrade.version;
     let newer = |piece: &&Piece| {
         let server = is_server(piece) && piece.version.is_beyond(target);
@@ -61,12 +61,15 @@ fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<Finding>
             }
             _ => "choose a target that is not older".to_owned(),
         };
-        return Err(Box::new(Finding::new(FindingCode::Downgrade, Weight::Blocks, what).remedy(remedy)));
+        return Err(Box::new(PlanFinding::new(FindingCode::Downgrade, Weight::Blocks, what).remedy(remedy)));
     }
     let minors = || start.servers().map(|server| server.version.minor());
     minors().min().zip(minors().max()).ok_or_else(|| {
-        let finding =
-            Finding::new(FindingCode::VersionUnknown, Weight::Blocks, "no kube-apiserver's version is known");
+        let finding = PlanFinding::new(
+            FindingCode::VersionUnknown,
+            Weight::Blocks,
+            "no kube-apiserver's version is known",
+        );
         Box::new(
             finding.remedy("let Evenkeel reach the kube-apiservers; evenkeel report says why it does not"),
         )
@@ -76,7 +79,7 @@ fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<Finding>
 struct Making<'a> {
     wish: &'a Wish<'a>,
     start: &'a Start,
-    findings: &'a mut Vec<Finding>,
+    findings: &'a mut Vec<PlanFinding>,
 }
 
 impl Making<'_> {
@@ -93,7 +96,7 @@ impl Making<'_> {
                 let what = format!("no release of {minor} is known, which is on the way to {target}");
                 let remedy = format!("name it in spec.via (--via), such as v{minor}.1");
                 self.findings.push(
-                    Finding::new(FindingCode::NoRelease, Weight::Blocks, what).remedy(remedy).at(minor),
+                    PlanFinding::new(FindingCode::NoRelease, Weight::Blocks, what).remedy(remedy).at(minor),
                 );
                 return Vec::new();
             };
@@ -211,8 +214,9 @@ impl Making<'_> {
         let what = "one service runs the control plane and the kubelet of these nodes, and no node group selects them, or \
                     a person holds or cordoned them";
         let remedy = "select them in a node group, and remove the hold or the cordon when they may move";
-        self.findings
-            .push(Finding::new(FindingCode::KubeletStays, Weight::Blocks, what).remedy(remedy).about(stay));
+        self.findings.push(
+            PlanFinding::new(FindingCode::KubeletStays, Weight::Blocks, what).remedy(remedy).about(stay),
+        );
     }
 
     /// Says which of `steps` a Job could not make: its pod runs on the Node that it upgrades, and there is none.
@@ -243,7 +247,9 @@ impl Making<'_> {
         let remedy =
             "name executors of the kind external for the control plane, and move these hosts yourself";
         self.findings.push(
-            Finding::new(FindingCode::JobNowhere.of(name), Weight::Blocks, what).remedy(remedy).about(hosts),
+            PlanFinding::new(FindingCode::JobNowhere.of(name), Weight::Blocks, what)
+                .remedy(remedy)
+                .about(hosts),
         );
     }
 
@@ -263,7 +269,7 @@ impl Making<'_> {
         let such = server.version.distribution().map(|(_, build)| format!(", such as {version}{build}"));
         let remedy = format!("name it in spec.via (--via){}", such.unwrap_or_default());
         self.findings
-            .push(Finding::new(FindingCode::NoRelease, Weight::Blocks, what).remedy(remedy).at(minor));
+            .push(PlanFinding::new(FindingCode::NoRelease, Weight::Blocks, what).remedy(remedy).at(minor));
     }
 
     /// Says which Jobs would have to install `version`, where that is only a minor. `steps`: the hop moves something of the
@@ -295,7 +301,7 @@ impl Making<'_> {
             let remedy = format!(
                 "name the release in {field}, such as {version}.1, or an executor of the kind external"
             );
-            self.findings.push(Finding::new(id, Weight::Blocks, what).remedy(remedy).at(version.minor()));
+            self.findings.push(PlanFinding::new(id, Weight::Blocks, what).remedy(remedy).at(version.minor()));
         }
     }
 
@@ -335,7 +341,7 @@ impl Making<'_> {
                 Component::CloudControllerManager => "move them before that hop, as their makers say",
                 _ => "move the DaemonSet kube-proxy before that hop; kubeadm does with the control plane",
             };
-            self.findings.push(Finding::new(code, weight, what).remedy(remedy).at(minor).about(old));
+            self.findings.push(PlanFinding::new(code, weight, what).remedy(remedy).at(minor).about(old));
         }
         before_minor(self.wish, self.start, minor, self.findings);
         self.units(minor, now);
@@ -354,7 +360,7 @@ impl Making<'_> {
         if !alone.is_empty() {
             let what =
                 "no Node is visible for these kube-apiservers, so that they cannot move with their node";
-            let finding = Finding::new(FindingCode::NoNode, Weight::Blocks, what);
+            let finding = PlanFinding::new(FindingCode::NoNode, Weight::Blocks, what);
             self.findings.push(finding.remedy("set controlPlane.unit to Component").about(alone));
         }
         if now.iter().filter(|piece| is_server(piece)).count() > 1 {
@@ -376,7 +382,7 @@ impl Making<'_> {
                         kube-apiservers of the others, which the policy allows: each talks to that of its own node";
             let remedy = "expect it for minutes: the report calls them Transitional, and nothing is violated";
             self.findings.push(
-                Finding::new(FindingCode::ControllersAhead, Weight::Warns, what)
+                PlanFinding::new(FindingCode::ControllersAhead, Weight::Warns, what)
                     .remedy(remedy)
                     .about(&places(own)),
             );
@@ -388,7 +394,7 @@ impl Making<'_> {
             let remedy = "point their kubeconfig at the kube-apiserver of their own node, as kubeadm does, or set \
                           controlPlane.unit to Component";
             self.findings.push(
-                Finding::new(FindingCode::ControllersOfAny, Weight::Blocks, what)
+                PlanFinding::new(FindingCode::ControllersOfAny, Weight::Blocks, what)
                     .remedy(remedy)
                     .at(minor)
                     .about(&any),

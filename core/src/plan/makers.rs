@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::finding::{Finding, Weight};
+use super::finding::{PlanFinding, Weight};
 use super::finding_id::FindingCode;
 use super::waves::Wave;
 use crate::cluster::Cluster;
@@ -21,7 +21,7 @@ const MAKERS: [(&str, &str); 5] = [
 ];
 
 /// Who makes the nodes of `waves`, and will make new ones at the old version: one finding for each pool.
-pub(super) fn made_by_others(waves: &[Vec<Wave>], cluster: &Cluster) -> Vec<Finding> {
+pub(super) fn made_by_others(waves: &[Vec<Wave>], cluster: &Cluster) -> Vec<PlanFinding> {
     let mut made: BTreeMap<(&str, &str), Vec<Arc<str>>> = BTreeMap::new();
     for name in waves.iter().flatten().flat_map(|wave| &wave.nodes) {
         let Some(node) = cluster.node(name) else { continue };
@@ -34,7 +34,7 @@ pub(super) fn made_by_others(waves: &[Vec<Wave>], cluster: &Cluster) -> Vec<Find
         let what =
             format!("{maker} {pool} makes these nodes, and makes new ones at the version of its template");
         let remedy = "move its template to the target too, or new nodes will come at the old version";
-        Finding::new(FindingCode::NodesMadeByOthers.of(pool), Weight::Warns, what)
+        PlanFinding::new(FindingCode::NodesMadeByOthers.of(pool), Weight::Warns, what)
             .remedy(remedy)
             .about(&names)
     };

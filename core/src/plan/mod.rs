@@ -25,7 +25,7 @@ mod wish;
 pub use bounds::{Bound, HopTiming, Timing, timing};
 pub use check::{Checked, Refutation, check, check_waves};
 pub use drains::{drain_findings, foresee};
-pub use finding::{Accepted, Finding, Weight};
+pub use finding::{Accepted, PlanFinding, Weight};
 pub use finding_id::{FindingCode, FindingId};
 pub(crate) use hash::hex;
 pub use hash::{canonical, canonical_json, hash};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::finding::{Finding, Weight};
+use super::finding::{PlanFinding, Weight};
 use super::finding_id::{FindingCode, FindingId};
 use super::order::{Stage, is_moved};
 use super::wish::Wish;
@@ -59,7 +59,7 @@ pub(super) struct Start {
 
 impl Start {
     /// What is seen of the cluster, and what is to be known of it.
-    pub(super) fn of(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> Self {
+    pub(super) fn of(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> Self {
         let (pieces, clouds) = pieces(wish, findings);
         let managed = is_managed(wish, &pieces);
         let (kubelets, still) = kubelets(wish, findings);
@@ -108,7 +108,7 @@ fn is_managed(wish: &Wish<'_>, pieces: &[Piece]) -> bool {
 }
 
 /// What the upgrade moves of the control plane, and the cloud-controller-managers that others move.
-fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> (Vec<Piece>, Still) {
+fn pieces(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<Piece>, Still) {
     let cluster = wish.cluster;
     let hosts: BTreeSet<&Arc<str>> =
         cluster.of(Component::KubeApiserver).filter_map(|server| server.node.as_ref()).collect();
@@ -137,7 +137,7 @@ fn pieces(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> (Vec<Piece>, Still) {
 }
 
 /// What is to be said of a component whose version is not known.
-fn unknown(instance: &Instance) -> Option<Finding> {
+fn unknown(instance: &Instance) -> Option<PlanFinding> {
     let Instance { component, name, .. } = instance;
     let id = FindingCode::VersionUnknown.of(format_args!("{component}/{name}"));
     if let Observed::Unknown(Unknown::OwnNumber(number)) = &instance.version {
@@ -146,18 +146,18 @@ fn unknown(instance: &Instance) -> Option<Finding> {
             return None;
         }
         let what = format!("{component} {name} has version numbers of its own ({number}) and is left alone");
-        return Some(Finding::new(id, Weight::Warns, what).remedy(
+        return Some(PlanFinding::new(id, Weight::Warns, what).remedy(
             "look up which release of it the target needs, and move it yourself after the kube-apiservers",
         ));
     }
     let what = format!("the version of {component} {name} is not known");
     let option = if *component == Component::KubeApiserver { "--apiserver-version" } else { "--component" };
     let remedy = format!("evenkeel report says why it is not seen; evenkeel plan takes it with {option}");
-    Some(Finding::new(id, Weight::Blocks, what).remedy(remedy))
+    Some(PlanFinding::new(id, Weight::Blocks, what).remedy(remedy))
 }
 
 /// Says which cloud-controller-managers are older than the target, where the upgrade does not move them.
-fn clouds_stay(wish: &Wish<'_>, clouds: &Still, findings: &mut Vec<Finding>) {
+fn clouds_stay(wish: &Wish<'_>, clouds: &Still, findings: &mut Vec<PlanFinding>) {
     let minor = wish.upgrade.version.minor();
     let older: Vec<_> = clouds.range(..minor).flat_map(|(_, names)| names).collect();
     if older.is_empty() {
@@ -166,11 +166,11 @@ fn clouds_stay(wish: &Wish<'_>, clouds: &Still, findings: &mut Vec<Finding>) {
     let what =
         "cloud-controller-managers are left alone: what moves the control plane of a node does not move them";
     let remedy = format!("move them to a release for {minor} once every kube-apiserver runs {minor}");
-    findings.push(Finding::new(FindingCode::CloudStays, Weight::Warns, what).remedy(remedy).about(older));
+    findings.push(PlanFinding::new(FindingCode::CloudStays, Weight::Warns, what).remedy(remedy).about(older));
 }
 
 /// Says of which groups the nodes come at an older patch than the target: whoever makes their images has to have it.
-fn patch_of_images(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
+fn patch_of_images(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
     let target = &wish.upgrade.version;
     for (at, group) in wish.upgrade.groups.iter().enumerate() {
         let nodes = wish.members.iter().filter(|member| member.group == at).map(|member| member.node);
@@ -189,12 +189,12 @@ fn patch_of_images(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
             target.minor()
         );
         let id = FindingCode::PatchOfImages.of(&group.name);
-        findings.push(Finding::new(id, Weight::Warns, what).remedy(remedy));
+        findings.push(PlanFinding::new(id, Weight::Warns, what).remedy(remedy));
     }
 }
 
 /// The versions of the kubelets that move, and the kubelets that stay.
-fn kubelets(wish: &Wish<'_>, findings: &mut Vec<Finding>) -> (Vec<KubeVersion>, Still) {
+fn kubelets(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<KubeVersion>, Still) {
     let target = &wish.upgrade.version;
     let (mut moving, mut still) = (Vec::new(), Still::new());
     let mut stay = Stay::default();
@@ -256,10 +256,10 @@ impl Stay {
         }
     }
 
-    fn tell(self, findings: &mut Vec<Finding>) {
+    fn tell(self, findings: &mut Vec<PlanFinding>) {
         let mut tell = |names: &[Arc<str>], code: FindingCode, weight: Weight, what: &str, remedy: &str| {
             if !names.is_empty() {
-                findings.push(Finding::new(code, weight, what).remedy(remedy).about(names));
+                findings.push(PlanFinding::new(code, weight, what).remedy(remedy).about(names));
             }
         };
         let (warns, stops) = (Weight::Warns, Weight::Stops);
@@ -309,10 +309,10 @@ impl Stay {
 }
 
 /// Executors that the upgrade names and that are not there.
-fn executors(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
+fn executors(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
     for absent in wish.absent_executors {
         let id = FindingCode::NoExecutor.of(&absent.name);
-        findings.push(Finding::new(id, Weight::Blocks, &*absent.what).remedy(&*absent.remedy));
+        findings.push(PlanFinding::new(id, Weight::Blocks, &*absent.what).remedy(&*absent.remedy));
     }
 }
 
@@ -328,11 +328,11 @@ pub fn hidden_id(component: Component) -> FindingId {
 }
 
 /// Controllers that lead where nothing shows their version.
-fn hidden(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
+fn hidden(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
     for (component, why) in wish.hidden {
-        let finding = Finding::new(hidden_id(*component), Weight::Stops, why.clone()).acceptable();
+        let finding = PlanFinding::new(hidden_id(*component), Weight::Stops, why.clone()).acceptable();
         findings.push(if wish.upgrade.control_plane.hidden == Hidden::Accept {
-            Finding { weight: Weight::Warns, ..finding }
+            PlanFinding { weight: Weight::Warns, ..finding }
                 .remedy("a person answers for it: controlPlane.hidden is Accept")
         } else {
             finding.remedy(
@@ -343,7 +343,7 @@ fn hidden(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// A target that names no build of the distribution that the cluster runs, or one that nothing says is newer.
-fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
+fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<PlanFinding>) {
     let target = &wish.upgrade.version;
     let other = |piece: &&Piece| {
         let server = piece.component == Component::KubeApiserver;
@@ -356,7 +356,7 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
             "{component} {place} runs {version}, and nothing says whether {target} is newer: it counts as being there"
         );
         let remedy = "move such builds without Evenkeel, or choose a target of another patch";
-        findings.push(Finding::new(FindingCode::BuildsAlike, Weight::Warns, what).remedy(remedy));
+        findings.push(PlanFinding::new(FindingCode::BuildsAlike, Weight::Warns, what).remedy(remedy));
     }
     if target.is_any_of_its_minor() {
         return;
@@ -372,12 +372,12 @@ fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<Finding>) {
             server.version
         );
         let remedy = format!("name the build that the executor is to install, such as {target}{build}");
-        findings.push(Finding::new(FindingCode::NoBuild, Weight::Warns, what).remedy(remedy));
+        findings.push(PlanFinding::new(FindingCode::NoBuild, Weight::Warns, what).remedy(remedy));
     }
 }
 
 /// An upgrade in two steps that somebody else began has to be complete first.
-fn emulation(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
+fn emulation(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
     let servers = Servers::of(wish.cluster.of(Component::KubeApiserver).filter_map(effective));
     let Some(servers) = servers.filter(|servers| servers.emulates()) else { return };
     let target = wish.upgrade.version.minor();
@@ -385,16 +385,16 @@ fn emulation(wish: &Wish<'_>, findings: &mut Vec<Finding>) {
     if target <= servers.newest && target > servers.emulated {
         let what =
             format!("kube-apiservers emulate {}, and no kubelet may be newer than that", servers.emulated);
-        findings.push(Finding::new(FindingCode::Emulation, Weight::Stops, what).remedy(remedy));
+        findings.push(PlanFinding::new(FindingCode::Emulation, Weight::Stops, what).remedy(remedy));
     }
     if target > servers.newest {
         let what = format!("kube-apiservers are {} and still emulate {}", servers.oldest, servers.emulated);
-        findings.push(Finding::new(FindingCode::Emulation, Weight::Blocks, what).remedy(remedy));
+        findings.push(PlanFinding::new(FindingCode::Emulation, Weight::Blocks, what).remedy(remedy));
     }
 }
 
 /// What is to be known before the kube-apiservers go to another minor.
-pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, findings: &mut Vec<Finding>) {
+pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, findings: &mut Vec<PlanFinding>) {
     // What a kube-apiserver of that minor sends, webhooks get already where one is there.
     let served = start.servers().any(|server| server.version.minor() >= minor);
     for webhook in webhooks_in_the_way(wish.cluster).filter(|_| !served) {
@@ -407,7 +407,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
             webhook.name, webhook.configuration
         );
         let remedy = "set its matchPolicy to Equivalent";
-        findings.push(Finding::new(id, Weight::Blocks, what).remedy(remedy).acceptable().at(minor));
+        findings.push(PlanFinding::new(id, Weight::Blocks, what).remedy(remedy).acceptable().at(minor));
     }
     let servers: Vec<&Instance> = wish.cluster.of(Component::KubeApiserver).collect();
     if let [only] = servers.as_slice()
@@ -415,7 +415,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
     {
         let what = "the API is away while its only kube-apiserver is replaced";
         findings.push(
-            Finding::new(FindingCode::OnlyServer, Weight::Warns, what)
+            PlanFinding::new(FindingCode::OnlyServer, Weight::Warns, what)
                 .remedy("expect minutes without it; running pods go on, nothing is scheduled or replaced"),
         );
     }
@@ -427,7 +427,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
                         them together";
             let remedy = "set controlPlane.unit to Node, so that they are one step (evenkeel plan --unit node shows it)";
             findings.push(
-                Finding::new(FindingCode::OneProcess, Weight::Warns, what).remedy(remedy).about(&places),
+                PlanFinding::new(FindingCode::OneProcess, Weight::Warns, what).remedy(remedy).about(&places),
             );
         }
     }

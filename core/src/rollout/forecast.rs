@@ -9,7 +9,7 @@ use super::claim::{Claim, ClaimState};
 use super::trial::refused_jobs;
 use super::world::World;
 use crate::cluster::Component;
-use crate::plan::{Durations, Finding, Plan, Timing, Took, Wave, Weight, foresee, timing, waves};
+use crate::plan::{Durations, Plan, PlanFinding, Timing, Took, Wave, Weight, foresee, timing, waves};
 use crate::upgrade::Upgrade;
 
 /// The waves of a plan as the nodes are now, how long they take, and what a person has to know of them.
@@ -20,7 +20,7 @@ pub struct Forecast {
     /// How long it all takes from now on, when nothing is in its way.
     pub timing: Timing,
     /// The findings of the plan, what keeps its nodes from being drained, and the Jobs that the server would refuse.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<PlanFinding>,
 }
 
 /// What lies ahead of `plan` of `upgrade` from where `world` is now.

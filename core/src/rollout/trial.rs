@@ -12,7 +12,7 @@ use super::jobs::{Jobs, Trial, trial};
 use super::refused::TOLD_FROM;
 use super::round::{Round, after};
 use super::wait::{EVERY, Wait};
-use crate::plan::{Finding, FindingCode, Weight};
+use crate::plan::{FindingCode, PlanFinding, Weight};
 use crate::upgrade::{Executor, Upgrade};
 use crate::version::KubeVersion;
 
@@ -79,11 +79,11 @@ fn used(round: &Round<'_>, next: Option<&Subject>) -> Vec<Subject> {
 }
 
 /// The Jobs of the executors of `upgrade` that the server would refuse, as findings of its plan.
-pub fn refused_jobs(upgrade: &Upgrade, jobs: &Jobs) -> Vec<Finding> {
+pub fn refused_jobs(upgrade: &Upgrade, jobs: &Jobs) -> Vec<PlanFinding> {
     let refused = upgrade.executors.iter().filter_map(|(name, executor)| {
         let why = trial(jobs, name, template(executor)?)?.refused.as_ref()?;
         let what = format!("executor {name}: the server would refuse its Job: {why}");
-        Some(Finding::new(FindingCode::JobRefused.of(name), Weight::Blocks, what))
+        Some(PlanFinding::new(FindingCode::JobRefused.of(name), Weight::Blocks, what))
     });
     refused.collect()
 }

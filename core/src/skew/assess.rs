@@ -4,7 +4,7 @@
 //! judged in `row.rs`. The invariant: only the policy decides the verdict; what else is known changes nothing about it.
 
 use super::census::Census;
-use super::findings::{self, Finding, Severity};
+use super::findings::{self, Severity, SkewFinding};
 use super::next::{self, NextMinor};
 use super::policy::{Policy, RuleSubject};
 use super::row::{Row, row};
@@ -34,7 +34,7 @@ pub struct Assessment {
     /// Everything seen, grouped, worst first.
     pub rows: Vec<Row>,
     /// Everything that a person should know, grouped and ordered by id, which is unique.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SkewFinding>,
     /// Whether the control plane may go one minor further, and what stands in the way.
     pub next_minor: NextMinor,
 }
@@ -42,13 +42,13 @@ pub struct Assessment {
 impl Assessment {
     /// With more findings, such as those of [`super::lifecycle`]. The verdict stays: only the policy decides it.
     #[must_use]
-    pub fn with(mut self, more: Vec<Finding>) -> Self {
+    pub fn with(mut self, more: Vec<SkewFinding>) -> Self {
         self.findings = findings::unique(self.findings.into_iter().chain(more));
         self
     }
 
     /// The findings that make the cluster unsupported.
-    pub fn unsupported(&self) -> impl Iterator<Item = &Finding> {
+    pub fn unsupported(&self) -> impl Iterator<Item = &SkewFinding> {
         self.findings.iter().filter(|finding| finding.severity == Severity::Unsupported)
     }
 }

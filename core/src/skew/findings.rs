@@ -36,7 +36,7 @@ impl Severity {
 
 /// One thing to know, with everything it is true of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct SkewFinding {
     /// Stable and unique: rule, component, pool and version.
     pub id: String,
     /// Whether it is outside the policy, in the way of the next minor, or only better changed.
@@ -56,7 +56,12 @@ pub struct Finding {
 }
 
 /// Everything the policy finds, by id.
-pub(super) fn of(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Option<Servers>) -> Vec<Finding> {
+pub(super) fn of(
+    cluster: &Cluster,
+    policy: &Policy,
+    rows: &[Row],
+    servers: Option<Servers>,
+) -> Vec<SkewFinding> {
     let spread = servers.and_then(|servers| spread(cluster, policy, servers));
     // While kube-apiservers of two minors serve, an upgrade is under way, also where a controller meets one of them alone.
     let even = servers.is_none_or(|servers| servers.oldest == servers.newest);
@@ -65,8 +70,8 @@ pub(super) fn of(cluster: &Cluster, policy: &Policy, rows: &[Row], servers: Opti
 }
 
 /// The findings by id. Those of one id, made for different kube-apiservers, become one with their counts added up.
-pub(super) fn unique(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
-    let mut all: Vec<Finding> = findings.collect();
+pub(super) fn unique(findings: impl Iterator<Item = SkewFinding>) -> Vec<SkewFinding> {
+    let mut all: Vec<SkewFinding> = findings.collect();
     all.sort_by(|a, b| (&a.id, &a.message).cmp(&(&b.id, &b.message)));
     all.dedup_by(|more, first| {
         let same = more.id == first.id;
@@ -82,7 +87,7 @@ pub(super) fn unique(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     all
 }
 
-fn of_row(row: &Row, even: bool) -> Option<Finding> {
+fn of_row(row: &Row, even: bool) -> Option<SkewFinding> {
     let judged = row.judged?;
     let servers = judged.servers;
     let mut rule = judged.rule?;
@@ -147,7 +152,7 @@ fn of_row(row: &Row, even: bool) -> Option<Finding> {
         }
         Judgement::Within { .. } => return None,
     };
-    Some(Finding {
+    Some(SkewFinding {
         id: format!("{}/{component}/{pool}/{version}", rule.id),
         severity,
         rule,
@@ -179,7 +184,7 @@ fn upgrade(row: &Row, servers: Servers) -> String {
     }
 }
 
-fn spread(cluster: &Cluster, policy: &Policy, servers: Servers) -> Option<Finding> {
+fn spread(cluster: &Cluster, policy: &Policy, servers: Servers) -> Option<SkewFinding> {
     let rule = policy.broken_by_spread(servers.oldest, servers.newest)?;
     let distance = servers.oldest.behind(servers.newest);
     let oldest: Vec<_> = cluster
@@ -187,7 +192,7 @@ fn spread(cluster: &Cluster, policy: &Policy, servers: Servers) -> Option<Findin
         .filter(|i| i.version.minor() == Some(servers.oldest))
         .map(|i| Arc::clone(&i.name))
         .collect();
-    Some(Finding {
+    Some(SkewFinding {
         id: format!("{}/{}", rule.id, Component::KubeApiserver),
         severity: Severity::Unsupported,
         rule,
@@ -203,11 +208,11 @@ fn spread(cluster: &Cluster, policy: &Policy, servers: Servers) -> Option<Findin
 }
 
 /// Rule R4, for clusters of which no kube-apiserver's version is known: see [`Policy::broken_by_pair`].
-fn proxies_far_from_their_kubelet(cluster: &Cluster, policy: &Policy) -> Vec<Finding> {
+fn proxies_far_from_their_kubelet(cluster: &Cluster, policy: &Policy) -> Vec<SkewFinding> {
     let far = cluster.of(Component::KubeProxy).filter_map(|proxy| {
         let kubelet = cluster.node(proxy.node.as_deref()?)?.kubelet.minor()?;
         let rule = policy.broken_by_pair(proxy.version.minor()?, kubelet)?;
-        Some(Finding {
+        Some(SkewFinding {
             id: format!("{}/{}/{}", rule.id, Component::KubeProxy, proxy.name),
             severity: Severity::Unsupported,
             rule,

@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use serde::Deserialize;
 
 use super::assess::Assessment;
-use super::findings::{Finding, Severity};
+use super::findings::{Severity, SkewFinding};
 use super::policy::{Rule, advice};
 use super::row::Row;
 use super::samples::SAMPLES;
@@ -108,7 +108,7 @@ impl Catalogue {
 
 /// What in a judged cluster is past its end, near it, or behind the latest patch of its minor: one finding for a minor,
 /// and one for a version.
-pub fn findings(judged: &Assessment, catalogue: &Catalogue, today: Date) -> Vec<Finding> {
+pub fn findings(judged: &Assessment, catalogue: &Catalogue, today: Date) -> Vec<SkewFinding> {
     let mut by_minor: BTreeMap<Minor, Vec<&Row>> = BTreeMap::new();
     let mut by_version: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in &judged.rows {
@@ -123,11 +123,11 @@ pub fn findings(judged: &Assessment, catalogue: &Catalogue, today: Date) -> Vec<
 }
 
 /// Whether a finding is of the kind that [`findings`] makes.
-pub fn is_about(finding: &Finding) -> bool {
+pub fn is_about(finding: &SkewFinding) -> bool {
     [END_OF_LIFE.id, LATEST_PATCH.id].contains(&finding.rule.id)
 }
 
-fn end(minor: Minor, rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<Finding> {
+fn end(minor: Minor, rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<SkewFinding> {
     let message = match catalogue.life(minor).map(|life| life.end_of_life) {
         Some(end) if end < today => format!("{minor} has had no upstream maintenance since {end}"),
         Some(end) if (end - today).get_days() <= NOTICE => {
@@ -145,7 +145,7 @@ fn end(minor: Minor, rows: &[&Row], catalogue: &Catalogue, today: Date) -> Optio
     finding(rows, &END_OF_LIFE, &minor.to_string(), &message, "upgrade to a maintained minor".to_owned())
 }
 
-fn patch(rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<Finding> {
+fn patch(rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<SkewFinding> {
     let version = rows.first()?.version.known()?;
     let Life { end_of_life, latest } = catalogue.life(version.minor())?;
     // After the end no patch is enough, and that was said already.
@@ -166,7 +166,13 @@ fn patch(rows: &[&Row], catalogue: &Catalogue, today: Date) -> Option<Finding> {
     finding(rows, &LATEST_PATCH, &version.to_string(), &message, format!("upgrade to {latest} or later"))
 }
 
-fn finding(rows: &[&Row], rule: &'static Rule, what: &str, message: &str, remedy: String) -> Option<Finding> {
+fn finding(
+    rows: &[&Row],
+    rule: &'static Rule,
+    what: &str,
+    message: &str,
+    remedy: String,
+) -> Option<SkewFinding> {
     let mut counts: BTreeMap<Component, usize> = BTreeMap::new();
     for row in rows {
         *counts.entry(row.component).or_default() += row.count;
@@ -176,7 +182,7 @@ fn finding(rows: &[&Row], rule: &'static Rule, what: &str, message: &str, remedy
     samples.dedup();
     samples.truncate(SAMPLES);
     let who: Vec<_> = counts.iter().map(|(component, count)| format!("{count} {component}")).collect();
-    Some(Finding {
+    Some(SkewFinding {
         id: format!("{}/{what}", rule.id),
         severity: Severity::Warning,
         rule,

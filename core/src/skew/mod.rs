@@ -21,7 +21,7 @@ mod verdict;
 
 pub use assess::{Assessment, assess, assess_counted};
 pub use census::Census;
-pub use findings::{Finding, Severity};
+pub use findings::{Severity, SkewFinding};
 pub use next::{NextMinor, webhooks_in_the_way};
 pub use row::Row;
 pub use samples::{SAMPLES, names};

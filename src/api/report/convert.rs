@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::bounds::short;
 use super::super::conditions::{ConditionStatus, ConditionType, conditions};
 use super::schema::{
-    Apiserver, BlockingBudget, ClusterSkewReportStatus, Finding, NextMinor, Omitted, PolicyName, Row,
+    Apiserver, BlockingBudget, ClusterSkewReportStatus, NextMinor, Omitted, PolicyName, Row, SkewFinding,
 };
 
 const MAX_ROWS: usize = 256;
@@ -190,8 +190,8 @@ pub fn source(row: &evenkeel_core::skew::Row) -> String {
     }
 }
 
-fn finding(finding: &evenkeel_core::skew::Finding) -> Finding {
-    Finding {
+fn finding(finding: &evenkeel_core::skew::SkewFinding) -> SkewFinding {
+    SkewFinding {
         id: finding.id.clone(),
         severity: finding.severity.name().to_owned(),
         source: finding.rule.source.to_owned(),

@@ -7,6 +7,6 @@ mod schema;
 
 pub use convert::{Context, Live, Server, count, last_certain, source, status};
 pub use schema::{
-    Apiserver, BlockingBudget, ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus, Finding,
-    NAME, NextMinor, Omitted, PolicyName, REFRESH_SECONDS, Row,
+    Apiserver, BlockingBudget, ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus, NAME,
+    NextMinor, Omitted, PolicyName, REFRESH_SECONDS, Row, SkewFinding,
 };

@@ -178,7 +178,7 @@ pub struct ClusterSkewReportStatus {
     /// Everything that is wrong or soon will be, and what to do about it; the worst first.
     #[serde(default)]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SkewFinding>,
     /// How many entries the bounded lists leave out.
     #[serde(default)]
     pub omitted: Omitted,
@@ -293,7 +293,7 @@ pub struct Row {
 /// One thing to know, and what to do about it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub struct SkewFinding {
     /// The rule and what it is about, such as component, pool and version. The same finding has the same id in every
     /// report.
     pub id: String,

@@ -153,7 +153,7 @@ fn hops(plan: &plan::Plan, decided: &rollout::Status, forecast: Option<&Forecast
     plan.hops.iter().zip(&decided.nodes_of_hops).take(MAX_HOPS).map(hop).collect()
 }
 
-fn finding(finding: &plan::Finding) -> PlanFinding {
+fn finding(finding: &plan::PlanFinding) -> PlanFinding {
     PlanFinding {
         id: finding.id.to_string(),
         weight: finding.weight.name().to_owned(),

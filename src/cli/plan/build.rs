@@ -39,7 +39,7 @@ pub(super) struct Made<'a> {
 
 pub(super) fn document(made: &Made<'_>, subject: &PlanSubject) -> UpgradePlan {
     let hops = hops(made);
-    let mut findings: Vec<&plan::Finding> = made.plan.findings.iter().collect();
+    let mut findings: Vec<&plan::PlanFinding> = made.plan.findings.iter().collect();
     // What a person took upon them comes before what only warns.
     findings.sort_by_key(|finding| (finding.weight, finding.accepted.is_none()));
     let size = size(&hops);
@@ -292,7 +292,7 @@ fn gravity(weight: Weight) -> Gravity {
     }
 }
 
-fn finding(finding: &plan::Finding) -> Finding {
+fn finding(finding: &plan::PlanFinding) -> Finding {
     Finding {
         id: harmless(&finding.id.to_string()),
         weight: gravity(finding.weight),

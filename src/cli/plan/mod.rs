@@ -161,7 +161,7 @@ fn refuted(plan: &Plan, waves: &[Vec<plan::Wave>], wish: &Wish<'_>) -> Vec<Strin
 }
 
 fn fails(made: &Made<'_>, on: FailOn) -> bool {
-    let grave = |finding: &plan::Finding| finding.weight <= on.weight();
+    let grave = |finding: &plan::PlanFinding| finding.weight <= on.weight();
     !made.refuted.is_empty() || made.plan.findings.iter().any(grave)
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::plan::{Finding, Plan};
+use evenkeel_core::plan::{Plan, PlanFinding};
 use evenkeel_core::rollout::{self, Forecast, World, forecast, refused_jobs};
 use evenkeel_core::upgrade::Upgrade;
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ struct Reckoned {
     at: Instant,
     hash: Option<String>,
     /// What was known of the plan without it: its own findings, and the Jobs that the server would refuse.
-    known: Vec<Finding>,
+    known: Vec<PlanFinding>,
     forecast: Forecast,
 }
 

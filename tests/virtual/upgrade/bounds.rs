@@ -66,7 +66,7 @@ fn plan_of() -> plan::Plan {
         reason: line(n).into(),
         instead_of: plan::Weight::Blocks,
     };
-    let finding = |n: usize| plan::Finding {
+    let finding = |n: usize| plan::PlanFinding {
         id: plan::FindingId {
             code: plan::FindingCode::Drain(preflight::Code::LetsNoneGo),
             object: Some(format!("PodDisruptionBudget/{n:0>63}/{}", name(n))),

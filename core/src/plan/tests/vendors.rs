@@ -6,7 +6,7 @@ use super::*;
 fn in_short(cluster: &Cluster, upgrade: &Upgrade) -> (Vec<String>, Vec<String>) {
     let plan = made(cluster, upgrade);
     let hops = plan.hops.iter().map(|hop| hop.version.to_string()).collect();
-    let told = |finding: &Finding| format!("{} {}", finding.weight.name(), finding.id);
+    let told = |finding: &PlanFinding| format!("{} {}", finding.weight.name(), finding.id);
     let findings = plan.findings.iter().map(told).collect();
     (hops, findings)
 }
