@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use self::calendar::Calendar;
 use crate::cluster::{Cluster, Component, Node, Selector};
-use crate::drain;
+use crate::drain::DrainOptions;
 use crate::version::KubeVersion;
 
 /// When work may be started.
@@ -264,7 +264,7 @@ pub struct Upgrade {
     /// The groups of nodes, in order of precedence.
     pub groups: Vec<Group>,
     /// How nodes are drained.
-    pub drain: drain::Options,
+    pub drain: DrainOptions,
     /// When something may begin.
     pub calendar: Calendar,
     /// What has to be so before anything new is begun.
@@ -315,7 +315,7 @@ impl Upgrade {
                 soak: SignedDuration::ZERO,
             },
             groups: vec![Group::new("all", Selector::default(), &executor)],
-            drain: drain::Options::new(SignedDuration::from_mins(30)),
+            drain: DrainOptions::new(SignedDuration::from_mins(30)),
             calendar: Calendar::default(),
             gates: Vec::new(),
             failures: FailurePolicy::default(),

@@ -6,7 +6,7 @@
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::Stage;
-use evenkeel_core::rollout::{Asked, Before, Blocker, Claim, ClaimState, Subject};
+use evenkeel_core::rollout::{AskedExecutor, Before, Blocker, Claim, ClaimState, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
@@ -227,7 +227,7 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
                 asked: status
                     .deadline_time
                     .as_ref()
-                    .map(|until| Asked { job: status.executor_kind == JOB, until: until.0 }),
+                    .map(|until| AskedExecutor { job: status.executor_kind == JOB, until: until.0 }),
             };
             let observed = status.observed_time.as_ref().map(|time| time.0);
             ClaimState::Upgrading { since: timed()?, before, observed }

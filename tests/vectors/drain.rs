@@ -15,7 +15,7 @@ use evenkeel_core::cluster::{
 use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
 use evenkeel_core::disruption::arithmetic::{Unsynced, compute, disrupted};
 use evenkeel_core::disruption::{Budgets, Class, Handling, Memory, Rules, class, handling, warnings};
-use evenkeel_core::drain::{PodWait, empty};
+use evenkeel_core::drain::{PodWait, ask_pods};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn kubectl(case: &Case) -> Outcome {
     let pods: Vec<Pod> = list.iter().map(described).collect();
     let cluster = Parts { pods, surroundings: with_daemon_set(), ..Parts::default() }.seal();
     let mut budgets = Budgets::new(&cluster, BTreeMap::new(), now());
-    let emptying = empty(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
+    let emptying = ask_pods(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
     let fails = emptying.left.iter().any(|left| matches!(left.wait, PodWait::Refused(_)));
     // kubectl touches no pod of a node of which it refuses one.
     let asked = if fails { 0 } else { emptying.permits.len() };
@@ -374,7 +374,7 @@ fn karpenter(case: &Case) -> Outcome {
     let waits = |pods: Vec<Pod>, budget: Vec<Budget>| {
         let cluster = Parts { pods, budgets: budget, ..Parts::default() }.seal();
         let mut budgets = Budgets::new(&cluster, BTreeMap::new(), now());
-        let emptying = empty(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
+        let emptying = ask_pods(&cluster, NODE, &rules, &Memory::default(), &mut budgets, now());
         (emptying.permits.len(), emptying.left.into_iter().map(|left| left.wait).collect::<Vec<_>>())
     };
     let owned = || Pod { owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };

@@ -16,7 +16,7 @@ use std::time::Duration;
 use evenkeel::clock::Clock;
 use evenkeel_core::cluster::CORDON_ANNOTATION;
 use evenkeel_core::disruption::{CordonMark, Rules};
-use evenkeel_core::drain::{OnTimeout, Policy, Request, SETTLE};
+use evenkeel_core::drain::{DrainPolicy, DrainRequest, OnTimeout, SETTLE};
 use evenkeel_sim::faults::Call;
 use evenkeel_sim::{Cluster, NodeGroup};
 use jiff::SignedDuration;
@@ -105,10 +105,10 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
         let process = cluster.process(DRAINER);
         let seen = cluster.clone();
         let clock = Clock::new(move || seen.now());
-        let request = Request {
+        let request = DrainRequest {
             nodes: TARGETS.iter().map(|&name| name.into()).collect(),
             concurrency: 2,
-            policy: Policy {
+            policy: DrainPolicy {
                 rules: Rules { evict_finished: true, ..Rules::default() },
                 timeout: SignedDuration::try_from(TIMEOUT).ok(),
                 on_timeout: OnTimeout::Park,

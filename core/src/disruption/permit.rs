@@ -192,7 +192,7 @@ impl<'a> Budgets<'a> {
     ///
     /// # Errors
     /// [`Refusal`]: what it waits for, or why it never can.
-    pub fn look(&self, pod: &Pod) -> Result<(), Refusal> {
+    pub fn check(&self, pod: &Pod) -> Result<(), Refusal> {
         match self.guard(pod)? {
             Guard::None | Guard::Free => Ok(()),
             Guard::One(budget) => allows(budget, pod, None, self.now),

@@ -1,8 +1,8 @@
 //! Emptying one node: which pods to ask now, and what each of the others waits for.
 //!
-//! Here the rules about pods, budgets and our own memory come together. [`empty`] takes what it asks for from the
+//! Here the rules about pods, budgets and our own memory come together. [`ask_pods`] takes what it asks for from the
 //! budgets of the round, so nodes that are emptied at the same time share them, and whichever comes first is served
-//! first; [`look`] takes nothing. The invariant: a pod gets a permit only while it is on the node, not leaving, and not
+//! first; [`pods_left`] takes nothing. The invariant: a pod gets a permit only while it is on the node, not leaving, and not
 //! asked already.
 
 use std::sync::Arc;
@@ -27,14 +27,14 @@ pub struct Emptying<'a> {
     /// The evictions to send.
     pub permits: Vec<Permit>,
     /// The pods that have to leave and have not, by namespace and name.
-    pub left: Vec<Left<'a>>,
+    pub left: Vec<PodLeft<'a>>,
     /// When to look again even if nothing changes.
     pub again_at: Option<Timestamp>,
 }
 
 /// A pod that has to leave and has not.
 #[derive(Debug)]
-pub struct Left<'a> {
+pub struct PodLeft<'a> {
     /// As it was seen; it is bound to the node.
     pub pod: &'a Pod,
     /// Which rule the drain goes by for it.
@@ -77,7 +77,7 @@ pub enum PodWait {
 
 /// What holds a pod back, for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct PodHeld {
     /// The budget, where one is to blame.
     pub budget: Option<BudgetName>,
     /// Why, in one line.
@@ -88,11 +88,11 @@ pub struct Held {
 
 impl PodWait {
     /// What a person should know, if it is more than that the pod is on its way.
-    pub fn held(&self) -> Option<Held> {
-        let held = |reason: String, lasting| Some(Held { budget: None, reason, lasting });
+    pub fn held(&self) -> Option<PodHeld> {
+        let held = |reason: String, lasting| Some(PodHeld { budget: None, reason, lasting });
         match self {
             Self::Budget(refusal) if refusal.is_pacing() => None,
-            Self::Budget(refusal) => Some(Held {
+            Self::Budget(refusal) => Some(PodHeld {
                 budget: refusal.budget().cloned(),
                 reason: refusal.to_string(),
                 lasting: refusal.is_lasting(),
@@ -127,7 +127,7 @@ impl PodWait {
 }
 
 /// Asks every pod of `node` that may go by `rules` at `now`, and says what the others wait for.
-pub fn empty<'a>(
+pub fn ask_pods<'a>(
     cluster: &'a Cluster,
     node: &'a str,
     rules: &Rules,
@@ -141,15 +141,15 @@ pub fn empty<'a>(
 
 /// What each pod of `node` that has to leave by `rules` waits for at `now`, by namespace and name. It asks nobody, and
 /// takes nothing from the budgets.
-pub fn look<'a>(
+pub fn pods_left<'a>(
     cluster: &'a Cluster,
     node: &'a str,
     rules: &Rules,
     memory: &Memory,
     budgets: &Budgets<'_>,
     now: Timestamp,
-) -> Vec<Left<'a>> {
-    emptied(cluster, node, rules, memory, now, |pod| budgets.look(pod).map(|()| None)).left
+) -> Vec<PodLeft<'a>> {
+    emptied(cluster, node, rules, memory, now, |pod| budgets.check(pod).map(|()| None)).left
 }
 
 /// The permits that `permit` gives for the pods that may be asked, and what each pod that has to leave waits for.
@@ -188,7 +188,7 @@ fn emptied<'a>(
                 },
             },
         };
-        emptying.left.push(Left { pod, class, wait });
+        emptying.left.push(PodLeft { pod, class, wait });
     }
     emptying
 }
@@ -249,7 +249,7 @@ fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptyin
 }
 
 /// What the first pod that is held waits for, in one line.
-pub fn first(left: &[Left<'_>]) -> String {
+pub fn first_wait(left: &[PodLeft<'_>]) -> String {
     let held: Vec<_> =
         left.iter().filter_map(|left| Some((left.pod.full_name(), left.wait.held()?.reason))).collect();
     let finishing: Vec<_> = left.iter().filter(|left| left.wait == PodWait::Finishing).collect();
@@ -281,7 +281,7 @@ mod tests {
 
     fn waits(cluster: &Cluster, rules: &Rules, memory: &Memory) -> (usize, Vec<PodWait>) {
         let mut budgets = Budgets::new(cluster, BTreeMap::new(), at(0));
-        let emptying = empty(cluster, "n-1", rules, memory, &mut budgets, at(0));
+        let emptying = ask_pods(cluster, "n-1", rules, memory, &mut budgets, at(0));
         (emptying.permits.len(), emptying.left.into_iter().map(|left| left.wait).collect())
     }
 
@@ -315,7 +315,10 @@ mod tests {
             let special = Some(Arc::new(Traits { tolerates_cordon, ..Traits::default() }));
             let cluster = of(vec![Pod { special, ..pod("web", number, "n-1") }]);
             let mut budgets = Budgets::new(&cluster, BTreeMap::new(), at(seconds));
-            empty(&cluster, "n-1", &Rules::default(), &memory, &mut budgets, at(seconds)).left.remove(0).wait
+            ask_pods(&cluster, "n-1", &Rules::default(), &memory, &mut budgets, at(seconds))
+                .left
+                .remove(0)
+                .wait
         };
         assert_eq!(wait(1, true, true, 11), PodWait::Asked, "another of the first ones");
         assert_eq!(wait(2, true, false, 11), PodWait::Returned { tolerates: true });

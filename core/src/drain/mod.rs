@@ -1,7 +1,7 @@
 //! A node's way from schedulable to empty, and several nodes at once.
 //!
 //! [`NodeDrain`] takes one cordoned node a step further, [`Batch`] says which nodes may be open at the same time,
-//! [`Policy`] is what differs between one drain and another. The command `evenkeel drain` ([`decide`]) and the rollout
+//! [`DrainPolicy`] is what differs between one drain and another. The command `evenkeel drain` ([`decide`]) and the rollout
 //! both stand on them; nothing else empties a node. What a single pod may do is decided in [`crate::disruption`]. The
 //! invariants: pods are asked to leave only while their node is seen cordoned; a node is called empty only when it was
 //! empty after the settling time; and two open nodes never wait for each other's pods.
@@ -14,7 +14,9 @@ mod request;
 mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
-pub use emptying::{Emptying, Held, Left, PodWait, empty, first, look};
-pub use node::{Asked, DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
-pub use policy::{OnTimeout, Options, Policy, SETTLE, STALLED, When};
-pub use request::{Action, Decision, DrainWorld, NodeState, NotDrained, Request, TOGETHER, decide, refusal};
+pub use emptying::{Emptying, PodHeld, PodLeft, PodWait, ask_pods, first_wait, pods_left};
+pub use node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
+pub use policy::{DrainMode, DrainOptions, DrainPolicy, OnTimeout, SETTLE, STALLED};
+pub use request::{
+    DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, NotDrained, TOGETHER, decide, refusal,
+};

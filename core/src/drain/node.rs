@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::emptying::{Emptying, Left, PodWait, STUCK_AFTER, empty, first, look};
-use super::policy::{OnTimeout, Policy, STALLED};
+use super::emptying::{Emptying, PodLeft, PodWait, STUCK_AFTER, ask_pods, first_wait, pods_left};
+use super::policy::{DrainPolicy, OnTimeout, STALLED};
 use super::volumes::attached;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::{AskedPod, Budgets, Memory, Permit, PodMemory};
@@ -34,7 +34,7 @@ pub struct DrainView<'c, 'w> {
     /// What this process has asked for and not seen yet.
     pub memory: &'w Memory,
     /// Which pods leave, how long that may take, and what follows then.
-    pub policy: &'w Policy,
+    pub policy: &'w DrainPolicy,
     /// Nothing more is asked for now: a person stopped the drain, or part of the control plane is away.
     pub stopped: bool,
     /// The time of the look; the core has no clock.
@@ -115,7 +115,7 @@ impl fmt::Display for GivenUp {
 
 /// What is asked of a node that pods have yet to leave.
 #[derive(Debug)]
-pub struct Asked<'c> {
+pub struct DrainAsks<'c> {
     /// The times, with when it began to stall.
     pub drain: NodeDrain,
     /// The evictions to send.
@@ -123,7 +123,7 @@ pub struct Asked<'c> {
     /// The deletions to send instead, after the deadline of a drain that forces.
     pub forced: Vec<Forced>,
     /// The pods that have to leave and have not, by namespace and name.
-    pub left: Vec<Left<'c>>,
+    pub left: Vec<PodLeft<'c>>,
     /// When to look again even if nothing changes.
     pub again_at: Option<Timestamp>,
 }
@@ -144,7 +144,7 @@ pub enum DrainStep<'c> {
         /// What a person is told as the reason.
         why: GivenUp,
         /// The pods that have not left.
-        left: Vec<Left<'c>>,
+        left: Vec<PodLeft<'c>>,
     },
 }
 
@@ -169,7 +169,7 @@ impl NodeDrain {
         let DrainView { cluster, policy, now, .. } = seen;
         let ahead = self.ahead(policy, now);
         let late = self.is_late(policy, now);
-        let left = look(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
+        let left = pods_left(cluster, &node.name, &policy.rules, seen.memory, budgets, now);
         if !left.is_empty() {
             let may_end = late || self.stalled.is_some_and(|since| now >= after(since, STALLED));
             return match given_up(node, &left, seen, late).filter(|_| may_end) {
@@ -193,7 +193,7 @@ impl NodeDrain {
     }
 
     /// What to do about a node that is only cordoned, and whose pods stay, at `now`.
-    pub fn keep<'c>(self, policy: &Policy, now: Timestamp) -> (DrainStep<'c>, Option<Timestamp>) {
+    pub fn keep<'c>(self, policy: &DrainPolicy, now: Timestamp) -> (DrainStep<'c>, Option<Timestamp>) {
         let settled = after(self.cordoned, policy.settle);
         if now < settled { (DrainStep::Settling, Some(settled)) } else { (DrainStep::Empty, None) }
     }
@@ -201,10 +201,15 @@ impl NodeDrain {
     /// What is asked of the pods of `node`, which stands at [`DrainStep::Leaving`].
     ///
     /// What is asked for is taken from `budgets`; nodes that ask first are served first.
-    pub fn ask<'c>(self, node: &'c Node, seen: DrainView<'c, '_>, budgets: &mut Budgets<'_>) -> Asked<'c> {
+    pub fn ask<'c>(
+        self,
+        node: &'c Node,
+        seen: DrainView<'c, '_>,
+        budgets: &mut Budgets<'_>,
+    ) -> DrainAsks<'c> {
         let Emptying { permits, left, again_at } = asks(node, seen, budgets);
         if seen.stopped {
-            return Asked { drain: self, permits, forced: Vec::new(), left, again_at: None };
+            return DrainAsks { drain: self, permits, forced: Vec::new(), left, again_at: None };
         }
         // Only a drain that forces goes on after its time. A deletion, too, uses up what a budget allows, so that what
         // the pods took of it stays taken.
@@ -216,22 +221,22 @@ impl NodeDrain {
         let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(seen.now));
         let gives_up = stalled.map(|since| after(since, STALLED));
         let again_at = earliest([again_at, gives_up]);
-        Asked { drain: Self { stalled, ..self }, permits, forced, left, again_at }
+        DrainAsks { drain: Self { stalled, ..self }, permits, forced, left, again_at }
     }
 
     /// When its time is over, while it is not.
-    fn ahead(self, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
+    fn ahead(self, policy: &DrainPolicy, now: Timestamp) -> Option<Timestamp> {
         policy.timeout.map(|timeout| after(self.begun, timeout)).filter(|deadline| *deadline > now)
     }
 
     /// Whether its time is over.
-    fn is_late(self, policy: &Policy, now: Timestamp) -> bool {
+    fn is_late(self, policy: &DrainPolicy, now: Timestamp) -> bool {
         policy.timeout.is_some() && self.ahead(policy, now).is_none()
     }
 }
 
 /// Why a node that is `late`, or on which nothing has moved for long, is given up, if it is. Some pod is `left` on it.
-fn given_up(node: &Node, left: &[Left<'_>], seen: DrainView<'_, '_>, late: bool) -> Option<GivenUp> {
+fn given_up(node: &Node, left: &[PodLeft<'_>], seen: DrainView<'_, '_>, late: bool) -> Option<GivenUp> {
     let DrainView { memory, policy, now, .. } = seen;
     let forces = policy.on_timeout == OnTimeout::Force && policy.timeout.is_some();
     if late {
@@ -240,8 +245,10 @@ fn given_up(node: &Node, left: &[Left<'_>], seen: DrainView<'_, '_>, late: bool)
             Some(GivenUp::NotDeleted { pod: left.pod.full_name(), why: why.clone() })
         });
         let moves = forces && left.iter().any(|left| yields(left) || leaves(left, now));
-        let late =
-            policy.timeout.filter(|_| !moves).map(|timeout| GivenUp::Late { timeout, waits: first(left) });
+        let late = policy
+            .timeout
+            .filter(|_| !moves)
+            .map(|timeout| GivenUp::Late { timeout, waits: first_wait(left) });
         return not_deleted.or(late);
     }
     if forces && left.iter().any(yields) {
@@ -249,8 +256,8 @@ fn given_up(node: &Node, left: &[Left<'_>], seen: DrainView<'_, '_>, late: bool)
         return None;
     }
     match stall(node, left)? {
-        Stall::Person => Some(GivenUp::Stalled(first(left))),
-        Stall::Kubelet => Some(GivenUp::Unconfirmed(first(left))),
+        Stall::Person => Some(GivenUp::Stalled(first_wait(left))),
+        Stall::Kubelet => Some(GivenUp::Unconfirmed(first_wait(left))),
     }
 }
 
@@ -258,10 +265,10 @@ fn given_up(node: &Node, left: &[Left<'_>], seen: DrainView<'_, '_>, late: bool)
 fn asks<'c>(node: &'c Node, seen: DrainView<'c, '_>, budgets: &mut Budgets<'_>) -> Emptying<'c> {
     let DrainView { cluster, memory, policy, stopped, now } = seen;
     if stopped {
-        let left = look(cluster, &node.name, &policy.rules, memory, budgets, now);
+        let left = pods_left(cluster, &node.name, &policy.rules, memory, budgets, now);
         return Emptying { left, ..Emptying::default() };
     }
-    empty(cluster, &node.name, &policy.rules, memory, budgets, now)
+    ask_pods(cluster, &node.name, &policy.rules, memory, budgets, now)
 }
 
 /// Why nothing on a node moves by itself.
@@ -272,17 +279,17 @@ enum Stall {
     Kubelet,
 }
 
-fn stall(node: &Node, left: &[Left<'_>]) -> Option<Stall> {
-    let lasting = |left: &Left<'_>| left.wait.held().is_some_and(|held| held.lasting);
+fn stall(node: &Node, left: &[PodLeft<'_>]) -> Option<Stall> {
+    let lasting = |left: &PodLeft<'_>| left.wait.held().is_some_and(|held| held.lasting);
     if left.iter().all(lasting) {
         return Some(Stall::Person);
     }
-    let over = |left: &Left<'_>| matches!(left.wait, PodWait::Stuck(_) | PodWait::Kept(_));
+    let over = |left: &PodLeft<'_>| matches!(left.wait, PodWait::Stuck(_) | PodWait::Kept(_));
     (!node.ready && left.iter().all(over)).then_some(Stall::Kubelet)
 }
 
 /// Whether a pod goes when it is deleted: it is not terminating, nobody refused it, and it does not come back each time.
-pub fn yields(left: &Left<'_>) -> bool {
+pub fn yields(left: &PodLeft<'_>) -> bool {
     let stays = matches!(
         left.wait,
         PodWait::Leaving
@@ -295,18 +302,18 @@ pub fn yields(left: &Left<'_>) -> bool {
 }
 
 /// Whether a pod is terminating and may still be at `now`.
-fn leaves(left: &Left<'_>, now: Timestamp) -> bool {
+fn leaves(left: &PodLeft<'_>, now: Timestamp) -> bool {
     let in_time = |at: Timestamp| now < after(at, STUCK_AFTER);
     !matches!(left.wait, PodWait::Stuck(_)) && left.pod.deleting().is_some_and(in_time)
 }
 
 /// The deletions of the pods in `left` that yield to one, and for which no request is under way or accepted already.
-fn forced(node: &Node, left: &[Left<'_>], seen: DrainView<'_, '_>) -> Vec<Forced> {
-    let may = |left: &&Left<'_>| {
+fn forced(node: &Node, left: &[PodLeft<'_>], seen: DrainView<'_, '_>) -> Vec<Forced> {
+    let may = |left: &&PodLeft<'_>| {
         let asked = matches!(seen.memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
         yields(left) && !asked
     };
-    let force = |left: &Left<'_>| Forced {
+    let force = |left: &PodLeft<'_>| Forced {
         namespace: Arc::clone(&left.pod.namespace),
         pod: Arc::clone(&left.pod.name),
         asked: AskedPod::of(left.pod, seen.cluster.pods_on(&node.name)),

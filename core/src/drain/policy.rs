@@ -29,7 +29,7 @@ pub enum OnTimeout {
 
 /// How nodes are drained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct DrainPolicy {
     /// Which pods leave, and which stay.
     pub rules: Rules,
     /// How long the drain of a node may take, from when it began; `None`: as long as it needs.
@@ -44,7 +44,7 @@ pub struct Policy {
 
 /// Before which changes of its kubelet a node is drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
+pub enum DrainMode {
     /// Before each.
     #[default]
     Always,
@@ -54,13 +54,13 @@ pub enum When {
 
 /// What a person wants of the drains of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct DrainOptions {
     /// How long the drain of a node may take.
     pub timeout: SignedDuration,
     /// What happens to a node that takes longer.
     pub on_timeout: OnTimeout,
     /// Before which changes of its kubelet a node is drained.
-    pub when: When,
+    pub mode: DrainMode,
     /// Pods with an `emptyDir` stand in the way, because an eviction destroys its data.
     pub refuse_empty_dir: bool,
     /// Pods that nothing would bring back are evicted; otherwise they stand in the way.
@@ -71,13 +71,13 @@ pub struct Options {
     pub pods: Vec<PodRule>,
 }
 
-impl Options {
+impl DrainOptions {
     /// What a person means who says no more than how long the drain of a node may take.
     pub const fn new(timeout: SignedDuration) -> Self {
         Self {
             timeout,
             on_timeout: OnTimeout::Park,
-            when: When::Always,
+            mode: DrainMode::Always,
             refuse_empty_dir: false,
             evict_bare: false,
             await_volumes: false,
@@ -88,7 +88,7 @@ impl Options {
     /// Whether pods leave a node before its kubelet goes from one minor to another. What is not known counts as another
     /// minor.
     pub fn empties(&self, from: Option<Minor>, to: Minor) -> bool {
-        self.when == When::Always || from != Some(to)
+        self.mode == DrainMode::Always || from != Some(to)
     }
 
     /// Which pods leave a node, where the upgrade's executors' Jobs run in the namespace `executors`.
@@ -103,8 +103,8 @@ impl Options {
     }
 
     /// How nodes are drained, where the upgrade's executors' Jobs run in the namespace `executors`.
-    pub fn policy(&self, executors: &str) -> Policy {
-        Policy {
+    pub fn policy(&self, executors: &str) -> DrainPolicy {
+        DrainPolicy {
             rules: self.rules(executors),
             timeout: Some(self.timeout),
             on_timeout: self.on_timeout,

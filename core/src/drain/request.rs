@@ -12,9 +12,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::batch::Batch;
-use super::emptying::Left;
-use super::node::{Asked, DrainStep, DrainView, Forced, GivenUp, NodeDrain};
-use super::policy::{OnTimeout, Policy, STALLED};
+use super::emptying::PodLeft;
+use super::node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain};
+use super::policy::{DrainPolicy, OnTimeout, STALLED};
 use crate::cluster::{Cluster, Node, NodeRef};
 use crate::disruption::{Budgets, CordonMark, Handling, Memory, Permit, Rules, class, handling};
 
@@ -23,13 +23,13 @@ pub const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
 
 /// What a person asked for: one drain of some nodes.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct DrainRequest {
     /// The nodes, in the order in which they begin.
     pub nodes: Vec<Arc<str>>,
     /// How many are emptied at the same time.
     pub concurrency: usize,
     /// How each is drained.
-    pub policy: Policy,
+    pub policy: DrainPolicy,
     /// Nodes that are not drained are made schedulable again, if this drain cordoned them.
     pub give_back: bool,
     /// The value of the cordon annotation, `drain:<since>/<who>`: the same on all nodes of this drain.
@@ -120,7 +120,7 @@ pub struct DrainWorld<'c, 'w> {
 
 /// One request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum DrainAction {
     /// Mark a node unschedulable as ours. Fails when the Node has changed.
     Cordon(NodeRef),
     /// Take our cordon off. Fails when the Node has changed.
@@ -135,13 +135,13 @@ pub enum Action {
 
 /// What to do now, and how things stand.
 #[derive(Debug)]
-pub struct Decision<'a> {
+pub struct DrainDecision<'a> {
     /// The requests, in the order in which to begin them.
-    pub actions: Vec<Action>,
+    pub actions: Vec<DrainAction>,
     /// Where each node is now.
     pub states: BTreeMap<Arc<str>, NodeState>,
     /// The pods that are left, of nodes that are being emptied.
-    pub left: BTreeMap<Arc<str>, Vec<Left<'a>>>,
+    pub left: BTreeMap<Arc<str>, Vec<PodLeft<'a>>>,
     /// What nodes that have not begun wait for.
     pub waiting: BTreeMap<Arc<str>, String>,
     /// When to decide again even if nothing changes.
@@ -168,13 +168,13 @@ pub fn refusal(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) ->
 }
 
 /// What to do about `request` now. Total: any world has an answer.
-pub fn decide<'c>(request: &Request, world: DrainWorld<'c, '_>) -> Decision<'c> {
-    let mut round = Round {
+pub fn decide<'c>(request: &DrainRequest, world: DrainWorld<'c, '_>) -> DrainDecision<'c> {
+    let mut round = DrainRound {
         request,
         world,
         batch: Batch::new(world.cluster, &request.policy.rules, world.now),
         budgets: Budgets::new(world.cluster, world.memory.budgets.clone(), world.now),
-        decision: Decision {
+        decision: DrainDecision {
             actions: Vec::new(),
             states: BTreeMap::new(),
             left: BTreeMap::new(),
@@ -226,16 +226,16 @@ enum Due<'c> {
     Confirm(&'c Node),
 }
 
-struct Round<'c, 'w, 'r> {
-    request: &'r Request,
+struct DrainRound<'c, 'w, 'r> {
+    request: &'r DrainRequest,
     world: DrainWorld<'c, 'w>,
     /// The nodes that are being emptied after this decision.
     batch: Batch<'r>,
     budgets: Budgets<'c>,
-    decision: Decision<'c>,
+    decision: DrainDecision<'c>,
 }
 
-impl<'c: 'r, 'w, 'r: 'w> Round<'c, 'w, 'r> {
+impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
     fn wake(&mut self, at: Timestamp) {
         let again = &mut self.decision.again_at;
         *again = Some(again.map_or(at, |earlier| earlier.min(at)));
@@ -342,7 +342,7 @@ impl<'c: 'r, 'w, 'r: 'w> Round<'c, 'w, 'r> {
 
     fn view(&self) -> DrainView<'c, 'w> {
         let DrainWorld { cluster, memory, now, .. } = self.world;
-        let Request { policy, stopped, .. } = self.request;
+        let DrainRequest { policy, stopped, .. } = self.request;
         DrainView { cluster, memory, policy, stopped: *stopped, now }
     }
 
@@ -377,14 +377,14 @@ impl<'c: 'r, 'w, 'r: 'w> Round<'c, 'w, 'r> {
     /// Asks for what is due.
     fn ask(&mut self, due: Due<'c>) {
         match due {
-            Due::Cordon(node) => self.decision.actions.push(Action::Cordon(node.reference())),
-            Due::Confirm(node) => self.decision.actions.push(Action::Confirm(Arc::clone(&node.name))),
+            Due::Cordon(node) => self.decision.actions.push(DrainAction::Cordon(node.reference())),
+            Due::Confirm(node) => self.decision.actions.push(DrainAction::Confirm(Arc::clone(&node.name))),
             Due::Leaving(node, drain) => {
-                let Asked { drain, permits, forced, left, again_at } =
+                let DrainAsks { drain, permits, forced, left, again_at } =
                     drain.ask(node, self.view(), &mut self.budgets);
                 let actions = &mut self.decision.actions;
-                actions.extend(forced.into_iter().map(Action::Delete));
-                actions.extend(permits.into_iter().map(Action::Evict));
+                actions.extend(forced.into_iter().map(DrainAction::Delete));
+                actions.extend(permits.into_iter().map(DrainAction::Evict));
                 self.decision.left.insert(Arc::clone(&node.name), left);
                 self.decision.states.insert(Arc::clone(&node.name), NodeState::Draining(drain));
                 if let Some(at) = again_at {
@@ -411,7 +411,7 @@ impl<'c: 'r, 'w, 'r: 'w> Round<'c, 'w, 'r> {
             // A mark without a cordon would make somebody's later cordon look like ours.
             let orphaned = state.is_final() && !node.unschedulable;
             if ours && (orphaned || failed && self.request.give_back) {
-                self.decision.actions.push(Action::Uncordon(node.reference()));
+                self.decision.actions.push(DrainAction::Uncordon(node.reference()));
             }
         }
     }

@@ -19,7 +19,7 @@ use super::waves::Wave;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::Rules;
 use crate::disruption::preflight::{Cause, Code, Outlook, Question, causes};
-use crate::drain::{OnTimeout, Options};
+use crate::drain::{DrainOptions, OnTimeout};
 use crate::text::harmless;
 use crate::upgrade::Upgrade;
 use crate::version::Minor;
@@ -106,7 +106,11 @@ pub fn drain_findings(
 }
 
 /// The finding that `cause` is; `moves` says in which hop each node first moves.
-fn finding(mut cause: Cause, moves: &BTreeMap<&Arc<str>, Minor>, options: &Options) -> Option<PlanFinding> {
+fn finding(
+    mut cause: Cause,
+    moves: &BTreeMap<&Arc<str>, Minor>,
+    options: &DrainOptions,
+) -> Option<PlanFinding> {
     // A deletion asks neither budgets nor the webhooks of evictions.
     let forced = options.on_timeout == OnTimeout::Force
         && (cause.code.is_of_budget() || cause.code == Code::EvictionWebhook);

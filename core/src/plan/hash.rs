@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cluster::Selector;
 use crate::disruption::PodRule;
-use crate::drain::{self, OnTimeout, When};
+use crate::drain::{DrainMode, DrainOptions, OnTimeout};
 use crate::upgrade::calendar::Calendar;
 use crate::upgrade::{Amount, Executor, Group, Hidden, Upgrade, Zones};
 use crate::version::KubeVersion;
@@ -169,14 +169,14 @@ fn selector(selector: &Selector) -> Value {
 }
 
 /// What differs from the defaults in how nodes are drained, besides the timeout.
-fn drain(options: &drain::Options) -> Value {
+fn drain(options: &DrainOptions) -> Value {
     let mut text = json!({});
     match options.on_timeout {
         OnTimeout::Park => {}
         OnTimeout::Halt => text["onTimeout"] = json!("Halt"),
         OnTimeout::Force => text["onTimeout"] = json!("Force"),
     }
-    if options.when == When::MinorOnly {
+    if options.mode == DrainMode::MinorOnly {
         text["mode"] = json!("MinorOnly");
     }
     if options.refuse_empty_dir {
@@ -276,7 +276,7 @@ mod tests {
             gates: Vec::new(),
             failures: FailurePolicy::default(),
             groups: vec![group("a", Amount::Count(1)), group("b", Amount::Percent(10))],
-            drain: drain::Options::new(minute * 30),
+            drain: DrainOptions::new(minute * 30),
             executors: [
                 ("cloud".into(), Executor::External { deadline: minute * 120 }),
                 ("job".into(), Executor::Job { template: template.into(), deadline: minute * 60 }),
@@ -391,7 +391,7 @@ mod tests {
         let pool =
             || Selector { match_labels: [("app".to_owned(), "db".to_owned())].into(), ..Selector::default() };
         upgrade.drain.on_timeout = OnTimeout::Force;
-        upgrade.drain.when = When::MinorOnly;
+        upgrade.drain.mode = DrainMode::MinorOnly;
         upgrade.drain.refuse_empty_dir = true;
         upgrade.drain.evict_bare = true;
         upgrade.drain.pods = vec![PodRule {

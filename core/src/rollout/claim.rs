@@ -16,7 +16,7 @@ use crate::version::KubeVersion;
 
 /// What an executor was when it was asked. A later change of it changes nothing of what has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskedExecutor {
     /// A Job does it, not somebody else.
     pub job: bool,
     /// Until when the new version has to be observed.
@@ -37,7 +37,7 @@ pub struct Before {
     /// of etcd among them.
     pub static_pods: Vec<Arc<str>>,
     /// What was asked; `None` where nobody recorded it.
-    pub asked: Option<Asked>,
+    pub asked: Option<AskedExecutor>,
 }
 
 impl Before {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
-use super::claim::{Asked, Claim, ClaimState, Subject};
+use super::claim::{AskedExecutor, Claim, ClaimState, Subject};
 use super::jobs::JobState;
 use super::round::{Round, after};
 use crate::upgrade::Executor;
@@ -43,20 +43,20 @@ pub(super) enum Effect {
 }
 
 /// What the executor of `claim` is asked now.
-pub(super) fn asked(round: &Round<'_>, claim: &Claim) -> Asked {
+pub(super) fn asked(round: &Round<'_>, claim: &Claim) -> AskedExecutor {
     by_now(round, claim, round.world.now)
 }
 
 /// What the executor of `claim` is asked that was asked at `since`, as far as that can be told now.
-fn by_now(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Asked {
+fn by_now(round: &Round<'_>, claim: &Claim, since: Timestamp) -> AskedExecutor {
     let executor = round.upgrade.executors.get(&claim.subject.executor);
     let deadline = executor.map_or(Executor::UNKNOWN_DEADLINE, Executor::deadline);
     let job = matches!(executor, Some(Executor::Job { .. })) || made(round, claim).is_some();
-    Asked { job, until: after(since, deadline) }
+    AskedExecutor { job, until: after(since, deadline) }
 }
 
 /// What was asked of the executor of `claim`.
-fn was_asked(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Asked {
+fn was_asked(round: &Round<'_>, claim: &Claim, since: Timestamp) -> AskedExecutor {
     let recorded = match &claim.state {
         ClaimState::Upgrading { before, .. } => before.asked.clone(),
         _ => None,
@@ -111,7 +111,7 @@ pub(super) fn drive(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen
 fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Effect) -> ExecutorState {
     let subject = &claim.subject;
     let what = format!("{} from {} to {}", subject.what(), subject.from, subject.to);
-    let Asked { job: by_job, until } = was_asked(round, claim, since);
+    let AskedExecutor { job: by_job, until } = was_asked(round, claim, since);
     let late = round.world.now >= until;
     if late && !confirms(round, claim, until) {
         return ExecutorState::Working(format!("{what}: its time is over, and the node is read once more"));

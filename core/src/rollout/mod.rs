@@ -56,7 +56,7 @@ pub use crate::disruption::{Memory, PodMemory};
 pub use absence::Away;
 pub use action::{Action, Drained};
 pub use avoid::unavoided;
-pub use claim::{Asked, Before, Blocker, Claim, ClaimState, Subject, Unreadable};
+pub use claim::{AskedExecutor, Before, Blocker, Claim, ClaimState, Subject, Unreadable};
 pub use decide::{Decision, decide};
 pub use forecast::{Forecast, forecast};
 pub use gate_object::{GateFound, Gates};

@@ -18,7 +18,10 @@ use super::static_pods::{is_static, static_pods, statics_lack};
 use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
 use crate::cluster::{Cluster, Node, Pod};
-use crate::drain::{self, DrainStep, GivenUp, Held, Left, NodeDrain, OnTimeout, SETTLE, first, look, yields};
+use crate::drain::{
+    DrainAsks, DrainStep, DrainView, GivenUp, NodeDrain, OnTimeout, PodHeld, PodLeft, SETTLE, first_wait,
+    pods_left, yields,
+};
 
 /// A parked node is not tried again sooner, even when nothing seems to block it.
 pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
@@ -165,7 +168,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
     } else {
         idle(round).map(|line| (WaitReason::ControllersIdle, line))
     };
-    let seen = drain::DrainView {
+    let seen = DrainView {
         cluster: world.cluster,
         memory: world.memory,
         policy: round.policy,
@@ -216,10 +219,10 @@ fn leaving(
     round: &mut Round<'_>,
     claim: &Claim,
     node: &Node,
-    asked: drain::Asked<'_>,
+    asked: DrainAsks<'_>,
     stopped: Option<(WaitReason, String)>,
 ) {
-    let drain::Asked { drain, permits, forced, left, again_at } = asked;
+    let DrainAsks { drain, permits, forced, left, again_at } = asked;
     if let Some(at) = again_at {
         round.wake(at);
     }
@@ -233,14 +236,14 @@ fn leaving(
         return;
     }
     let blockers = blockers(&left);
-    let line = format!("{}: {}", node.name, first(&left));
+    let line = format!("{}: {}", node.name, first_wait(&left));
     let told = |reason| Waiting::new(reason, line).until(until);
     if blockers.is_empty() {
         round.working.push(told(WaitReason::PodsLeaving));
     } else {
         round.blocked.push(told(WaitReason::PodsHeldBack));
     }
-    say_blocked(round, claim, &drain, blockers, first(&left));
+    say_blocked(round, claim, &drain, blockers, first_wait(&left));
 }
 
 /// Gives an empty node to its executor, or one whose pods stay.
@@ -269,7 +272,7 @@ fn hand_over(round: &mut Round<'_>, claim: &Claim, node: &Node, empties: bool) {
 }
 
 /// Gives the drain of a node up because of what is `left` on it, by what was read a moment ago.
-fn given_up(round: &mut Round<'_>, claim: &Claim, name: &Arc<str>, why: GivenUp, left: &[Left<'_>]) {
+fn given_up(round: &mut Round<'_>, claim: &Claim, name: &Arc<str>, why: GivenUp, left: &[PodLeft<'_>]) {
     let message = why.to_string();
     if !was_read_lately(round, name) {
         round.actions.push(Action::Reread { node: name.clone() });
@@ -309,16 +312,16 @@ pub(super) fn what_blocks(round: &Round<'_>, node: &Node) -> Vec<Blocker> {
     let world = round.world;
     let forces = round.policy.on_timeout == OnTimeout::Force;
     let mut left =
-        look(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
+        pods_left(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
     // At its deadline such a pod goes past its budgets.
     left.retain(|left| !(forces && yields(left)));
     blockers(&left)
 }
 
 /// What holds `left` back, for a person.
-fn blockers(left: &[Left<'_>]) -> Vec<Blocker> {
-    let blocker = |left: &Left<'_>| {
-        let Held { budget, reason, lasting } = left.wait.held()?;
+fn blockers(left: &[PodLeft<'_>]) -> Vec<Blocker> {
+    let blocker = |left: &PodLeft<'_>| {
+        let PodHeld { budget, reason, lasting } = left.wait.held()?;
         Some(Blocker { pod: left.pod.full_name(), budget, reason, lasting })
     };
     left.iter().filter_map(blocker).collect()

@@ -19,7 +19,7 @@ use super::waiting::{WaitReason, Waiting};
 use super::world::World;
 use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
-use crate::drain::{Batch, Policy};
+use crate::drain::{Batch, DrainPolicy};
 use crate::plan::{Stage, hex};
 use crate::upgrade::{Member, Mode, Place, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
@@ -90,7 +90,7 @@ pub(super) struct Round<'a> {
     /// A node could not be drained, and nothing more begins until somebody changes something: why, in one line.
     pub(super) halted: Option<String>,
     /// How nodes are drained.
-    pub(super) policy: &'a Policy,
+    pub(super) policy: &'a DrainPolicy,
     /// The nodes that are open, or opened in this decision, in all groups.
     pub(super) batch: Batch<'a>,
     pub(super) budgets: Budgets<'a>,

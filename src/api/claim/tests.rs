@@ -19,7 +19,7 @@ fn what_moves_together_is_stored_and_read() {
             executor: "x".into(),
         };
         let parts = components.iter().map(|of| (*of, format!("container={of}").into())).collect();
-        let asked = Asked { job: components.is_empty(), until: Timestamp::UNIX_EPOCH };
+        let asked = AskedExecutor { job: components.is_empty(), until: Timestamp::UNIX_EPOCH };
         let not_ready = vec!["a/b".into()];
         let static_pods = vec!["kube-system/etcd-cp-1".into()];
         let before = Before { parts, not_ready, static_pods, asked: Some(asked), ..Before::default() };

@@ -4,7 +4,7 @@
 
 use evenkeel_core::cluster::Selector;
 use evenkeel_core::disruption;
-use evenkeel_core::drain::{self, Options, When};
+use evenkeel_core::drain::{self, DrainOptions};
 use k8s_openapi::jiff::SignedDuration;
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -163,7 +163,7 @@ pub(super) struct ForEveryPod(pub(super) usize);
 ///
 /// # Errors
 /// [`ForEveryPod`], which the server lets nobody write.
-pub(super) fn options(spec: &Drain) -> Result<Options, ForEveryPod> {
+pub(super) fn options(spec: &Drain) -> Result<DrainOptions, ForEveryPod> {
     let rule = |(at, rule): (usize, &PodRule)| {
         let selector = selector(&rule.selector);
         if selector == Selector::default() && rule.namespaces.is_empty() {
@@ -179,16 +179,16 @@ pub(super) fn options(spec: &Drain) -> Result<Options, ForEveryPod> {
             },
         })
     };
-    Ok(Options {
+    Ok(DrainOptions {
         timeout: SignedDuration::from_secs(i64::from(spec.timeout_seconds)),
         on_timeout: match spec.on_timeout {
             OnTimeout::Park => drain::OnTimeout::Park,
             OnTimeout::Halt => drain::OnTimeout::Halt,
             OnTimeout::Force => drain::OnTimeout::Force,
         },
-        when: match spec.mode {
-            DrainMode::Always => When::Always,
-            DrainMode::MinorOnly => When::MinorOnly,
+        mode: match spec.mode {
+            DrainMode::Always => drain::DrainMode::Always,
+            DrainMode::MinorOnly => drain::DrainMode::MinorOnly,
         },
         refuse_empty_dir: spec.empty_dir == MayLeave::Refuse,
         evict_bare: spec.bare_pods == MayLeave::Evict,

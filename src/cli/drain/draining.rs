@@ -11,7 +11,7 @@ use std::time::Duration;
 use evenkeel_core::cluster::{Cluster, Parts, Surroundings};
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Charge, Sent};
-use evenkeel_core::drain::{Action, Decision, DrainWorld, NodeState, Request, decide};
+use evenkeel_core::drain::{DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, decide};
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio::task::{JoinError, JoinSet};
@@ -81,7 +81,7 @@ pub(super) struct Draining {
     client: Client,
     pub(super) effects: Effects,
     pub(super) clock: Clock,
-    pub(super) request: Request,
+    pub(super) request: DrainRequest,
     pub(super) teller: Teller,
     pub(super) manner: Manner,
     /// Whether the drain writes the conditions `DrainInProgress` and `Drained` of its nodes.
@@ -162,7 +162,7 @@ impl Draining {
         client: &Client,
         effects: Effects,
         clock: Clock,
-        request: Request,
+        request: DrainRequest,
         teller: Teller,
         grace: Option<i64>,
         chunk: u32,
@@ -317,7 +317,7 @@ impl Draining {
         self.changed(&cluster, &decision)?;
         self.waiting(&decision)?;
         self.show(&cluster, &decision)?;
-        let Decision { actions, states, again_at, done, .. } = decision;
+        let DrainDecision { actions, states, again_at, done, .. } = decision;
         self.kept.states = states;
         self.kept.busy.retain(|_, until| until.is_none_or(|until| until > Instant::now()));
         for action in actions {
@@ -328,10 +328,10 @@ impl Draining {
         Ok((done && self.kept.running.is_empty(), next.clamp(Duration::from_millis(5), TICK)))
     }
 
-    fn act(&mut self, action: Action, now: Timestamp) -> Result<(), String> {
+    fn act(&mut self, action: DrainAction, now: Timestamp) -> Result<(), String> {
         let (effects, manner) = (self.effects.clone(), self.manner);
         match action {
-            Action::Cordon(node) => {
+            DrainAction::Cordon(node) => {
                 if self.is_busy(&node.name) {
                     return Ok(());
                 }
@@ -341,7 +341,7 @@ impl Draining {
                     Reply::Node(node.name, NodeChange::Cordoned, sent.map(Box::new))
                 });
             }
-            Action::Uncordon(node) => {
+            DrainAction::Uncordon(node) => {
                 if self.is_busy(&node.name) {
                     return Ok(());
                 }
@@ -350,7 +350,7 @@ impl Draining {
                     Reply::Node(node.name, NodeChange::Uncordoned, sent.map(Box::new))
                 });
             }
-            Action::Evict(permit) => {
+            DrainAction::Evict(permit) => {
                 self.kept.sent.sends(&permit, now);
                 let (node, pod) =
                     (Arc::clone(permit.node()), format!("{}/{}", permit.namespace(), permit.pod()));
@@ -361,7 +361,7 @@ impl Draining {
                     Reply::Pod { node, pod, uid, charge, forced: false, answer }
                 });
             }
-            Action::Delete(forced) => {
+            DrainAction::Delete(forced) => {
                 let pod = format!("{}/{}", forced.namespace(), forced.pod());
                 let node = self.node_of(forced.uid());
                 self.kept.sent.deletes(forced.asked(), now);
@@ -384,7 +384,7 @@ impl Draining {
                     }
                 });
             }
-            Action::Confirm(name) => {
+            DrainAction::Confirm(name) => {
                 if self.is_busy(&name) {
                     return Ok(());
                 }

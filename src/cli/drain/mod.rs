@@ -20,7 +20,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use evenkeel_core::cluster::{Node, NodeRef, Selector};
 use evenkeel_core::disruption::{CordonMark, Rules};
-use evenkeel_core::drain::{OnTimeout, Policy, Request};
+use evenkeel_core::drain::{DrainPolicy, DrainRequest, OnTimeout};
 use evenkeel_core::version::escape;
 use jiff::SignedDuration;
 use kube::api::ListParams;
@@ -181,10 +181,10 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
     let effects = Effects::new(effects_client(&config).map_err(|error| one_line(&error))?);
     let clock = Clock::default();
     let names = nodes(&read, &args.nodes, args.selector.as_ref()).await?;
-    let request = Request {
+    let request = DrainRequest {
         nodes: names,
         concurrency: args.concurrency.into(),
-        policy: Policy {
+        policy: DrainPolicy {
             rules: args.rules(),
             timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
             on_timeout: match args.on_timeout {
@@ -219,7 +219,7 @@ pub async fn run(
     read: &Client,
     effects: Client,
     clock: Clock,
-    request: Request,
+    request: DrainRequest,
     out: Box<dyn Write + Send + Sync>,
     notes: Box<dyn Write + Send + Sync>,
 ) -> Result<u8, String> {

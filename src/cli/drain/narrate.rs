@@ -10,7 +10,7 @@ use std::time::Duration;
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::preflight::{Question, forecast};
 use evenkeel_core::disruption::{CordonMark, Rules, class, warnings};
-use evenkeel_core::drain::{Decision, Left, NodeState, PodWait, first};
+use evenkeel_core::drain::{DrainDecision, NodeState, PodLeft, PodWait, first_wait};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -68,7 +68,7 @@ impl Draining {
     }
 
     /// Tells which nodes are drained or failed since the last look, and which were cordoned by somebody else.
-    pub(super) fn changed(&mut self, cluster: &Cluster, decision: &Decision<'_>) -> Result<(), String> {
+    pub(super) fn changed(&mut self, cluster: &Cluster, decision: &DrainDecision<'_>) -> Result<(), String> {
         for (name, state) in &decision.states {
             let before = self.kept.states.get(name).cloned();
             if before.as_ref() == Some(state) {
@@ -99,7 +99,7 @@ impl Draining {
     }
 
     /// Tells what the drain waits for, once the wait has lasted for [`TELL_AFTER`].
-    pub(super) fn waiting(&mut self, decision: &Decision<'_>) -> Result<(), String> {
+    pub(super) fn waiting(&mut self, decision: &DrainDecision<'_>) -> Result<(), String> {
         let mut now_waited: BTreeMap<(Arc<str>, String), (String, Event)> = BTreeMap::new();
         for (node, left) in &decision.left {
             let held = left.iter().filter_map(|left| Some((left, left.wait.held()?)));
@@ -140,7 +140,7 @@ impl Draining {
         Ok(())
     }
 
-    pub(super) fn show(&mut self, cluster: &Cluster, decision: &Decision<'_>) -> Result<(), String> {
+    pub(super) fn show(&mut self, cluster: &Cluster, decision: &DrainDecision<'_>) -> Result<(), String> {
         if !self.teller.is_live() {
             return Ok(());
         }
@@ -167,11 +167,11 @@ impl Draining {
         }
         view.budgets = queues(cluster, decision);
         let oldest = self.kept.waits.iter().min_by_key(|(_, waited)| waited.since);
-        let left: Vec<&Left<'_>> = decision.left.values().flatten().collect();
+        let left: Vec<&PodLeft<'_>> = decision.left.values().flatten().collect();
         view.waits = match oldest {
             Some(((node, what), waited)) => {
                 let seconds = waited.since.elapsed().as_secs();
-                let reason = decision.left.get(node).map(|left| first(left)).unwrap_or_default();
+                let reason = decision.left.get(node).map(|left| first_wait(left)).unwrap_or_default();
                 let reason = if reason.is_empty() { what.clone() } else { reason };
                 format!("waits since {seconds} s: {reason}")
             }
@@ -201,7 +201,7 @@ fn warned(cluster: &Cluster, node: &str, rules: &Rules, now: Timestamp) -> BTree
 }
 
 /// A line for each budget that pods wait on.
-fn queues(cluster: &Cluster, decision: &Decision<'_>) -> Vec<String> {
+fn queues(cluster: &Cluster, decision: &DrainDecision<'_>) -> Vec<String> {
     let mut queues: BTreeMap<(Arc<str>, Arc<str>), usize> = BTreeMap::new();
     for left in decision.left.values().flatten() {
         if let PodWait::Budget(refusal) = &left.wait

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use evenkeel_core::cluster::Parts;
 use evenkeel_core::disruption::answer::{Answer, Next};
 use evenkeel_core::disruption::{Budgets, Memory};
-use evenkeel_core::drain::{PodWait, empty, refusal};
+use evenkeel_core::drain::{PodWait, ask_pods, refusal};
 
 use super::super::exit::{EXIT_FINDINGS, EXIT_OK};
 use super::display::{DrainTold, Event, OfNode};
@@ -55,7 +55,7 @@ impl Draining {
                 one.set_pod(pod.clone());
                 let mut budgets = Budgets::new(&one, BTreeMap::new(), now);
                 let rules = &self.request.policy.rules;
-                let emptying = empty(&one, &name, rules, &Memory::default(), &mut budgets, now);
+                let emptying = ask_pods(&one, &name, rules, &Memory::default(), &mut budgets, now);
                 let Some(left) = emptying.left.first() else { continue };
                 let mut line = match left.wait.held() {
                     Some(held) => {

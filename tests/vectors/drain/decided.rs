@@ -6,7 +6,8 @@ use std::sync::Arc;
 use evenkeel_core::cluster::{Cluster, Node, Parts, Pod};
 use evenkeel_core::disruption::{CordonMark, Memory, Rules};
 use evenkeel_core::drain::{
-    Action, Decision, DrainWorld, NodeDrain, NodeState, OnTimeout, Policy, Request, SETTLE, decide,
+    DrainAction, DrainDecision, DrainPolicy, DrainRequest, DrainWorld, NodeDrain, NodeState, OnTimeout,
+    SETTLE, decide,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -15,11 +16,15 @@ use super::values::{NODE, ago, budget, leaving, now, owner, pod};
 use crate::{Case, Outcome};
 
 /// A drain of the node of that name at `now`, `seconds` after it began if it did, on this cluster.
-fn drained(cluster: &Cluster, begun: Option<i64>, change: impl FnOnce(&mut Request)) -> Decision<'_> {
-    let mut request = Request {
+fn drained(
+    cluster: &Cluster,
+    begun: Option<i64>,
+    change: impl FnOnce(&mut DrainRequest),
+) -> DrainDecision<'_> {
+    let mut request = DrainRequest {
         nodes: vec![NODE.into()],
         concurrency: 1,
-        policy: Policy {
+        policy: DrainPolicy {
             rules: Rules { evict_finished: true, ..Rules::default() },
             timeout: None,
             on_timeout: OnTimeout::Park,
@@ -81,7 +86,7 @@ pub(super) fn cordon(case: &Case) -> Outcome {
         return Outcome::NotOurs("uncordon is for nodes that a drain of ours cordoned");
     }
     let decision = drained(&cluster, None, |_| {});
-    let patched = decision.actions.iter().any(|action| matches!(action, Action::Cordon(_)));
+    let patched = decision.actions.iter().any(|action| matches!(action, DrainAction::Cordon(_)));
     if case.expects("update_required") {
         return Outcome::of(&json!({"update_required": patched}), &case.expected);
     }
@@ -115,7 +120,7 @@ pub(super) fn timed(case: &Case) -> Outcome {
             let decision = drained(&blocked, Some(4), |request| {
                 (request.policy.timeout, request.policy.on_timeout) = (Some(in_time), OnTimeout::Force);
             });
-            matches!(decision.actions.as_slice(), [Action::Delete(_)])
+            matches!(decision.actions.as_slice(), [DrainAction::Delete(_)])
         }
         "karp-tgp-tier" => {
             let traits = evenkeel_core::cluster::Traits { critical: true, ..Default::default() };
@@ -126,7 +131,7 @@ pub(super) fn timed(case: &Case) -> Outcome {
                 (request.policy.timeout, request.policy.on_timeout) = (Some(in_time), OnTimeout::Force);
                 request.policy.rules.critical_last = true;
             });
-            decision.actions.iter().filter(|action| matches!(action, Action::Delete(_))).count() == 2
+            decision.actions.iter().filter(|action| matches!(action, DrainAction::Delete(_))).count() == 2
         }
         "karp-mindrain" => {
             let empty = Parts { nodes: vec![node(true).into()], ..Parts::default() }.seal();

@@ -148,7 +148,7 @@ fn standing(budgets: &Budgets<'_>, pod: &Pod, class: Class, handling: &Handling)
             None => "is terminating".to_owned(),
         },
         (Class::WaitCompleted, _) => "is waited for until it finishes".to_owned(),
-        _ => match budgets.look(pod) {
+        _ => match budgets.check(pod) {
             Ok(()) => match budgets.freed_by(pod) {
                 Some(budget) if budget.unhealthy_policy == UnhealthyPolicy::AlwaysAllow => format!(
                     "may leave now: it is not ready, and PDB {} lets such pods go (AlwaysAllow)",

@@ -9,7 +9,7 @@ use crate::toy::ToyCluster;
 /// A drain of a toy cluster, in which evicted pods are gone after two seconds.
 struct Toy {
     cluster: ToyCluster,
-    request: Request,
+    request: DrainRequest,
     states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
     confirmed: Vec<Arc<str>>,
@@ -25,10 +25,10 @@ impl Toy {
         Self {
             uids: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
             cluster: ToyCluster(Parts { nodes, pods, budgets, ..Parts::default() }.seal()),
-            request: Request {
+            request: DrainRequest {
                 nodes: names,
                 concurrency: 1,
-                policy: Policy {
+                policy: DrainPolicy {
                     rules: Rules { evict_finished: true, ..Rules::default() },
                     timeout: None,
                     on_timeout: OnTimeout::Park,
@@ -59,7 +59,7 @@ impl Toy {
             confirmed: &self.confirmed,
             now,
         };
-        let Decision { actions, states, done, .. } = decide(&self.request, world);
+        let DrainDecision { actions, states, done, .. } = decide(&self.request, world);
         self.states = states;
         for action in actions {
             self.apply(action, now);
@@ -68,30 +68,30 @@ impl Toy {
         done
     }
 
-    fn apply(&mut self, action: Action, now: Timestamp) {
+    fn apply(&mut self, action: DrainAction, now: Timestamp) {
         let gone = now.saturating_add(SignedDuration::from_secs(2)).unwrap();
         match action {
-            Action::Cordon(node) => {
+            DrainAction::Cordon(node) => {
                 self.log.push(format!("{} cordon {}", self.seconds, node.name));
                 let mark = self.request.mark.clone();
                 self.cluster.cordon(&node, &mark);
             }
-            Action::Uncordon(node) => {
+            DrainAction::Uncordon(node) => {
                 self.log.push(format!("{} uncordon {}", self.seconds, node.name));
                 self.cluster.uncordon(&node, &self.request.mark);
             }
-            Action::Evict(permit) => {
+            DrainAction::Evict(permit) => {
                 self.log.push(format!("{} evict {}", self.seconds, permit.pod()));
                 self.sent.sends(&permit, now);
                 let answer = crate::disruption::answer::Answer::Accepted(None);
                 self.sent.answered(permit.uid().clone(), permit.charge().cloned(), &answer, now);
                 assert!(self.cluster.evict(&permit, gone), "{} goes past its budget", permit.pod());
             }
-            Action::Delete(forced) => {
+            DrainAction::Delete(forced) => {
                 self.log.push(format!("{} delete {}", self.seconds, forced.pod()));
                 self.cluster.delete(forced.uid(), gone);
             }
-            Action::Confirm(name) => {
+            DrainAction::Confirm(name) => {
                 self.log.push(format!("{} confirm {name}", self.seconds));
                 self.confirmed.push(name);
             }

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use crate::cluster::{Component, Instance, Pod, Reach, Selector};
-use crate::drain;
+use crate::drain::DrainOptions;
 use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;
 use crate::rollout::Freshness;
@@ -108,7 +108,7 @@ impl Toy {
                 max_unavailable: Amount::Count(max_unavailable),
                 ..Group::new("all", Selector::default(), "external")
             }],
-            drain: drain::Options::new(SignedDuration::from_secs(40)),
+            drain: DrainOptions::new(SignedDuration::from_secs(40)),
             executors: [("external".into(), external)].into(),
             ..Upgrade::to("v1.37.1".parse().unwrap())
         };

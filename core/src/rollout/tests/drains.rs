@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cluster::Toy;
 use crate::cluster::{Attachment, Phase, Pod, Selector};
 use crate::disruption::{Behavior, PodRule};
-use crate::drain::{OnTimeout, When};
+use crate::drain::{DrainMode, OnTimeout};
 use crate::fixture::pod;
 use crate::rollout::{ClaimState, UpgradePhase};
 use jiff::SignedDuration;
@@ -209,15 +209,15 @@ fn a_patch_of_the_kubelet_moves_no_pod_where_only_minors_drain() {
         let mut toy = frozen(OnTimeout::Park);
         toy.deploy("web", 6, 5);
         toy.upgrade.version = version.parse().unwrap();
-        toy.upgrade.drain.when = when;
+        toy.upgrade.drain.mode = when;
         toy.run_to_the_end(900);
         let cordons = toy.log.iter().filter(|line| line.starts_with("Cordon")).count();
         (toy.phase(), toy.evictions > 0, cordons)
     };
-    assert_eq!(run("v1.36.5", When::MinorOnly), (UpgradePhase::Completed, false, 3));
-    assert_eq!(run("v1.37.1", When::MinorOnly), (UpgradePhase::NodesParked, true, 2), "a minor drains");
+    assert_eq!(run("v1.36.5", DrainMode::MinorOnly), (UpgradePhase::Completed, false, 3));
+    assert_eq!(run("v1.37.1", DrainMode::MinorOnly), (UpgradePhase::NodesParked, true, 2), "a minor drains");
     assert_eq!(
-        run("v1.36.5", When::Always),
+        run("v1.36.5", DrainMode::Always),
         (UpgradePhase::NodesParked, true, 2),
         "by default a patch drains"
     );

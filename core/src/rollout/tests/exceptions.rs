@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cluster::Toy;
 use crate::cluster::Selector;
-use crate::drain::{OnTimeout, When};
+use crate::drain::{DrainMode, OnTimeout};
 use crate::fixture::{at, pod};
 use crate::rollout::{UpgradePhase, WaitReason};
 use crate::upgrade::{AcceptedRisk, Amount, Group};
@@ -134,7 +134,7 @@ fn a_node_that_is_not_drained_is_waited_for() {
     toy.settle_budgets();
     accepts(&mut toy, "U3/PodDisruptionBudget/shop/frozen");
     toy.upgrade.version = "v1.36.5".parse().unwrap();
-    toy.upgrade.drain.when = When::MinorOnly;
+    toy.upgrade.drain.mode = DrainMode::MinorOnly;
     last_group(&mut toy);
     toy.run_until(300, |toy| toy.log.contains(&"Claim up.kubelet.n-3".to_owned()));
     assert_eq!(toy.kubelets("Upgraded"), 2, "nothing keeps n-2 from being upgraded first: {:?}", toy.log);
