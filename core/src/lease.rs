@@ -3,7 +3,7 @@
 //! Pure: the driver reads and writes the Lease and tells the time. The invariant, given that the server refuses a
 //! write whose resourceVersion is not the current one: no two candidates believe at the same moment that they lead.
 //! It rests on two rules. A record expires only by our own clock, counted from when *we* saw it change, so that other
-//! machines' clocks do not matter. And a leader believes in itself only until [`Timing::renew_deadline`] after it
+//! machines' clocks do not matter. And a leader believes in itself only until [`LeaseTiming::renew_deadline`] after it
 //! *sent* its last successful write, which is shorter than anyone else waits.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// How long things take. `lease > renew_deadline > retry` must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub struct LeaseTiming {
     /// How long others wait for a sign of life before they take over.
     pub lease: Duration,
     /// How long a leader goes on without a successful renewal.
@@ -20,7 +20,7 @@ pub struct Timing {
     pub retry: Duration,
 }
 
-impl Default for Timing {
+impl Default for LeaseTiming {
     /// client-go's defaults: 15 s, 10 s and 2 s.
     fn default() -> Self {
         Self {
@@ -73,7 +73,7 @@ pub struct Write {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     identity: Arc<str>,
-    timing: Timing,
+    timing: LeaseTiming,
     /// The last record, and when it was first seen with that sign of life.
     seen: Option<(Record, Duration)>,
     /// When the last write that made or kept us the leader was sent.
@@ -82,7 +82,7 @@ pub struct View {
 
 impl View {
     /// A candidate that has seen nothing. `identity` must be unique to each start of a process.
-    pub fn new(identity: &str, timing: Timing) -> Self {
+    pub fn new(identity: &str, timing: LeaseTiming) -> Self {
         Self { identity: identity.into(), timing, seen: None, renewed_at: None }
     }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn me() -> View {
-        View::new("me", Timing::default())
+        View::new("me", LeaseTiming::default())
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
             // Each candidate's clock has an origin of its own.
             let offsets = [offsets.0, offsets.1];
             let clock = |who: usize, at: u64| s(at + offsets[who]);
-            let mut views = [View::new("a", Timing::default()), View::new("b", Timing::default())];
+            let mut views = [View::new("a", LeaseTiming::default()), View::new("b", LeaseTiming::default())];
             let mut server = Server::default();
             let (mut flying, mut answers): (Vec<InFlight>, Vec<LeaseAnswer>) = (Vec::new(), Vec::new());
             let (mut now, mut next) = (0, 0);

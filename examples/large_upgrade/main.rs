@@ -16,7 +16,7 @@ use evenkeel::clients::Clients;
 use evenkeel::clock::Clock;
 use evenkeel::demo::executor::{self, Takes};
 use evenkeel::operator::{Options, operate};
-use evenkeel_core::lease::Timing;
+use evenkeel_core::lease::LeaseTiming;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_sim::{Cluster, NodeGroup, crowd};
 use k8s_openapi::api::core::v1::Namespace;
@@ -314,7 +314,7 @@ fn options() -> Options {
         namespace: "kube-system".to_owned(),
         identity: "large".to_owned(),
         executors_namespace: "evenkeel-executors".to_owned(),
-        lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
+        lease: LeaseTiming { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
         listen: ([127, 0, 0, 1], 0).into(),
         releases: Catalogue::shipped().unwrap(),
     }

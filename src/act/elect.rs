@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::lease::{Record, Timing, View, Write, step};
+use evenkeel_core::lease::{LeaseTiming, Record, View, Write, step};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -156,7 +156,7 @@ pub struct Candidate {
     /// Who we are: another text for each start of a process, such as `<pod name>_<random>`.
     pub identity: String,
     /// How long a term is, and how often it is renewed and asked for.
-    pub timing: Timing,
+    pub timing: LeaseTiming,
 }
 
 impl Candidate {
@@ -201,7 +201,7 @@ struct Election {
     leases: Api<Lease>,
     name: String,
     view: View,
-    timing: Timing,
+    timing: LeaseTiming,
     origin: Instant,
     /// The Lease as our last write left it. `None` when it may have changed since: then it is read again.
     held: Option<Lease>,

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use evenkeel_core::lease::Timing;
+use evenkeel_core::lease::LeaseTiming;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
@@ -249,9 +249,9 @@ async fn run_operator(args: OperatorArgs) -> Result<(), String> {
 }
 
 /// The timing of a Lease of `seconds`, in client-go's proportions: of 15 s, 10 s to renew in and 2 s between two tries.
-fn lease_timing(seconds: u16) -> Timing {
+fn lease_timing(seconds: u16) -> LeaseTiming {
     let lease = Duration::from_secs(seconds.into());
-    Timing { lease, renew_deadline: lease * 2 / 3, retry: lease * 2 / 15 }
+    LeaseTiming { lease, renew_deadline: lease * 2 / 3, retry: lease * 2 / 15 }
 }
 
 /// A text that differs for each start of a process on one host: the process id and the time in nanoseconds.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_core::cluster::{CORDON_ANNOTATION, Cluster as Seen};
-use evenkeel_core::lease::Timing;
+use evenkeel_core::lease::LeaseTiming;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::version::{KubeVersion, Minor};
 use evenkeel_sim::serve::Served;
@@ -387,7 +387,7 @@ fn options(releases: Catalogue) -> Options {
         namespace: "kube-system".to_owned(),
         identity: "evenkeel-0".to_owned(),
         executors_namespace: "evenkeel-executors".to_owned(),
-        lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
+        lease: LeaseTiming { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
         listen: ([127, 0, 0, 1], 0).into(),
         releases,
     }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::lease::Timing;
+use evenkeel_core::lease::LeaseTiming;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Config};
@@ -42,7 +42,7 @@ pub struct Options {
     /// Namespace of executors' Jobs.
     pub executors_namespace: String,
     /// How long the Lease lasts, how long a leader tries to renew it, and how often.
-    pub lease: Timing,
+    pub lease: LeaseTiming,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub listen: SocketAddr,
     /// The release data: until when each minor is maintained.

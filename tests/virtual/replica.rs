@@ -7,7 +7,7 @@ use std::time::Duration;
 use evenkeel::clients::Clients;
 use evenkeel::clock::Clock;
 use evenkeel::operator::{Options, operate};
-use evenkeel_core::lease::Timing;
+use evenkeel_core::lease::LeaseTiming;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_sim::{Cluster, Process};
 use tokio::time::sleep;
@@ -69,7 +69,7 @@ pub fn options(name: &str, start: u32, upgrades: bool) -> Options {
         namespace: "kube-system".to_owned(),
         identity: format!("{name}_{start}"),
         executors_namespace: "evenkeel-executors".to_owned(),
-        lease: Timing { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
+        lease: LeaseTiming { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) },
         listen: ([127, 0, 0, 1], 0).into(),
         releases: Catalogue::shipped().unwrap(),
     }

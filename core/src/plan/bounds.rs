@@ -27,7 +27,7 @@ use crate::version::Minor;
 
 /// A time that a hop takes at least, and what sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct HopBound {
     /// Which hop it is of, by the minor that the hop leads to.
     pub hop: Minor,
     /// The stage of the hop. Stages follow each other, so their bounds add up; the bounds of one stage do not.
@@ -40,7 +40,7 @@ pub struct Bound {
     pub least: SignedDuration,
 }
 
-impl Bound {
+impl HopBound {
     fn new(hop: Minor, stage: Stage, subject: &str, what: &str, least: SignedDuration) -> Self {
         // Names may come from a file that anybody wrote.
         Self { hop, stage, subject: harmless(subject), what: harmless(what), least }
@@ -53,7 +53,7 @@ impl Bound {
     }
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for HopBound {
     /// `group workers moves 2 of 400 nodes at a time: 13 h 20 min`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, shown(self.least))
@@ -75,9 +75,9 @@ pub struct HopTiming {
 
 /// How long a plan takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub struct PlanTiming {
     /// What sets the least time, the longest first; all of them.
-    pub bounds: Vec<Bound>,
+    pub bounds: Vec<HopBound>,
     /// Each hop, in order.
     pub hops: Vec<HopTiming>,
     /// The whole plan takes at least so long.
@@ -101,11 +101,11 @@ pub fn timing(
     rules: &Rules,
     durations: &Durations,
     now: Timestamp,
-) -> Timing {
+) -> PlanTiming {
     let names = emptied(plan, waves, upgrade, cluster);
     let nodes = names.into_keys().filter_map(|name| cluster.node(name)).collect();
     let drains = Drains::of(&Question { cluster, nodes, rules, timeout: None, now });
-    let mut all = Timing {
+    let mut all = PlanTiming {
         bounds: Vec::new(),
         hops: Vec::new(),
         least: SignedDuration::ZERO,
@@ -126,27 +126,27 @@ pub fn timing(
         whole = whole.then(length);
         moved.extend(waves.iter().flat_map(|wave| &wave.nodes));
     }
-    all.bounds.sort_by(Bound::order);
+    all.bounds.sort_by(HopBound::order);
     all.estimate = whole.estimate();
     all
 }
 
 /// The time that a hop takes by all of its `bounds`: stages follow each other.
-fn least(bounds: &[Bound]) -> SignedDuration {
+fn least(bounds: &[HopBound]) -> SignedDuration {
     let of_stage = |stage| bounds.iter().filter(|bound| bound.stage == stage).map(|bound| bound.least).max();
     Stage::ALL.into_iter().filter_map(of_stage).fold(SignedDuration::ZERO, SignedDuration::saturating_add)
 }
 
 /// What has to leave the nodes that move.
 struct Drains {
-    nodes: BTreeMap<Arc<str>, Drain>,
+    nodes: BTreeMap<Arc<str>, PodsToLeave>,
     /// The budgets that guard some of it.
     budgets: Vec<Room>,
 }
 
 /// What has to leave one node.
 #[derive(Default)]
-struct Drain {
+struct PodsToLeave {
     /// Some pod has to.
     any: bool,
     /// How many of each budget's pods have to, by the budget's index in [`Drains::budgets`].
@@ -174,7 +174,7 @@ impl Drains {
         let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
         let mut nodes = BTreeMap::new();
         for node in &question.nodes {
-            let mut drain = Drain::default();
+            let mut drain = PodsToLeave::default();
             for pod in cluster.pods_on(&node.name) {
                 let class = class(pod, question.rules, cluster.surroundings(), question.now);
                 let leaves = handling(pod, class, question.rules) == Handling::Evict;
@@ -317,8 +317,8 @@ impl<'a> Work<'a> {
     }
 
     /// What sets the least time of the hop; `moved` are the nodes that earlier hops move.
-    fn bounds(&self, moved: &BTreeSet<&Arc<str>>) -> Vec<Bound> {
-        let mut all: Vec<Bound> = [Stage::Apiservers, Stage::Controllers]
+    fn bounds(&self, moved: &BTreeSet<&Arc<str>>) -> Vec<HopBound> {
+        let mut all: Vec<HopBound> = [Stage::Apiservers, Stage::Controllers]
             .into_iter()
             .filter_map(|stage| self.steps_of(stage))
             .collect();
@@ -327,12 +327,12 @@ impl<'a> Work<'a> {
         all
     }
 
-    fn bound(&self, stage: Stage, subject: &str, what: &str, least: SignedDuration) -> Bound {
-        Bound::new(self.hop.version.minor(), stage, subject, what, least)
+    fn bound(&self, stage: Stage, subject: &str, what: &str, least: SignedDuration) -> HopBound {
+        HopBound::new(self.hop.version.minor(), stage, subject, what, least)
     }
 
     /// The steps that begin in `stage` go one after the other.
-    fn steps_of(&self, stage: Stage) -> Option<Bound> {
+    fn steps_of(&self, stage: Stage) -> Option<HopBound> {
         let steps: Vec<&Step> = self.hop.steps.iter().filter(|step| step.stage() == stage).collect();
         let least = steps.iter().map(|step| self.durations.step(step).least());
         let least = least.fold(SignedDuration::ZERO, SignedDuration::saturating_add);
@@ -350,7 +350,7 @@ impl<'a> Work<'a> {
     }
 
     /// What the groups' numbers of nodes set, what their dependencies set, and that control-plane nodes go one at a time.
-    fn groups_bounds(&self, all: &mut Vec<Bound>) {
+    fn groups_bounds(&self, all: &mut Vec<HopBound>) {
         let node = self.durations.node.least();
         let control_plane = self.control_plane();
         // The longest way to the end of each group.
@@ -387,7 +387,7 @@ impl<'a> Work<'a> {
     ///
     /// Pods of nodes that an earlier hop moves may have found a place on a node that stays: where there is one, they do
     /// not count again.
-    fn budgets_bounds(&self, moved: &BTreeSet<&Arc<str>>) -> Vec<Bound> {
+    fn budgets_bounds(&self, moved: &BTreeSet<&Arc<str>>) -> Vec<HopBound> {
         let own: BTreeSet<&Arc<str>> = self.nodes().collect();
         let moves_all = self.cluster.nodes().iter().all(|node| own.contains(&node.name));
         let counted = own.into_iter().filter(|name| moves_all || !moved.contains(*name));

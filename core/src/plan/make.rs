@@ -13,7 +13,7 @@ use super::finding::{PlanFinding, Weight};
 use super::finding_id::FindingCode;
 use super::hops::{Hop, Need, Pass, Picked, Plan, Step};
 use super::order::is_there;
-use super::start::{Piece, Start, before_minor, from_version};
+use super::start::{PlanePiece, Start, before_minor, from_version};
 use super::wish::Wish;
 use crate::cluster::{Component, Reach};
 use crate::skew::policy::{RuleSubject, Servers};
@@ -48,12 +48,12 @@ pub fn make(wish: &Wish<'_>) -> Plan {
 /// The oldest and the newest minor of the kube-apiservers; the error is why no plan can be made.
 fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<PlanFinding>> {
     let target = &upgrade.version;
-    let newer = |piece: &&Piece| {
+    let newer = |piece: &&PlanePiece| {
         let server = is_server(piece) && piece.version.is_beyond(target);
         server || piece.version.minor() > target.minor()
     };
     if let Some(newer) = start.pieces.iter().find(newer) {
-        let Piece { component, place, version, .. } = newer;
+        let PlanePiece { component, place, version, .. } = newer;
         let what = format!("{target} would be a downgrade: {component} {place} runs {version}");
         let remedy = match version.minor() {
             minor if start.managed && minor == target.minor() => {
@@ -102,7 +102,7 @@ impl Making<'_> {
             };
             self.names_a_build(&version, newest);
             let last = minor == target.minor();
-            let behind = |piece: &Piece| {
+            let behind = |piece: &PlanePiece| {
                 if last {
                     !is_there(piece.component, &piece.version, target)
                 } else {
@@ -167,13 +167,13 @@ impl Making<'_> {
     }
 
     /// The steps that move what is `behind`, of `now`. kube-apiservers of the oldest version come first.
-    fn steps(&self, now: &[Piece], behind: impl Fn(&Piece) -> bool) -> Vec<Step> {
-        let mut late: Vec<&Piece> = now.iter().filter(|piece| behind(piece)).collect();
+    fn steps(&self, now: &[PlanePiece], behind: impl Fn(&PlanePiece) -> bool) -> Vec<Step> {
+        let mut late: Vec<&PlanePiece> = now.iter().filter(|piece| behind(piece)).collect();
         late.sort_by(|a, b| {
-            let by_age = |piece: &Piece| piece.version.release();
+            let by_age = |piece: &PlanePiece| piece.version.release();
             (a.component, by_age(a), &a.place).cmp(&(b.component, by_age(b), &b.place))
         });
-        let alone = |piece: &&Piece| Step {
+        let alone = |piece: &&PlanePiece| Step {
             components: vec![piece.component],
             place: piece.place.clone(),
             from: piece.version.clone(),
@@ -227,7 +227,7 @@ impl Making<'_> {
         let mut jobs =
             names.filter(|name| matches!(upgrade.executors.get(*name), Some(Executor::Job { .. })));
         let Some(name) = jobs.next() else { return };
-        let moves = |piece: &&Piece| steps.iter().any(|step| step.place == piece.place);
+        let moves = |piece: &&PlanePiece| steps.iter().any(|step| step.place == piece.place);
         let hosts: Vec<_> = self
             .start
             .pieces
@@ -319,7 +319,7 @@ impl Making<'_> {
     }
 
     /// Says what the hop to `minor` meets. `begun`: an earlier hop of this plan moves kube-apiservers.
-    fn look_ahead(&mut self, minor: Minor, needs: &[Need], begun: bool, now: &[Piece]) {
+    fn look_ahead(&mut self, minor: Minor, needs: &[Need], begun: bool, now: &[PlanePiece]) {
         let weight = if begun { Weight::Stops } else { Weight::Blocks };
         for need in needs {
             let (code, all, who) = match need.component {
@@ -348,7 +348,7 @@ impl Making<'_> {
     }
 
     /// Whether the control-plane nodes can go to `minor` one by one, each as a whole.
-    fn units(&mut self, minor: Minor, now: &[Piece]) {
+    fn units(&mut self, minor: Minor, now: &[PlanePiece]) {
         if self.wish.upgrade.control_plane.unit == Unit::Component {
             return;
         }
@@ -370,13 +370,14 @@ impl Making<'_> {
 
     /// Where a node's control plane moves at once, its controllers are newer for a while than the kube-apiservers of the nodes
     /// that follow. The policy allows that to those that talk to the kube-apiserver of their own node alone.
-    fn controllers_go_ahead(&mut self, minor: Minor, now: &[Piece]) {
-        let behind = |piece: &&Piece| {
+    fn controllers_go_ahead(&mut self, minor: Minor, now: &[PlanePiece]) {
+        let behind = |piece: &&PlanePiece| {
             piece.beside_server && piece.component.is_controller() && piece.version.minor() < minor
         };
         let (any, own): (Vec<_>, Vec<_>) =
             now.iter().filter(behind).partition(|piece| piece.reach == Reach::Any);
-        let places = |of: Vec<&Piece>| of.into_iter().map(|piece| piece.place.clone()).collect::<Vec<_>>();
+        let places =
+            |of: Vec<&PlanePiece>| of.into_iter().map(|piece| piece.place.clone()).collect::<Vec<_>>();
         if !own.is_empty() {
             let what = "until the last of these nodes is done, the controllers of the first ones are newer than the \
                         kube-apiservers of the others, which the policy allows: each talks to that of its own node";
@@ -403,6 +404,6 @@ impl Making<'_> {
     }
 }
 
-fn is_server(piece: &Piece) -> bool {
+fn is_server(piece: &PlanePiece) -> bool {
     piece.component == Component::KubeApiserver
 }

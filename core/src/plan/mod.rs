@@ -22,7 +22,7 @@ mod start;
 mod waves;
 mod wish;
 
-pub use bounds::{Bound, HopTiming, Timing, timing};
+pub use bounds::{HopBound, HopTiming, PlanTiming, timing};
 pub use check::{Checked, Refutation, check, check_waves};
 pub use drains::{drain_findings, foresee};
 pub use finding::{Accepted, PlanFinding, Weight};

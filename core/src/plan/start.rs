@@ -22,9 +22,9 @@ use crate::version::{KubeVersion, Minor, Observed, Unknown};
 /// A machine that has been silent for so long does not come back by itself.
 const SILENT: SignedDuration = SignedDuration::from_mins(15);
 
-/// A control-plane component that an upgrade moves.
+/// A piece of the control plane: a component that an upgrade moves.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(super) struct PlanePiece {
     pub(super) component: Component,
     /// Its Node, or its own name where no Node is visible.
     pub(super) place: Arc<str>,
@@ -44,7 +44,7 @@ pub(super) type Still = BTreeMap<Minor, Vec<Arc<str>>>;
 /// Where a plan starts.
 pub(super) struct Start {
     /// What moves, in the order of components and names.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<PlanePiece>,
     /// The kubelets that take part and can move, each version once.
     pub(super) kubelets: Vec<KubeVersion>,
     /// The kubelets that stay.
@@ -83,7 +83,7 @@ impl Start {
     }
 
     /// The kube-apiservers.
-    pub(super) fn servers(&self) -> impl Iterator<Item = &Piece> {
+    pub(super) fn servers(&self) -> impl Iterator<Item = &PlanePiece> {
         self.pieces.iter().filter(|piece| piece.component == Component::KubeApiserver)
     }
 }
@@ -100,7 +100,7 @@ fn place(instance: &Instance) -> &Arc<str> {
 
 /// Whether somebody else runs the control plane: no Node of it is visible, and its kube-apiservers are no builds that one
 /// installs on hosts.
-fn is_managed(wish: &Wish<'_>, pieces: &[Piece]) -> bool {
+fn is_managed(wish: &Wish<'_>, pieces: &[PlanePiece]) -> bool {
     let mut servers = pieces.iter().filter(|piece| piece.component == Component::KubeApiserver).peekable();
     servers.peek().is_some()
         && servers.all(|server| !server.has_node && server.version.distribution().is_none())
@@ -108,7 +108,7 @@ fn is_managed(wish: &Wish<'_>, pieces: &[Piece]) -> bool {
 }
 
 /// What the upgrade moves of the control plane, and the cloud-controller-managers that others move.
-fn pieces(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<Piece>, Still) {
+fn pieces(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<PlanePiece>, Still) {
     let cluster = wish.cluster;
     let hosts: BTreeSet<&Arc<str>> =
         cluster.of(Component::KubeApiserver).filter_map(|server| server.node.as_ref()).collect();
@@ -123,7 +123,7 @@ fn pieces(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<Piece>, Stil
             clouds.entry(version.minor()).or_default().push(instance.name.clone());
             continue;
         }
-        pieces.push(Piece {
+        pieces.push(PlanePiece {
             component: instance.component,
             place: place(instance).clone(),
             has_node: instance.node.is_some(),
@@ -343,15 +343,15 @@ fn hidden(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
 }
 
 /// A target that names no build of the distribution that the cluster runs, or one that nothing says is newer.
-fn builds(wish: &Wish<'_>, pieces: &[Piece], findings: &mut Vec<PlanFinding>) {
+fn builds(wish: &Wish<'_>, pieces: &[PlanePiece], findings: &mut Vec<PlanFinding>) {
     let target = &wish.upgrade.version;
-    let other = |piece: &&Piece| {
+    let other = |piece: &&PlanePiece| {
         let server = piece.component == Component::KubeApiserver;
         let alike = piece.version.satisfies(target) && piece.version.progress(target).is_eq();
         // A target without a build means any build of that release.
         server && alike && !target.suffix().is_empty() && piece.version != *target
     };
-    if let Some(Piece { component, place, version, .. }) = pieces.iter().find(other) {
+    if let Some(PlanePiece { component, place, version, .. }) = pieces.iter().find(other) {
         let what = format!(
             "{component} {place} runs {version}, and nothing says whether {target} is newer: it counts as being there"
         );

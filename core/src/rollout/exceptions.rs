@@ -15,7 +15,7 @@ use super::hold_reason::Exception;
 use super::nodes::{SHOWN_BLOCKERS, what_blocks};
 use super::round::{Round, Selected};
 use crate::cluster::{Cluster, Pod};
-use crate::disruption::preflight::{Object, ObjectKind};
+use crate::disruption::preflight::{CauseObject, ObjectKind};
 use crate::drain::OnTimeout;
 use crate::upgrade::AcceptedRisk;
 
@@ -43,8 +43,8 @@ fn concerned(round: &Round<'_>) -> BTreeSet<Arc<str>> {
 }
 
 /// The nodes that run this pod, or pods that this budget guards.
-fn nodes_of(cluster: &Cluster, object: &Object) -> Vec<Arc<str>> {
-    let Object { kind, namespace, name } = object;
+fn nodes_of(cluster: &Cluster, object: &CauseObject) -> Vec<Arc<str>> {
+    let CauseObject { kind, namespace, name } = object;
     match kind {
         ObjectKind::Pod => cluster.pod(namespace, name).map(|pod| pod.node.clone()).into_iter().collect(),
         ObjectKind::Budget => {
@@ -100,12 +100,12 @@ pub(super) fn acceptance(risks: &[AcceptedRisk], blockers: &[Blocker], now: Time
 }
 
 /// What the finding of `risk` is about, where that is something that keeps nodes from being drained.
-fn about(risk: &AcceptedRisk) -> Option<Object> {
-    Object::of_id(&risk.finding)
+fn about(risk: &AcceptedRisk) -> Option<CauseObject> {
+    CauseObject::of_id(&risk.finding)
 }
 
-fn is(object: &Object, blocker: &Blocker) -> bool {
-    let Object { kind, namespace, name } = object;
+fn is(object: &CauseObject, blocker: &Blocker) -> bool {
+    let CauseObject { kind, namespace, name } = object;
     match kind {
         ObjectKind::Pod => blocker.pod.split_once('/') == Some((namespace, name)),
         ObjectKind::Budget => {

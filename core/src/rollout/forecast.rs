@@ -9,7 +9,7 @@ use super::claim::{Claim, ClaimState};
 use super::trial::refused_jobs;
 use super::world::World;
 use crate::cluster::Component;
-use crate::plan::{Durations, Plan, PlanFinding, Timing, Took, Wave, Weight, foresee, timing, waves};
+use crate::plan::{Durations, Plan, PlanFinding, PlanTiming, Took, Wave, Weight, foresee, timing, waves};
 use crate::upgrade::Upgrade;
 
 /// The waves of a plan as the nodes are now, how long they take, and what a person has to know of them.
@@ -18,7 +18,7 @@ pub struct Forecast {
     /// The waves of each hop.
     pub waves: Vec<Vec<Wave>>,
     /// How long it all takes from now on, when nothing is in its way.
-    pub timing: Timing,
+    pub timing: PlanTiming,
     /// The findings of the plan, what keeps its nodes from being drained, and the Jobs that the server would refuse.
     pub findings: Vec<PlanFinding>,
 }

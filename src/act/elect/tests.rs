@@ -65,7 +65,7 @@ impl Server {
     }
 
     fn candidate(&self, who: &'static str) -> Candidate {
-        let timing = Timing {
+        let timing = LeaseTiming {
             // Whole seconds on the wire.
             lease: Duration::from_secs(1),
             renew_deadline: Duration::from_millis(500),

@@ -101,7 +101,7 @@ fn remembered(mut past: Vec<PastUpgrade>, new: PastUpgrade) -> Vec<PastUpgrade> 
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_core::plan::{Stage, Timing};
+    use evenkeel_core::plan::{PlanTiming, Stage};
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
@@ -126,7 +126,7 @@ mod tests {
         let told = |seconds: i64, phase| {
             let about = SignedDuration::from_secs(seconds);
             let estimate = Estimate { p50: about, p90: about };
-            let timing = Timing { bounds: Vec::new(), hops: Vec::new(), least: about, estimate };
+            let timing = PlanTiming { bounds: Vec::new(), hops: Vec::new(), least: about, estimate };
             eta(phase, Some(&Forecast { waves: Vec::new(), timing, findings: Vec::new() }))
         };
         let works = UpgradePhase::Working(Stage::Kubelets);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::ValueEnum;
-use evenkeel_core::disruption::preflight::{Bound, Cause, Code, Outlook, shown as duration};
+use evenkeel_core::disruption::preflight::{BudgetBound, Cause, Code, Outlook, shown as duration};
 use evenkeel_core::skew::names;
 use evenkeel_core::text;
 use jiff::SignedDuration;
@@ -53,7 +53,7 @@ pub(in super::super) struct CauseReport {
     /// What it is about: titles and lines.
     pub(in super::super) subject: Vec<(&'static str, String)>,
     pub(in super::super) causes: Vec<Cause>,
-    pub(in super::super) bounds: Vec<Bound>,
+    pub(in super::super) bounds: Vec<BudgetBound>,
     /// How long a replacement is assumed to take until it is ready.
     pub(in super::super) slot: SignedDuration,
     pub(in super::super) details: Vec<String>,
@@ -114,7 +114,7 @@ pub(in super::super) fn render(
     }
 }
 
-fn bound(bound: &Bound, slot: SignedDuration) -> String {
+fn bound(bound: &BudgetBound, slot: SignedDuration) -> String {
     let (namespace, name) = &bound.budget;
     let pods = if bound.pods == 1 { "1 pod".to_owned() } else { format!("{} pods", bound.pods) };
     let mut line = match bound.least {
@@ -177,7 +177,7 @@ fn text(report: &CauseReport, wide: bool, paint: Paint) -> String {
             }
         }
     }
-    let told = |bound: &&Bound| wide || bound.least.is_none_or(|least| least >= SHORT);
+    let told = |bound: &&BudgetBound| wide || bound.least.is_none_or(|least| least >= SHORT);
     let told: Vec<_> = report.bounds.iter().filter(told).collect();
     let shown = if wide { told.len() } else { told.len().min(BOUNDS) };
     section(&mut text, paint, "LEAST TIME", told.iter().take(shown).map(|b| bound(b, report.slot)));

@@ -30,7 +30,7 @@ pub(super) struct Made<'a> {
     /// What the check found wrong.
     pub(super) refuted: Vec<String>,
     pub(super) hash: Option<String>,
-    pub(super) timing: &'a plan::Timing,
+    pub(super) timing: &'a plan::PlanTiming,
     /// What its durations rest on.
     pub(super) basis: Vec<String>,
     /// It is a ClusterUpgrade, which a person may have approved.
@@ -267,7 +267,7 @@ fn time(made: &Made<'_>) -> Time {
         p50_seconds: hop.estimate.p50.as_secs(),
         p90_seconds: hop.estimate.p90.as_secs(),
     };
-    let bound = |bound: &plan::Bound| Bound {
+    let bound = |bound: &plan::HopBound| Bound {
         hop: bound.hop.to_string(),
         stage: bound.stage.name().to_owned(),
         subject: harmless(&bound.subject),

@@ -110,7 +110,12 @@ fn ahead(plan: &plan::Plan) -> Forecast {
         plan::HopTiming { hop: target().minor(), least: about.p50, estimate: about, waves: vec![about; 200] };
     Forecast {
         waves: vec![(0..200).map(wave).collect()],
-        timing: plan::Timing { bounds: Vec::new(), hops: vec![timing], least: about.p50, estimate: about },
+        timing: plan::PlanTiming {
+            bounds: Vec::new(),
+            hops: vec![timing],
+            least: about.p50,
+            estimate: about,
+        },
         findings: plan.findings.clone(),
     }
 }

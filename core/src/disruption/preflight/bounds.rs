@@ -17,7 +17,7 @@ use crate::cluster::{Budget, Demand, Phase, Pod, Quantity};
 
 /// One budget's part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct BudgetBound {
     /// The budget that sets the bound.
     pub budget: BudgetName,
     /// What its spec asks for, for the words that explain the bound.
@@ -35,7 +35,7 @@ pub struct Bound {
 }
 
 /// The bounds of every budget that guards a pod which has to leave, longest first, when a replacement takes `slot`.
-pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
+pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<BudgetBound> {
     let cluster = question.cluster;
     let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
     let mut leaving: BTreeMap<BudgetName, (&Budget, BTreeMap<Arc<str>, usize>)> = BTreeMap::new();
@@ -55,7 +55,7 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
         let rounds = pods.div_ceil(at_once.max(1));
         slot.saturating_mul(i32::try_from(rounds).unwrap_or(i32::MAX))
     };
-    let mut all: Vec<Bound> = leaving
+    let mut all: Vec<BudgetBound> = leaving
         .into_values()
         .map(|(budget, nodes)| {
             let pods: usize = nodes.values().sum();
@@ -65,7 +65,7 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<Bound> {
             // A tenth is named only where it is at least two pods, and the budget lets fewer than two go at once.
             let better = (at_once < 2 && tenth.of(expected) > 1).then(|| rounds(pods, tenth.of(expected)));
             let busiest = nodes.into_iter().max_by_key(|(_, count)| *count);
-            Bound {
+            BudgetBound {
                 budget: name(budget),
                 demand: budget.demand,
                 pods,

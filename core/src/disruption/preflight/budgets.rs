@@ -13,7 +13,7 @@ use super::super::arithmetic::{Numbers, Unsynced, compute, lost};
 use super::super::budget_name::{BudgetName, name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
-use super::cause::{Cause, Object, ObjectKind, Outlook};
+use super::cause::{Cause, CauseObject, ObjectKind, Outlook};
 use super::code::Code;
 use super::question::Question;
 use super::remedy::Stuck;
@@ -80,7 +80,7 @@ impl<'a> Guarded<'a> {
 fn overlapping((names, pods): (Vec<BudgetName>, Vec<&Pod>)) -> Option<Cause> {
     let shown: Vec<String> = names.iter().map(|(_, name)| name.to_string()).collect();
     let (namespace, first) = names.first()?;
-    let object = Object::new(ObjectKind::Budget, namespace, first);
+    let object = CauseObject::new(ObjectKind::Budget, namespace, first);
     let what = format!(
         "{} select the same {}, and the eviction API refuses a pod with more than one",
         shown.join(" and "),
@@ -164,7 +164,7 @@ impl<'a> BudgetSeen<'a> {
     }
 
     fn cause(&self, code: Code, outlook: Outlook, what: String, remedy: &str) -> Cause {
-        Cause::new(code, outlook, Object::budget(self.budget), what, remedy)
+        Cause::new(code, outlook, CauseObject::budget(self.budget), what, remedy)
     }
 
     #[allow(clippy::unnecessary_wraps, reason = "each of its callers may find nothing")]

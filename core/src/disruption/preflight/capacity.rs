@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling};
-use super::cause::{Object, Outlook};
+use super::cause::{CauseObject, Outlook};
 use super::causes_found::{CausesFound, others};
 use super::code::Code;
 use super::placement::Places;
@@ -96,7 +96,7 @@ impl<'a> Left<'a> {
             }
         }
         if let Some(what) = sums(together, &elsewhere) {
-            found.put(Code::NoRoom, Outlook::NotNow, Object::node(&node.name), what, REMEDY);
+            found.put(Code::NoRoom, Outlook::NotNow, CauseObject::node(&node.name), what, REMEDY);
         }
     }
 

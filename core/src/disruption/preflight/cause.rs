@@ -83,7 +83,7 @@ impl PartialOrd for ObjectKind {
 
 /// What a cause is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Object {
+pub struct CauseObject {
     /// What is changed to remove the cause: a controller rather than its pods.
     pub kind: ObjectKind,
     /// Empty for what has no namespace.
@@ -92,7 +92,7 @@ pub struct Object {
     pub name: Arc<str>,
 }
 
-impl Object {
+impl CauseObject {
     pub(super) fn new(kind: ObjectKind, namespace: &Arc<str>, name: &Arc<str>) -> Self {
         Self { kind, namespace: Arc::clone(namespace), name: Arc::clone(name) }
     }
@@ -129,7 +129,7 @@ impl Object {
     }
 }
 
-impl fmt::Display for Object {
+impl fmt::Display for CauseObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.kind == ObjectKind::Budget { "PDB" } else { self.kind.text() };
         if self.namespace.is_empty() {
@@ -148,7 +148,7 @@ pub struct Cause {
     /// Whether it ends by itself or only by a person.
     pub outlook: Outlook,
     /// What a person would change to remove it.
-    pub object: Object,
+    pub object: CauseObject,
     /// What is so, with the numbers.
     pub what: String,
     /// What to do about it, in one line.
@@ -163,7 +163,7 @@ impl Cause {
     pub(super) fn new(
         code: Code,
         outlook: Outlook,
-        object: Object,
+        object: CauseObject,
         what: String,
         remedy: impl Into<String>,
     ) -> Self {

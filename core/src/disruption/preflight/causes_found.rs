@@ -7,19 +7,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cause::{Object, Outlook};
+use super::cause::{CauseObject, Outlook};
 use super::code::Code;
 use super::question::Question;
 use crate::cluster::{Node, Pod};
 
-type Key = (Code, Outlook, Object);
+type Key = (Code, Outlook, CauseObject);
 
 /// What was found, by code and object; the words are those of the first pod.
 #[derive(Default)]
 pub(super) struct CausesFound<'a>(pub(super) BTreeMap<Key, (String, String, Vec<&'a Pod>)>);
 
 impl<'a> CausesFound<'a> {
-    pub(super) fn put(&mut self, code: Code, outlook: Outlook, object: Object, what: String, remedy: &str) {
+    pub(super) fn put(
+        &mut self,
+        code: Code,
+        outlook: Outlook,
+        object: CauseObject,
+        what: String,
+        remedy: &str,
+    ) {
         self.0.entry((code, outlook, object)).or_insert_with(|| (what, remedy.to_owned(), Vec::new()));
     }
 
@@ -31,7 +38,7 @@ impl<'a> CausesFound<'a> {
         what: impl Into<String>,
         remedy: &str,
     ) {
-        let key = (code, outlook, Object::behind(pod));
+        let key = (code, outlook, CauseObject::behind(pod));
         let entry = self.0.entry(key).or_insert_with(|| (what.into(), remedy.to_owned(), Vec::new()));
         entry.2.push(pod);
     }

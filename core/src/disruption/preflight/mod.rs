@@ -19,9 +19,9 @@ mod question;
 mod remedy;
 
 pub use all::causes;
-pub use bounds::{Bound, bounds, shown};
+pub use bounds::{BudgetBound, bounds, shown};
 pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
-pub use cause::{Cause, Object, ObjectKind, Outlook};
+pub use cause::{Cause, CauseObject, ObjectKind, Outlook};
 pub use code::Code;
 pub use forecast::{DrainForecast, forecast};
 pub use question::Question;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::super::class::{Class, Handling, Rules, class, handling, pinned};
 use super::capacity::Left;
-use super::cause::{Cause, Object, ObjectKind, Outlook};
+use super::cause::{Cause, CauseObject, ObjectKind, Outlook};
 use super::causes_found::{CausesFound, others};
 use super::code::Code;
 use super::placement::{Places, Seeking, Unfit};
@@ -50,7 +50,7 @@ pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
 
 impl<'a> CausesFound<'a> {
     fn node(&mut self, question: &Question<'_>, node: &Node) {
-        let object = || Object::node(&node.name);
+        let object = || CauseObject::node(&node.name);
         if !node.ready {
             self.put(
                 Code::NodeNotReady,
@@ -325,7 +325,7 @@ impl<'a> CausesFound<'a> {
     fn webhooks(&mut self, question: &Question<'_>) {
         let none: Arc<str> = "".into();
         for webhook in question.cluster.surroundings().pod_webhooks.iter().flatten() {
-            let object = Object::new(ObjectKind::Webhook, &none, &webhook.name);
+            let object = CauseObject::new(ObjectKind::Webhook, &none, &webhook.name);
             if webhook.evictions {
                 self.put(
                     Code::EvictionWebhook,

@@ -77,7 +77,7 @@ fn upgrade(groups: Vec<Group>) -> Upgrade {
     Upgrade { groups, ..Upgrade::to(version("v1.37.1")) }
 }
 
-fn timed(plan: &Plan, upgrade: &Upgrade, parts: Parts, durations: &Durations) -> Timing {
+fn timed(plan: &Plan, upgrade: &Upgrade, parts: Parts, durations: &Durations) -> PlanTiming {
     let cluster = parts.seal();
     let waves = waves(plan, upgrade, &cluster, &upgrade.members(&cluster));
     timing(plan, &waves, upgrade, &cluster, &Rules::default(), durations, at(0))
@@ -327,7 +327,7 @@ fn nothing_takes_no_time() {
     let none = Estimate { p50: SignedDuration::ZERO, p90: SignedDuration::ZERO };
     assert_eq!(
         timing,
-        Timing { bounds: Vec::new(), hops: Vec::new(), least: SignedDuration::ZERO, estimate: none }
+        PlanTiming { bounds: Vec::new(), hops: Vec::new(), least: SignedDuration::ZERO, estimate: none }
     );
 }
 
@@ -411,7 +411,7 @@ fn by_chance_timed(
     chained: bool,
     at_once: usize,
     canary: usize,
-) -> Timing {
+) -> PlanTiming {
     let mut parts = Parts::default();
     let mut groups: Vec<Group> = Vec::new();
     let mut pods: Vec<Pod> = Vec::new();
