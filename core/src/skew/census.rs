@@ -16,7 +16,7 @@ use crate::version::{Effective, KubeVersion, Minor, Observed};
 
 /// What all members of a group have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct GroupKey {
     pub(super) component: Component,
     pub(super) pool: Arc<str>,
     /// The version as it is shown: all unknown versions are one.
@@ -28,8 +28,8 @@ pub(super) struct Key {
 
 /// Members of one kind, pool and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Group {
-    key: Key,
+struct CensusGroup {
+    key: GroupKey,
     /// The version of the member that made the group. Where it is unknown, other members may have other reasons.
     version: Observed,
     count: u32,
@@ -45,8 +45,8 @@ const PROBES: usize = 4;
 /// A cluster's components in groups.
 #[derive(Clone, Debug)]
 pub struct Census {
-    groups: Vec<Group>,
-    by_key: BTreeMap<Key, u32>,
+    groups: Vec<CensusGroup>,
+    by_key: BTreeMap<GroupKey, u32>,
     /// For each slot, the number of a group that falls into it, plus one; 0 where there is none.
     slots: Box<[u32; SLOTS]>,
     /// The group of each node.
@@ -179,11 +179,11 @@ impl Census {
             }
         }
         let (pool, text) = (Arc::clone(pool), version.to_string());
-        let key = Key { component, pool, version: text, evidence, met, emulation };
+        let key = GroupKey { component, pool, version: text, evidence, met, emulation };
         let next = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         let number = *self.by_key.entry(key.clone()).or_insert(next);
         if number == next {
-            self.groups.push(Group { key, version: version.clone(), count: 0, first: [0; SAMPLES] });
+            self.groups.push(CensusGroup { key, version: version.clone(), count: 0, first: [0; SAMPLES] });
         }
         let free = slots.clone().find(|slot| self.slots.get(*slot) == Some(&0));
         if let Some(slot) = free.or(slots.into_iter().next()).and_then(|slot| self.slots.get_mut(slot)) {
@@ -193,9 +193,9 @@ impl Census {
     }
 
     /// Every group that has a member, by key.
-    pub(super) fn groups<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = Counted<'a>> {
+    pub(super) fn groups<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = GroupCount<'a>> {
         let groups = self.by_key.values().filter_map(|number| self.groups.get(*number as usize));
-        groups.filter_map(|group| Counted::new(group, cluster))
+        groups.filter_map(|group| GroupCount::new(group, cluster))
     }
 
     /// The oldest and the newest known kubelet. Of builds of one release the first counts as the oldest, and the last
@@ -216,14 +216,14 @@ impl Census {
     }
 }
 
-impl Key {
+impl GroupKey {
     /// The parts of the key that a report shows.
     pub(super) fn kind(&self) -> (Component, &str, &str, Evidence) {
         (self.component, &self.pool, &self.version, self.evidence)
     }
 }
 
-impl Group {
+impl CensusGroup {
     /// How many members are shown by name.
     fn shown(&self) -> usize {
         (self.count as usize).min(SAMPLES)
@@ -231,17 +231,17 @@ impl Group {
 }
 
 /// A group that has a member.
-pub(super) struct Counted<'a> {
-    pub(super) key: &'a Key,
+pub(super) struct GroupCount<'a> {
+    pub(super) key: &'a GroupKey,
     /// That of the first member.
     pub(super) version: &'a Observed,
     pub(super) count: usize,
-    group: &'a Group,
+    group: &'a CensusGroup,
     cluster: &'a Cluster,
 }
 
-impl<'a> Counted<'a> {
-    fn new(group: &'a Group, cluster: &'a Cluster) -> Option<Self> {
+impl<'a> GroupCount<'a> {
+    fn new(group: &'a CensusGroup, cluster: &'a Cluster) -> Option<Self> {
         let first = group.first.first().filter(|_| group.count > 0)?;
         let (_, version) = member(group.key.component, cluster, *first)?;
         Some(Self { key: &group.key, version, count: group.count as usize, group, cluster })

@@ -56,14 +56,14 @@ pub enum CatalogueError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Text {
+struct CatalogueText {
     as_of: Option<Date>,
-    minors: Vec<Entry>,
+    minors: Vec<CatalogueEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct CatalogueEntry {
     minor: String,
     end_of_life: Date,
     latest_patch_seen: KubeVersion,
@@ -84,8 +84,8 @@ impl Catalogue {
     /// # Errors
     /// [`CatalogueError`].
     pub fn read(text: &str) -> Result<Self, CatalogueError> {
-        let text: Text = serde_json::from_str(text)?;
-        let entry = |entry: Entry| -> Result<(Minor, Life), CatalogueError> {
+        let text: CatalogueText = serde_json::from_str(text)?;
+        let entry = |entry: CatalogueEntry| -> Result<(Minor, Life), CatalogueError> {
             let minor =
                 entry.minor.split_once('.').and_then(|(major, minor)| Minor::from_fields(major, minor));
             let minor = minor.ok_or(CatalogueError::Minor(entry.minor))?;

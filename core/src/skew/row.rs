@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::census::Counted;
+use super::census::GroupCount;
 use super::policy::{Judgement, Policy, Rule, RuleSubject, Running, Servers};
 use super::verdict::Standing;
 use crate::cluster::{Component, Evidence};
@@ -63,7 +63,7 @@ pub(super) struct Judged {
 
 /// The row of `seen`, which meets `servers`, some of `all`.
 pub(super) fn row(
-    seen: &Counted<'_>,
+    seen: &GroupCount<'_>,
     servers: Option<Servers>,
     all: Option<Servers>,
     policy: &Policy,
