@@ -12,7 +12,7 @@ use evenkeel_core::cluster::{
     Budget, Cluster, Demand, Owner, Parts, Phase, Pod, Quantity, Scale, Selector, Surroundings,
     UnhealthyPolicy, Workload,
 };
-use evenkeel_core::disruption::answer::{Answer, Next, Raw, read};
+use evenkeel_core::disruption::answer::{AfterAnswer, Answer, Raw, read};
 use evenkeel_core::disruption::arithmetic::{Unsynced, compute, disrupted};
 use evenkeel_core::disruption::{Budgets, Class, Handling, Memory, Rules, class, handling, warnings};
 use evenkeel_core::drain::{PodWait, ask_pods};
@@ -116,7 +116,7 @@ fn answered(code: u16, causes: Vec<&str>, retry_after: u32, message: &str) -> An
 
 fn namespace_terminating(_: &Case) -> Outcome {
     let answer = answered(403, vec!["NamespaceTerminating"], 0, "");
-    let looks_again = matches!(answer.next(), Next::Again(..) | Next::Show(..));
+    let looks_again = matches!(answer.next(), AfterAnswer::Again(..) | AfterAnswer::Show(..));
     let pod =
         Pod { special: Some(leaving(ago(0))), owner: Some(owner("apps/v1", "ReplicaSet", "x")), ..pod("p") };
     let rules = Rules::default();
@@ -401,9 +401,9 @@ fn karpenter(case: &Case) -> Outcome {
             let permit = Budgets::new(&cluster, BTreeMap::new(), now()).take(&owned());
             permit.is_ok_and(|permit| **permit.uid() == *"uid-p")
         }
-        "karp-404" => answered(404, vec![], 0, "").next() == Next::Watch,
+        "karp-404" => answered(404, vec![], 0, "").next() == AfterAnswer::Watch,
         // The watch says which it was; a pod of another UID was never asked.
-        "karp-409" => matches!(answered(409, vec![], 0, "").next(), Next::Again(..)),
+        "karp-409" => matches!(answered(409, vec![], 0, "").next(), AfterAnswer::Again(..)),
         "karp-stuck" => {
             return Outcome::NotOurs(
                 "a stuck pod is named, and left only with --skip-wait-for-delete-timeout",

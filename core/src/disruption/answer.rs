@@ -100,7 +100,7 @@ pub enum Answer {
 
 /// What to do with the pod after an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterAnswer {
     /// It is going or gone: the watch tells.
     Watch,
     /// Its budget has to change first; at the latest after this long.
@@ -148,23 +148,25 @@ impl Answer {
     }
 
     /// What to do with the pod.
-    pub fn next(&self) -> Next {
-        let show = |why: String| Next::Show(REFUSED, why);
+    pub fn next(&self) -> AfterAnswer {
+        let show = |why: String| AfterAnswer::Show(REFUSED, why);
         match self {
-            Self::Accepted(_) | Self::Gone => Next::Watch,
-            Self::Budget { within } | Self::Stale { within } => Next::Budget(*within),
-            Self::Throttled { wait } => Next::Quiet(*wait),
-            Self::NamespaceTerminating { wait } => Next::Show(
+            Self::Accepted(_) | Self::Gone => AfterAnswer::Watch,
+            Self::Budget { within } | Self::Stale { within } => AfterAnswer::Budget(*within),
+            Self::Throttled { wait } => AfterAnswer::Quiet(*wait),
+            Self::NamespaceTerminating { wait } => AfterAnswer::Show(
                 *wait,
                 "its namespace is being deleted: it is not evicted, and goes with it".to_owned(),
             ),
-            Self::Conflict { wait } => Next::Again(*wait, None),
-            Self::ServerTrouble { wait } => {
-                Next::Again(*wait, Some("the apiserver could not answer its eviction; asked again soon"))
-            }
-            Self::NoAnswer { wait } => {
-                Next::Again(*wait, Some("its eviction got no answer from the apiserver; asked again soon"))
-            }
+            Self::Conflict { wait } => AfterAnswer::Again(*wait, None),
+            Self::ServerTrouble { wait } => AfterAnswer::Again(
+                *wait,
+                Some("the apiserver could not answer its eviction; asked again soon"),
+            ),
+            Self::NoAnswer { wait } => AfterAnswer::Again(
+                *wait,
+                Some("its eviction got no answer from the apiserver; asked again soon"),
+            ),
             Self::TwoBudgets => show(
                 "more than one PDB selects it, which the eviction API refuses; let one select it".to_owned(),
             ),
@@ -253,7 +255,7 @@ mod tests {
     fn only_what_may_pass_by_itself_is_asked_again_unseen() {
         for code in 100..600 {
             let answer = read(&Raw { code, causes: vec![], retry_after: 0, message: "" });
-            let again = matches!(answer.next(), Next::Again(..) | Next::Quiet(_));
+            let again = matches!(answer.next(), AfterAnswer::Again(..) | AfterAnswer::Quiet(_));
             assert_eq!(again, matches!(code, 409 | 429 | 500 | 502..=504), "{code}");
         }
     }

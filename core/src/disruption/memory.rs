@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::answer::{Answer, Next};
+use super::answer::{AfterAnswer, Answer};
 use super::budget_name::BudgetName;
-use super::permit::{Busy, Charge, Counted, Permit, Taken};
+use super::permit::{Busy, Charge, Permit, Taken, WhenCounted};
 use crate::cluster::{Cluster, Pod};
 
 /// How long an accepted eviction may stay without a trace before it is asked for again.
@@ -155,10 +155,14 @@ impl Sent {
         self.follow(now);
         let after = |wait: SignedDuration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
         let pod = match answer.next() {
-            Next::Watch => (PodMemory::Sent, after(ACCEPTED)),
+            AfterAnswer::Watch => (PodMemory::Sent, after(ACCEPTED)),
             // It may have been carried out, or the server has no time for it: as if it were under way, for so long.
-            Next::Budget(wait) | Next::Quiet(wait) | Next::Again(wait, _) => (PodMemory::Sent, after(wait)),
-            Next::Show(wait, why) => (PodMemory::NotDeleted(answer.said().unwrap_or(why)), after(wait)),
+            AfterAnswer::Budget(wait) | AfterAnswer::Quiet(wait) | AfterAnswer::Again(wait, _) => {
+                (PodMemory::Sent, after(wait))
+            }
+            AfterAnswer::Show(wait, why) => {
+                (PodMemory::NotDeleted(answer.said().unwrap_or(why)), after(wait))
+            }
         };
         self.pods.insert(uid, pod);
     }
@@ -169,19 +173,19 @@ impl Sent {
         let after = |wait: SignedDuration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
         let not_before = |wait, why| (PodMemory::NotBefore(after(wait), why), after(wait));
         let next = answer.next();
-        if !matches!(next, Next::Quiet(_)) {
+        if !matches!(next, AfterAnswer::Quiet(_)) {
             self.throttles = 0;
         }
-        if !matches!(next, Next::Quiet(_) | Next::Again(..)) {
+        if !matches!(next, AfterAnswer::Quiet(_) | AfterAnswer::Again(..)) {
             self.failures.remove(&uid);
         }
         let pod = match next {
-            Next::Watch => (PodMemory::Sent, after(ACCEPTED)),
+            AfterAnswer::Watch => (PodMemory::Sent, after(ACCEPTED)),
             // The watch has not shown this budget yet, so no change of it can end the wait.
-            Next::Budget(within) if charge.is_none() => not_before(within, None),
+            AfterAnswer::Budget(within) if charge.is_none() => not_before(within, None),
             // The budget is what it waits for.
-            Next::Budget(_) => not_before(SignedDuration::ZERO, None),
-            Next::Quiet(wait) => {
+            AfterAnswer::Budget(_) => not_before(SignedDuration::ZERO, None),
+            AfterAnswer::Quiet(wait) => {
                 // Requests that were under way together are refused together, and count as one.
                 if self.throttled_until.is_none_or(|until| until <= now) {
                     self.throttles = self.throttles.saturating_add(1);
@@ -190,12 +194,12 @@ impl Sent {
                 self.throttled_until = self.throttled_until.max(Some(after(wait)));
                 not_before(wait, None)
             }
-            Next::Again(wait, why) => {
+            AfterAnswer::Again(wait, why) => {
                 let failures = self.failures.entry(uid.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 not_before(grown(wait, *failures), why.map(str::to_owned))
             }
-            Next::Show(wait, why) => not_before(wait, Some(why)),
+            AfterAnswer::Show(wait, why) => not_before(wait, Some(why)),
         };
         self.pods.insert(uid, pod);
         let Some(Charge { budget, resource_version, pod }) = charge else { return };
@@ -203,9 +207,9 @@ impl Sent {
         of.sent = false;
         let taken = |counted| (Taken { pod, counted }, after(COUNTED));
         match (answer, answer.next()) {
-            (Answer::Accepted(Some(version)), _) => of.taken.push(taken(Counted::From(version.clone()))),
-            (Answer::Accepted(None), _) => of.taken.push(taken(Counted::After(resource_version))),
-            (_, Next::Budget(within)) => of.refused = Some((resource_version, after(within))),
+            (Answer::Accepted(Some(version)), _) => of.taken.push(taken(WhenCounted::From(version.clone()))),
+            (Answer::Accepted(None), _) => of.taken.push(taken(WhenCounted::After(resource_version))),
+            (_, AfterAnswer::Budget(within)) => of.refused = Some((resource_version, after(within))),
             // It may have been carried out.
             (Answer::ServerTrouble { wait } | Answer::NoAnswer { wait }, _) => {
                 of.refused = Some((resource_version, after(*wait)));

@@ -21,6 +21,6 @@ pub use budget_name::BudgetName;
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
 pub use mark::{CORDON_MANAGER, CordonMark};
 pub use memory::{AskedPod, Memory, Origin, PodMemory, Sent};
-pub use permit::{Budgets, Busy, Charge, Counted, Permit, Taken};
+pub use permit::{Budgets, Busy, Charge, Permit, Taken, WhenCounted};
 pub use pod_rule::{Behavior, PodRule};
 pub use refusal::Refusal;

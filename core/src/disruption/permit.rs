@@ -106,12 +106,12 @@ pub struct Taken {
     /// The name of the pod, as `status.disruptedPods` has it.
     pub pod: Arc<str>,
     /// When the budget has counted it.
-    pub counted: Counted,
+    pub counted: WhenCounted,
 }
 
 /// When a budget has counted an eviction that its status does not name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum WhenCounted {
     /// When the budget is at this resourceVersion or a later one: it is that of the deleted pod, which the server wrote
     /// after it had written the budget.
     From(Box<str>),
@@ -126,11 +126,11 @@ impl Taken {
         budget.disrupted.contains_key(&self.pod)
             || match &self.counted {
                 // ResourceVersions are decimal numbers without leading zeros.
-                Counted::From(version) => {
+                WhenCounted::From(version) => {
                     let order = |version: &str| (version.len(), version.to_owned());
                     order(&budget.resource_version) >= order(version)
                 }
-                Counted::After(version) => budget.resource_version != *version,
+                WhenCounted::After(version) => budget.resource_version != *version,
             }
     }
 }
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn what_a_budget_has_not_counted_is_not_taken_again() {
         let taken = |pod: &str, counted| Taken { pod: pod.into(), counted };
-        let after = |version: &str| Counted::After(version.into());
+        let after = |version: &str| WhenCounted::After(version.into());
         let at_2 = Budget { resource_version: "2".into(), ..budget("cart", 2, 4, 2) };
         let take = |budget: &Budget, taken: &[Taken]| {
             let busy = [(name(budget), Busy::Taken(taken.to_vec()))].into();
@@ -368,7 +368,7 @@ mod tests {
             take(&at_2, &[taken("cart-1", after("1")), taken("cart-2", after("2"))]),
             "the first is counted"
         );
-        let later = |version: &str| Counted::From(version.into());
+        let later = |version: &str| WhenCounted::From(version.into());
         assert!(
             !take(&at_2, &[taken("cart-1", later("10")), taken("cart-2", later("11"))]),
             "2 is before 10"
@@ -387,7 +387,7 @@ mod tests {
         #[test]
         fn never_more_than_allowed(allowed in -1..5_i32, uncounted in 0..5_usize, pods in 0..8_usize) {
             let budgets = [budget("cart", allowed, 9, 4)];
-            let taken = (0..uncounted).map(|n| Taken { pod: format!("gone-{n}").into(), counted: Counted::After("1".into()) });
+            let taken = (0..uncounted).map(|n| Taken { pod: format!("gone-{n}").into(), counted: WhenCounted::After("1".into()) });
             let busy = [(name(&budgets[0]), Busy::Taken(taken.collect()))].into();
             let cluster = of(&[], &budgets);
             let mut round = Budgets::new(&cluster, busy, at(0));

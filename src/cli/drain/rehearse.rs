@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_core::cluster::Parts;
-use evenkeel_core::disruption::answer::{Answer, Next};
+use evenkeel_core::disruption::answer::{AfterAnswer, Answer};
 use evenkeel_core::disruption::{Budgets, Memory};
 use evenkeel_core::drain::{PodWait, ask_pods, refusal};
 
@@ -92,10 +92,10 @@ impl Draining {
 /// Why an eviction would not be accepted, for a person.
 fn why(answer: &Answer) -> String {
     match answer.next() {
-        Next::Show(_, why) => why,
-        Next::Again(_, Some(why)) => why.to_owned(),
-        Next::Budget(_) => "its PDB does not allow it now".to_owned(),
-        Next::Quiet(_) => "it has too much to do now".to_owned(),
-        Next::Watch | Next::Again(_, None) => answer.label().to_owned(),
+        AfterAnswer::Show(_, why) => why,
+        AfterAnswer::Again(_, Some(why)) => why.to_owned(),
+        AfterAnswer::Budget(_) => "its PDB does not allow it now".to_owned(),
+        AfterAnswer::Quiet(_) => "it has too much to do now".to_owned(),
+        AfterAnswer::Watch | AfterAnswer::Again(_, None) => answer.label().to_owned(),
     }
 }

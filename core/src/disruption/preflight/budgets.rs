@@ -16,7 +16,7 @@ use super::super::permit::Budgets;
 use super::cause::{Cause, CauseObject, ObjectKind, Outlook};
 use super::code::Code;
 use super::question::Question;
-use super::remedy::Stuck;
+use super::remedy::StuckBudget;
 use crate::cluster::{Budget, Cluster, Demand, Phase, Pod, Quantity, UnhealthyPolicy};
 use crate::text::plural;
 
@@ -148,7 +148,7 @@ impl<'a> BudgetSeen<'a> {
     /// What opens it.
     fn remedy(&self) -> String {
         let Self { cluster, budget, now, .. } = *self;
-        Stuck { budget, pods: &self.pods, surroundings: cluster.surroundings(), now }.shown()
+        StuckBudget { budget, pods: &self.pods, surroundings: cluster.surroundings(), now }.shown()
     }
 
     /// Why it allows no eviction, if it allows none.

@@ -22,12 +22,12 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const REMEDY: &str = "add a node, or scale something down; an autoscaler of nodes may do that by itself";
 
 /// What every node has left.
-pub(super) struct Left<'a> {
+pub(super) struct FreeCapacity<'a> {
     capacity: &'a Capacity,
     left: BTreeMap<&'a str, Amounts>,
 }
 
-impl<'a> Left<'a> {
+impl<'a> FreeCapacity<'a> {
     /// What every node of the cluster has left; `None` where pods' requests were not read.
     pub(super) fn of(question: &Question<'a>) -> Option<Self> {
         let cluster = question.cluster;

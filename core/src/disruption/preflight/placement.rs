@@ -13,11 +13,11 @@ use super::question::Question;
 use crate::cluster::{AntiAffinityTerm, Cluster, Node, Phase, Placement, Pod};
 
 /// The values of a topology's label where pods of a sort are, and on which nodes.
-type Domains<'a> = BTreeMap<&'a str, Held<'a>>;
+type Domains<'a> = BTreeMap<&'a str, HolderNodes<'a>>;
 
 /// The nodes of a part of the cluster on which pods of a sort are.
 #[derive(Clone, Copy)]
-enum Held<'a> {
+enum HolderNodes<'a> {
     /// On this one only.
     One(&'a str),
     Several,
@@ -72,8 +72,8 @@ impl Seeking<'_, '_> {
             .get(*topology)
             .and_then(|value| domains.get(value.as_str()))
         {
-            Some(Held::One(node)) => *node != self.from,
-            Some(Held::Several) => true,
+            Some(HolderNodes::One(node)) => *node != self.from,
+            Some(HolderNodes::Several) => true,
             None => false,
         };
         self.closed.iter().any(is_taken).then_some(Unfit::KeptApart)
@@ -128,9 +128,9 @@ impl<'a> Places<'a> {
     fn hold(&self, domains: &mut Domains<'a>, apart: &AntiAffinityTerm, pod: &'a Pod) {
         let node = self.nodes.get(&*pod.node);
         if let Some(value) = node.and_then(|node| node.labels.get(&apart.topology)) {
-            let held = domains.entry(value).or_insert(Held::One(&pod.node));
-            if matches!(held, Held::One(node) if *node != &*pod.node) {
-                *held = Held::Several;
+            let held = domains.entry(value).or_insert(HolderNodes::One(&pod.node));
+            if matches!(held, HolderNodes::One(node) if *node != &*pod.node) {
+                *held = HolderNodes::Several;
             }
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, Rules, class, handling, pinned};
-use super::capacity::Left;
+use super::capacity::FreeCapacity;
 use super::cause::{Cause, CauseObject, ObjectKind, Outlook};
 use super::causes_found::{CausesFound, others};
 use super::code::Code;
@@ -21,7 +21,7 @@ const STUCK_AFTER_SECONDS: i64 = 30;
 
 pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
     let mut found = CausesFound::default();
-    let left = Left::of(question);
+    let left = FreeCapacity::of(question);
     let places = Places::of(question);
     for node in &question.nodes {
         found.node(question, node);

@@ -22,7 +22,7 @@ const SCALED: [(&str, &str); 4] = [
 
 /// Something that a person can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum WayOut {
     /// Another value of `minAvailable` or `maxUnavailable`.
     Demand(Demand),
     /// Another number of replicas.
@@ -31,29 +31,29 @@ pub(super) enum Way {
 
 /// A budget, the pods that it selects as far as those were read, and what is around them.
 #[derive(Clone, Copy)]
-pub(super) struct Stuck<'a> {
+pub(super) struct StuckBudget<'a> {
     pub(super) budget: &'a Budget,
     pub(super) pods: &'a [&'a Pod],
     pub(super) surroundings: &'a Surroundings,
     pub(super) now: Timestamp,
 }
 
-impl Stuck<'_> {
+impl StuckBudget<'_> {
     /// The ways out, the best first.
-    pub(super) fn ways(&self) -> Vec<Way> {
-        let one = Way::Demand(Demand::MaxUnavailable(Quantity::Count(1)));
-        let mut ways: Vec<Way> = Some(one)
+    pub(super) fn ways(&self) -> Vec<WayOut> {
+        let one = WayOut::Demand(Demand::MaxUnavailable(Quantity::Count(1)));
+        let mut ways: Vec<WayOut> = Some(one)
             .filter(|_| self.allows(Demand::MaxUnavailable(Quantity::Count(1))))
             .into_iter()
             .collect();
         if self.has_scale() {
-            ways.extend(self.more_pods().map(Way::Pods));
+            ways.extend(self.more_pods().map(WayOut::Pods));
         }
         // minAvailable as a number needs no controller's scale; but it does not follow when the number of pods changes.
         let fewer = i32::try_from(self.pods.len()).ok().and_then(|pods| pods.checked_sub(1));
         let fewer = fewer.filter(|fewer| *fewer >= 0 && ways.first() != Some(&one));
         let fewer = fewer.map(|fewer| Demand::MinAvailable(Quantity::Count(fewer)));
-        ways.extend(fewer.filter(|fewer| self.allows(*fewer)).map(Way::Demand));
+        ways.extend(fewer.filter(|fewer| self.allows(*fewer)).map(WayOut::Demand));
         ways
     }
 
@@ -122,20 +122,20 @@ impl Stuck<'_> {
         }
     }
 
-    fn way(&self, way: Way) -> String {
+    fn way(&self, way: WayOut) -> String {
         let mut owners = self.pods.iter().map(|pod| pod.owner.as_ref().map(|owner| &owner.uid));
         let first = owners.next();
         let one_owner = owners.all(|owner| Some(owner) == first);
         match way {
-            Way::Demand(Demand::MinAvailable(Quantity::Count(0))) => {
+            WayOut::Demand(Demand::MinAvailable(Quantity::Count(0))) => {
                 "set minAvailable 0, or delete the PDB: of one pod it can guard nothing".to_owned()
             }
-            Way::Demand(Demand::MinAvailable(Quantity::Count(fewer))) => {
+            WayOut::Demand(Demand::MinAvailable(Quantity::Count(fewer))) => {
                 format!("set minAvailable {fewer}, one less than its {}", plural(self.pods.len(), "pod"))
             }
-            Way::Demand(demand) => format!("set {demand}"),
-            Way::Pods(pods) if one_owner => format!("scale to {pods}"),
-            Way::Pods(pods) => format!("have {pods} pods"),
+            WayOut::Demand(demand) => format!("set {demand}"),
+            WayOut::Pods(pods) if one_owner => format!("scale to {pods}"),
+            WayOut::Pods(pods) => format!("have {pods} pods"),
         }
     }
 }
@@ -219,13 +219,13 @@ mod tests {
             let (budget, pods) = (Budget { demand, ..budget("cart", 0, 0, 0) }, pods(control, count));
             let pods: Vec<&Pod> = pods.iter().collect();
             let surroundings = surroundings(control, i64::try_from(count).unwrap(), false);
-            let stuck = Stuck { budget: &budget, pods: &pods, surroundings: &surroundings, now: at(0) };
+            let stuck = StuckBudget { budget: &budget, pods: &pods, surroundings: &surroundings, now: at(0) };
             let ways = stuck.ways();
             prop_assert!(!ways.is_empty(), "there is always a way");
             for way in ways {
                 let after = match way {
-                    Way::Demand(demand) => allowed(demand, control, count),
-                    Way::Pods(pods) => allowed(demand, control, usize::try_from(pods).unwrap()),
+                    WayOut::Demand(demand) => allowed(demand, control, count),
+                    WayOut::Pods(pods) => allowed(demand, control, usize::try_from(pods).unwrap()),
                 };
                 prop_assert!(after > 0, "{way:?} of {demand:?}, {control:?} of {count}");
             }
@@ -238,7 +238,7 @@ mod tests {
             let (budget, pods) = (Budget { demand, ..budget("cart", 0, 0, 0) }, pods(control, count));
             let pods: Vec<&Pod> = pods.iter().collect();
             let surroundings = surroundings(control, i64::try_from(count).unwrap(), false);
-            Stuck { budget: &budget, pods: &pods, surroundings: &surroundings, now: at(0) }.shown()
+            StuckBudget { budget: &budget, pods: &pods, surroundings: &surroundings, now: at(0) }.shown()
         };
         let least = |count| Demand::MinAvailable(Quantity::Count(count));
         let share = |percent| Demand::MinAvailable(Quantity::Percent(percent));
