@@ -33,7 +33,7 @@ impl Default for LeaseTiming {
 
 /// The part of a Lease that matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct LeaseRecord {
     /// `metadata.resourceVersion`.
     pub resource_version: Arc<str>,
     /// `spec.holderIdentity`; empty when it was released.
@@ -46,7 +46,7 @@ pub struct Record {
     pub renewed: Arc<str>,
 }
 
-impl Record {
+impl LeaseRecord {
     /// Whether both records show the same sign of life: the holder did not renew in between. A label that somebody puts
     /// on the Lease is no sign of life.
     fn same_sign_of_life(&self, other: &Self) -> bool {
@@ -56,7 +56,7 @@ impl Record {
 
 /// A write that would make or keep us the leader, or give leadership up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct LeaseWrite {
     /// The precondition: the write replaces exactly this version. `None`: it creates the Lease, because there is none.
     pub resource_version: Option<Arc<str>>,
     /// `spec.holderIdentity`: ours, or empty to release.
@@ -71,16 +71,16 @@ pub struct Write {
 
 /// What one candidate knows. Times are durations since any origin of its own monotonic clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct CandidateView {
     identity: Arc<str>,
     timing: LeaseTiming,
     /// The last record, and when it was first seen with that sign of life.
-    seen: Option<(Record, Duration)>,
+    seen: Option<(LeaseRecord, Duration)>,
     /// When the last write that made or kept us the leader was sent.
     renewed_at: Option<Duration>,
 }
 
-impl View {
+impl CandidateView {
     /// A candidate that has seen nothing. `identity` must be unique to each start of a process.
     pub fn new(identity: &str, timing: LeaseTiming) -> Self {
         Self { identity: identity.into(), timing, seen: None, renewed_at: None }
@@ -97,13 +97,13 @@ impl View {
     }
 
     /// The record as it was last seen. A leader renews from it without reading again.
-    pub fn record(&self) -> Option<&Record> {
+    pub fn record(&self) -> Option<&LeaseRecord> {
         self.seen.as_ref().map(|(record, _)| record)
     }
 
     /// Records that the write sent at `sent` succeeded at `now`, and that the Lease is now `record`.
     #[must_use]
-    pub fn wrote(mut self, record: Record, sent: Duration, now: Duration) -> Self {
+    pub fn wrote(mut self, record: LeaseRecord, sent: Duration, now: Duration) -> Self {
         self.renewed_at = (record.holder == self.identity).then_some(sent);
         self.seen = Some((record, now));
         self
@@ -113,11 +113,11 @@ impl View {
     ///
     /// Nothing may be done as the leader after this was called.
     #[must_use]
-    pub fn release(mut self) -> (Self, Option<Write>) {
+    pub fn release(mut self) -> (Self, Option<LeaseWrite>) {
         self.renewed_at = None;
         let held =
             self.seen.as_ref().map(|(record, _)| record).filter(|record| record.holder == self.identity);
-        let write = held.map(|record| Write {
+        let write = held.map(|record| LeaseWrite {
             resource_version: Some(Arc::clone(&record.resource_version)),
             holder: "".into(),
             duration: Duration::from_secs(1),
@@ -127,7 +127,7 @@ impl View {
         (self, write)
     }
 
-    fn see(&mut self, record: Record, now: Duration) {
+    fn see(&mut self, record: LeaseRecord, now: Duration) {
         if record.holder != self.identity {
             self.renewed_at = None;
         }
@@ -141,10 +141,14 @@ impl View {
 
 /// Takes one look: `observed` is the Lease as it is at `now` (`None`: there is none). Returns what we know after it,
 /// and the write to try, if it is our turn.
-pub fn step(mut view: View, observed: Option<Record>, now: Duration) -> (View, Option<Write>) {
+pub fn step(
+    mut view: CandidateView,
+    observed: Option<LeaseRecord>,
+    now: Duration,
+) -> (CandidateView, Option<LeaseWrite>) {
     let Some(record) = observed else {
         (view.seen, view.renewed_at) = (None, None);
-        let write = Write {
+        let write = LeaseWrite {
             resource_version: None,
             holder: Arc::clone(&view.identity),
             duration: view.timing.lease,
@@ -157,7 +161,7 @@ pub fn step(mut view: View, observed: Option<Record>, now: Duration) -> (View, O
     let Some((record, since)) = &view.seen else { return (view, None) };
     let ours = record.holder == view.identity;
     let expired = now >= *since + record.duration.unwrap_or(view.timing.lease);
-    let write = (ours || record.holder.is_empty() || expired).then(|| Write {
+    let write = (ours || record.holder.is_empty() || expired).then(|| LeaseWrite {
         resource_version: Some(Arc::clone(&record.resource_version)),
         holder: Arc::clone(&view.identity),
         duration: view.timing.lease,
@@ -177,8 +181,8 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn record(version: u32, holder: &str, renewed: &str) -> Record {
-        Record {
+    fn record(version: u32, holder: &str, renewed: &str) -> LeaseRecord {
+        LeaseRecord {
             resource_version: version.to_string().into(),
             holder: holder.into(),
             duration: Some(s(15)),
@@ -187,8 +191,8 @@ mod tests {
         }
     }
 
-    fn me() -> View {
-        View::new("me", LeaseTiming::default())
+    fn me() -> CandidateView {
+        CandidateView::new("me", LeaseTiming::default())
     }
 
     #[test]
@@ -293,18 +297,18 @@ mod tests {
     /// A server that enforces resourceVersion.
     #[derive(Default)]
     struct Server {
-        lease: Option<Record>,
+        lease: Option<LeaseRecord>,
         writes: u32,
     }
 
     impl Server {
-        fn accept(&mut self, write: &Write) -> Option<Record> {
+        fn accept(&mut self, write: &LeaseWrite) -> Option<LeaseRecord> {
             let current = self.lease.as_ref().map(|lease| Arc::clone(&lease.resource_version));
             if current != write.resource_version {
                 return None;
             }
             self.writes += 1;
-            self.lease = Some(Record {
+            self.lease = Some(LeaseRecord {
                 resource_version: self.writes.to_string().into(),
                 holder: Arc::clone(&write.holder),
                 duration: Some(write.duration),
@@ -317,7 +321,7 @@ mod tests {
 
     struct InFlight {
         who: usize,
-        write: Write,
+        write: LeaseWrite,
         sent: u64,
         arrives: u64,
         back: u64,
@@ -327,7 +331,7 @@ mod tests {
 
     struct LeaseAnswer {
         who: usize,
-        record: Record,
+        record: LeaseRecord,
         sent: u64,
         at: u64,
     }
@@ -338,7 +342,7 @@ mod tests {
             // Each candidate's clock has an origin of its own.
             let offsets = [offsets.0, offsets.1];
             let clock = |who: usize, at: u64| s(at + offsets[who]);
-            let mut views = [View::new("a", LeaseTiming::default()), View::new("b", LeaseTiming::default())];
+            let mut views = [CandidateView::new("a", LeaseTiming::default()), CandidateView::new("b", LeaseTiming::default())];
             let mut server = Server::default();
             let (mut flying, mut answers): (Vec<InFlight>, Vec<LeaseAnswer>) = (Vec::new(), Vec::new());
             let (mut now, mut next) = (0, 0);

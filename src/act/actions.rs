@@ -12,8 +12,8 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, ResourceExt as _};
 
 use super::authority::{Authority, Effects, NotDone};
-use super::event::{Events, News};
-use super::outcome::{Next, Outcome, Stop};
+use super::event::{Events, StatusNews};
+use super::outcome::{NextState, Outcome, Stop};
 use crate::api::{ClusterUpgrade, NodeUpgrade};
 use crate::clock::Clock;
 use crate::observe::lean;
@@ -47,7 +47,7 @@ impl Hands {
         let done = match action {
             Action::Claim { name, subject } => self.create_claim(upgrade, &name, &subject).await,
             Action::Record { claim: name, resource_version, state, attempt, message, blockers, drained } => {
-                let next = Next { state, attempt, message, blockers };
+                let next = NextState { state, attempt, message, blockers };
                 match claim {
                     Some(claim) => self.record(upgrade, &claim, &resource_version, next, drained).await,
                     None => Err(Stop::Lost(format!("record NodeUpgrade {name}: it is gone"))),
@@ -101,7 +101,7 @@ impl Hands {
     }
 
     /// Publishes `news` about `upgrade` without waiting for it; `version` is the resourceVersion of the status that says so.
-    pub fn tell(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: News) {
+    pub fn tell(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: StatusNews) {
         self.events.upgrade(upgrade, version, news);
     }
 

@@ -15,7 +15,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 
 use super::actions::{Hands, claims, nodes};
-use super::outcome::{FIELD_MANAGER, Next, Outcome, Stop, stop};
+use super::outcome::{FIELD_MANAGER, NextState, Outcome, Stop, stop};
 use crate::api::upgrade::FINALIZER;
 use crate::api::{ClusterUpgrade, NodeUpgrade, decode, spec_of, status_of};
 use crate::observe::fold::Watched as _;
@@ -48,7 +48,7 @@ impl Hands {
         upgrade: &ClusterUpgrade,
         claim: &DynamicObject,
         resource_version: &str,
-        next: Next,
+        next: NextState,
         drained: Option<Box<Drained>>,
     ) -> Result<Outcome, Stop> {
         if let Some(drained) = drained {

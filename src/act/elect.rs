@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::lease::{LeaseTiming, Record, View, Write, step};
+use evenkeel_core::lease::{CandidateView, LeaseRecord, LeaseTiming, LeaseWrite, step};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -174,7 +174,7 @@ impl Candidate {
         Election {
             leases: Api::namespaced(self.client, &self.namespace),
             name: self.name,
-            view: View::new(&self.identity, self.timing),
+            view: CandidateView::new(&self.identity, self.timing),
             timing: self.timing,
             origin: Instant::now(),
             held: None,
@@ -184,15 +184,15 @@ impl Candidate {
     }
 }
 
-/// A look that failed.
-struct Failure {
+/// A look at the Lease that failed.
+struct LookFailure {
     what: &'static str,
     error: kube::Error,
 }
 
 /// What people are told after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+enum LookNews {
     Fails,
     Works,
 }
@@ -200,7 +200,7 @@ enum News {
 struct Election {
     leases: Api<Lease>,
     name: String,
-    view: View,
+    view: CandidateView,
     timing: LeaseTiming,
     origin: Instant,
     /// The Lease as our last write left it. `None` when it may have changed since: then it is read again.
@@ -214,10 +214,10 @@ impl Election {
     async fn run(mut self, stop: CancellationToken) {
         while let Some(looked) = stop.run_until_cancelled(self.look()).await {
             match (self.news(&looked), looked) {
-                (Some(News::Fails), Err(Failure { what, error })) => {
+                (Some(LookNews::Fails), Err(LookFailure { what, error })) => {
                     tracing::warn!(error = one_line(&error), "{what}; it is tried again");
                 }
-                (Some(News::Works), _) => {
+                (Some(LookNews::Works), _) => {
                     tracing::info!("the leader election lease can be read and written again");
                 }
                 _ => {}
@@ -259,18 +259,18 @@ impl Election {
     }
 
     /// One look at the Lease and, if it is our turn, one write. Whatever becomes of it, who leads is published.
-    async fn look(&mut self) -> Result<(), Failure> {
+    async fn look(&mut self) -> Result<(), LookFailure> {
         let looked = self.look_and_write().await;
         self.publish();
         looked
     }
 
-    async fn look_and_write(&mut self) -> Result<(), Failure> {
+    async fn look_and_write(&mut self) -> Result<(), LookFailure> {
         let lease = match self.held.take() {
             Some(held) => Some(held),
             None => within(self.limit(), self.leases.get_opt(&self.name))
                 .await
-                .map_err(|error| Failure { what: "cannot read the leader election lease", error })?,
+                .map_err(|error| LookFailure { what: "cannot read the leader election lease", error })?,
         };
         let (view, write) = step(self.view.clone(), lease.as_ref().map(record), self.now());
         self.view = view;
@@ -287,22 +287,22 @@ impl Election {
                 tracing::debug!("another candidate wrote the lease first");
                 Ok(())
             }
-            Err(error) => Err(Failure { what: "cannot write the leader election lease", error }),
+            Err(error) => Err(LookFailure { what: "cannot write the leader election lease", error }),
         }
     }
 
     /// What is new with that look: nothing while it ends as the one before did, for a kube-apiserver may be away for
     /// minutes.
-    fn news(&mut self, looked: &Result<(), Failure>) -> Option<News> {
+    fn news(&mut self, looked: &Result<(), LookFailure>) -> Option<LookNews> {
         let before = std::mem::replace(&mut self.troubled, looked.is_err());
         match (before, self.troubled) {
-            (false, true) => Some(News::Fails),
-            (true, false) => Some(News::Works),
+            (false, true) => Some(LookNews::Fails),
+            (true, false) => Some(LookNews::Works),
             _ => None,
         }
     }
 
-    async fn send(&self, write: &Write, lease: Option<Lease>) -> kube::Result<Lease> {
+    async fn send(&self, write: &LeaseWrite, lease: Option<Lease>) -> kube::Result<Lease> {
         let now = MicroTime(Timestamp::now());
         let mut lease = lease.unwrap_or_else(|| Lease {
             metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
@@ -349,12 +349,12 @@ impl Election {
     }
 }
 
-fn record(lease: &Lease) -> Record {
+fn record(lease: &Lease) -> LeaseRecord {
     let spec = lease.spec.as_ref();
     let seconds =
         spec.and_then(|spec| spec.lease_duration_seconds).and_then(|seconds| u64::try_from(seconds).ok());
     let renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0.to_string());
-    Record {
+    LeaseRecord {
         resource_version: lease.metadata.resource_version.as_deref().unwrap_or_default().into(),
         holder: spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default().into(),
         duration: seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),

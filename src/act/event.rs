@@ -14,7 +14,7 @@ use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Resource, ResourceExt as _};
 
 use super::authority::{Authority, Effects, NotDone};
-use super::outcome::Next;
+use super::outcome::NextState;
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType};
 
 /// Longest note the API takes, in characters.
@@ -25,7 +25,7 @@ const MAX_NODES: usize = 10;
 
 /// Something new in the status of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct StatusNews {
     /// Whether a person has to do something, or a node is left behind.
     pub warns: bool,
     /// The reason of condition Ready, or `NodeHeld` or `NodeParked`.
@@ -36,11 +36,11 @@ pub struct News {
     pub note: String,
 }
 
-impl News {
+impl StatusNews {
     /// The same is not told again so soon.
     pub const AGAIN: Duration = Duration::from_mins(10);
 
-    /// What is not told again within [`News::AGAIN`]: the reason, and the node.
+    /// What is not told again within [`StatusNews::AGAIN`]: the reason, and the node.
     pub fn about(&self) -> String {
         format!("{}/{}", self.reason, self.node.as_deref().unwrap_or_default())
     }
@@ -48,16 +48,20 @@ impl News {
 
 /// What is new in `after`: the reason of condition Ready, and nodes that are out of the rollout without a claim, of which
 /// no other event tells. They are the ones of which nobody knows since when they are out.
-pub fn news(before: Option<&ClusterUpgradeStatus>, after: &ClusterUpgradeStatus) -> Vec<News> {
+pub fn news(before: Option<&ClusterUpgradeStatus>, after: &ClusterUpgradeStatus) -> Vec<StatusNews> {
     let was = before.and_then(|before| ConditionType::Ready.of(&before.conditions)).map(|of| &of.reason);
     let is = ConditionType::Ready.of(&after.conditions).filter(|of| was != Some(&of.reason));
     let warns = ConditionType::Stalled.holds(&after.conditions);
-    let told =
-        |of: &Condition| News { warns, reason: of.reason.clone(), node: None, note: of.message.clone() };
+    let told = |of: &Condition| StatusNews {
+        warns,
+        reason: of.reason.clone(),
+        node: None,
+        note: of.message.clone(),
+    };
     let reason = is.map(told);
     let known = |node: &str| before.is_some_and(|before| before.parked.iter().any(|out| out.node == node));
     let out = after.parked.iter().filter(|out| out.since.is_none() && !known(&out.node));
-    let nodes = out.take(MAX_NODES).map(|out| News {
+    let nodes = out.take(MAX_NODES).map(|out| StatusNews {
         warns: true,
         reason: format!("Node{}", out.state),
         node: Some(out.node.clone()),
@@ -83,7 +87,7 @@ impl Events {
     /// Publishes an event about the new state of `claim`, if the state is worth one. The claim is the event's related
     /// object: the recorder joins events that differ only in their note and keeps the first note, so without it the
     /// events of two claims would become one.
-    pub(super) fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &Next) {
+    pub(super) fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &NextState) {
         let (message, blocked) = (&next.message, !next.blockers.is_empty());
         let (type_, reason, action) = match &next.state {
             // What the executor did is observed, and its end is told when all of it is.
@@ -116,7 +120,7 @@ impl Events {
 
     /// Publishes `news` of `upgrade`. The related object is the node, or the upgrade at the `version` that says so: with it
     /// the recorder never joins two events that say different things.
-    pub(super) fn upgrade(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: News) {
+    pub(super) fn upgrade(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: StatusNews) {
         let type_ = if news.warns { EventType::Warning } else { EventType::Normal };
         let regarding = upgrade.object_ref(&());
         let related = match news.node {

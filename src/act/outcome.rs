@@ -107,7 +107,7 @@ pub enum Outcome {
 }
 
 /// The state a claim goes to.
-pub(super) struct Next {
+pub(super) struct NextState {
     pub(super) state: ClaimState,
     pub(super) attempt: u32,
     pub(super) message: String,

@@ -143,15 +143,15 @@ async fn a_server_that_is_away_for_long_is_told_of_once() {
     let server = Server::default();
     let mut election = server.candidate("a").election();
     for outage in 0..2 {
-        assert_eq!(looks(&mut election, 100).await, if outage == 0 { vec![] } else { vec![News::Works] });
+        assert_eq!(looks(&mut election, 100).await, if outage == 0 { vec![] } else { vec![LookNews::Works] });
         server.0.lock().unwrap().cut_off.insert("a");
-        assert_eq!(looks(&mut election, 100).await, [News::Fails], "a hundred looks failed");
+        assert_eq!(looks(&mut election, 100).await, [LookNews::Fails], "a hundred looks failed");
         server.0.lock().unwrap().cut_off.clear();
     }
 }
 
 /// The news of so many looks.
-async fn looks(election: &mut Election, count: usize) -> Vec<News> {
+async fn looks(election: &mut Election, count: usize) -> Vec<LookNews> {
     let mut news = Vec::new();
     for _ in 0..count {
         let looked = election.look().await;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::super::metrics::{BlockedNode, Metrics};
 use crate::act::Hands;
-use crate::act::event::{News, news};
+use crate::act::event::{StatusNews, news};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType};
 
 /// How upgrades stand, as it was last shown, and what was told of it in events. Losing it is safe.
@@ -45,7 +45,7 @@ impl Announced {
     }
 
     /// Sends the events of what is new in `status`, which was `written` in place of that of `object`. What was told within
-    /// [`News::AGAIN`] is not told again, so that a reason that comes and goes is no storm.
+    /// [`StatusNews::AGAIN`] is not told again, so that a reason that comes and goes is no storm.
     pub(super) fn announce(
         &mut self,
         hands: &Hands,
@@ -53,7 +53,7 @@ impl Announced {
         written: &DynamicObject,
         status: &ClusterUpgradeStatus,
     ) {
-        self.sent.retain(|_, at| at.elapsed() < News::AGAIN);
+        self.sent.retain(|_, at| at.elapsed() < StatusNews::AGAIN);
         for news in news(object.status.as_ref(), status) {
             let key = (object.name_any(), news.about());
             if let Entry::Vacant(place) = self.sent.entry(key) {
