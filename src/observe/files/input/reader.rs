@@ -21,7 +21,7 @@ const LOG_ENDS: &[u8] = b"==== END logs for container ";
 const MAX_HEAD: usize = 2048;
 
 /// Where in a dump the reader is.
-enum Place {
+enum DumpPlace {
     /// In a document, or between two.
     Document,
     /// At the start of a line that may begin a log; these bytes of it were read.
@@ -43,7 +43,7 @@ pub(in super::super) struct Reader {
     most: u64,
     /// Bytes since the last quote that ends or begins a text.
     since_quote: usize,
-    place: Place,
+    place: DumpPlace,
     ended: bool,
 }
 
@@ -61,7 +61,7 @@ impl Reader {
             read: 0,
             most,
             since_quote: 0,
-            place: Place::Line(Vec::new()),
+            place: DumpPlace::Line(Vec::new()),
             ended: false,
         }
     }
@@ -117,13 +117,13 @@ impl Reader {
 
     fn end(&mut self) -> io::Result<()> {
         // `ended` stays false, so that another read fails in the same way.
-        if matches!(self.place, Place::Log { .. }) {
+        if matches!(self.place, DumpPlace::Log { .. }) {
             return Err(io::Error::other(
                 "ends in the middle of a container's log; write the dump again, with --output-directory",
             ));
         }
         self.ended = true;
-        if let Place::Line(begun) = &mut self.place {
+        if let DumpPlace::Line(begun) = &mut self.place {
             self.buffer.append(begun);
         }
         Ok(())
@@ -131,13 +131,13 @@ impl Reader {
 
     fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let (place, rest) = match std::mem::replace(&mut self.place, Place::Document) {
-                Place::Document => self.document(bytes),
-                Place::Line(begun) => self.line(begun, bytes),
-                Place::Log { end, last } => self.log(end, last, bytes),
-                Place::AfterLog => match bytes.iter().position(|byte| *byte == b'\n') {
-                    Some(found) => (Place::Line(Vec::new()), &bytes[found..][1..]),
-                    None => (Place::AfterLog, &bytes[..0]),
+            let (place, rest) = match std::mem::replace(&mut self.place, DumpPlace::Document) {
+                DumpPlace::Document => self.document(bytes),
+                DumpPlace::Line(begun) => self.line(begun, bytes),
+                DumpPlace::Log { end, last } => self.log(end, last, bytes),
+                DumpPlace::AfterLog => match bytes.iter().position(|byte| *byte == b'\n') {
+                    Some(found) => (DumpPlace::Line(Vec::new()), &bytes[found..][1..]),
+                    None => (DumpPlace::AfterLog, &bytes[..0]),
                 },
             };
             self.place = place;
@@ -146,7 +146,7 @@ impl Reader {
     }
 
     /// A line that begins with `=` is in no JSON, and in YAML in no list of objects: it may be the head of a log.
-    fn document<'b>(&mut self, bytes: &'b [u8]) -> (Place, &'b [u8]) {
+    fn document<'b>(&mut self, bytes: &'b [u8]) -> (DumpPlace, &'b [u8]) {
         let lines = bytes.windows(2).position(|pair| pair == b"\n=");
         let kept = match lines {
             Some(found) => found + 1,
@@ -154,11 +154,11 @@ impl Reader {
         };
         let (kept, rest) = bytes.split_at(kept);
         self.buffer.extend_from_slice(kept);
-        let place = if kept.ends_with(b"\n") { Place::Line(Vec::new()) } else { Place::Document };
+        let place = if kept.ends_with(b"\n") { DumpPlace::Line(Vec::new()) } else { DumpPlace::Document };
         (place, rest)
     }
 
-    fn line<'b>(&mut self, mut begun: Vec<u8>, bytes: &'b [u8]) -> (Place, &'b [u8]) {
+    fn line<'b>(&mut self, mut begun: Vec<u8>, bytes: &'b [u8]) -> (DumpPlace, &'b [u8]) {
         let until = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |found| found + 1);
         let (more, rest) = bytes.split_at(until.min(MAX_HEAD));
         begun.extend_from_slice(more);
@@ -166,18 +166,18 @@ impl Reader {
         if begun[..known] != LOG_BEGINS[..known] || begun.len() >= MAX_HEAD {
             self.buffer.append(&mut begun);
             let ends = self.buffer.ends_with(b"\n");
-            return (if ends { Place::Line(Vec::new()) } else { Place::Document }, rest);
+            return (if ends { DumpPlace::Line(Vec::new()) } else { DumpPlace::Document }, rest);
         }
         if !begun.ends_with(b"\n") {
-            return (Place::Line(begun), rest);
+            return (DumpPlace::Line(begun), rest);
         }
         self.buffer.push(b'\n');
         let end = [LOG_ENDS, begun[LOG_BEGINS.len()..].trim_ascii_end()].concat();
-        (Place::Log { end, last: Vec::new() }, rest)
+        (DumpPlace::Log { end, last: Vec::new() }, rest)
     }
 
     /// Passes over a log. The line that ends it may follow the log's last byte without a line break.
-    fn log<'b>(&mut self, end: Vec<u8>, mut last: Vec<u8>, bytes: &'b [u8]) -> (Place, &'b [u8]) {
+    fn log<'b>(&mut self, end: Vec<u8>, mut last: Vec<u8>, bytes: &'b [u8]) -> (DumpPlace, &'b [u8]) {
         let before = last.len();
         last.extend_from_slice(bytes);
         let found = last.windows(end.len()).position(|window| window == end);
@@ -186,11 +186,11 @@ impl Reader {
         let lines = bytes[..passed].split(|byte| *byte == b'\n').count() - 1;
         self.buffer.resize(self.buffer.len() + lines, b'\n');
         if found.is_some() {
-            return (Place::AfterLog, &bytes[passed..]);
+            return (DumpPlace::AfterLog, &bytes[passed..]);
         }
         let keep = last.len().min(end.len() - 1);
         let last = last.split_off(last.len() - keep);
-        (Place::Log { end, last }, &bytes[passed..])
+        (DumpPlace::Log { end, last }, &bytes[passed..])
     }
 
     /// Refuses a text that has no end.
