@@ -20,7 +20,8 @@ use evenkeel_core::cluster::{
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::plan::{Planned, check_waves, progress, waves};
 use evenkeel_core::rollout::{
-    Claim, ClaimState, Decision, Freshness, Gates, Jobs, Memory, Refusals, Subject, World, decide, planned,
+    Claim, ClaimState, Decision, Freshness, Gates, Jobs, Memory, RefusedWrites, Subject, World, decide,
+    planned,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
@@ -354,7 +355,7 @@ impl Scene {
             hidden: &[],
             absent_executors: &[],
             gates: &Gates::default(),
-            refused: &Refusals::default(),
+            refused: &RefusedWrites::default(),
             freshness: &Freshness::default(),
             memory: &self.memory,
             executors: "evenkeel-executors",

@@ -344,7 +344,7 @@ impl Upgrade {
 
 /// A control-plane component that was seen: what it is, and where.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ComponentPlace {
     /// Which component.
     pub component: Component,
     /// Its Node, or its own name where no Node is visible.
@@ -391,7 +391,7 @@ pub struct Progress {
     /// What soaks or has soaked.
     pub soaks: Vec<Soak>,
     /// The control-plane components that were seen, in order. One that is gone for a moment is missing, not done.
-    pub seen: Vec<Place>,
+    pub seen: Vec<ComponentPlace>,
     /// The upgrade that is under way and has to be complete first.
     pub queued_behind: Option<Arc<str>>,
     /// Our finalizer is on the object: it cannot vanish while something of it is in flight.

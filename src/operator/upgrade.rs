@@ -19,8 +19,8 @@ use evenkeel_core::cluster::Cluster;
 use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::rollout::{
-    Action, Claim, Freshness, Gates, JobState, Jobs, Refusals, Unreadable, World, abandoned, decide, orphans,
-    planned, unavoided,
+    Action, Claim, Freshness, Gates, JobState, Jobs, RefusedWrites, UnreadableClaim, World, abandoned,
+    decide, orphans, planned, unavoided,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
@@ -106,7 +106,7 @@ struct Kept {
     unread_claims: Vec<String>,
     /// What the server says to executors' Jobs.
     jobs: Jobs,
-    refused: Refusals,
+    refused: RefusedWrites,
     freshness: Freshness,
     /// What was last read of the objects of gates.
     gates: Gates,
@@ -290,7 +290,7 @@ impl Driver<'_> {
         kept: &mut Kept,
         cluster: &Cluster,
         claims: &[Claim],
-        unreadable: &[Unreadable],
+        unreadable: &[UnreadableClaim],
     ) {
         let upgrades: Vec<_> = self.upgrades.list().iter().filter_map(|upgrade| upgrade.uid()).collect();
         let without = claims

@@ -14,7 +14,7 @@ use super::round::{GONE, Round, after};
 use super::static_pods::unready_statics;
 use crate::cluster::{Cluster, Component};
 use crate::plan::Stage;
-use crate::upgrade::Place;
+use crate::upgrade::ComponentPlace;
 
 /// A time that was not known at the last look is known so soon.
 const KNOWN_SOON: SignedDuration = SignedDuration::from_secs(1);
@@ -29,7 +29,7 @@ pub enum Away {
 }
 
 /// The components and static pods of the control plane that are not ready, and the components that are `missing`.
-pub(super) fn away(cluster: &Cluster, missing: &[Place]) -> Vec<Away> {
+pub(super) fn away(cluster: &Cluster, missing: &[ComponentPlace]) -> Vec<Away> {
     let unready = cluster.instances().iter().filter(|instance| !instance.ready);
     let moved = unready.filter(|of| Stage::of(of.component).is_some_and(|stage| stage < Stage::Kubelets));
     let moved = moved.map(|of| Away::Component(of.component, name_of(of).clone()));

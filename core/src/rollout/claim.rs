@@ -233,7 +233,7 @@ impl Claim {
 
 /// A stored claim that cannot be read: nobody but us should have written it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct UnreadableClaim {
     /// `metadata.name`.
     pub name: Arc<str>,
     /// Why, in one line that says what to do.

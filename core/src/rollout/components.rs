@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::claim::{Before, Claim, ClaimState, Subject};
 use super::control_plane_whole::{others_are_whole, statics_return};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended, works_still};
-use super::gate::{Opening, may_open};
+use super::gate::{ToOpen, may_open};
 use super::leftovers::{at_target, node_of};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::presence::name_of;
@@ -19,7 +19,7 @@ use super::upgrade_phase::UpgradePhase;
 use super::waiting::{EndedBy, WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step, is_there};
-use crate::upgrade::{Place, Unit};
+use crate::upgrade::{ComponentPlace, Unit};
 
 fn instance_of<'a>(cluster: &'a Cluster, claim: &Claim, component: Component) -> Option<&'a Instance> {
     cluster.of(component).find(|instance| *name_of(instance) == claim.subject.node)
@@ -44,7 +44,8 @@ fn is_void(round: &Round<'_>, claim: &Claim) -> bool {
         }
     }
     let here = |component: &Component| instance_of(cluster, claim, *component).is_some();
-    let missed = |place: &Place| subject.moves().contains(&place.component) && place.name == subject.node;
+    let missed =
+        |place: &ComponentPlace| subject.moves().contains(&place.component) && place.name == subject.node;
     !subject.moves().iter().any(here) && !round.missing.iter().any(missed)
 }
 
@@ -315,7 +316,7 @@ fn is_next(round: &Round<'_>, claim: &Claim) -> bool {
     !round.mine.iter().filter(done).any(back) && (together || round.hop.next_of(earlier).is_none())
 }
 
-fn is_missed(place: &Place) -> String {
+fn is_missed(place: &ComponentPlace) -> String {
     format!("waits until {} on {} is seen again", place.component, place.name)
 }
 
@@ -363,7 +364,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     if let Some(unreadable) = round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name) {
         round.needs_a_person.push(unreadable.why.clone());
     } else if round.world.claims.iter().all(|claim| *claim.name != *name) {
-        match may_open(round, Opening::Step(subject.moves())) {
+        match may_open(round, ToOpen::Step(subject.moves())) {
             Ok(()) => round.claims(subject),
             Err(wait) => round.hold_back(wait),
         }

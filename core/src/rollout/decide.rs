@@ -12,13 +12,13 @@ use super::claim::{Claim, ClaimState};
 use super::control_plane_whole::{shown, static_pods_settle};
 use super::exceptions::excepted;
 use super::halt::halted;
-use super::hop::Current;
+use super::hop::CurrentHop;
 use super::jobs::Tried;
 use super::leftovers::{forget, settle};
 use super::presence::follow;
 use super::refusal_retries::{Withheld, withhold};
 use super::round::{Round, is_approved, release, selected};
-use super::status::{RoundNotes, Status, status};
+use super::status::{RoundNotes, UpgradeStatus, status};
 use super::upgrade_phase::UpgradePhase;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
@@ -28,7 +28,7 @@ use crate::disruption::Budgets;
 use crate::drain::Batch;
 use crate::plan::{self, Plan, Planned, Stage, StageProgress, hidden_id};
 use crate::skew::kubelets_ceiling;
-use crate::upgrade::{Hidden, Place, Progress, Upgrade};
+use crate::upgrade::{ComponentPlace, Hidden, Progress, Upgrade};
 
 /// What to do now, and how things stand.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Decision {
     /// The writes, in the order in which to begin them.
     pub actions: Vec<Action>,
     /// The status of the upgrade.
-    pub status: Status,
+    pub status: UpgradeStatus,
     /// When to decide again even if nothing changes.
     pub again_at: Option<Timestamp>,
 }
@@ -52,7 +52,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let way = way.unwrap_or_default();
     let hash = from.as_ref().map(|from| plan::hash(upgrade, from, &way));
     let hidden = hidden(upgrade, planned.plan(), world, &missing);
-    let current = Current::of(planned.plan(), progress, &mine, &missing, &hidden);
+    let current = CurrentHop::of(planned.plan(), progress, &mine, &missing, &hidden);
     let whole = upgrade;
     // What is wanted of this hop: the same, to its version.
     let of_hop = (!current.last).then(|| Upgrade { version: current.version.clone(), ..upgrade.clone() });
@@ -188,7 +188,7 @@ fn may_disrupt(upgrade: &Upgrade, progress: &Progress, world: World<'_>) -> bool
 /// How far each stage is, for a person: a node that only has nothing to do in this hop is not upgraded.
 fn told(
     stages: [StageProgress; 3],
-    current: &Current,
+    current: &CurrentHop,
     upgrade: &Upgrade,
     cluster: &Cluster,
 ) -> [StageProgress; 3] {
@@ -202,7 +202,7 @@ fn told(
 
 /// The controllers whose version nothing shows and that nobody answers for, one line each. One that was seen, and is
 /// `missing`, is away: its lease outlives the pod that is being replaced.
-fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>, missing: &[Place]) -> Vec<String> {
+fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>, missing: &[ComponentPlace]) -> Vec<String> {
     if upgrade.control_plane.hidden == Hidden::Accept {
         return Vec::new();
     }
@@ -216,7 +216,7 @@ fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>, missing: &[Place]) -
 }
 
 /// What a person is asked because of a hidden controller before `current` is done. The answer holds for every hop.
-fn unanswered(why: &str, current: &Current) -> String {
+fn unanswered(why: &str, current: &CurrentHop) -> String {
     let rest =
         if current.last { "" } else { ", and will go to every further minor with the kube-apiservers" };
     let version = &current.version;
@@ -243,12 +243,12 @@ fn emulated(upgrade: &Upgrade, cluster: &Cluster) -> Option<String> {
 fn current_stage(
     stages: &[StageProgress],
     mine: &[&Claim],
-    missing: &[Place],
+    missing: &[ComponentPlace],
     unsure: &[String],
 ) -> Option<Stage> {
     let open = |of: Stage| {
         let moves = |claim: &&&Claim| claim.subject.stage() == of && claim.state.unfinished();
-        let absent = |place: &&Place| Stage::of(place.component) == Some(of);
+        let absent = |place: &&ComponentPlace| Stage::of(place.component) == Some(of);
         mine.iter().any(|claim| moves(&claim)) || missing.iter().any(|place| absent(&place))
     };
     let done = |progress: &StageProgress| match progress.stage {

@@ -22,7 +22,7 @@ use crate::upgrade::{Gate, GateObject, Group, Soaked};
 
 /// What is to be opened.
 #[derive(Clone, Copy)]
-pub(super) enum Opening<'a> {
+pub(super) enum ToOpen<'a> {
     /// A step of the control plane that moves these.
     Step(&'a [Component]),
     /// A node of a group.
@@ -30,16 +30,16 @@ pub(super) enum Opening<'a> {
 }
 
 /// Whether `opening`, which nothing else keeps from being opened, may be opened now. The error is what it waits for.
-pub(super) fn may_open(round: &mut Round<'_>, opening: Opening<'_>) -> Result<(), Wait> {
+pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(), Wait> {
     failures(round)?;
     let moves = match opening {
-        Opening::Step(components) => components,
-        Opening::Node(..) => &[Component::Kubelet],
+        ToOpen::Step(components) => components,
+        ToOpen::Node(..) => &[Component::Kubelet],
     };
     let needs = expected(round, moves);
     let calendar = round.upgrade.calendar.may_begin(round.world.now, needs);
     calendar.map_err(|(shut, opens)| Wait::Shut { shut, what: called(moves), needs, opens })?;
-    if let Opening::Node(node, group) = opening {
+    if let ToOpen::Node(node, group) = opening {
         of_node(round, node, group)?;
         avoid::has_a_place(round, node, needs)?;
     }

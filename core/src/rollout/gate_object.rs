@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::refused::TOLD_FROM;
+use super::refused_writes::TOLD_FROM;
 use crate::upgrade::GateObject;
 
 /// What the object of a gate was like when it was read.

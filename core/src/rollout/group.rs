@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::claim::{Subject, Unreadable};
+use super::claim::{Subject, UnreadableClaim};
 use super::hold_reason::{Hold, hold};
 use super::round::{Round, Selected, claim_name};
 use crate::cluster::{Component, Node};
@@ -49,7 +49,7 @@ pub(super) fn held_by(round: &Round<'_>, selected: &Selected<'_>) -> Option<Hold
     hold(node, selected.claim, unreadable, &round.upgrade.version, round.is_silent(node))
 }
 
-fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a Unreadable> {
+fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a UnreadableClaim> {
     if round.world.unreadable.is_empty() {
         return None;
     }

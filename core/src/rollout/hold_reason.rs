@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::claim::{Claim, ClaimState, Unreadable};
+use super::claim::{Claim, ClaimState, UnreadableClaim};
 use crate::cluster::Node;
 use crate::text::harmless;
 use crate::version::KubeVersion;
@@ -36,7 +36,7 @@ impl OutOf {
 
 /// A node that is out of the rollout for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Out {
+pub struct NodeOut {
     /// `metadata.name` of the Node.
     pub node: Arc<str>,
     /// What keeps it out; `reason` says it in words.
@@ -49,13 +49,13 @@ pub struct Out {
     pub excepted: Option<Exception>,
 }
 
-impl fmt::Display for Out {
+impl fmt::Display for NodeOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.node, self.why())
     }
 }
 
-impl Out {
+impl NodeOut {
     /// Why it is out, and whether a person accepted that, in one line.
     pub fn why(&self) -> String {
         match &self.excepted {
@@ -128,7 +128,7 @@ impl fmt::Display for Hold {
 pub(super) fn hold(
     node: &Node,
     claim: Option<&Claim>,
-    unreadable: Option<&Unreadable>,
+    unreadable: Option<&UnreadableClaim>,
     target: &KubeVersion,
     silent: bool,
 ) -> Option<Hold> {

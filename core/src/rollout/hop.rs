@@ -12,7 +12,7 @@ use crate::cluster::Component;
 use crate::plan::{Hop, Pass, Picked, Plan, Planned, Step, Wish, is_there};
 use crate::skew::lifecycle::Catalogue;
 use crate::skew::policy::Policy;
-use crate::upgrade::{Place, Progress, Upgrade};
+use crate::upgrade::{ComponentPlace, Progress, Upgrade};
 use crate::version::{KubeVersion, Minor};
 
 /// The plan of `upgrade` from where `world` is now. `releases` name the minors on the way that neither a person nor an
@@ -32,7 +32,7 @@ pub fn planned(upgrade: &Upgrade, progress: &Progress, world: World<'_>, release
 }
 
 /// The hop that is carried out now.
-pub(super) struct Current {
+pub(super) struct CurrentHop {
     /// The version that every component of this hop goes to.
     pub(super) version: KubeVersion,
     /// It is the last one: when it is done, the upgrade is.
@@ -43,14 +43,14 @@ pub(super) struct Current {
     pub(super) steps: Vec<Step>,
 }
 
-impl Current {
+impl CurrentHop {
     /// The hop to carry out now. `missing` is what was seen before and is not seen now, `hidden` the controllers that
     /// nobody answers for.
     pub(super) fn of(
         plan: &Plan,
         progress: &Progress,
         mine: &[&Claim],
-        missing: &[Place],
+        missing: &[ComponentPlace],
         hidden: &[String],
     ) -> Self {
         let next = plan.hops.first();

@@ -11,9 +11,9 @@ use super::action::Action;
 use super::claim::{Blocker, Claim, ClaimState};
 use super::control_plane_whole::{opened, others_are_whole};
 use super::controllers::idle;
-use super::gate::{Opening, failures, may_open};
+use super::gate::{ToOpen, failures, may_open};
 use super::group::{Members, held_by, members, subject};
-use super::hold_reason::{Exception, Out, OutOf};
+use super::hold_reason::{Exception, NodeOut, OutOf};
 use super::leftovers::is_cordoned_by_others;
 use super::nodes::{PARKED_AT_LEAST, what_blocks};
 use super::round::{Round, Selected, after, gone_at, record};
@@ -156,7 +156,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
                 continue;
             }
         };
-        if let Err(wait) = may_open(round, Opening::Node(node, group)) {
+        if let Err(wait) = may_open(round, ToOpen::Node(node, group)) {
             match &wait {
                 Wait::Zone { .. } => shut.push(place(node)),
                 Wait::Seed { .. } => wait_for_seed = true,
@@ -295,7 +295,7 @@ fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: 
         ));
     }
     let waiting = parked(excepted.as_ref(), line);
-    round.out.push(Out { node: node.name.clone(), state: OutOf::Parked, since: None, reason, excepted });
+    round.out.push(NodeOut { node: node.name.clone(), state: OutOf::Parked, since: None, reason, excepted });
     waiting
 }
 

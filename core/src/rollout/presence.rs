@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, Component, Instance, Pod};
 use crate::plan::Stage;
-use crate::upgrade::Place;
+use crate::upgrade::ComponentPlace;
 
 /// Where an instance is: its node, or its own name where no node is visible.
 pub(super) fn name_of(instance: &Instance) -> &Arc<str> {
     instance.node.as_ref().unwrap_or(&instance.name)
 }
 
-fn place_of(cluster: &Cluster, instance: &Instance) -> Place {
+fn place_of(cluster: &Cluster, instance: &Instance) -> ComponentPlace {
     let name = name_of(instance);
     let node_uid = cluster.node(name).map_or_else(|| "".into(), |node| Arc::clone(&node.uid));
-    Place { component: instance.component, name: Arc::clone(name), node_uid }
+    ComponentPlace { component: instance.component, name: Arc::clone(name), node_uid }
 }
 
 /// Whether `instance` may be made anew on any node: its pod is a Deployment's, or the like. A static pod, a DaemonSet's and
@@ -34,13 +34,18 @@ fn roams(cluster: &Cluster, instance: &Instance) -> bool {
 
 /// The places to expect components at from now on, in order, and those of them at which none is seen. `begun` is whether
 /// the upgrade has begun, after which no further place is expected on hosts that are no Nodes.
-pub(super) fn follow(cluster: &Cluster, before: &[Place], begun: bool) -> (Vec<Place>, Vec<Place>) {
+pub(super) fn follow(
+    cluster: &Cluster,
+    before: &[ComponentPlace],
+    begun: bool,
+) -> (Vec<ComponentPlace>, Vec<ComponentPlace>) {
     let (mut now, mut missing) = (Vec::new(), Vec::new());
     for component in Component::ALL {
         if Stage::of(component).is_none_or(|stage| stage == Stage::Kubelets) {
             continue;
         }
-        let before: Vec<&Place> = before.iter().filter(|place| place.component == component).collect();
+        let before: Vec<&ComponentPlace> =
+            before.iter().filter(|place| place.component == component).collect();
         let seen =
             cluster.of(component).map(|instance| (place_of(cluster, instance), roams(cluster, instance)));
         let here: Here = seen.collect();
@@ -55,15 +60,15 @@ pub(super) fn follow(cluster: &Cluster, before: &[Place], begun: bool) -> (Vec<P
 }
 
 /// Where a component is, and whether it roams there.
-type Here = BTreeMap<Place, bool>;
+type Here = BTreeMap<ComponentPlace, bool>;
 
 /// The places among `before` that nothing is seen at, unless others of `here` have taken their place.
-fn missing_of(cluster: &Cluster, before: &[&Place], here: &Here) -> Vec<Place> {
-    let there = |place: &Place| here.keys().any(|at| at.name == place.name);
-    let node_is_gone = |place: &Place| {
+fn missing_of(cluster: &Cluster, before: &[&ComponentPlace], here: &Here) -> Vec<ComponentPlace> {
+    let there = |place: &ComponentPlace| here.keys().any(|at| at.name == place.name);
+    let node_is_gone = |place: &ComponentPlace| {
         !place.node_uid.is_empty() && cluster.node(&place.name).is_none_or(|node| node.uid != place.node_uid)
     };
-    let left: Vec<&Place> = before.iter().copied().filter(|place| !node_is_gone(place)).collect();
+    let left: Vec<&ComponentPlace> = before.iter().copied().filter(|place| !node_is_gone(place)).collect();
     // Where nothing is bound to its node any more, one is enough.
     let roam = !here.is_empty() && here.values().all(|roams| *roams);
     let enough = if roam { left.len().min(1) } else { left.len() };
@@ -74,10 +79,10 @@ fn missing_of(cluster: &Cluster, before: &[&Place], here: &Here) -> Vec<Place> {
 }
 
 /// The places of `here` to expect a component at, of which those `before` were expected.
-fn expected_of(before: &[&Place], here: Here, begun: bool) -> Vec<Place> {
-    let mut here: Vec<(Place, bool)> = here.into_iter().collect();
+fn expected_of(before: &[&ComponentPlace], here: Here, begun: bool) -> Vec<ComponentPlace> {
+    let mut here: Vec<(ComponentPlace, bool)> = here.into_iter().collect();
     // Those on Nodes count first, and of the others those that are known.
-    let known = |place: &Place| before.contains(&place);
+    let known = |place: &ComponentPlace| before.contains(&place);
     here.sort_by_cached_key(|(place, roams)| {
         (*roams, place.node_uid.is_empty(), !known(place), place.clone())
     });
@@ -98,11 +103,11 @@ mod tests {
     use crate::cluster::Owner;
     use crate::fixture::{cluster, instance, node, pod};
 
-    fn places(cluster: &Cluster) -> Vec<Place> {
+    fn places(cluster: &Cluster) -> Vec<ComponentPlace> {
         follow(cluster, &[], false).0
     }
 
-    fn names(places: &[Place]) -> Vec<String> {
+    fn names(places: &[ComponentPlace]) -> Vec<String> {
         places.iter().map(|place| format!("{} {}", place.component, place.name)).collect()
     }
 
@@ -158,7 +163,7 @@ mod tests {
         assert_eq!(names(&missing), ["cloud-controller-manager n-2"]);
         // A status of before may name both.
         let both = are(&[on("n-1", 0), on("n-2", 1)]);
-        let both: Vec<Place> = both.instances().iter().map(|of| place_of(&both, of)).collect();
+        let both: Vec<ComponentPlace> = both.instances().iter().map(|of| place_of(&both, of)).collect();
         assert!(follow(&are(&[on("n-2", 1)]), &both, true).1.is_empty());
         // One of a DaemonSet comes back to its node.
         let of_set = |node: &str, number: usize| {

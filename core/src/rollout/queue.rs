@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::status::Status;
+use super::status::UpgradeStatus;
 use crate::upgrade::{Progress, Upgrade};
 
 /// The upgrades that are under way or wait.
@@ -30,7 +30,7 @@ impl Queue {
     }
 
     /// `upgrade` was decided about, and stands like this: if it begins and nothing else is under way, it has its turn.
-    pub fn decided(&mut self, upgrade: &Upgrade, status: &Status) {
+    pub fn decided(&mut self, upgrade: &Upgrade, status: &UpgradeStatus) {
         if self.first.is_none() && status.started.is_some() && status.completed.is_none() {
             self.first = Some(upgrade.name.clone());
         }

@@ -1,6 +1,6 @@
 //! Which of the decided writes are sent in spite of a refusal, and when.
 //!
-//! Here belongs what becomes of the writes of one decision; what was refused before is remembered in `refused.rs`. The
+//! Here belongs what becomes of the writes of one decision; what was refused before is remembered in `refused_writes.rs`. The
 //! invariant: a refused write is not sent again at once, and one that was refused twice is named for as long as it is
 //! wanted.
 
@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
 use super::claim::Claim;
-use super::refused::TOLD_FROM;
+use super::refused_writes::TOLD_FROM;
 use super::round::after;
 use super::wait::{EVERY, Wait};
 use super::world::World;

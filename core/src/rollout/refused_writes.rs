@@ -17,7 +17,7 @@ pub(super) const TOLD_FROM: u32 = 2;
 const LASTS: SignedDuration = SignedDuration::from_mins(1);
 
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct RefusedWrite {
     pub(super) why: String,
     pub(super) times: u32,
     pub(super) at: Timestamp,
@@ -25,13 +25,13 @@ pub(super) struct Refusal {
 
 /// What the server refuses, by [`Action::write`](super::Action::write). Losing it is safe: the writes are sent again.
 #[derive(Clone, Debug, Default)]
-pub struct Refusals(pub(super) BTreeMap<String, Refusal>);
+pub struct RefusedWrites(pub(super) BTreeMap<String, RefusedWrite>);
 
-impl Refusals {
+impl RefusedWrites {
     /// The server refused `write` at `now` for the reason `why`, one line.
     pub fn refused(&mut self, write: String, why: String, now: Timestamp) {
         let times = self.0.get(&write).map_or(0, |before| before.times).saturating_add(1);
-        self.0.insert(write, Refusal { why, times, at: now });
+        self.0.insert(write, RefusedWrite { why, times, at: now });
     }
 
     /// Forgets what was not refused again.

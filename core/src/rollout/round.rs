@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject};
-use super::hold_reason::{Exception, Out};
-use super::hop::Current;
+use super::hold_reason::{Exception, NodeOut};
+use super::hop::CurrentHop;
 use super::jobs::Tried;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
@@ -21,7 +21,7 @@ use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, DrainPolicy};
 use crate::plan::{Stage, hex};
-use crate::upgrade::{Member, Mode, Place, Progress, Soak, Upgrade};
+use crate::upgrade::{ComponentPlace, Member, Mode, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
 /// How long a kube-apiserver's answer is believed where something begins because of it.
@@ -67,7 +67,7 @@ pub(super) struct Round<'a> {
     /// What is wanted of the current hop: the upgrade, to the version of the hop.
     pub(super) upgrade: &'a Upgrade,
     /// The hop of the plan that is carried out.
-    pub(super) hop: &'a Current,
+    pub(super) hop: &'a CurrentHop,
     pub(super) progress: &'a Progress,
     pub(super) world: World<'a>,
     /// The claims of this upgrade, by name.
@@ -81,7 +81,7 @@ pub(super) struct Round<'a> {
     /// What is known of the Jobs of executors.
     pub(super) tried: Tried,
     /// Control-plane components that were seen before and are not seen now.
-    pub(super) missing: &'a [Place],
+    pub(super) missing: &'a [ComponentPlace],
     /// Disruption may begin and go on: the plan is approved, every executor is there, and the upgrade is not
     /// suspended, deleted or queued.
     pub(super) may_disrupt: bool,
@@ -111,7 +111,7 @@ pub(super) struct Round<'a> {
     /// The nodes that may stay behind, by name.
     pub(super) excepted: BTreeMap<Arc<str>, Exception>,
     /// Nodes that are out of the rollout for now without a claim that says so.
-    pub(super) out: Vec<Out>,
+    pub(super) out: Vec<NodeOut>,
     /// A control-plane component went back after it was upgraded.
     pub(super) went_back: bool,
     /// What of the control plane only a person can bring further, one line each.

@@ -12,18 +12,18 @@ use super::absence::Away;
 use super::action::Action;
 use super::blocked::Blockage;
 use super::claim::{Claim, ClaimState};
-use super::hold_reason::{Exception, Hold, Out, OutOf};
+use super::hold_reason::{Exception, Hold, NodeOut, OutOf};
 use super::upgrade_phase::UpgradePhase;
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
 use crate::plan::{Stage, StageProgress};
-use crate::upgrade::{Mode, Place, Progress, Soak, Upgrade};
+use crate::upgrade::{ComponentPlace, Mode, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
 /// How an upgrade stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct UpgradeStatus {
     /// The one word for the whole upgrade.
     pub phase: UpgradePhase,
     /// One line for it.
@@ -41,7 +41,7 @@ pub struct Status {
     /// Each stage of the current hop, in order.
     pub stages: [StageProgress; 3],
     /// The control-plane components to expect from now on, in order.
-    pub seen: Vec<Place>,
+    pub seen: Vec<ComponentPlace>,
     /// Components of the control plane that are away, for the next look to remember since when.
     pub away: Vec<Away>,
     /// Claims under way, of components and of nodes.
@@ -49,7 +49,7 @@ pub struct Status {
     /// Those of them that are about a kubelet, and so about a node.
     pub nodes_in_flight: usize,
     /// Nodes out of the rollout for now, by name.
-    pub parked: Vec<Out>,
+    pub parked: Vec<NodeOut>,
     /// What soaks or has soaked, for the next look to remember.
     pub soaks: Vec<Soak>,
     /// What it waits for, the most telling first.
@@ -62,7 +62,7 @@ pub struct Status {
     pub completed: Option<Timestamp>,
 }
 
-impl Status {
+impl UpgradeStatus {
     /// How many nodes are out of the rollout in this way.
     pub fn out(&self, state: OutOf) -> usize {
         self.parked.iter().filter(|out| out.state == state).count()
@@ -78,14 +78,14 @@ pub(super) struct RoundNotes {
     pub(super) hop: Option<KubeVersion>,
     pub(super) nodes_of_hops: Vec<usize>,
     pub(super) approved: bool,
-    pub(super) seen: Vec<Place>,
+    pub(super) seen: Vec<ComponentPlace>,
     pub(super) away: Vec<Away>,
     pub(super) preflight: Vec<String>,
     pub(super) waits: Vec<Waiting>,
     pub(super) held: Vec<(Arc<str>, Hold)>,
     /// Nodes that may stay behind.
     pub(super) excepted: BTreeMap<Arc<str>, Exception>,
-    pub(super) out: Vec<Out>,
+    pub(super) out: Vec<NodeOut>,
     pub(super) hope: bool,
     pub(super) soaks: Vec<Soak>,
     pub(super) held_back: Vec<Wait>,
@@ -106,7 +106,7 @@ pub(super) fn status(
     (stages, stage): ([StageProgress; 3], Option<Stage>),
     mut notes: RoundNotes,
     actions: &[Action],
-) -> Status {
+) -> UpgradeStatus {
     let opens = actions.iter().any(|action| matches!(action, Action::Claim { .. } | Action::Protect));
     let tries = actions.iter().any(|action| matches!(action, Action::TryJob { .. }));
     let in_flight = mine.iter().filter(|claim| claim.state.in_flight()).count();
@@ -162,7 +162,7 @@ pub(super) fn status(
     notes.waits.sort_by_key(|waiting| waiting.reason != WaitReason::Upgrade(phase));
     let message = message(upgrade, progress, world, phase, &stages, &notes, &parked);
     let waits = waits(std::mem::take(&mut notes.waits), phase, &message, &notes.preflight);
-    Status {
+    UpgradeStatus {
         phase,
         message,
         from: notes.from,
@@ -186,7 +186,7 @@ pub(super) fn status(
 }
 
 /// Whether every node that is not at the target may stay behind.
-fn only_exceptions_are_left(stages: &[StageProgress; 3], parked: &[Out]) -> bool {
+fn only_exceptions_are_left(stages: &[StageProgress; 3], parked: &[NodeOut]) -> bool {
     let behind: usize = stages.iter().map(|stage| stage.total.saturating_sub(stage.upgraded)).sum();
     behind > 0 && behind == parked.iter().filter(|out| out.excepted.is_some()).count()
 }
@@ -254,7 +254,7 @@ fn works_at(stage: Option<Stage>, stages: &[StageProgress; 3], mine: &[&Claim]) 
 }
 
 /// The nodes that are out of the rollout for now, by name.
-fn out(mine: &[&Claim], notes: &RoundNotes) -> Vec<Out> {
+fn out(mine: &[&Claim], notes: &RoundNotes) -> Vec<NodeOut> {
     let of_claim = |claim: &&Claim| {
         let (state, since) = match claim.state {
             ClaimState::Parked { since, .. } => (OutOf::Parked, since),
@@ -263,17 +263,18 @@ fn out(mine: &[&Claim], notes: &RoundNotes) -> Vec<Out> {
         };
         let (node, reason) = (claim.subject.node.clone(), claim.message.clone());
         let excepted = notes.excepted.get(&node).cloned();
-        Some(Out { node, state, since: Some(since), reason, excepted })
+        Some(NodeOut { node, state, since: Some(since), reason, excepted })
     };
-    let mut all: Vec<Out> = mine.iter().filter(|claim| claim.is_of_kubelet()).filter_map(of_claim).collect();
-    let held = notes.held.iter().map(|(node, why)| Out {
+    let mut all: Vec<NodeOut> =
+        mine.iter().filter(|claim| claim.is_of_kubelet()).filter_map(of_claim).collect();
+    let held = notes.held.iter().map(|(node, why)| NodeOut {
         node: node.clone(),
         state: OutOf::Held,
         since: None,
         reason: why.to_string(),
         excepted: None,
     });
-    let others: Vec<Out> = notes.out.iter().cloned().chain(held).collect();
+    let others: Vec<NodeOut> = notes.out.iter().cloned().chain(held).collect();
     for other in others {
         if all.iter().all(|out| out.node != other.node) {
             all.push(other);
@@ -299,7 +300,7 @@ fn message(
     phase: UpgradePhase,
     stages: &[StageProgress; 3],
     notes: &RoundNotes,
-    parked: &[Out],
+    parked: &[NodeOut],
 ) -> String {
     let of = |stage: Stage| {
         let progress = stages.iter().find(|p| p.stage == stage);

@@ -9,7 +9,7 @@ use super::action::Action;
 use super::claim::Subject;
 use super::group::subject as of_node;
 use super::jobs::{Jobs, Trial, trial};
-use super::refused::TOLD_FROM;
+use super::refused_writes::TOLD_FROM;
 use super::round::{Round, after};
 use super::wait::{EVERY, Wait};
 use crate::plan::{FindingCode, PlanFinding, Weight};

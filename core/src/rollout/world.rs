@@ -9,10 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::absence::Away;
-use super::claim::{Claim, Unreadable};
+use super::claim::{Claim, UnreadableClaim};
 use super::gate_object::Gates;
 use super::jobs::Jobs;
-use super::refused::Refusals;
+use super::refused_writes::RefusedWrites;
 use super::since::Since;
 use crate::cluster::{Cluster, Component, Renewals};
 use crate::disruption::Memory;
@@ -43,7 +43,7 @@ pub struct World<'a> {
     /// Every stored claim, by name.
     pub claims: &'a [Claim],
     /// Stored claims that cannot be read.
-    pub unreadable: &'a [Unreadable],
+    pub unreadable: &'a [UnreadableClaim],
     /// Executors' Jobs.
     pub jobs: &'a Jobs,
     /// Controllers that lead where nothing shows their version, each with a line for a person.
@@ -55,7 +55,7 @@ pub struct World<'a> {
     /// The objects of gates.
     pub gates: &'a Gates,
     /// Writes that the server refuses.
-    pub refused: &'a Refusals,
+    pub refused: &'a RefusedWrites,
     /// How fresh the rest of it is.
     pub freshness: &'a Freshness,
     /// The namespace executors' Jobs run in.

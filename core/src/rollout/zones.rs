@@ -31,7 +31,7 @@ pub(super) fn place(node: &Node) -> (&str, &str) {
 }
 
 #[derive(Default)]
-struct Count {
+struct ZoneCount {
     nodes: usize,
     ready: usize,
     not_ready: usize,
@@ -39,7 +39,7 @@ struct Count {
     gone: usize,
 }
 
-impl Count {
+impl ZoneCount {
     const fn is_disrupted(&self, not_ready: usize, share: usize) -> bool {
         not_ready > FEW && not_ready * 100 >= self.nodes * share
     }
@@ -58,7 +58,7 @@ pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
         };
         round.mine.iter().filter(of_it).any(|claim| claim.state.in_flight())
     };
-    let mut zones: BTreeMap<(&str, &str), Count> = BTreeMap::new();
+    let mut zones: BTreeMap<(&str, &str), ZoneCount> = BTreeMap::new();
     for one in cluster.nodes().iter().filter(|one| !one.labels.contains_key(EXCLUDED)) {
         let count = zones.entry(place(one)).or_default();
         count.nodes += 1;
@@ -68,7 +68,7 @@ pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
         count.gone += usize::from(away && round.is_gone(one));
     }
     let not_ready = || zones.values().map(|zone| zone.not_ready).sum();
-    if !zones.is_empty() && zones.values().all(Count::is_full) {
+    if !zones.is_empty() && zones.values().all(ZoneCount::is_full) {
         let lasting = zones.values().all(|zone| zone.gone == zone.not_ready);
         return Err(Wait::AllZones { not_ready: not_ready(), lasting });
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan;
-use evenkeel_core::upgrade::{self, AbsentExecutor, Amount, Executor, Group, Place, Upgrade};
+use evenkeel_core::upgrade::{self, AbsentExecutor, Amount, ComponentPlace, Executor, Group, Upgrade};
 use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::civil::Date;
@@ -223,7 +223,11 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
     // A later release may know components that this one does not.
     let place = |seen: &SeenComponent| {
         let component = Component::from_name(&seen.component)?;
-        Some(Place { component, name: seen.name.as_str().into(), node_uid: seen.node_uid.as_str().into() })
+        Some(ComponentPlace {
+            component,
+            name: seen.name.as_str().into(),
+            node_uid: seen.node_uid.as_str().into(),
+        })
     };
     upgrade::Progress {
         from,

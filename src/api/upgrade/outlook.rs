@@ -76,7 +76,11 @@ pub(super) fn eta(phase: UpgradePhase, forecast: Option<&Forecast>) -> String {
 }
 
 /// The upgrades that this object was complete for, this one included as soon as it is; the newest last.
-pub(super) fn history(object: &ClusterUpgrade, decided: &rollout::Status, nodes: usize) -> Vec<PastUpgrade> {
+pub(super) fn history(
+    object: &ClusterUpgrade,
+    decided: &rollout::UpgradeStatus,
+    nodes: usize,
+) -> Vec<PastUpgrade> {
     let past = object.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
     let ended = decided.started.zip(decided.completed).zip(decided.hash.as_ref());
     let Some(((started, completed), hash)) = ended else { return past };

@@ -5,7 +5,7 @@
 
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
 use evenkeel_core::rollout::{self, EndedBy, Forecast, OutOf, UpgradePhase};
-use evenkeel_core::upgrade::{Place, Upgrade};
+use evenkeel_core::upgrade::{ComponentPlace, Upgrade};
 use evenkeel_core::version::KubeVersion;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -37,7 +37,7 @@ const MAX_HOPS: usize = 16;
 pub fn status(
     of: (&ClusterUpgrade, &Upgrade),
     planned: &Planned,
-    decided: &rollout::Status,
+    decided: &rollout::UpgradeStatus,
     forecast: Option<&Forecast>,
     now: Timestamp,
 ) -> ClusterUpgradeStatus {
@@ -48,7 +48,7 @@ pub fn status(
 fn divided(
     (object, upgrade): (&ClusterUpgrade, &Upgrade),
     planned: &Planned,
-    decided: &rollout::Status,
+    decided: &rollout::UpgradeStatus,
     forecast: Option<&Forecast>,
     now: Timestamp,
     divisor: usize,
@@ -95,7 +95,7 @@ fn divided(
 fn plan_of(
     (object, upgrade): (&ClusterUpgrade, &Upgrade),
     plan: &plan::Plan,
-    decided: &rollout::Status,
+    decided: &rollout::UpgradeStatus,
     forecast: Option<&Forecast>,
     most: impl Fn(usize) -> usize,
 ) -> Option<Plan> {
@@ -138,7 +138,7 @@ fn line_of(line: &str) -> String {
     short(line, MAX_LINE)
 }
 
-fn hops(plan: &plan::Plan, decided: &rollout::Status, forecast: Option<&Forecast>) -> Vec<PlanHop> {
+fn hops(plan: &plan::Plan, decided: &rollout::UpgradeStatus, forecast: Option<&Forecast>) -> Vec<PlanHop> {
     let timing = |version: &KubeVersion| {
         let hops = &forecast?.timing.hops;
         hops.iter().find(|timing| timing.hop == version.minor())
@@ -162,7 +162,7 @@ fn finding(finding: &plan::PlanFinding) -> PlanFinding {
     }
 }
 
-fn seen(place: &Place) -> SeenComponent {
+fn seen(place: &ComponentPlace) -> SeenComponent {
     SeenComponent {
         component: place.component.name().to_owned(),
         name: place.name.to_string(),
@@ -173,7 +173,7 @@ fn seen(place: &Place) -> SeenComponent {
 fn conditions_of(
     object: &ClusterUpgrade,
     phase: UpgradePhase,
-    decided: &rollout::Status,
+    decided: &rollout::UpgradeStatus,
     now: Timestamp,
 ) -> Vec<Condition> {
     let before = object.status.as_ref().map_or(&[][..], |status| &status.conditions);

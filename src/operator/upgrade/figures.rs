@@ -9,7 +9,7 @@ use evenkeel_core::rollout::{self, OutOf};
 use super::super::metrics;
 
 /// How many nodes of an upgrade are in each state, for the metrics.
-pub(super) fn counts(status: &rollout::Status) -> Vec<(&'static str, u64)> {
+pub(super) fn counts(status: &rollout::UpgradeStatus) -> Vec<(&'static str, u64)> {
     let (upgraded, total) =
         status.stages.iter().find(|s| s.stage == Stage::Kubelets).map_or((0, 0), |s| (s.upgraded, s.total));
     let out = status.parked.len();

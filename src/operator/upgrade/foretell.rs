@@ -34,7 +34,7 @@ impl Forecasts {
         &mut self,
         plan: &Plan,
         upgrade: &Upgrade,
-        status: &rollout::Status,
+        status: &rollout::UpgradeStatus,
         world: World<'_>,
     ) -> Option<Forecast> {
         if status.completed.is_some() || plan.hops.is_empty() {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::rollout::{Claim, Queue, Unreadable};
+use evenkeel_core::rollout::{Claim, Queue, UnreadableClaim};
 use evenkeel_core::upgrade::{Progress, Upgrade};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -79,7 +79,7 @@ impl Driver<'_> {
     }
 
     /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
-    pub(super) fn claims(&self, kept: &mut Kept) -> (Vec<Claim>, Vec<Unreadable>) {
+    pub(super) fn claims(&self, kept: &mut Kept) -> (Vec<Claim>, Vec<UnreadableClaim>) {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
         let stored = self.claims.list();
         let read = |stored: &DynamicObject| {
@@ -89,7 +89,7 @@ impl Driver<'_> {
         for (stored, said) in stored.iter().zip(kept.claims.of(&stored, read)) {
             match said {
                 Ok(claim) => claims.push(claim),
-                Err(why) => unreadable.push(Unreadable { name: stored.name_any().into(), why }),
+                Err(why) => unreadable.push(UnreadableClaim { name: stored.name_any().into(), why }),
             }
         }
         (claims, unreadable)
@@ -110,7 +110,7 @@ impl Driver<'_> {
 
 impl Kept {
     /// Logs each claim that cannot be read: once, not at every look.
-    pub(super) fn complain(&mut self, unreadable: &[Unreadable]) {
+    pub(super) fn complain(&mut self, unreadable: &[UnreadableClaim]) {
         for bad in unreadable.iter().filter(|bad| !self.unread_claims.contains(&bad.why)) {
             tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
         }

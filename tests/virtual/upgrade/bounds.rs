@@ -9,7 +9,7 @@ use evenkeel_core::cluster::Component;
 use evenkeel_core::disruption::preflight;
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
 use evenkeel_core::rollout::{self, Forecast, OutOf, UpgradePhase};
-use evenkeel_core::upgrade::{self, Place};
+use evenkeel_core::upgrade::{self, ComponentPlace};
 use evenkeel_core::version::KubeVersion;
 use evenkeel_sim::Cluster;
 use jiff::{SignedDuration, Timestamp};
@@ -122,7 +122,7 @@ fn ahead(plan: &plan::Plan) -> Forecast {
 
 /// What a decision says whose nodes are all parked, where everything soaks and everything is waited for; with `planes` nodes of
 /// a control plane.
-fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
+fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::UpgradeStatus {
     let version = target();
     let waiting = |n: usize| rollout::Waiting {
         reason: rollout::WaitReason::Upgrade(UpgradePhase::WaitingForWindow),
@@ -130,7 +130,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
         until: Some(Timestamp::UNIX_EPOCH),
         of_group: false,
     };
-    let place = |n: usize| Place {
+    let place = |n: usize| ComponentPlace {
         component: Component::CloudControllerManager,
         name: name(n / 4).into(),
         node_uid: format!("{n:0>36}").into(),
@@ -140,7 +140,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
         version: version.clone(),
         done: Timestamp::UNIX_EPOCH,
     };
-    let out = |n: usize| rollout::Out {
+    let out = |n: usize| rollout::NodeOut {
         node: name(n).into(),
         state: OutOf::Parked,
         since: Some(Timestamp::UNIX_EPOCH),
@@ -148,7 +148,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::Status {
         excepted: None,
     };
     let stage = |stage| StageProgress { stage, total: NODES, upgraded: 0, behind: NODES };
-    rollout::Status {
+    rollout::UpgradeStatus {
         phase: UpgradePhase::NodesParked,
         message: line(0),
         from: Some(version.clone()),

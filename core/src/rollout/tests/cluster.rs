@@ -38,10 +38,10 @@ pub(super) struct Toy {
     pub(super) claims: Vec<Claim>,
     pub(super) upgrade: Upgrade,
     pub(super) progress: Progress,
-    pub(super) unreadable: Vec<Unreadable>,
+    pub(super) unreadable: Vec<UnreadableClaim>,
     pub(super) hidden: Vec<(Component, String)>,
     pub(super) absent_executors: Vec<AbsentExecutor>,
-    pub(super) refusals: Refusals,
+    pub(super) refusals: RefusedWrites,
     /// The server refuses writes that begin so.
     pub(super) denied: Option<&'static str>,
     pub(super) freshness: Freshness,
@@ -89,7 +89,7 @@ pub(super) struct Toy {
     pub(super) made: usize,
 }
 
-impl Status {
+impl UpgradeStatus {
     /// What the upgrade waits for, in words.
     pub(super) fn lines(&self) -> Vec<String> {
         self.waits.iter().map(|waiting| waiting.line.clone()).collect()
@@ -120,7 +120,7 @@ impl Toy {
             unreadable: Vec::new(),
             hidden: Vec::new(),
             absent_executors: Vec::new(),
-            refusals: Refusals::default(),
+            refusals: RefusedWrites::default(),
             denied: None,
             freshness: Freshness::default(),
             jobs: Jobs::default(),
@@ -201,7 +201,7 @@ impl Toy {
         decide(&self.planned(), &self.upgrade, &self.progress, self.world())
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> UpgradeStatus {
         self.decided().status
     }
 
@@ -266,7 +266,7 @@ impl Toy {
         self.freshness.absences.see(decision.status.away.clone(), at(self.seconds));
         let blocked = (!decision.status.preflight.is_empty()).then(|| self.upgrade.uid.clone());
         self.freshness.blocked.see(blocked, at(self.seconds));
-        let Status { from, started, seen, way, hop, soaks, .. } = decision.status;
+        let UpgradeStatus { from, started, seen, way, hop, soaks, .. } = decision.status;
         self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
         self.refusals.forget_old(at(self.seconds));
         for action in decision.actions {
@@ -454,8 +454,8 @@ impl Toy {
     }
 
     /// Whoever looks at what an upgrade waits for sees why it stands still, and no time that is over.
-    fn check_waits(&self, status: &Status) {
-        let Status { phase, waits, .. } = status;
+    fn check_waits(&self, status: &UpgradeStatus) {
+        let UpgradeStatus { phase, waits, .. } = status;
         let of_person = |waiting: &Waiting| waiting.reason.ended_by() == EndedBy::Person;
         assert!(!phase.stalled() || waits.iter().any(of_person), "{phase:?} {waits:#?}");
         let now = at(self.seconds);

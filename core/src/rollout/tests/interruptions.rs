@@ -6,7 +6,7 @@ use super::cluster::Toy;
 use crate::cluster::{Component, Owner, Pod, Traits};
 use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
-use crate::rollout::{Action, ClaimState, Unreadable, UpgradePhase};
+use crate::rollout::{Action, ClaimState, UnreadableClaim, UpgradePhase};
 use crate::upgrade::Executor;
 use crate::version::Observed;
 use jiff::SignedDuration;
@@ -295,7 +295,7 @@ fn a_claim_that_cannot_be_read_holds_its_own_node_only() {
     let mut toy = Toy::new(3, 1);
     let why =
         "NodeUpgrade up.kubelet.n-2 is Draining without a time; delete it to have it made anew".to_owned();
-    toy.unreadable.push(Unreadable { name: "up.kubelet.n-2".into(), why: why.clone() });
+    toy.unreadable.push(UnreadableClaim { name: "up.kubelet.n-2".into(), why: why.clone() });
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), UpgradePhase::NodesHeld, "{:?}", toy.status());
     assert_eq!(toy.status().parked[0].reason, why);
@@ -303,7 +303,7 @@ fn a_claim_that_cannot_be_read_holds_its_own_node_only() {
     // So does one of the control plane, which nobody may make twice.
     let mut toy = Toy::new(1, 1);
     let why = "NodeUpgrade up.kube-apiserver.cp-2 has the state Begun".to_owned();
-    toy.unreadable.push(Unreadable { name: "up.kube-apiserver.cp-2".into(), why: why.clone() });
+    toy.unreadable.push(UnreadableClaim { name: "up.kube-apiserver.cp-2".into(), why: why.clone() });
     toy.run_to_the_end(300);
     assert_eq!((toy.claims.len(), toy.status().lines().first()), (1, Some(&why)), "{:?}", toy.log);
 }

@@ -18,7 +18,7 @@ mod places;
 mod plane;
 mod pods;
 mod queue;
-mod refused;
+mod refused_writes;
 mod replaced;
 mod silent;
 mod trial;
