@@ -26,7 +26,7 @@ use evenkeel_core::rollout::{
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
-use evenkeel_core::upgrade::{Amount, Group, Mode, Progress, Unit, Upgrade};
+use evenkeel_core::upgrade::{Amount, Mode, NodeGroup, Progress, Unit, Upgrade};
 use evenkeel_core::version::{KubeVersion, Observed};
 use evenkeel_spread::{Spread, seconds};
 use jiff::Timestamp;
@@ -376,16 +376,16 @@ impl Scene {
 }
 
 fn upgrade(target: KubeVersion) -> Upgrade {
-    let workers = Group {
+    let workers = NodeGroup {
         // All that drain: the budget is used up, as it is most of the time.
         max_unavailable: Amount::Count(LOOK.0 / 100),
-        ..Group::new("workers", Selector::default(), "external")
+        ..NodeGroup::new("workers", Selector::default(), "external")
     };
     Upgrade {
         name: "bench".into(),
         uid: "bench".into(),
         mode: Mode::Automatic,
-        groups: vec![Group::new("canary", labelled("pool", "canary"), "external"), workers],
+        groups: vec![NodeGroup::new("canary", labelled("pool", "canary"), "external"), workers],
         ..Upgrade::to(target)
     }
 }

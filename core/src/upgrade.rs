@@ -62,7 +62,7 @@ impl Amount {
 
 /// Nodes that are upgraded alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct NodeGroup {
     /// `spec.nodeGroups[].name`; no two groups have the same.
     pub name: Arc<str>,
     /// Which nodes; a node belongs to the first group that selects it.
@@ -262,7 +262,7 @@ pub struct Upgrade {
     /// How the control plane is upgraded.
     pub control_plane: ControlPlane,
     /// The groups of nodes, in order of precedence.
-    pub groups: Vec<Group>,
+    pub groups: Vec<NodeGroup>,
     /// How nodes are drained.
     pub drain: DrainOptions,
     /// When something may begin.
@@ -277,7 +277,7 @@ pub struct Upgrade {
     pub executors: BTreeMap<Arc<str>, Executor>,
 }
 
-impl Group {
+impl NodeGroup {
     /// The nodes that `selector` selects, one at a time, changed by `executor`.
     pub fn new(name: &str, selector: Selector, executor: &str) -> Self {
         Self {
@@ -314,7 +314,7 @@ impl Upgrade {
                 hidden: Hidden::Refuse,
                 soak: SignedDuration::ZERO,
             },
-            groups: vec![Group::new("all", Selector::default(), &executor)],
+            groups: vec![NodeGroup::new("all", Selector::default(), &executor)],
             drain: DrainOptions::new(SignedDuration::from_mins(30)),
             calendar: Calendar::default(),
             gates: Vec::new(),

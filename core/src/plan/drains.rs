@@ -166,7 +166,7 @@ mod tests {
     };
     use crate::fixture::{at, budget, node, pod};
     use crate::plan::{Hop, Pass, Picked, waves};
-    use crate::upgrade::{AcceptedRisk, Amount, Group, Unit};
+    use crate::upgrade::{AcceptedRisk, Amount, NodeGroup, Unit};
 
     /// Nodes `n-1` to `n-3` at v1.36.4, and `cart` on each of them with a budget that wants `needed` of its three pods.
     fn parts(needed: i32) -> Parts {
@@ -375,7 +375,7 @@ mod tests {
                 match_labels: [("kubernetes.io/hostname".to_owned(), "n-1".to_owned())].into(),
                 match_expressions: Vec::new(),
             };
-            upgrade.groups.insert(0, Group::new("first", first, "external"));
+            upgrade.groups.insert(0, NodeGroup::new("first", first, "external"));
         };
         let mut parts = with(&["n-1", "n-2"]);
         let mut first = node("n-1", "v1.36.4");

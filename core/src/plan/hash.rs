@@ -15,7 +15,7 @@ use crate::cluster::Selector;
 use crate::disruption::PodRule;
 use crate::drain::{DrainMode, DrainOptions, OnTimeout};
 use crate::upgrade::calendar::Calendar;
-use crate::upgrade::{Amount, Executor, Group, Hidden, Upgrade, Zones};
+use crate::upgrade::{Amount, Executor, Hidden, NodeGroup, Upgrade, Zones};
 use crate::version::KubeVersion;
 
 /// The plan's hash, 32 hex digits: what an approval is bound to. Half of a SHA-256: with fewer digits, whoever writes a plan
@@ -34,7 +34,7 @@ pub fn hash(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> Strin
 /// A later release of the program must write the same text for the same spec, or every approval and every completed
 /// upgrade would be void after its own upgrade. A field that a later release adds is left out where it has its default.
 pub fn canonical(upgrade: &Upgrade, from: &KubeVersion, way: &[KubeVersion]) -> String {
-    let group = |group: &Group| {
+    let group = |group: &NodeGroup| {
         let mut text = json!({
             "name": &*group.name,
             "executor": &*group.executor,
@@ -245,7 +245,7 @@ mod tests {
                 values: vec!["a".to_owned(), "b".to_owned()],
             }],
         };
-        let group = |name: &str, max_unavailable| Group {
+        let group = |name: &str, max_unavailable| NodeGroup {
             name: name.into(),
             selector: selector.clone(),
             max_unavailable,
@@ -325,11 +325,11 @@ mod tests {
         ] {
             assert!(!plain.contains(word), "{word}");
         }
-        upgrade.groups.push(Group {
+        upgrade.groups.push(NodeGroup {
             depends_on: vec!["all".into()],
             zones: Zones::OneAtATime,
             canary: 2,
-            ..Group::new("late", Selector::default(), "external")
+            ..NodeGroup::new("late", Selector::default(), "external")
         });
         upgrade.control_plane.unit = Unit::Node;
         upgrade.control_plane.hidden = Hidden::Accept;

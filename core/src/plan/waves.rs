@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::hops::Plan;
 use crate::cluster::{Cluster, Component, Node, Phase, Pod};
-use crate::upgrade::{Group, Member, Upgrade, Zones};
+use crate::upgrade::{Member, NodeGroup, Upgrade, Zones};
 use crate::version::KubeVersion;
 
 /// The label that says in which zone a node is.
@@ -83,10 +83,10 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
 }
 
 /// The indices of `groups`, each after those that it depends on; else in their order.
-fn by_dependency(groups: &[Group]) -> Vec<usize> {
+fn by_dependency(groups: &[NodeGroup]) -> Vec<usize> {
     let mut ordered: Vec<usize> = Vec::new();
     while ordered.len() < groups.len() {
-        let ready = |(at, group): &(usize, &Group)| {
+        let ready = |(at, group): &(usize, &NodeGroup)| {
             let done =
                 |name: &Arc<str>| ordered.iter().any(|at| groups.get(*at).is_some_and(|g| g.name == *name));
             !ordered.contains(at) && group.depends_on.iter().all(done)
@@ -130,7 +130,7 @@ pub fn is_empty(cluster: &Cluster, node: &Node) -> bool {
 /// The waves of one group of `size` nodes, of which `moving` move in this order, so many of them as canaries.
 fn of_group(
     at: usize,
-    group: &Group,
+    group: &NodeGroup,
     (size, canaries): (usize, usize),
     moving: Vec<(usize, &Node, KubeVersion)>,
 ) -> Vec<Wave> {

@@ -18,7 +18,7 @@ use super::{avoid, replaced, zones};
 use crate::cluster::{Component, Node};
 use crate::plan::Durations;
 use crate::text::harmless;
-use crate::upgrade::{Gate, GateObject, Group, Soaked};
+use crate::upgrade::{Gate, GateObject, NodeGroup, Soaked};
 
 /// What is to be opened.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ pub(super) enum ToOpen<'a> {
     /// A step of the control plane that moves these.
     Step(&'a [Component]),
     /// A node of a group.
-    Node(&'a Node, &'a Group),
+    Node(&'a Node, &'a NodeGroup),
 }
 
 /// Whether `opening`, which nothing else keeps from being opened, may be opened now. The error is what it waits for.
@@ -50,9 +50,9 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(),
 }
 
 /// Whether a node of `group` may be opened as far as others soak and its zone goes.
-fn of_node(round: &Round<'_>, node: &Node, group: &Group) -> Result<(), Wait> {
+fn of_node(round: &Round<'_>, node: &Node, group: &NodeGroup) -> Result<(), Wait> {
     soaks(round, &Soaked::ControlPlane, round.upgrade.control_plane.soak)?;
-    let earlier = |other: &&Group| group.depends_on.contains(&other.name);
+    let earlier = |other: &&NodeGroup| group.depends_on.contains(&other.name);
     for other in round.upgrade.groups.iter().filter(earlier) {
         soaks(round, &Soaked::Group(other.name.clone()), other.soak)?;
     }

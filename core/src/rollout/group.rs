@@ -9,11 +9,11 @@ use super::claim::{Subject, UnreadableClaim};
 use super::hold_reason::{Hold, hold};
 use super::round::{Round, Selected, claim_name};
 use crate::cluster::{Component, Node};
-use crate::upgrade::Group;
+use crate::upgrade::NodeGroup;
 
 /// The nodes of one group.
 pub(super) struct Members<'a> {
-    pub(super) group: &'a Group,
+    pub(super) group: &'a NodeGroup,
     pub(super) nodes: Vec<Selected<'a>>,
     /// How many of them may be unavailable.
     pub(super) limit: usize,
@@ -21,7 +21,7 @@ pub(super) struct Members<'a> {
 
 /// The nodes that take part, by group.
 pub(super) fn members<'a>(round: &Round<'a>) -> Vec<Members<'a>> {
-    let of_group = |group: &'a Group| Members { group, limit: 0, nodes: Vec::new() };
+    let of_group = |group: &'a NodeGroup| Members { group, limit: 0, nodes: Vec::new() };
     let mut all: Vec<Members<'a>> = round.upgrade.groups.iter().map(of_group).collect();
     for selected in &round.selected {
         if let Some(members) = all.get_mut(selected.member.group) {
@@ -59,7 +59,7 @@ fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a U
 }
 
 /// What a claim of the kubelet of `node` is about.
-pub(super) fn subject(round: &Round<'_>, group: &Group, node: &Node) -> Subject {
+pub(super) fn subject(round: &Round<'_>, group: &NodeGroup, node: &Node) -> Subject {
     Subject {
         component: Component::Kubelet,
         components: Vec::new(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan;
-use evenkeel_core::upgrade::{self, AbsentExecutor, Amount, ComponentPlace, Executor, Group, Upgrade};
+use evenkeel_core::upgrade::{self, AbsentExecutor, Amount, ComponentPlace, Executor, NodeGroup, Upgrade};
 use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::civil::Date;
@@ -78,7 +78,7 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
         return Err(Invalid::FirstExecutor);
     }
     let groups = spec.node_groups.iter().map(|group| {
-        Ok(Group {
+        Ok(NodeGroup {
             name: group.name.as_str().into(),
             selector: selector(&group.selector),
             max_unavailable: amount(&group.max_unavailable, || {
@@ -155,7 +155,7 @@ fn named(object: &ClusterUpgrade) -> impl Iterator<Item = (Cow<'static, str>, &s
 }
 
 /// `groups`, if each depends on others among them alone, and never on itself by way of others.
-fn in_order(groups: Vec<Group>) -> Result<Vec<Group>, Invalid> {
+fn in_order(groups: Vec<NodeGroup>) -> Result<Vec<NodeGroup>, Invalid> {
     let of = |name: &str| groups.iter().find(|group| *group.name == *name);
     for group in &groups {
         if let Some(unknown) = group.depends_on.iter().find(|name| of(name).is_none()) {

@@ -21,8 +21,8 @@ pub use schema::{
 };
 pub use selector::{LabelExpression, LabelOperator, LabelSelector};
 pub use state::{
-    ClusterUpgradeStatus, ParkedNode, PastUpgrade, Plan, PlanEstimate, PlanFinding, PlanHop, PlanStage,
-    PlanWave, Progress, SeenComponent, Soak,
+    ClusterUpgradeStatus, NodeProgress, ParkedNode, PastUpgrade, Plan, PlanEstimate, PlanFinding, PlanHop,
+    PlanStage, PlanWave, SeenComponent, Soak,
 };
 pub use status::{UNSEEN_REASONS, status, status_of_invalid, status_of_unseen};
 pub use waits::WaitingFor;

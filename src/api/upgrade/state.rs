@@ -27,7 +27,7 @@ pub struct ClusterUpgradeStatus {
     pub plan: Option<Plan>,
     /// How many of the nodes are upgraded.
     #[serde(default)]
-    pub progress: Progress,
+    pub progress: NodeProgress,
     /// The control-plane components that were seen. No further kubelet is upgraded while one of them is missing, until
     /// its Node is gone or another instance has taken its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -245,7 +245,7 @@ pub struct PlanStage {
 /// How far the nodes are.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-pub struct Progress {
+pub struct NodeProgress {
     /// How many of the selected nodes are upgraded, such as `412/5000`.
     #[serde(default)]
     pub summary: String,

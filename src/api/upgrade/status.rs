@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::outlook;
 use super::schema::ClusterUpgrade;
 use super::state::{
-    ClusterUpgradeStatus, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, Progress, SeenComponent,
+    ClusterUpgradeStatus, NodeProgress, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, SeenComponent,
 };
 use super::waits::WaitingFor;
 use super::when;
@@ -68,7 +68,7 @@ fn divided(
     ClusterUpgradeStatus {
         observed_generation: object.metadata.generation,
         plan: plan_of((object, upgrade), planned.plan(), decided, forecast, most),
-        progress: Progress {
+        progress: NodeProgress {
             summary: format!("{upgraded}/{selected}"),
             upgraded: count(upgraded),
             selected: count(selected),

@@ -244,7 +244,7 @@ pub(super) fn waves(
 }
 
 fn groups(made: &Made<'_>) -> Vec<Group> {
-    let group = |(at, group): (usize, &evenkeel_core::upgrade::Group)| Group {
+    let group = |(at, group): (usize, &evenkeel_core::upgrade::NodeGroup)| Group {
         name: harmless(&group.name),
         nodes: made.members.iter().filter(|member| member.group == at).count(),
         max_unavailable: match group.max_unavailable {

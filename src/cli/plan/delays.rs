@@ -74,7 +74,7 @@ mod tests {
     use std::sync::Arc;
 
     use evenkeel_core::upgrade::calendar::{Calendar, time_zone};
-    use evenkeel_core::upgrade::{FailurePolicy, Group};
+    use evenkeel_core::upgrade::{FailurePolicy, NodeGroup};
     use expect_test::expect;
     use jiff::SignedDuration;
 
@@ -105,10 +105,10 @@ mod tests {
             }],
         };
         upgrade.control_plane.soak = SignedDuration::from_mins(10);
-        let group = |name: &str, canary: usize| Group {
+        let group = |name: &str, canary: usize| NodeGroup {
             canary,
             soak: SignedDuration::from_mins(30),
-            ..Group::new(name, evenkeel_core::cluster::Selector::default(), "external")
+            ..NodeGroup::new(name, evenkeel_core::cluster::Selector::default(), "external")
         };
         upgrade.groups = vec![group("canary", 0), group("web", 2)];
         let object = GateObject {

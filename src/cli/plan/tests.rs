@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::Selector;
 use evenkeel_core::plan::Wave;
-use evenkeel_core::upgrade::{Group, Upgrade};
+use evenkeel_core::upgrade::{NodeGroup, Upgrade};
 use expect_test::expect;
 use serde_json::json;
 
@@ -16,9 +16,9 @@ use super::{build, markdown, output};
 
 #[test]
 fn waves_that_wait_for_nothing_share_a_place() {
-    let group = |name: &str, depends_on: &[&str]| Group {
+    let group = |name: &str, depends_on: &[&str]| NodeGroup {
         depends_on: depends_on.iter().map(|name| (*name).into()).collect(),
-        ..Group::new(name, Selector::default(), "external")
+        ..NodeGroup::new(name, Selector::default(), "external")
     };
     let upgrade = Upgrade {
         groups: vec![group("web", &[]), group("db", &[]), group("last", &["web", "db"])],

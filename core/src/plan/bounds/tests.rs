@@ -11,7 +11,7 @@ use crate::cluster::Component;
 use crate::cluster::{Budget, Demand, Node, Parts, Pod, Quantity, Selector};
 use crate::fixture::{at, budget, instance, node, pod};
 use crate::plan::{Pass, Picked, waves};
-use crate::upgrade::{Amount, Group, Zones};
+use crate::upgrade::{Amount, NodeGroup, Zones};
 use crate::version::KubeVersion;
 
 fn seconds(seconds: i64) -> SignedDuration {
@@ -23,12 +23,15 @@ fn took(p50: i64, p90: i64) -> Took {
 }
 
 /// A group of the nodes whose label `pool` is `name`.
-fn group(name: &str, max_unavailable: usize) -> Group {
+fn group(name: &str, max_unavailable: usize) -> NodeGroup {
     let selector = Selector {
         match_labels: [("pool".to_owned(), name.to_owned())].into(),
         match_expressions: Vec::new(),
     };
-    Group { max_unavailable: Amount::Count(max_unavailable), ..Group::new(name, selector, "external") }
+    NodeGroup {
+        max_unavailable: Amount::Count(max_unavailable),
+        ..NodeGroup::new(name, selector, "external")
+    }
 }
 
 /// Node `<pool>-<number>` at v1.36.4.
@@ -73,7 +76,7 @@ fn plan(hops: Vec<Hop>) -> Plan {
     Plan { from, to, unit: Unit::Component, hops, findings: Vec::new() }
 }
 
-fn upgrade(groups: Vec<Group>) -> Upgrade {
+fn upgrade(groups: Vec<NodeGroup>) -> Upgrade {
     Upgrade { groups, ..Upgrade::to(version("v1.37.1")) }
 }
 
@@ -112,7 +115,7 @@ fn large() -> Parts {
 #[test]
 fn what_sets_the_time_of_a_large_cluster() {
     let canary = group("canary", 1);
-    let workers = Group { depends_on: vec!["canary".into()], ..group("workers", 2) };
+    let workers = NodeGroup { depends_on: vec!["canary".into()], ..group("workers", 2) };
     let groups = vec![group("cp", 1), canary, workers.clone()];
     see(
         &whole(),
@@ -130,7 +133,7 @@ fn what_sets_the_time_of_a_large_cluster() {
         1.37 at least 13 h 40 min, P50 14 h, P90 14 h 57 min
         at least 13 h 40 min, P50 14 h, P90 14 h 57 min"#]],
     );
-    let faster = Group { max_unavailable: Amount::Percent(50), ..workers };
+    let faster = NodeGroup { max_unavailable: Amount::Percent(50), ..workers };
     let groups = [&groups[..2], &[faster]].concat();
     see(
         &whole(),
@@ -193,7 +196,7 @@ fn words_for_few_and_for_several_waves() {
         1.37 at least 14 min, P50 14 min, P90 21 min
         at least 14 min, P50 14 min, P90 21 min"#]],
     );
-    let zones = Group { zones: Zones::OneAtATime, canary: 1, ..group("w", 2) };
+    let zones = NodeGroup { zones: Zones::OneAtATime, canary: 1, ..group("w", 2) };
     see(
         &alone,
         &upgrade(vec![zones]),
@@ -413,11 +416,11 @@ fn by_chance_timed(
     canary: usize,
 ) -> PlanTiming {
     let mut parts = Parts::default();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<NodeGroup> = Vec::new();
     let mut pods: Vec<Pod> = Vec::new();
     for ((name, nodes), limit) in POOLS.iter().zip(pools).zip(limits) {
-        let before = groups.last().map(|group: &Group| group.name.clone()).filter(|_| chained);
-        groups.push(Group { depends_on: before.into_iter().collect(), canary, ..group(name, *limit) });
+        let before = groups.last().map(|group: &NodeGroup| group.name.clone()).filter(|_| chained);
+        groups.push(NodeGroup { depends_on: before.into_iter().collect(), canary, ..group(name, *limit) });
         for (number, count) in nodes.iter().enumerate() {
             let own = Node { control_plane: *name == "a", ..of_pool(name, number) };
             (0..*count).for_each(|at| pods.push(pod("cart", pods_number(name, number, at), &own.name)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::Selector;
-use crate::upgrade::{Amount, Group, Zones};
+use crate::upgrade::{Amount, NodeGroup, Zones};
 
 /// Two canaries in zone a, and two nodes in each of the zones a and b; one node is held and one is cordoned.
 fn setting() -> (Cluster, Upgrade) {
@@ -23,9 +23,9 @@ fn setting() -> (Cluster, Upgrade) {
     }
     let group = |name: &str, pool: &str| {
         let match_labels = [("pool".to_owned(), pool.to_owned())].into();
-        Group::new(name, Selector { match_labels, ..Selector::default() }, "external")
+        NodeGroup::new(name, Selector { match_labels, ..Selector::default() }, "external")
     };
-    let web = Group {
+    let web = NodeGroup {
         depends_on: vec!["canary".into()],
         zones: Zones::OneAtATime,
         canary: 1,

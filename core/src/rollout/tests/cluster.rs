@@ -13,7 +13,7 @@ use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;
 use crate::rollout::Freshness;
 use crate::toy::ToyCluster;
-use crate::upgrade::{AbsentExecutor, Amount, Executor, Group, Mode, Progress, Unit, Upgrade};
+use crate::upgrade::{AbsentExecutor, Amount, Executor, Mode, NodeGroup, Progress, Unit, Upgrade};
 use crate::version::{KubeVersion, Observed, Unknown};
 
 /// What an executor does that moves the control plane of a node: the components one after the other, each away for two
@@ -104,9 +104,9 @@ impl Toy {
             name: "up".into(),
             uid: "uid-up".into(),
             mode: Mode::Automatic,
-            groups: vec![Group {
+            groups: vec![NodeGroup {
                 max_unavailable: Amount::Count(max_unavailable),
-                ..Group::new("all", Selector::default(), "external")
+                ..NodeGroup::new("all", Selector::default(), "external")
             }],
             drain: DrainOptions::new(SignedDuration::from_secs(40)),
             executors: [("external".into(), external)].into(),

@@ -8,7 +8,7 @@ use crate::cluster::Selector;
 use crate::drain::{DrainMode, OnTimeout};
 use crate::fixture::{at, pod};
 use crate::rollout::{UpgradePhase, WaitReason};
-use crate::upgrade::{AcceptedRisk, Amount, Group};
+use crate::upgrade::{AcceptedRisk, Amount, NodeGroup};
 
 /// Until this second the finding is accepted.
 const UNTIL: i64 = 5000;
@@ -155,9 +155,9 @@ fn last_group(toy: &mut Toy) {
     let pool = BTreeMap::from([("pool".to_owned(), "last".to_owned())]);
     toy.cluster.change_node("n-3", |node| node.labels = Arc::new(pool.clone()));
     let selector = Selector { match_labels: pool, match_expressions: Vec::new() };
-    let last = Group {
+    let last = NodeGroup {
         depends_on: vec![toy.upgrade.groups[0].name.clone()],
-        ..Group::new("last", selector, "external")
+        ..NodeGroup::new("last", selector, "external")
     };
     toy.upgrade.groups.insert(0, last);
 }

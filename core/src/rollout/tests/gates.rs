@@ -9,7 +9,7 @@ use super::*;
 use crate::fixture::{at, releases};
 use crate::plan::Stage;
 use crate::upgrade::calendar::{Calendar, Freeze, Window};
-use crate::upgrade::{FailurePolicy, Gate, GateObject, Group};
+use crate::upgrade::{FailurePolicy, Gate, GateObject, NodeGroup};
 
 /// It is 2027-01-15 08:00 UTC when a toy begins.
 const BEGINS: i64 = 8 * 60;
@@ -163,14 +163,14 @@ fn two_groups() -> Toy {
         let labels = [("pool".to_owned(), pool.to_owned())];
         toy.cluster.change_node(&format!("n-{node}"), |node| node.labels = Arc::new(labels.into()));
     }
-    let of = |name: &str| Group {
+    let of = |name: &str| NodeGroup {
         selector: crate::cluster::Selector {
             match_labels: [("pool".to_owned(), name.to_owned())].into(),
             ..crate::cluster::Selector::default()
         },
-        ..Group::new(name, crate::cluster::Selector::default(), "external")
+        ..NodeGroup::new(name, crate::cluster::Selector::default(), "external")
     };
-    toy.upgrade.groups = vec![of("first"), Group { depends_on: vec!["first".into()], ..of("second") }];
+    toy.upgrade.groups = vec![of("first"), NodeGroup { depends_on: vec!["first".into()], ..of("second") }];
     toy
 }
 

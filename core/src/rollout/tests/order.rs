@@ -8,7 +8,7 @@ use crate::cluster::{Component, Evidence, Instance, Node, Pod, Selector, Traits}
 use crate::fixture::{node, pod};
 use crate::plan::Stage;
 use crate::rollout::{Claim, ClaimState, Subject, UpgradePhase};
-use crate::upgrade::{Group, Hidden};
+use crate::upgrade::{Hidden, NodeGroup};
 use crate::version::{Effective, Minor, Observed};
 
 /// A claim of the toy's upgrade on a control-plane component.
@@ -334,7 +334,7 @@ fn two_nodes_with_pinned_pods_of_one_budget_never_open_in_one_round_or_in_two_gr
         if groups == 2 {
             let group = |name: &str, node: &str| {
                 let match_labels = [("name".to_owned(), node.to_owned())].into();
-                Group::new(name, Selector { match_labels, ..Selector::default() }, "external")
+                NodeGroup::new(name, Selector { match_labels, ..Selector::default() }, "external")
             };
             toy.upgrade.groups = vec![group("a", "n-1"), group("b", "n-2")];
             for name in ["n-1", "n-2"] {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::cluster::Toy;
 use crate::cluster::Selector;
 use crate::rollout::UpgradePhase;
-use crate::upgrade::{Amount, Group, Zones};
+use crate::upgrade::{Amount, NodeGroup, Zones};
 
 /// Six nodes in zones a, b and c, two in each, in pools `canary` (the first two) and `web`.
-fn toy(groups: Vec<Group>) -> Toy {
+fn toy(groups: Vec<NodeGroup>) -> Toy {
     let mut toy = Toy::new(6, 6);
     toy.upgrade.groups = groups;
     for (number, zone) in ["a", "a", "b", "b", "c", "c"].iter().enumerate() {
@@ -25,11 +25,11 @@ fn toy(groups: Vec<Group>) -> Toy {
     toy
 }
 
-fn group(name: &str, pool: Option<&str>, at_once: usize) -> Group {
+fn group(name: &str, pool: Option<&str>, at_once: usize) -> NodeGroup {
     let match_labels = pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect();
-    Group {
+    NodeGroup {
         max_unavailable: Amount::Count(at_once),
-        ..Group::new(name, Selector { match_labels, ..Selector::default() }, "external")
+        ..NodeGroup::new(name, Selector { match_labels, ..Selector::default() }, "external")
     }
 }
 
@@ -57,7 +57,7 @@ fn together(toy: &mut Toy) -> Vec<String> {
 
 #[test]
 fn a_group_waits_for_those_that_it_depends_on() {
-    let web = Group { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
+    let web = NodeGroup { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
     let mut toy = toy(vec![web, group("canary", Some("canary"), 1)]);
     let all = together(&mut toy);
     let first_web = all.iter().position(|line| line.contains("n-3")).unwrap();
@@ -66,7 +66,7 @@ fn a_group_waits_for_those_that_it_depends_on() {
 
 #[test]
 fn a_group_that_waits_says_for_whom() {
-    let web = Group { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
+    let web = NodeGroup { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
     let mut toy = toy(vec![web, group("canary", Some("canary"), 1)]);
     toy.broken = Some("n-1".to_owned());
     toy.run_to_the_end(3000);
@@ -86,7 +86,7 @@ fn a_group_that_waits_says_for_whom() {
 
 #[test]
 fn canaries_go_before_the_others_of_their_group() {
-    let all = Group { canary: 2, ..group("all", None, 6) };
+    let all = NodeGroup { canary: 2, ..group("all", None, 6) };
     let all = together(&mut toy(vec![all]));
     assert_eq!(all[0], "n-1 n-2");
     let rest = all.iter().position(|line| line.contains("n-3")).unwrap();
@@ -96,7 +96,7 @@ fn canaries_go_before_the_others_of_their_group() {
 
 #[test]
 fn nobody_follows_a_canary_that_failed() {
-    let all = Group { canary: 1, ..group("all", None, 6) };
+    let all = NodeGroup { canary: 1, ..group("all", None, 6) };
     let mut toy = toy(vec![all]);
     toy.broken = Some("n-1".to_owned());
     toy.run_to_the_end(3000);
@@ -108,7 +108,7 @@ fn nobody_follows_a_canary_that_failed() {
 
 #[test]
 fn zones_go_one_after_the_other() {
-    let all = Group { zones: Zones::OneAtATime, ..group("all", None, 6) };
+    let all = NodeGroup { zones: Zones::OneAtATime, ..group("all", None, 6) };
     let all = together(&mut toy(vec![all]));
     assert_eq!(all, ["n-1 n-2", "n-3 n-4", "n-5 n-6"]);
 }
@@ -116,7 +116,7 @@ fn zones_go_one_after_the_other() {
 /// The plan says the same of the nodes that are there.
 #[test]
 fn what_is_carried_out_is_what_the_waves_say() {
-    let web = Group {
+    let web = NodeGroup {
         depends_on: vec!["canary".into()],
         zones: Zones::OneAtATime,
         canary: 1,
