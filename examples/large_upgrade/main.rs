@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use evenkeel::clients::Clients;
 use evenkeel::clock::Clock;
 use evenkeel::demo::executor::{self, Takes};
-use evenkeel::operator::{Options, operate};
+use evenkeel::operator::{OperatorOptions, operate};
 use evenkeel_core::lease::LeaseTiming;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_sim::{Cluster, NodeGroup, crowd};
@@ -307,9 +307,9 @@ fn clock(cluster: &Cluster) -> Clock {
     Clock::new(move || cluster.now())
 }
 
-fn options() -> Options {
+fn options() -> OperatorOptions {
     let seconds = Duration::from_secs;
-    Options {
+    OperatorOptions {
         upgrades: true,
         namespace: "kube-system".to_owned(),
         identity: "large".to_owned(),

@@ -235,7 +235,7 @@ fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, String> {
 async fn run_operator(args: OperatorArgs) -> Result<(), String> {
     let config = connect::config(&args.cluster, "operator").await?;
     let host = args.identity.or_else(|| std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()));
-    let options = operator::Options {
+    let options = operator::OperatorOptions {
         upgrades: args.upgrades,
         namespace: args.lease_namespace,
         // The start is part of the name: a restarted container must not take itself for its predecessor.

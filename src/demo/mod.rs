@@ -34,7 +34,7 @@ use crate::clients::{Clients, one_line};
 use crate::clock::Clock;
 use crate::observe::cache::Shared;
 use crate::observe::{Inventory, NotReady, Observer, PodScope};
-use crate::operator::{self, Options};
+use crate::operator::{self, OperatorOptions};
 
 /// How old the cluster is when a person first sees it: older than the time after which the report names a
 /// PodDisruptionBudget that allows no eviction.
@@ -380,9 +380,9 @@ fn clients(process: &Process) -> Clients {
     }
 }
 
-fn options(releases: Catalogue) -> Options {
+fn options(releases: Catalogue) -> OperatorOptions {
     let seconds = Duration::from_secs;
-    Options {
+    OperatorOptions {
         upgrades: true,
         namespace: "kube-system".to_owned(),
         identity: "evenkeel-0".to_owned(),

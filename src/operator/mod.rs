@@ -15,4 +15,4 @@ pub mod shutdown;
 pub mod telemetry;
 mod upgrade;
 
-pub use run::{NotBegun, Options, operate, run};
+pub use run::{NotBegun, OperatorOptions, operate, run};

@@ -67,11 +67,11 @@ pub(super) struct Reporter<'a> {
 
 /// What it remembers between two looks; losing it costs a write or an event.
 #[derive(Default)]
-struct Memory {
+struct ReportMemory {
     /// When a write was last sent, whether it succeeded or not.
     last_write: Option<Instant>,
     /// The status that we last wrote and its resourceVersion, while nobody has changed the report since.
-    written: Option<Written>,
+    written: Option<WrittenReport>,
     /// The status that we last wrote, even if somebody has changed the report since.
     said: Option<ClusterSkewReportStatus>,
     /// The first field of it that the server dropped, and what to do, in one line.
@@ -86,7 +86,7 @@ struct Memory {
 }
 
 /// The resourceVersion of the report after a write, and the status that was written.
-type Written = (String, ClusterSkewReportStatus);
+type WrittenReport = (String, ClusterSkewReportStatus);
 
 /// What became of the report in one look.
 enum ReportOutcome {
@@ -100,7 +100,7 @@ impl Reporter<'_> {
     /// Keeps the report until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
         let mut changes = self.observer.changes().subscribe();
-        let mut memory = Memory::default();
+        let mut memory = ReportMemory::default();
         loop {
             changes.mark_unchanged();
             let began = Instant::now();
@@ -135,7 +135,7 @@ impl Reporter<'_> {
     }
 
     /// One look: judges the cluster, and writes the report where it changed.
-    async fn once(&self, memory: &mut Memory) -> Result<ReportOutcome, Problem> {
+    async fn once(&self, memory: &mut ReportMemory) -> Result<ReportOutcome, Problem> {
         match self.reports.state() {
             SyncState::Synced => {}
             SyncState::Syncing if memory.is_patient(true) => return Ok(ReportOutcome::Unclear),
@@ -199,9 +199,9 @@ impl Reporter<'_> {
     /// period.
     async fn say(
         &self,
-        memory: &mut Memory,
+        memory: &mut ReportMemory,
         object: &ClusterSkewReport,
-        (untouched, before): (Option<Written>, &ClusterSkewReportStatus),
+        (untouched, before): (Option<WrittenReport>, &ClusterSkewReportStatus),
         (wanted, is_blind): (ClusterSkewReportStatus, bool),
     ) -> Result<ReportOutcome, Problem> {
         if object.spec.suspend {
@@ -281,7 +281,7 @@ impl Reporter<'_> {
 
     async fn write(
         &self,
-        memory: &mut Memory,
+        memory: &mut ReportMemory,
         object: &ClusterSkewReport,
         wanted: &ClusterSkewReportStatus,
     ) -> Result<(), NotWritten> {
@@ -302,7 +302,7 @@ impl Reporter<'_> {
     /// Publishes an event when the verdict is certain and differs from the last certain one.
     fn announce(
         &self,
-        memory: &mut Memory,
+        memory: &mut ReportMemory,
         object: &ClusterSkewReport,
         before: &ClusterSkewReportStatus,
         wanted: &ClusterSkewReportStatus,
@@ -328,7 +328,7 @@ impl Reporter<'_> {
     }
 }
 
-impl Memory {
+impl ReportMemory {
     /// Whether to wait before anything is reported, given whether sources are unclear now.
     fn is_patient(&mut self, unclear: bool) -> bool {
         self.unclear = if unclear { self.unclear.or_else(|| Some(Instant::now())) } else { None };
@@ -457,7 +457,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_controller_that_led_in_sight_a_moment_ago_is_not_hidden() {
-        let mut memory = Memory::default();
+        let mut memory = ReportMemory::default();
         let mut told = |hidden: &[Component]| {
             let of = |component: &Component| Leading { component: *component, holder: "cp-1_a".into() };
             let mut leading: Vec<_> = hidden.iter().map(of).collect();

@@ -31,7 +31,7 @@ use crate::observe::{Observer, PodScope};
 
 /// The settings of the operator.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct OperatorOptions {
     /// Drive `ClusterUpgrade`s, not only report.
     pub upgrades: bool,
     /// Namespace of the leader election Lease. All installations in a cluster have to share it, or each would lead.
@@ -70,7 +70,7 @@ impl From<std::io::Error> for NotBegun {
 ///
 /// # Errors
 /// [`NotBegun`], when a client, a signal handler or the HTTP listener cannot be made.
-pub async fn run(config: Config, options: Options) -> Result<(), NotBegun> {
+pub async fn run(config: Config, options: OperatorOptions) -> Result<(), NotBegun> {
     let stop = shutdown::on_signal()?;
     operate(Clients::of(&config)?, options, Clock::default(), stop).await
 }
@@ -85,7 +85,7 @@ pub async fn run(config: Config, options: Options) -> Result<(), NotBegun> {
 /// [`NotBegun`], when the HTTP listener or the metrics cannot be made.
 pub async fn operate(
     clients: Clients,
-    options: Options,
+    options: OperatorOptions,
     clock: Clock,
     stop: CancellationToken,
 ) -> Result<(), NotBegun> {
@@ -130,7 +130,7 @@ pub async fn operate(
 async fn campaign(
     watches: &Watches,
     clients: &Clients,
-    options: &Options,
+    options: &OperatorOptions,
     metrics: &Metrics,
     clock: &Clock,
     stop: &CancellationToken,
@@ -168,12 +168,12 @@ const HANDOVER: Duration = Duration::from_secs(8);
 struct Watches {
     observer: Arc<Observer>,
     reports: Cache<DynamicObject>,
-    /// What upgrades are driven by; `None` where the operator only reports.
-    driven: Option<Driven>,
+    /// Those that only upgrades need; `None` where the operator only reports.
+    upgrades: Option<UpgradeCaches>,
 }
 
 #[derive(Clone)]
-struct Driven {
+struct UpgradeCaches {
     upgrades: Cache<DynamicObject>,
     claims: Cache<DynamicObject>,
     executors: Cache<DynamicObject>,
@@ -181,7 +181,7 @@ struct Driven {
 }
 
 impl Watches {
-    fn start(clients: &Clients, options: &Options, observer: Arc<Observer>, shared: &Shared) -> Self {
+    fn start(clients: &Clients, options: &OperatorOptions, observer: Arc<Observer>, shared: &Shared) -> Self {
         let read = &clients.read;
         let custom = |resource: ApiResource| {
             let api: Api<DynamicObject> = Api::all_with(read.clone(), &resource);
@@ -195,7 +195,7 @@ impl Watches {
         Self {
             observer,
             reports: custom(ApiResource::erase::<ClusterSkewReport>(&())),
-            driven: options.upgrades.then(|| Driven {
+            upgrades: options.upgrades.then(|| UpgradeCaches {
                 upgrades: custom(ApiResource::erase::<ClusterUpgrade>(&())),
                 claims: custom(ApiResource::erase::<NodeUpgrade>(&())),
                 executors: custom(ApiResource::erase::<UpgradeExecutor>(&())),
@@ -209,7 +209,7 @@ impl Watches {
 /// that is on its way. A task of theirs that is left cannot write, because its term is over.
 async fn lead(
     watches: &Watches,
-    options: &Options,
+    options: &OperatorOptions,
     effects: &Effects,
     term: Term,
     metrics: &Metrics,
@@ -227,7 +227,7 @@ async fn lead(
         clock: clock.clone(),
     };
     let drive = async {
-        if let Some(Driven { upgrades, claims, executors, jobs }) = watches.driven.clone() {
+        if let Some(UpgradeCaches { upgrades, claims, executors, jobs }) = watches.upgrades.clone() {
             let namespace = &options.executors_namespace;
             let driver = Driver {
                 observer: &watches.observer,

@@ -80,13 +80,13 @@ pub(super) struct Driver<'a> {
 }
 
 /// A `ClusterUpgrade`, and what a person wants and how far it is; or what is wrong with the object.
-type Read = (ClusterUpgrade, Result<(Upgrade, Progress), String>);
+type ReadUpgrade = (ClusterUpgrade, Result<(Upgrade, Progress), String>);
 
 /// What is kept between two looks; losing it is safe.
 #[derive(Default)]
-struct Kept {
+struct UpgradesKept {
     claims: Decoded<Result<Claim, String>>,
-    upgrades: Decoded<Result<Read, String>>,
+    upgrades: Decoded<Result<ReadUpgrade, String>>,
     /// What the upgrades were read with.
     executors: Executors,
     sent: Sent,
@@ -128,7 +128,7 @@ struct CompleteLook {
 
 impl Driver<'_> {
     /// One look at everything; says when to look again, and whether a write failed.
-    async fn once(&self, kept: &mut Kept) -> Result<CompleteLook, Unseen> {
+    async fn once(&self, kept: &mut UpgradesKept) -> Result<CompleteLook, Unseen> {
         kept.failed = false;
         self.synced()?;
         let now = self.clock.now();
@@ -209,14 +209,14 @@ impl Driver<'_> {
     }
 
     /// Counts a failure of this look.
-    fn fails(&self, kept: &mut Kept, reason: Reason) {
+    fn fails(&self, kept: &mut UpgradesKept, reason: Reason) {
         kept.failed = true;
         self.metrics.reconcile_failed(Controller::Upgrade, reason);
     }
 
     /// Writes into the status of each upgrade that is neither complete nor suspended why nothing is decided, once that
     /// has lasted for [`PATIENCE`]. A watch that breaks with its kube-apiserver is open again within a second or two.
-    async fn tell_unseen(&self, kept: &mut Kept, unseen: &Unseen) {
+    async fn tell_unseen(&self, kept: &mut UpgradesKept, unseen: &Unseen) {
         let since = *kept.unseen.get_or_insert_with(Instant::now);
         if since.elapsed() < PATIENCE {
             kept.again = Some(since + PATIENCE);
@@ -238,7 +238,7 @@ impl Driver<'_> {
     }
 
     /// Updates from the watch which Jobs of executors exist, and drops refusals that are over.
-    fn jobs(&self, kept: &mut Kept) {
+    fn jobs(&self, kept: &mut UpgradesKept) {
         let jobs = self.jobs.list();
         let of = jobs.iter().filter_map(|job| {
             let claim: Arc<str> = job.labels.get(EXECUTOR_LABEL)?.as_str().into();
@@ -256,7 +256,7 @@ impl Driver<'_> {
     }
 
     /// Carries `actions` out: evictions beside the loop, everything else before the next decision.
-    async fn act(&self, kept: &mut Kept, object: ClusterUpgrade, actions: Vec<Action>) {
+    async fn act(&self, kept: &mut UpgradesKept, object: ClusterUpgrade, actions: Vec<Action>) {
         let object = Arc::new(object);
         let mut writes = FuturesUnordered::new();
         for action in actions {
@@ -287,7 +287,7 @@ impl Driver<'_> {
     /// Releases claims whose upgrade is gone, and gives back nodes whose claim is gone.
     async fn clean_up(
         &self,
-        kept: &mut Kept,
+        kept: &mut UpgradesKept,
         cluster: &Cluster,
         claims: &[Claim],
         unreadable: &[UnreadableClaim],
@@ -314,7 +314,7 @@ impl Driver<'_> {
     }
 
     /// Folds in what a write returned, so that the next decision sees it.
-    fn take(&self, kept: &mut Kept, outcome: Outcome) {
+    fn take(&self, kept: &mut UpgradesKept, outcome: Outcome) {
         kept.complaints.hear(&outcome);
         match outcome {
             Outcome::Claim(claim) => {
@@ -396,7 +396,12 @@ impl Driver<'_> {
 
     /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any
     /// action (the plan, the start or end time, the observed generation) changed and was not written.
-    async fn tell(&self, kept: &mut Kept, object: &ClusterUpgrade, status: ClusterUpgradeStatus) -> bool {
+    async fn tell(
+        &self,
+        kept: &mut UpgradesKept,
+        object: &ClusterUpgrade,
+        status: ClusterUpgradeStatus,
+    ) -> bool {
         let name = object.name_any();
         kept.announced.stands(&name, &status);
         let cut = kept
@@ -446,7 +451,12 @@ impl Driver<'_> {
 }
 
 /// Remembers `status` where the server dropped a field of it, and says so once.
-fn note_dropped(kept: &mut Kept, name: String, written: &DynamicObject, status: ClusterUpgradeStatus) {
+fn note_dropped(
+    kept: &mut UpgradesKept,
+    name: String,
+    written: &DynamicObject,
+    status: ClusterUpgradeStatus,
+) {
     // What cannot be written as JSON was not sent.
     let told = serde_json::to_value(&status).unwrap_or_default();
     match dropped(written, &told, ClusterUpgrade::crd_name()) {
@@ -461,7 +471,7 @@ fn note_dropped(kept: &mut Kept, name: String, written: &DynamicObject, status: 
 }
 
 /// Forgets what was read of objects that no gate names any more.
-fn forget_gates(kept: &mut Kept, upgrades: &[(ClusterUpgrade, Upgrade, Progress)]) {
+fn forget_gates(kept: &mut UpgradesKept, upgrades: &[(ClusterUpgrade, Upgrade, Progress)]) {
     let named = |object: &GateObject| {
         let mut all = upgrades.iter().flat_map(|(_, intent, _)| &intent.gates);
         all.any(|gate| gate.object == *object)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel::clients::Clients;
 use evenkeel::clock::Clock;
-use evenkeel::operator::{Options, operate};
+use evenkeel::operator::{OperatorOptions, operate};
 use evenkeel_core::lease::LeaseTiming;
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_sim::{Cluster, Process};
@@ -31,7 +31,7 @@ pub async fn replica_at(
         start += 1;
         let process = cluster.process(&format!("evenkeel-{name}"));
         let ended = CancellationToken::new();
-        let options = Options { listen, ..options(name, start, upgrades) };
+        let options = OperatorOptions { listen, ..options(name, start, upgrades) };
         let run = operate(clients(&process), options, clock(&cluster), ended.clone());
         let crashed = async {
             while !process.is_dead() {
@@ -62,9 +62,9 @@ pub fn clients(process: &Process) -> Clients {
     }
 }
 
-pub fn options(name: &str, start: u32, upgrades: bool) -> Options {
+pub fn options(name: &str, start: u32, upgrades: bool) -> OperatorOptions {
     let seconds = Duration::from_secs;
-    Options {
+    OperatorOptions {
         upgrades,
         namespace: "kube-system".to_owned(),
         identity: format!("{name}_{start}"),

@@ -94,12 +94,12 @@ pub(super) struct Draining {
     /// The `VolumeAttachments`, if the drain waits until volumes are detached.
     attachments: Option<Cache<lean::VolumeAttachment>>,
     pub(super) surroundings: Surroundings,
-    pub(super) kept: Kept,
+    pub(super) kept: DrainKept,
     _stop: tokio_util::sync::DropGuard,
 }
 
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct DrainKept {
     sent: Sent,
     pub(super) states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
@@ -206,7 +206,7 @@ impl Draining {
             budgets,
             attachments,
             surroundings: Surroundings::default(),
-            kept: Kept::default(),
+            kept: DrainKept::default(),
             _stop: stop.drop_guard(),
         };
         work.synced().await?;

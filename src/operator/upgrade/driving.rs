@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::metrics::{Controller, Reason, ReconcileOutcome};
-use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, Kept, PATIENCE};
+use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, PATIENCE, UpgradesKept};
 use crate::act::Outcome;
 use crate::drive::{Driven, Interrupt, NextLook, drive};
 use crate::observe::fold::Unseen;
@@ -22,7 +22,7 @@ use crate::observe::fold::Unseen;
 /// The driver, with what it keeps between two looks.
 struct Driving<'a> {
     driver: Driver<'a>,
-    kept: Kept,
+    kept: UpgradesKept,
 }
 
 impl Driven for Driving<'_> {
@@ -78,7 +78,7 @@ impl Driver<'_> {
     /// Drives upgrades until `stop`; then waits for the requests under way.
     pub(in super::super) async fn run(self, stop: CancellationToken) {
         let changes = self.observer.changes().clone();
-        let mut driving = Driving { driver: self, kept: Kept::default() };
+        let mut driving = Driving { driver: self, kept: UpgradesKept::default() };
         let stopped = stream::once(stop.cancelled_owned());
         let Ok(_) = drive(&mut driving, &changes, BETWEEN_DECISIONS, stopped).await;
     }

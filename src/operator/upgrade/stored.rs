@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
-use super::{Driver, Kept};
+use super::{Driver, UpgradesKept};
 use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode_parts, upgrade};
 use crate::observe::fold::Unseen;
 
@@ -33,7 +33,7 @@ impl Driver<'_> {
     /// that became invalid or unreadable after it began is in the queue still.
     pub(super) async fn upgrades(
         &self,
-        kept: &mut Kept,
+        kept: &mut UpgradesKept,
         now: Timestamp,
     ) -> (Vec<(ClusterUpgrade, Upgrade, Progress)>, Queue) {
         let mut upgrades = Vec::new();
@@ -79,7 +79,7 @@ impl Driver<'_> {
     }
 
     /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
-    pub(super) fn claims(&self, kept: &mut Kept) -> (Vec<Claim>, Vec<UnreadableClaim>) {
+    pub(super) fn claims(&self, kept: &mut UpgradesKept) -> (Vec<Claim>, Vec<UnreadableClaim>) {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
         let stored = self.claims.list();
         let read = |stored: &DynamicObject| {
@@ -96,7 +96,7 @@ impl Driver<'_> {
     }
 
     /// The executors that there are. When one came, went or changed, every upgrade is read anew.
-    pub(super) fn executors(&self, kept: &mut Kept) {
+    pub(super) fn executors(&self, kept: &mut UpgradesKept) {
         let mut executors = Executors::default();
         for stored in self.executors.list() {
             executors.add(&stored);
@@ -108,7 +108,7 @@ impl Driver<'_> {
     }
 }
 
-impl Kept {
+impl UpgradesKept {
     /// Logs each claim that cannot be read: once, not at every look.
     pub(super) fn complain(&mut self, unreadable: &[UnreadableClaim]) {
         for bad in unreadable.iter().filter(|bad| !self.unread_claims.contains(&bad.why)) {

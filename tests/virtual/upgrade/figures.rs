@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use evenkeel::operator::{Options, operate};
+use evenkeel::operator::{OperatorOptions, operate};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +38,7 @@ fn after_two_minutes(refused: &[&str]) -> String {
         }
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (process, stop) = (cluster.process("evenkeel-a"), CancellationToken::new());
-        let options = Options { listen, ..options("a", 1, true) };
+        let options = OperatorOptions { listen, ..options("a", 1, true) };
         let running = tokio::spawn(operate(clients(&process), options, clock(&cluster), stop.clone()));
         sleep(Duration::from_mins(2)).await;
         let page = page(listen).await;

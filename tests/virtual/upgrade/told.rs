@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evenkeel::api::upgrade::UNSEEN_REASONS;
-use evenkeel::operator::{Options, operate};
+use evenkeel::operator::{OperatorOptions, operate};
 use evenkeel_core::rollout::UpgradePhase;
 use evenkeel_sim::Cluster;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn told(script: &str, after: Duration) -> Voices {
         kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (process, stop) = (cluster.process("evenkeel-a"), CancellationToken::new());
-        let options = Options { listen, ..options("a", 1, true) };
+        let options = OperatorOptions { listen, ..options("a", 1, true) };
         let running = tokio::spawn(operate(clients(&process), options, clock(&cluster), stop.clone()));
         for (at, deed) in later {
             sleep_until(begun + at).await;
