@@ -2,7 +2,7 @@
 //!
 //! Here belongs when to ask and what came back; where the addresses come from belongs to the caller. The invariants:
 //! there is at most one request in flight per endpoint; an endpoint that does not answer, or is not ready, is asked
-//! at ever longer intervals, at most [`Pace::regular`] apart; and an old answer is never shown as a current one.
+//! at ever longer intervals, at most [`ProbePace::regular`] apart; and an old answer is never shown as a current one.
 //!
 //! `/version` and `/readyz` are asked one after the other. A kube-apiserver answers `/version` from the moment at
 //! which it listens, long before it can serve anything, and until its last moment; only `/readyz` says that it
@@ -29,7 +29,7 @@ const FAILED_CHECKS: usize = 3;
 
 /// When endpoints are asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct ProbePace {
     /// Between two questions to an endpoint that answers, and the longest wait for one that does not.
     pub regular: Duration,
     /// After the first failure; it doubles with each further one.
@@ -38,7 +38,7 @@ pub struct Pace {
     pub between: Duration,
 }
 
-impl Default for Pace {
+impl Default for ProbePace {
     fn default() -> Self {
         let second = Duration::from_secs(1);
         Self { regular: Duration::from_secs(30), first_retry: second, between: second }
@@ -78,7 +78,7 @@ pub const MOST: usize = 32;
 /// Asks the kube-apiserver endpoints it is given, until it is dropped.
 pub struct Apiservers {
     connect: Connect,
-    pace: Pace,
+    pace: ProbePace,
     changes: Changes,
     known: Arc<Mutex<BTreeMap<Arc<str>, Endpoint>>>,
     tasks: Mutex<BTreeMap<Arc<str>, Task>>,
@@ -94,7 +94,7 @@ struct Task {
 
 impl Apiservers {
     /// A prober without endpoints: it asks nobody until [`Apiservers::set`] is called.
-    pub fn new(connect: Connect, pace: Pace, changes: Changes) -> Self {
+    pub fn new(connect: Connect, pace: ProbePace, changes: Changes) -> Self {
         Self {
             connect,
             pace,
@@ -186,7 +186,7 @@ impl Apiservers {
 struct Asker {
     address: Arc<str>,
     connect: Connect,
-    pace: Pace,
+    pace: ProbePace,
     changes: Changes,
     known: Arc<Mutex<BTreeMap<Arc<str>, Endpoint>>>,
     ask_now: Arc<Notify>,
@@ -414,7 +414,7 @@ mod tests {
         let changes = Changes::default();
         let mut woken = changes.subscribe();
         let short = Duration::from_millis(20);
-        let pace = Pace { regular: Duration::from_hours(1), first_retry: short, between: short };
+        let pace = ProbePace { regular: Duration::from_hours(1), first_retry: short, between: short };
         let servers = Apiservers::new(fake.connect(), pace, changes);
         let address: Arc<str> = "192.0.2.1:6443".into();
         let all = BTreeSet::from([Arc::clone(&address)]);
@@ -460,7 +460,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_thousands_of_addresses_a_few_are_asked_and_the_others_are_told() {
         let fake = Fake::default();
-        let servers = Apiservers::new(fake.connect(), Pace::default(), Changes::default());
+        let servers = Apiservers::new(fake.connect(), ProbePace::default(), Changes::default());
         let real: Arc<str> = "192.0.2.9:6443".into();
         servers.set(&BTreeSet::from([Arc::clone(&real)]));
         assert_eq!(servers.left_out(), None);
@@ -478,7 +478,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_storm_of_changes_is_no_storm_of_questions() {
         let fake = Fake::default();
-        let pace = Pace { between: Duration::from_millis(100), ..Pace::default() };
+        let pace = ProbePace { between: Duration::from_millis(100), ..ProbePace::default() };
         let servers = Apiservers::new(fake.connect(), pace, Changes::default());
         let all = BTreeSet::from([Arc::from("192.0.2.1:6443")]);
         let begun = Instant::now();

@@ -14,11 +14,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use kube::api::Api;
 use tokio::time::Instant;
 
-use self::contents::{Inner, What};
+use self::contents::{Inner, KindNames};
 use self::follow::Follow;
 use super::fold::{Fold, News, SyncState, Watched};
 
-pub use self::contents::{Changed, Changes, Pace, Select, Shared};
+pub use self::contents::{Changed, Changes, RetryPace, Select, Shared};
 
 /// The objects of one kind. A clone is another handle on the same cache.
 #[derive(Debug)]
@@ -34,14 +34,20 @@ impl<K: Watched> Cache<K> {
     /// Starts watching what `api` names, on the current tokio runtime, until `shared.stop`.
     ///
     /// `dyntype` is `&()` for a typed kind and the `ApiResource` for a `DynamicObject`.
-    pub fn spawn(api: Api<K>, dyntype: &K::DynamicType, select: Select, pace: Pace, shared: &Shared) -> Self {
-        let what = What {
+    pub fn spawn(
+        api: Api<K>,
+        dyntype: &K::DynamicType,
+        select: Select,
+        pace: RetryPace,
+        shared: &Shared,
+    ) -> Self {
+        let names = KindNames {
             kind: K::kind(dyntype).into_owned(),
             resource: K::plural(dyntype).into_owned(),
             group: K::group(dyntype).into_owned(),
         };
         let held = RwLock::new((Fold::new(select.detail), None));
-        let inner = Arc::new(Inner { held, shared: shared.clone(), what });
+        let inner = Arc::new(Inner { held, shared: shared.clone(), names });
         let mut task = Follow {
             api,
             select,

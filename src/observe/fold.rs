@@ -71,12 +71,12 @@ const MUCH_NEWS: usize = 1024;
 
 /// A resourceVersion: comparable where it is a number, which every built-in storage's is (promised since 1.35).
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Version {
+enum ResourceVersion {
     Number(u64),
     Opaque(Box<str>),
 }
 
-impl Version {
+impl ResourceVersion {
     fn read(text: Option<&str>) -> Self {
         let text = text.unwrap_or_default();
         text.parse().map_or_else(|_| Self::Opaque(text.into()), Self::Number)
@@ -90,7 +90,7 @@ impl Version {
 
 #[derive(Clone, Debug)]
 struct Entry<T> {
-    version: Version,
+    version: ResourceVersion,
     /// The list that last named it; 0 if none did.
     round: u32,
     kept: T,
@@ -261,7 +261,7 @@ impl<K: Watched> Fold<K> {
 
     /// The list is complete as of `version`: what it did not name is gone, unless it was written after the list.
     pub fn list_ends(&mut self, version: &str) {
-        let (round, listed) = (self.round, Version::read(Some(version)));
+        let (round, listed) = (self.round, ResourceVersion::read(Some(version)));
         let mut gone = Vec::new();
         self.entries.retain(|key, entry| {
             let stays = entry.round == round || entry.version.newer_than(&listed);
@@ -299,7 +299,7 @@ impl<K: Watched> Fold<K> {
     fn put(&mut self, object: K, round: u32) -> bool {
         let meta = object.meta();
         let key = self.key(&object);
-        let version = Version::read(meta.resource_version.as_deref());
+        let version = ResourceVersion::read(meta.resource_version.as_deref());
         if self.deleted.get(&key).is_some_and(|uid| Some(uid.as_ref()) == meta.uid.as_deref()) {
             return false;
         }
@@ -336,7 +336,7 @@ impl<K: Watched> Fold<K> {
         if self.deleted.get(&key).is_some_and(|uid| Some(uid.as_ref()) == meta.uid.as_deref()) {
             self.deleted.remove(&key);
         }
-        let version = Version::read(meta.resource_version.as_deref());
+        let version = ResourceVersion::read(meta.resource_version.as_deref());
         // What is newer than the deletion is another object of the same name.
         let newer = self.entries.get(&key).is_some_and(|held| held.version.newer_than(&version));
         let gone = !newer && self.entries.remove(&key).is_some();
@@ -349,7 +349,7 @@ impl<K: Watched> Fold<K> {
     /// Drops the object of that key, which a separate read, as of `version`, did not find. An object that was
     /// written after the read stays. Returns whether the object was dropped.
     pub fn not_found(&mut self, key: &Key, version: &str) -> bool {
-        let read = Version::read(Some(version));
+        let read = ResourceVersion::read(Some(version));
         let newer = self.entries.get(key).is_some_and(|held| held.version.newer_than(&read));
         let gone = !newer && self.entries.remove(key).is_some();
         if gone {

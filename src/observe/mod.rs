@@ -31,7 +31,7 @@ use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use apiservers::Apiservers;
-use cache::{Cache, Changes, Pace, Select, Shared};
+use cache::{Cache, Changes, RetryPace, Select, Shared};
 use fold::{SyncState, Watched};
 use interner::Detail;
 use lean::{
@@ -85,7 +85,7 @@ impl Observer {
             shared: &Shared,
         ) -> Cache<K> {
             let select = Select { labels: labels.map(str::to_owned), detail, ..Select::default() };
-            Cache::spawn(api, &(), select, Pace::default(), shared)
+            Cache::spawn(api, &(), select, RetryPace::default(), shared)
         }
         let pods = match scope {
             PodScope::KubeSystem => Api::namespaced(client.clone(), "kube-system"),
@@ -94,7 +94,7 @@ impl Observer {
         let slices = Api::namespaced(client.clone(), "default");
         let leases = Api::namespaced(client.clone(), "kube-system");
         let apiservers =
-            Arc::new(Apiservers::new(connect, apiservers::Pace::default(), shared.changes.clone()));
+            Arc::new(Apiservers::new(connect, apiservers::ProbePace::default(), shared.changes.clone()));
         let detail = match scope {
             PodScope::KubeSystem => Detail::Report,
             PodScope::All => Detail::Decisions,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kube::{Api, Client};
 use tokio::time::sleep;
 
-use super::cache::{Cache, Pace, Select, Shared};
+use super::cache::{Cache, RetryPace, Select, Shared};
 use super::fold::{SyncState, Watched};
 use crate::clients::{PROBE_TIMEOUT, within};
 
@@ -34,7 +34,7 @@ where
                 let kinds = within(PROBE_TIMEOUT, client.list_api_group_resources(&version)).await;
                 if kinds.is_ok_and(|list| list.resources.iter().any(|found| found.name == K::plural(&()))) {
                     let api = Api::namespaced(client, namespace);
-                    let cache = Cache::spawn(api, &(), Select::default(), Pace::default(), &of_cache);
+                    let cache = Cache::spawn(api, &(), Select::default(), RetryPace::default(), &of_cache);
                     // Nobody else sets it.
                     let _ = served.set(cache);
                     return;

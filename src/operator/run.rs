@@ -24,7 +24,7 @@ use crate::act::{Authority, Effects, Hands};
 use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade, UpgradeExecutor};
 use crate::clients::{ClientError, Clients, one_line};
 use crate::clock::Clock;
-use crate::observe::cache::{Cache, Pace, Select, Shared};
+use crate::observe::cache::{Cache, RetryPace, Select, Shared};
 use crate::observe::fold::SyncState;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, PodScope};
@@ -185,12 +185,12 @@ impl Watches {
         let read = &clients.read;
         let custom = |resource: ApiResource| {
             let api: Api<DynamicObject> = Api::all_with(read.clone(), &resource);
-            Cache::spawn(api, &resource, Select::default(), Pace::default(), shared)
+            Cache::spawn(api, &resource, Select::default(), RetryPace::default(), shared)
         };
         let jobs = || {
             let api = Api::namespaced(read.clone(), &options.executors_namespace);
             let select = Select { labels: Some(EXECUTOR_LABEL.to_owned()), ..Select::default() };
-            Cache::spawn(api, &(), select, Pace::default(), shared)
+            Cache::spawn(api, &(), select, RetryPace::default(), shared)
         };
         Self {
             observer,

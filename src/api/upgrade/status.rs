@@ -231,14 +231,14 @@ pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> 
 
 /// Why something of the cluster cannot be seen.
 #[derive(Clone, Copy)]
-enum Unseen {
+enum UnseenReason {
     /// It is not seen yet, or not any more.
     NotSeen,
     /// The server forbids it.
     Forbidden,
 }
 
-impl Unseen {
+impl UnseenReason {
     /// The reason of condition Ready.
     const fn reason(self) -> &'static str {
         match self {
@@ -263,7 +263,7 @@ impl Unseen {
 }
 
 /// The reasons of condition Ready while something of the cluster cannot be seen.
-pub const UNSEEN_REASONS: [&str; 2] = [Unseen::NotSeen.reason(), Unseen::Forbidden.reason()];
+pub const UNSEEN_REASONS: [&str; 2] = [UnseenReason::NotSeen.reason(), UnseenReason::Forbidden.reason()];
 
 /// The status of an upgrade that waits because something of the cluster cannot be seen; `line` says what. Everything
 /// else in the status stays as it last was. `refused` is whether the server does not let us see it, so that only a
@@ -275,7 +275,7 @@ pub fn status_of_unseen(
     now: Timestamp,
 ) -> ClusterUpgradeStatus {
     let before = object.status.clone().unwrap_or_default();
-    let unseen = if refused { Unseen::Forbidden } else { Unseen::NotSeen };
+    let unseen = if refused { UnseenReason::Forbidden } else { UnseenReason::NotSeen };
     let (reason, line) = (unseen.reason(), line_of(line));
     let wanted = unseen.stands().conditions(reason, &line);
     let mut told = conditions(&wanted, &before.conditions, before.observed_generation, now);

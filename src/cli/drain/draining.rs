@@ -27,7 +27,7 @@ use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, NotDone, node};
 use crate::clock::Clock;
 use crate::drive::{Conclusion, Driven, Interrupt, NextLook, drive};
-use crate::observe::cache::{Cache, Changes, Pace, Select, Shared};
+use crate::observe::cache::{Cache, Changes, RetryPace, Select, Shared};
 use crate::observe::fold::Unseen;
 use crate::observe::lean;
 use crate::observe::survey::Survey;
@@ -172,7 +172,7 @@ impl Draining {
         let stop = CancellationToken::new();
         let shared = Shared::until(stop.clone());
         let watch = |fields: String| Select { fields: Some(fields), ..Select::default() };
-        let pace = Pace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
+        let pace = RetryPace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
         let nodes = request.nodes.iter().map(|name| {
             let select = watch(format!("metadata.name={name}"));
             let api = Api::all(client.clone());

@@ -90,14 +90,14 @@ pub struct Select {
 
 /// How patient the request loop is.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct RetryPace {
     /// The wait after the first failure; it doubles with each further one.
     pub first: Duration,
     /// The wait stops doubling here.
     pub longest: Duration,
 }
 
-impl Default for Pace {
+impl Default for RetryPace {
     fn default() -> Self {
         Self { first: Duration::from_millis(500), longest: Duration::from_secs(30) }
     }
@@ -111,12 +111,12 @@ pub(super) const STARTING: Duration = Duration::from_mins(1);
 pub(super) struct Inner<K: Watched> {
     pub(super) held: RwLock<(Fold<K>, Option<Instant>)>,
     pub(super) shared: Shared,
-    pub(super) what: What,
+    pub(super) names: KindNames,
 }
 
 /// What an error message calls the kind.
 #[derive(Debug)]
-pub(super) struct What {
+pub(super) struct KindNames {
     pub(super) kind: String,
     pub(super) resource: String,
     pub(super) group: String,
@@ -141,7 +141,7 @@ impl<K: Watched> Inner<K> {
         let after = held.0.state();
         drop(held);
         if before.fails() && !after.fails() {
-            self.shared.outage.ends(&self.what.kind);
+            self.shared.outage.ends(&self.names.kind);
         }
         // Half a list is nothing to decide on; the end of the list wakes the subscribers.
         if before != after || (changed && after != SyncState::Syncing) {
@@ -158,7 +158,7 @@ impl<K: Watched> Inner<K> {
     }
 
     pub(super) fn undecodable(&self, error: &kube::Error) {
-        let What { kind, .. } = &self.what;
+        let KindNames { kind, .. } = &self.names;
         // kube replaces the decoder's message of a watch event by an empty Status; nothing better is known then.
         let detail = match error {
             kube::Error::SerdeError(cause) => format!(": {cause}"),
@@ -180,8 +180,8 @@ impl<K: Watched> Inner<K> {
         let told = self.held.read().unwrap_or_else(PoisonError::into_inner).1.map(|at| at.elapsed());
         let starting = [told, outage.was_away()].into_iter().flatten().any(|ago| ago < STARTING);
         let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
-        let text = self.what.explain(error, refused);
-        if outage.begins(&self.what.kind, cause(error, &text, refused)) {
+        let text = self.names.explain(error, refused);
+        if outage.begins(&self.names.kind, cause(error, &text, refused)) {
             tracing::warn!(
                 problem = text,
                 "a watch fails; others that fail for the same cause are not listed"
@@ -208,7 +208,7 @@ pub(super) fn cause(error: &kube::Error, text: &str, refused: bool) -> String {
     }
 }
 
-impl What {
+impl KindNames {
     /// One line that names the kind and what to do.
     pub(super) fn explain(&self, error: &kube::Error, refused: bool) -> String {
         let Self { kind, resource, group } = self;

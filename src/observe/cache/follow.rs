@@ -14,7 +14,7 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::fold::{Fold, Watched};
-use super::contents::{Inner, Pace, Select};
+use super::contents::{Inner, RetryPace, Select};
 
 /// How long the server keeps one watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;
@@ -28,13 +28,13 @@ const ANSWER: Duration = Duration::from_secs(30);
 const LIST_LASTS: Duration = Duration::from_mins(4);
 const PAGE: u32 = 500;
 
-type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
+type WatchEvents<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
 /// The task that keeps a cache.
 pub(super) struct Follow<K: Watched> {
     pub(super) api: Api<K>,
     pub(super) select: Select,
-    pub(super) pace: Pace,
+    pub(super) pace: RetryPace,
     /// The wait after the next failure.
     pub(super) wait: Duration,
     /// The server has not refused streaming lists.
@@ -82,7 +82,7 @@ impl<K: Watched> Follow<K> {
                 }
                 Ended::Failed(error) if self.streaming && refuses_streaming(&error) => {
                     tracing::info!(
-                        kind = self.inner.what.kind,
+                        kind = self.inner.names.kind,
                         "the server has no streaming lists; paging instead"
                     );
                     self.streaming = false;
@@ -99,8 +99,8 @@ impl<K: Watched> Follow<K> {
     /// Waits, and doubles the next wait up to the longest. Events of a healthy watch set the wait back. It is over when another
     /// watch works again that failed for the same cause: a server that was away is back.
     async fn pause(&mut self) {
-        let Inner { shared, what, .. } = self.inner.as_ref();
-        let _either = timeout(self.wait, shared.outage.passes(&what.kind)).await;
+        let Inner { shared, names, .. } = self.inner.as_ref();
+        let _either = timeout(self.wait, shared.outage.passes(&names.kind)).await;
         self.wait = (self.wait * 2).min(self.pace.longest);
     }
 
@@ -114,7 +114,7 @@ impl<K: Watched> Follow<K> {
         }
     }
 
-    async fn open(&self, initial: bool, version: &str) -> Result<Events<K>, Ended> {
+    async fn open(&self, initial: bool, version: &str) -> Result<WatchEvents<K>, Ended> {
         match timeout(ANSWER, self.api.watch(&self.watch_params(initial), version)).await {
             Ok(answer) => Ok(answer?.boxed()),
             Err(elapsed) => Err(Ended::Failed(kube::Error::Service(Box::new(elapsed)))),
@@ -123,7 +123,7 @@ impl<K: Watched> Follow<K> {
 
     /// Lists with a watch that first sends every object, then a mark, then the changes since. The list is a
     /// consistent one (no resourceVersion), so that a new leader never begins from a kube-apiserver's stale cache.
-    async fn stream_all(&mut self) -> Result<(String, Option<Events<K>>), Ended> {
+    async fn stream_all(&mut self) -> Result<(String, Option<WatchEvents<K>>), Ended> {
         let mut events = self.open(true, "").await?;
         self.list_begins();
         loop {
@@ -151,7 +151,7 @@ impl<K: Watched> Follow<K> {
         }
     }
 
-    async fn list_all(&mut self) -> Result<(String, Option<Events<K>>), Ended> {
+    async fn list_all(&mut self) -> Result<(String, Option<WatchEvents<K>>), Ended> {
         let mut params = ListParams {
             label_selector: self.select.labels.clone(),
             field_selector: self.select.fields.clone(),
@@ -200,7 +200,7 @@ impl<K: Watched> Follow<K> {
     }
 
     /// Follows the changes since `version`, over as many streams as it takes, until only a new list helps.
-    async fn follow(&mut self, mut version: String, mut open: Option<Events<K>>) -> Ended {
+    async fn follow(&mut self, mut version: String, mut open: Option<WatchEvents<K>>) -> Ended {
         let listed = Instant::now();
         loop {
             let begun = Instant::now();
@@ -211,7 +211,7 @@ impl<K: Watched> Follow<K> {
             let ended = match opened {
                 Ok(events) => {
                     self.inner.change(Fold::following);
-                    self.drain(&mut version, events).await
+                    self.fold_in(&mut version, events).await
                 }
                 Err(ended) => ended,
             };
@@ -230,7 +230,7 @@ impl<K: Watched> Follow<K> {
     }
 
     /// Folds in what `events` tells until it ends, moving `version` along.
-    async fn drain(&mut self, version: &mut String, mut events: Events<K>) -> Ended {
+    async fn fold_in(&mut self, version: &mut String, mut events: WatchEvents<K>) -> Ended {
         // Only a new list ends a taint. It begins after the wait that any other failure has.
         let mut list_again = self.inner.tainted().then(|| Instant::now() + self.wait);
         loop {

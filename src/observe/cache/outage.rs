@@ -18,14 +18,14 @@ pub struct Outage(Arc<Mutex<Failing>>);
 
 #[derive(Debug, Default)]
 struct Failing {
-    kinds: BTreeMap<String, Arc<Cause>>,
+    kinds: BTreeMap<String, Arc<OutageCause>>,
     /// When the server last did not answer, or with an error of its own.
     away: Option<Instant>,
 }
 
 /// Why watches fail.
 #[derive(Debug)]
-struct Cause {
+struct OutageCause {
     text: String,
     /// A watch that failed for this works again.
     passes: Notify,
@@ -41,7 +41,7 @@ impl Outage {
         let mut failing = self.failing();
         let known = failing.kinds.values().find(|known| known.text == cause).cloned();
         let is_news = known.is_none();
-        let cause = known.unwrap_or_else(|| Arc::new(Cause { text: cause, passes: Notify::new() }));
+        let cause = known.unwrap_or_else(|| Arc::new(OutageCause { text: cause, passes: Notify::new() }));
         failing.kinds.insert(kind.to_owned(), cause);
         is_news
     }

@@ -67,7 +67,7 @@ impl Server {
             }
         });
         let api = Api::namespaced(Client::new(service, "default"), "kube-system");
-        let pace = Pace { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
+        let pace = RetryPace { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
         let stop = CancellationToken::new();
         (Cache::spawn(api, &(), Select::default(), pace, &Shared::until(stop.clone())), stop)
     }

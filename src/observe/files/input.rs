@@ -41,7 +41,7 @@ pub(super) struct Input {
 
 impl Input {
     /// Its text: JSON as a stream, anything else as a whole.
-    pub(super) fn source(&self) -> Result<Source, String> {
+    pub(super) fn source(&self) -> Result<InputText, String> {
         let mut reader = self.open()?;
         let start = reader.start().map_err(|error| plain(&error))?;
         let mark = start.starts_with(MARK);
@@ -55,11 +55,11 @@ impl Input {
             if mark {
                 reader.skip(MARK.len());
             }
-            return Ok(Source::Json(reader));
+            return Ok(InputText::Json(reader));
         }
         let whole = reader.whole(MAX_TEXT).map_err(|error| plain(&error))?;
         let whole = whole.ok_or("is over 1 GiB of YAML; write it as JSON (-o json)")?;
-        text::decode(whole).map(Source::Text)
+        text::decode(whole).map(InputText::Text)
     }
 
     fn open(&self) -> Result<Reader, String> {
@@ -122,7 +122,7 @@ fn open_pipe(path: &Path, name: &str) -> io::Result<fs::File> {
 }
 
 /// The text of an [`Input`].
-pub(super) enum Source {
+pub(super) enum InputText {
     /// It begins as JSON does.
     Json(Reader),
     /// All of it.

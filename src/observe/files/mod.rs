@@ -27,7 +27,7 @@ use super::platform::{self, Platform};
 use super::recognise;
 use super::stated_versions;
 use super::version_answer::VersionAnswer;
-use input::{Input, Source};
+use input::{Input, InputText};
 pub(super) use json_error::without_place;
 pub(super) use objects::item;
 pub(crate) use objects::piece::{List, Piece};
@@ -340,9 +340,9 @@ impl Snapshot {
 }
 
 /// What `input` holds; nothing where that was written for people, which `given` then tells.
-fn source_of(input: &Input, given: &mut GivenPath) -> Result<Option<Source>, String> {
+fn source_of(input: &Input, given: &mut GivenPath) -> Result<Option<InputText>, String> {
     let source = input.source()?;
-    if let Source::Text(text) = &source
+    if let InputText::Text(text) = &source
         && let Some(what) = text::for_people(text)
     {
         given.notes(what);

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::super::lean::{Node, Pod, PodDisruptionBudget, ValidatingWebhooks};
 use super::super::version_answer::VersionAnswer;
-use super::input::Source;
+use super::input::InputText;
 use super::json_error::without_place;
 use super::text::{brief, is_blackened_name, is_json, said};
 use piece::{Head, List, Piece, Sink};
@@ -103,11 +103,11 @@ pub(in super::super) fn item(item: usize, file: &str) -> String {
 ///
 /// # Errors
 /// When the text is broken or cannot be read; what is before the break has been handed over.
-pub(super) fn parse(source: Source, sink: &mut Sink<'_>) -> Result<(), String> {
+pub(super) fn parse(source: InputText, sink: &mut Sink<'_>) -> Result<(), String> {
     match source {
-        Source::Json(reader) => stream::json(reader, sink),
-        Source::Text(text) if is_json(&text) => stream::json(text.as_bytes(), sink),
-        Source::Text(text) => {
+        InputText::Json(reader) => stream::json(reader, sink),
+        InputText::Text(text) if is_json(&text) => stream::json(text.as_bytes(), sink),
+        InputText::Text(text) => {
             let mut read = Ok(());
             let mut each = |raw: &RawValue| {
                 let before = std::mem::replace(&mut read, Ok(()));

@@ -40,12 +40,12 @@ struct Hook {
     name: Option<String>,
     match_policy: Option<String>,
     failure_policy: Option<String>,
-    rules: Option<Vec<Rule>>,
+    rules: Option<Vec<WebhookRule>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Rule {
+struct WebhookRule {
     api_versions: Option<Vec<String>>,
 }
 
@@ -57,7 +57,7 @@ pub type WebhooksSeen = Arc<[Webhook]>;
 fn kept(metadata: &ObjectMeta, hooks: Option<Vec<Hook>>, names: &mut Interner) -> WebhooksSeen {
     let configuration = names.text(metadata.name.as_deref().unwrap_or_default());
     let hooks = hooks.unwrap_or_default().into_iter();
-    let lists = |rule: &Rule| !rule.api_versions.iter().flatten().any(|version| version == "*");
+    let lists = |rule: &WebhookRule| !rule.api_versions.iter().flatten().any(|version| version == "*");
     hooks
         .map(|hook| Webhook {
             configuration: Arc::clone(&configuration),

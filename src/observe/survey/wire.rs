@@ -223,12 +223,12 @@ pub(super) fn quota(object: &Quota) -> Option<FullQuota> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ScalerSpec {
-    scale_target_ref: Option<Target>,
+    scale_target_ref: Option<ScaleTarget>,
     min_replicas: Option<i32>,
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct ScaleTarget {
     kind: Option<String>,
     name: Option<String>,
 }
@@ -256,7 +256,7 @@ struct Webhook {
     name: Option<String>,
     failure_policy: Option<String>,
     client_config: Option<ClientConfig>,
-    rules: Option<Vec<Rule>>,
+    rules: Option<Vec<WebhookRule>>,
 }
 
 #[derive(Deserialize)]
@@ -273,13 +273,13 @@ struct ClientConfig {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Rule {
+struct WebhookRule {
     api_groups: Option<Vec<String>>,
     operations: Option<Vec<String>>,
     resources: Option<Vec<String>>,
 }
 
-impl Rule {
+impl WebhookRule {
     fn covers(&self, resources: &[&str]) -> bool {
         let any = |list: &Option<Vec<String>>, wanted: &[&str]| {
             list.iter().flatten().any(|entry| wanted.contains(&entry.as_str()))
