@@ -6,7 +6,7 @@
 use super::args::CheckArgs;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::judge::report_of;
-use super::output::{self, Style};
+use super::output::{self, ReportStyle};
 
 pub(super) async fn run(args: CheckArgs) -> Result<u8, String> {
     let report = report_of(&args.observe, "check").await?;
@@ -18,7 +18,7 @@ pub(super) async fn run(args: CheckArgs) -> Result<u8, String> {
         ));
     }
     let (paint, width) = (output::paint(args.form.color), output::width());
-    let style = Style { check: true, fail_on: args.fail_on, paint, width };
+    let style = ReportStyle { check: true, fail_on: args.fail_on, paint, width };
     print(&output::render(&report, args.form.output, style)?)?;
     Ok(if failed { EXIT_FINDINGS } else { EXIT_OK })
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::ValueEnum as _;
 
 use super::judge;
-use super::output::{self, Color, Level, Output, Style};
+use super::output::{self, Color, Level, Output, ReportStyle};
 use super::releases;
 use crate::observe::stated_versions::StatedVersion;
 
@@ -22,7 +22,8 @@ pub fn every_form(files: &[PathBuf], given: &[StatedVersion]) -> Result<Vec<(Str
     let report = judge::files(files, given, &releases::read(None)?)?;
     let mut texts = Vec::new();
     for (command, check) in [("report", false), ("check", true)] {
-        let style = Style { check, fail_on: Level::Warning, paint: output::paint(Color::Never), width: None };
+        let style =
+            ReportStyle { check, fail_on: Level::Warning, paint: output::paint(Color::Never), width: None };
         for form in Output::value_variants() {
             let text = output::render(&report, *form, style)?;
             let form = form.to_possible_value();

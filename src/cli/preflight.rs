@@ -17,7 +17,7 @@ use super::args::{FormArgs, WhereArgs};
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::output;
-use super::output::causes::{CauseReport, FailOn, render};
+use super::output::causes::{CauseReport, FailOnOutlook, render};
 use super::status;
 use crate::clients::{one_line, read_client};
 use crate::observe::files::shown;
@@ -90,8 +90,8 @@ pub(super) struct PreflightArgs {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = time)]
     replacement_time: SignedDuration,
     /// Fail on causes with this outlook, and on everything graver.
-    #[arg(long, value_enum, default_value_t = FailOn::Never, value_name = "OUTLOOK")]
-    fail_on: FailOn,
+    #[arg(long, value_enum, default_value_t = FailOnOutlook::Never, value_name = "OUTLOOK")]
+    fail_on: FailOnOutlook,
     #[command(flatten)]
     form: FormArgs,
 }
@@ -100,7 +100,7 @@ pub(super) struct PreflightArgs {
 pub(super) struct ExplainArgs {
     /// node/NAME, pod/NAMESPACE/NAME, pdb/NAMESPACE/NAME or clusterupgrade/NAME (short: cup)
     #[arg(value_name = "WHAT", value_parser = what)]
-    what: What,
+    what: AskedObject,
     #[command(flatten)]
     place: WhereArgs,
     #[command(flatten)]
@@ -111,30 +111,30 @@ pub(super) struct ExplainArgs {
 
 /// The object that a person asks about.
 #[derive(Clone, Debug)]
-enum What {
-    Thing(Thing),
+enum AskedObject {
+    OfDrain(DrainObject),
     Upgrade(String),
 }
 
 /// What a drain has to do with.
 #[derive(Clone, Debug)]
-enum Thing {
+enum DrainObject {
     Node(String),
     Pod(String, String),
     Budget(String, String),
 }
 
-fn what(text: &str) -> Result<What, String> {
+fn what(text: &str) -> Result<AskedObject, String> {
     let parts: Vec<&str> = text.split('/').collect();
     match parts.as_slice() {
-        ["node" | "nodes" | "no", name] => Ok(What::Thing(Thing::Node((*name).to_owned()))),
+        ["node" | "nodes" | "no", name] => Ok(AskedObject::OfDrain(DrainObject::Node((*name).to_owned()))),
         ["pod" | "pods" | "po", namespace, name] => {
-            Ok(What::Thing(Thing::Pod((*namespace).to_owned(), (*name).to_owned())))
+            Ok(AskedObject::OfDrain(DrainObject::Pod((*namespace).to_owned(), (*name).to_owned())))
         }
         ["pdb" | "poddisruptionbudget", namespace, name] => {
-            Ok(What::Thing(Thing::Budget((*namespace).to_owned(), (*name).to_owned())))
+            Ok(AskedObject::OfDrain(DrainObject::Budget((*namespace).to_owned(), (*name).to_owned())))
         }
-        ["clusterupgrade" | "clusterupgrades" | "cup", name] => Ok(What::Upgrade((*name).to_owned())),
+        ["clusterupgrade" | "clusterupgrades" | "cup", name] => Ok(AskedObject::Upgrade((*name).to_owned())),
         _ => Err("say node/NAME, pod/NAMESPACE/NAME, pdb/NAMESPACE/NAME or clusterupgrade/NAME".to_owned()),
     }
 }
@@ -260,8 +260,8 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
 pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
     let thing = match &args.what {
         // Nothing of a drain has to be read for it.
-        What::Upgrade(name) => return status::explain(&args.place, &args.form, name).await,
-        What::Thing(thing) => thing,
+        AskedObject::Upgrade(name) => return status::explain(&args.place, &args.form, name).await,
+        AskedObject::OfDrain(thing) => thing,
     };
     let seen = survey(&args.place, "explain").await?;
     let rules = args.pods.rules();
@@ -270,7 +270,7 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
     let none = |what: String| format!("there is no {what}");
     let mut subject = Vec::new();
     let explanation = match thing {
-        Thing::Node(name) => {
+        DrainObject::Node(name) => {
             let node = cluster.node(name).ok_or_else(|| none(format!("node {}", escape(name))))?;
             subject.push(("Object", format!("node/{}", node.name)));
             if node.unschedulable {
@@ -279,14 +279,14 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
             }
             explain::node(&question, node)
         }
-        Thing::Pod(namespace, name) => {
+        DrainObject::Pod(namespace, name) => {
             let found = cluster.pod(namespace, name);
             let pod = found.ok_or_else(|| none(format!("pod {}/{}", escape(namespace), escape(name))))?;
             subject.push(("Object", format!("pod/{}/{}", pod.namespace, pod.name)));
             subject.push(("Node", pod.node.to_string()));
             explain::pod(&question, pod)
         }
-        Thing::Budget(namespace, name) => {
+        DrainObject::Budget(namespace, name) => {
             let found = cluster.budget(namespace, name);
             let budget = found.ok_or_else(|| none(format!("pdb {}/{}", escape(namespace), escape(name))))?;
             subject.push(("Object", format!("pdb/{}/{}", budget.namespace, budget.name)));
@@ -304,7 +304,7 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
         slot: SignedDuration::from_mins(1),
         details: explanation.details,
         missing: seen.survey.missing(),
-        fail_on: FailOn::NotNow,
+        fail_on: FailOnOutlook::NotNow,
         stopped: false,
     };
     let failed = report.failed();

@@ -8,12 +8,12 @@ use evenkeel_core::skew::Verdict;
 use super::args::ReportArgs;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::judge::report_of;
-use super::output::{self, Level, Style};
+use super::output::{self, Level, ReportStyle};
 
 pub(super) async fn run(args: ReportArgs) -> Result<u8, String> {
     let report = report_of(&args.observe, "report").await?;
     let (paint, width) = (output::paint(args.form.color), output::width());
-    let style = Style { check: false, fail_on: Level::Violation, paint, width };
+    let style = ReportStyle { check: false, fail_on: Level::Violation, paint, width };
     print(&output::render(&report, args.form.output, style)?)?;
     Ok(if report.judged.supported == Verdict::False { EXIT_FINDINGS } else { EXIT_OK })
 }

@@ -23,7 +23,7 @@ pub struct Takes {
 }
 
 /// What one NodeUpgrade is about.
-struct Order {
+struct ExecutorOrder {
     components: Vec<String>,
     node: String,
     version: String,
@@ -37,7 +37,7 @@ pub fn work(cluster: &Cluster, takes: Takes) {
         if let Some(claim) = claim.filter(|claim| claim["status"]["state"] == "Upgrading") {
             let attempt = claim["status"]["attempt"].as_u64();
             // Without a receiver nobody wants it any more.
-            let _ = orders.send(((write.uid().to_owned(), attempt), Order::of(&claim)));
+            let _ = orders.send(((write.uid().to_owned(), attempt), ExecutorOrder::of(&claim)));
         }
     });
     let cluster = cluster.clone();
@@ -52,7 +52,7 @@ pub fn work(cluster: &Cluster, takes: Takes) {
     });
 }
 
-impl Order {
+impl ExecutorOrder {
     fn of(claim: &Value) -> Self {
         let spec = &claim["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -27,7 +27,7 @@ use super::figures;
 use super::metrics::{Controller, Metrics, Reason, ReconcileOutcome};
 use crate::act::status::{NotWritten, create_report, dropped, write};
 use crate::act::{Authority, Effects, Events};
-use crate::api::report::{self, ClusterSkewReportStatus, Context, Live};
+use crate::api::report::{self, ClusterSkewReportStatus, Context, LiveFacts};
 use crate::api::{ClusterSkewReport, ConditionStatus, ConditionType, conditions, decode};
 use crate::clock::Clock;
 use crate::judgement::{Basis, judge};
@@ -256,7 +256,7 @@ impl Reporter<'_> {
             (if refused { "Forbidden" } else { "CollectorFailed" }, missing.reason.as_ref())
         });
         let unready = outdated.map(|line| ("SchemaOutdated", line)).or(unready);
-        let live = Live {
+        let live = LiveFacts {
             leading: &leading,
             servers: &self.observer.servers(cluster),
             before: &before.apiservers,

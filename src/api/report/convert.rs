@@ -51,12 +51,12 @@ pub struct Context<'a> {
     /// The time now.
     pub now: Timestamp,
     /// What only a look at a living cluster tells.
-    pub live: Live<'a>,
+    pub live: LiveFacts<'a>,
 }
 
 /// What only a look at a living cluster tells.
 #[derive(Clone, Copy, Default)]
-pub struct Live<'a> {
+pub struct LiveFacts<'a> {
     /// Controllers that work where they cannot be seen, one line each.
     pub leading: &'a [String],
     /// Every kube-apiserver that is known, answering or not.
@@ -221,7 +221,7 @@ fn other_minor(server: &Server) -> Option<Minor> {
 /// The kube-apiservers: first those that do not answer, then those that are not ready, then the others. One that is as
 /// reachable as before keeps its `since`. It is found by its Node, else by its name, because a kube-apiserver that died
 /// loses its address after a while.
-fn apiservers(live: &Live<'_>, now: Timestamp) -> Vec<Apiserver> {
+fn apiservers(live: &LiveFacts<'_>, now: Timestamp) -> Vec<Apiserver> {
     let since = |server: &Server| {
         let same = |before: &&Apiserver| match (&server.node, &before.node) {
             (Some(node), Some(before)) => **node == **before,

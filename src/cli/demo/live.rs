@@ -17,7 +17,7 @@ use crossterm::{execute, queue};
 use evenkeel_sim::Pace;
 use tokio::sync::mpsc;
 
-use super::super::output::Style;
+use super::super::output::ReportStyle;
 use super::super::output::paint::Ink;
 use super::super::output::table::fitting;
 use super::presentation::{Presentation, REPORTS, UPGRADES};
@@ -34,7 +34,7 @@ const LINES: usize = 7;
 const WAITS: usize = 3;
 
 /// What a person wants.
-enum Input {
+enum TerminalInput {
     Key(KeyCode),
     /// No key was pressed, but there may be something new to draw.
     Tick,
@@ -74,33 +74,33 @@ pub(super) async fn show(
     let (send, mut inputs) = mpsc::unbounded_channel();
     // A thread waits for keys in real time, whatever speed the cluster's time has. It ends when `inputs` is dropped.
     std::thread::spawn(move || while send.send(input()).is_ok() {});
-    let mut view = View { scroll: 0, resume: pace.speed(), problem: None };
+    let mut view = LiveView { scroll: 0, resume: pace.speed(), problem: None };
     loop {
         view.draw(presentation, pace, kubeconfig).await?;
         let Some(Some(input)) = stop.run_until_cancelled(inputs.recv()).await else { break };
         match input {
-            Input::End | Input::Key(KeyCode::Char('q') | KeyCode::Esc) => break,
-            Input::Key(key) => view.key(presentation, pace, key).await,
-            Input::Tick => {}
+            TerminalInput::End | TerminalInput::Key(KeyCode::Char('q') | KeyCode::Esc) => break,
+            TerminalInput::Key(key) => view.key(presentation, pace, key).await,
+            TerminalInput::Tick => {}
         }
     }
     drop(screen);
     Ok(())
 }
 
-fn input() -> Input {
+fn input() -> TerminalInput {
     match poll(TICK).and_then(|there| if there { read().map(Some) } else { Ok(None) }) {
         Ok(Some(Event::Key(key))) if key.kind == KeyEventKind::Press => {
             let interrupt = key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
-            if interrupt { Input::End } else { Input::Key(key.code) }
+            if interrupt { TerminalInput::End } else { TerminalInput::Key(key.code) }
         }
-        Ok(_) => Input::Tick,
-        Err(_) => Input::End,
+        Ok(_) => TerminalInput::Tick,
+        Err(_) => TerminalInput::End,
     }
 }
 
 /// What a person looks at.
-struct View {
+struct LiveView {
     /// The first line of the report that is shown.
     scroll: usize,
     /// The speed that the space key goes back to after it stopped the time.
@@ -108,7 +108,7 @@ struct View {
     problem: Option<String>,
 }
 
-impl View {
+impl LiveView {
     async fn key(&mut self, presentation: &Presentation, pace: &Pace, key: KeyCode) {
         let demo = &presentation.demo;
         let by_operator = presentation.scenario == Scenario::Upgrade;
@@ -217,7 +217,7 @@ impl View {
         bottom.extend(self.problem.as_ref().map(|problem| paint.on(Ink::Bad, problem)));
         bottom.push(String::new());
         bottom.extend(keys(presentation.scenario, width).lines().map(str::to_owned));
-        let report = match presentation.report_now(Style { width: Some(width), ..presentation.style }) {
+        let report = match presentation.report_now(ReportStyle { width: Some(width), ..presentation.style }) {
             Ok(report) => report,
             Err(not_ready) => not_ready,
         };
@@ -287,7 +287,7 @@ mod tests {
         let setting = Setting { seed: 1, scenario: Scenario::value_variants()[0], served: false };
         let demo = Demo::begin(setting, releases.clone()).await.unwrap();
         let style =
-            Style { check: false, fail_on: Level::Violation, paint: paint(Color::Never), width: None };
+            ReportStyle { check: false, fail_on: Level::Violation, paint: paint(Color::Never), width: None };
         Presentation {
             demo,
             style,
@@ -311,7 +311,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn budgets_are_mended_and_one_is_broken_by_the_same_key() {
         let (presentation, pace) = (begun().await, Pace::begin(FASTEST));
-        let mut view = View { scroll: 0, resume: 1, problem: None };
+        let mut view = LiveView { scroll: 0, resume: 1, problem: None };
         let allowed = async |name: &str| {
             let (namespace, name) = name.split_once('/').unwrap();
             let client = presentation.demo.client().clone();
@@ -335,7 +335,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_upgrade_is_written_and_approved_by_the_same_key() {
         let (presentation, pace) = (begun().await, Pace::begin(FASTEST));
-        let mut view = View { scroll: 0, resume: 1, problem: None };
+        let mut view = LiveView { scroll: 0, resume: 1, problem: None };
         view.key(&presentation, &pace, KeyCode::Char('a')).await;
         presentation.demo.until(&["AwaitingApproval"]).await.unwrap();
         let hash = presentation.demo.upgrade().await.unwrap().unwrap().status.unwrap().plan.unwrap().hash;
@@ -353,7 +353,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_speed_is_doubled_and_halved_within_its_bounds() {
         let (presentation, pace) = (begun().await, Pace::begin(10));
-        let mut view = View { scroll: 0, resume: 10, problem: None };
+        let mut view = LiveView { scroll: 0, resume: 10, problem: None };
         let mut press = async |key| {
             view.key(&presentation, &pace, KeyCode::Char(key)).await;
             pace.speed()
@@ -371,7 +371,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_picture_fits_whatever_the_terminal() {
         let (presentation, pace) = (begun().await, Pace::begin(10));
-        let mut view = View { scroll: 0, resume: 10, problem: None };
+        let mut view = LiveView { scroll: 0, resume: 10, problem: None };
         view.key(&presentation, &pace, KeyCode::Char('k')).await;
         for size in [(200, 70), (160, 50), (100, 30), (40, 8), (1, 1)] {
             view.scroll = 0;

@@ -15,7 +15,7 @@ use clap::Args;
 use evenkeel_sim::Pace;
 
 use super::exit::EXIT_OK;
-use super::output::{self, Color, Level, Style};
+use super::output::{self, Color, Level, ReportStyle};
 use super::releases;
 use crate::demo::{Demo, Scenario, Setting};
 use presentation::Presentation;
@@ -65,7 +65,7 @@ async fn show(args: &DemoArgs) -> Result<u8, String> {
     let setting = Setting { seed: args.seed, scenario: args.scenario, served: args.serve.is_some() };
     let demo = Demo::begin(setting, releases.clone()).await?;
     let paint = output::paint(args.color);
-    let style = Style { check: false, fail_on: Level::Violation, paint, width: output::width() };
+    let style = ReportStyle { check: false, fail_on: Level::Violation, paint, width: output::width() };
     let scenario = args.scenario;
     let name = clap::ValueEnum::to_possible_value(&scenario);
     let title = format!("{}, seed {}", name.as_ref().map_or("", |value| value.get_name()), args.seed);

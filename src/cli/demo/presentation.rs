@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::super::judge::judged;
 use super::super::output::table::{Cell, table};
-use super::super::output::{self, Output, Paint, Style};
+use super::super::output::{self, Output, Paint, ReportStyle};
 use super::super::plan;
 use crate::api::{ConditionStatus, ConditionType};
 use crate::clients::one_line;
@@ -29,7 +29,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(45);
 /// The demonstration and how it is shown.
 pub(super) struct Presentation {
     pub(super) demo: Demo,
-    pub(super) style: Style,
+    pub(super) style: ReportStyle,
     pub(super) releases: Catalogue,
     pub(super) scenario: Scenario,
     /// `upgrade, seed 1`.
@@ -51,7 +51,7 @@ impl Presentation {
     }
 
     /// What `evenkeel report` says of what is seen now, in this style. An error names what is not seen yet.
-    pub(super) fn report_now(&self, style: Style) -> Result<String, String> {
+    pub(super) fn report_now(&self, style: ReportStyle) -> Result<String, String> {
         let (cluster, inventory) = self.demo.look().map_err(|not_ready| not_ready.to_string())?;
         let subject = vec![("Cluster", format!("made up, {}", self.title))];
         let report = judged(subject, &cluster, &inventory, &self.releases, self.demo.now());
@@ -61,7 +61,7 @@ impl Presentation {
     /// What `evenkeel plan --upgrade` says of the upgrade that a person keeps in git.
     pub(super) async fn plan(&self) -> Result<String, String> {
         let (cluster, inventory) = self.demo.look().map_err(|not_ready| not_ready.to_string())?;
-        let live = plan::Live {
+        let live = plan::LiveCluster {
             client: self.demo.client(),
             seen: Arc::unwrap_or_clone(cluster),
             inventory: &inventory,

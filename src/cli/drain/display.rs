@@ -18,7 +18,7 @@ use crate::clock::Clock;
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Form {
+pub(super) enum DrainForm {
     /// A line for each event; on a terminal a live view.
     Text,
     /// One document at the end.
@@ -88,7 +88,7 @@ pub(super) struct DrainTold {
 
 /// Writes events, notes and the result of a drain in one form of output.
 pub(super) struct Teller {
-    form: Form,
+    form: DrainForm,
     live: bool,
     /// How many lines of the live view stand on the terminal.
     shown: usize,
@@ -102,7 +102,7 @@ pub(super) struct Teller {
 
 /// The lines of the live view.
 #[derive(Default)]
-pub(super) struct View {
+pub(super) struct DrainScreen {
     /// Each node's name, and what happens to the node now.
     pub(super) nodes: Vec<(Arc<str>, String)>,
     /// A line for each budget that pods wait for: how many wait, and its numbers.
@@ -115,16 +115,16 @@ const MAX_NODES: usize = 12;
 const MAX_BUDGETS: usize = 6;
 
 impl Teller {
-    pub(super) fn new(form: Form, clock: Clock) -> Self {
+    pub(super) fn new(form: DrainForm, clock: Clock) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let live = form == Form::Text && std::io::stdout().is_terminal() && !dumb;
+        let live = form == DrainForm::Text && std::io::stdout().is_terminal() && !dumb;
         let (out, notes) = (Box::new(std::io::stdout()), Box::new(std::io::stderr()));
         Self { live, ..Self::to(form, out, notes, clock) }
     }
 
     /// Writes to `out` and `notes` instead of the standard streams, and never shows a live view.
     pub(super) fn to(
-        form: Form,
+        form: DrainForm,
         out: Box<dyn Write + Send + Sync>,
         notes: Box<dyn Write + Send + Sync>,
         clock: Clock,
@@ -140,15 +140,15 @@ impl Teller {
         event.message = harmless(&event.message);
         event.time = self.clock.now().round(jiff::Unit::Millisecond).unwrap_or_default().to_string();
         match self.form {
-            Form::Json => {
+            DrainForm::Json => {
                 self.events.push(event);
                 Ok(())
             }
-            Form::Jsonl => {
+            DrainForm::Jsonl => {
                 let line = serde_json::to_string(&event).map_err(|error| format!("cannot write: {error}"))?;
                 print_to(&mut self.out, &(line + "\n"))
             }
-            Form::Text => {
+            DrainForm::Text => {
                 let line = match &event.pod {
                     Some(pod) => format!("node/{}: pod {pod}: {}\n", event.node, event.message),
                     None => format!("node/{}: {}\n", event.node, event.message),
@@ -163,9 +163,9 @@ impl Teller {
     /// nothing for JSON lines.
     pub(super) fn foretell(&mut self, forecast: DrainForecast) -> Result<(), String> {
         match self.form {
-            Form::Text => self.note(&forecast.to_string()),
-            Form::Jsonl => Ok(()),
-            Form::Json => {
+            DrainForm::Text => self.note(&forecast.to_string()),
+            DrainForm::Jsonl => Ok(()),
+            DrainForm::Json => {
                 self.forecast = Some(forecast);
                 Ok(())
             }
@@ -184,7 +184,7 @@ impl Teller {
     }
 
     /// Draws the live view anew.
-    pub(super) fn draw(&mut self, view: &View) -> Result<(), String> {
+    pub(super) fn draw(&mut self, view: &DrainScreen) -> Result<(), String> {
         if !self.live {
             return Ok(());
         }
@@ -224,9 +224,9 @@ impl Teller {
     pub(super) fn end(&mut self, told: &DrainTold) -> Result<(), String> {
         let wipe = self.wipe();
         match self.form {
-            Form::Text => print_to(&mut self.out, &wipe),
-            Form::Jsonl => Ok(()),
-            Form::Json => {
+            DrainForm::Text => print_to(&mut self.out, &wipe),
+            DrainForm::Jsonl => Ok(()),
+            DrainForm::Json => {
                 let forecast = self.forecast.as_ref().map(|forecast| {
                     let better = forecast.better.as_ref();
                     serde_json::json!({
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_others_wrote_moves_no_cursor() {
-        for form in [Form::Text, Form::Jsonl] {
+        for form in [DrainForm::Text, DrainForm::Jsonl] {
             let (out, notes) = (Paper::default(), Paper::default());
             let (to, beside) = (Box::new(out.clone()), Box::new(notes.clone()));
             let mut teller = Teller::to(form, to, beside, Clock::default());

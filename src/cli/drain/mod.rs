@@ -36,7 +36,7 @@ use crate::clock::Clock;
 use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
 use crate::observe::lean;
-use display::{DrainTold, Event, Form, Teller};
+use display::{DrainForm, DrainTold, Event, Teller};
 use draining::Draining;
 
 /// How many pods a page has in the list that confirms that a node is empty.
@@ -73,7 +73,7 @@ enum After {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Order {
+enum PodOrder {
     /// All pods of a node at once.
     Together,
     /// Pods of the priority classes system-cluster-critical and system-node-critical after all others.
@@ -126,14 +126,14 @@ pub(super) struct DrainArgs {
     #[arg(long)]
     wait_for_volumes: bool,
     /// In which order the pods of a node leave.
-    #[arg(long, value_enum, default_value_t = Order::Together, value_name = "ORDER")]
-    order: Order,
+    #[arg(long, value_enum, default_value_t = PodOrder::Together, value_name = "ORDER")]
+    order: PodOrder,
     /// How many pods a page has in the list that confirms that a node is empty.
     #[arg(long, default_value_t = PAGE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunk_size: u32,
     /// The form of the output.
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = DrainForm::Text)]
+    output: DrainForm,
 }
 
 impl DrainArgs {
@@ -141,7 +141,7 @@ impl DrainArgs {
         let skip = Some(self.skip_wait_for_delete_timeout).filter(|time| !time.is_zero());
         Rules {
             skip_deleting_after: skip,
-            critical_last: self.order == Order::CriticalLast,
+            critical_last: self.order == PodOrder::CriticalLast,
             ..self.pods.rules()
         }
     }
@@ -161,8 +161,8 @@ pub(super) struct UncordonArgs {
     #[arg(long)]
     node_conditions: bool,
     /// The form of the output.
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = DrainForm::Text)]
+    output: DrainForm,
 }
 
 /// Who runs this command, for the mark of a cordon: `user@host` from the environment, or what there is of it.
@@ -223,7 +223,7 @@ pub async fn run(
     out: Box<dyn Write + Send + Sync>,
     notes: Box<dyn Write + Send + Sync>,
 ) -> Result<u8, String> {
-    let teller = Teller::to(Form::Text, out, notes, clock.clone());
+    let teller = Teller::to(DrainForm::Text, out, notes, clock.clone());
     let effects = Effects::new(effects);
     Draining::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
 }

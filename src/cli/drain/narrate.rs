@@ -14,7 +14,7 @@ use evenkeel_core::drain::{DrainDecision, NodeState, PodLeft, PodWait, first_wai
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::display::{Event, View};
+use super::display::{DrainScreen, Event};
 use super::draining::Draining;
 use super::waited::Waited;
 
@@ -145,7 +145,7 @@ impl Draining {
             return Ok(());
         }
         let now = self.clock.now();
-        let mut view = View::default();
+        let mut view = DrainScreen::default();
         for name in &self.request.nodes {
             let what = match decision.states.get(name) {
                 None | Some(NodeState::Waiting) => "is being cordoned".to_owned(),

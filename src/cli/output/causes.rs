@@ -25,7 +25,7 @@ const SHORT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The mildest outlook that fails the command; a graver one fails it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in super::super) enum FailOn {
+pub(in super::super) enum FailOnOutlook {
     /// Causes that end only when somebody changes something.
     Never,
     /// Those, and causes that may end by themselves.
@@ -34,7 +34,7 @@ pub(in super::super) enum FailOn {
     Caution,
 }
 
-impl FailOn {
+impl FailOnOutlook {
     pub(in super::super) const fn outlook(self) -> Outlook {
         match self {
             Self::Never => Outlook::Never,
@@ -60,7 +60,7 @@ pub(in super::super) struct CauseReport {
     pub(in super::super) missing: Vec<String>,
     /// The file that each cause's object came from, by the cause's id.
     pub(in super::super) places: BTreeMap<String, String>,
-    pub(in super::super) fail_on: FailOn,
+    pub(in super::super) fail_on: FailOnOutlook,
     /// What was asked about goes no further without a person, whatever the causes are.
     pub(in super::super) stopped: bool,
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::report::Report;
 use crate::api::ClusterSkewReportStatus;
-use crate::api::report::{Context, Live, status};
+use crate::api::report::{Context, LiveFacts, status};
 use crate::observe::platform::Platform;
 
 const API_VERSION: &str = "cli.evenkeel.dev/v1alpha1";
@@ -39,7 +39,7 @@ pub(super) fn document(report: &Report) -> SkewReport {
         generation: None,
         nodes: report.nodes,
         now: report.seen.unwrap_or_else(Timestamp::now),
-        live: Live::default(),
+        live: LiveFacts::default(),
     };
     let mut status = status(&report.judged, &context);
     if report.seen.is_none() {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use evenkeel_core::skew::Standing;
 
-use super::outcome::{Level, Outcome};
+use super::outcome::{CheckOutcome, Level};
 use super::report::Report;
 
 /// Fails what is at or above `fail_on`; what is below is told in the output of a case that passes.
@@ -32,7 +32,7 @@ pub(super) fn junit(report: &Report, fail_on: Level) -> String {
     text
 }
 
-fn case(outcome: &Outcome, fail_on: Level) -> String {
+fn case(outcome: &CheckOutcome, fail_on: Level) -> String {
     let class = outcome.component.map_or("not-seen", |component| component.name());
     let message = escaped(&outcome.message);
     let mut body = String::new();

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 
 use evenkeel_core::skew::{lifecycle, names};
 
-use super::report::{Report, Style, behind, budget_line};
+use super::report::{Report, ReportStyle, behind, budget_line};
 
-pub(super) fn markdown(report: &Report, style: Style) -> String {
+pub(super) fn markdown(report: &Report, style: ReportStyle) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail, here and below.
     let _ = writeln!(text, "## Version skew: {}\n", report.verdict());

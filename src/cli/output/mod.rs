@@ -19,7 +19,7 @@ use clap::ValueEnum;
 
 pub(super) use outcome::Level;
 pub(super) use paint::{Color, Paint, paint, width};
-pub(super) use report::{Report, Style};
+pub(super) use report::{Report, ReportStyle};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
@@ -40,7 +40,7 @@ pub(super) enum Output {
 }
 
 /// `report` in the form of `output`.
-pub(super) fn render(report: &Report, output: Output, style: Style) -> Result<String, String> {
+pub(super) fn render(report: &Report, output: Output, style: ReportStyle) -> Result<String, String> {
     let written = |text: Result<String, serde_json::Error>| {
         text.map(|text| text + "\n").map_err(|error| format!("cannot write the report: {error}"))
     };

@@ -56,7 +56,7 @@ impl FailedBy {
 }
 
 /// One thing that a check may fail on.
-pub(in super::super) struct Outcome {
+pub(in super::super) struct CheckOutcome {
     pub(in super::super) level: Level,
     pub(super) rule: FailedBy,
     /// An id that stays the same for the same thing in every run.
@@ -73,8 +73,8 @@ pub(in super::super) struct Outcome {
 }
 
 /// Everything of `judged`, and what was not seen, worst first.
-pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> {
-    let findings = judged.findings.iter().map(|finding| Outcome {
+pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<CheckOutcome> {
+    let findings = judged.findings.iter().map(|finding| CheckOutcome {
         level: match finding.severity {
             Severity::Unsupported => Level::Violation,
             Severity::AtLimit => Level::AtLimit,
@@ -89,7 +89,7 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
         samples: finding.samples.clone(),
     });
     let mut all: Vec<_> = findings.chain(judged.rows.iter().filter_map(unknown_row)).collect();
-    all.extend(missing.iter().map(|line| Outcome {
+    all.extend(missing.iter().map(|line| CheckOutcome {
         level: Level::Warning,
         rule: FailedBy::NotSeen,
         id: format!("{}/{line}", FailedBy::NotSeen.text()),
@@ -103,9 +103,9 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<Outcome> 
     all
 }
 
-fn unknown_row(row: &Row) -> Option<Outcome> {
+fn unknown_row(row: &Row) -> Option<CheckOutcome> {
     let (Standing::Unknown, Observed::Unknown(_)) = (row.standing, &row.version) else { return None };
-    Some(Outcome {
+    Some(CheckOutcome {
         level: Level::Warning,
         rule: FailedBy::UnknownVersion,
         id: format!("{}/{}/{}", FailedBy::UnknownVersion.text(), row.component, row.pool),

@@ -6,7 +6,7 @@ use evenkeel_core::disruption::preflight::Cause;
 use evenkeel_core::skew::{Assessment, Row, Verdict};
 use k8s_openapi::jiff::Timestamp;
 
-use super::outcome::{Level, Outcome, outcomes};
+use super::outcome::{CheckOutcome, Level, outcomes};
 use super::paint::Paint;
 use crate::observe::files::Places;
 use crate::observe::platform::Platform;
@@ -34,7 +34,7 @@ pub(in super::super) struct Report {
 
 /// How a judgement is shown.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Style {
+pub(in super::super) struct ReportStyle {
     /// Whether it is shown as a check that passes or fails, not as a report.
     pub(in super::super) check: bool,
     pub(in super::super) fail_on: Level,
@@ -45,7 +45,7 @@ pub(in super::super) struct Style {
 
 impl Report {
     /// Everything that a check may fail on, worst first.
-    pub(in super::super) fn outcomes(&self) -> Vec<Outcome> {
+    pub(in super::super) fn outcomes(&self) -> Vec<CheckOutcome> {
         outcomes(&self.judged, &self.missing)
     }
 

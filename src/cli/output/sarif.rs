@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::outcome::{FailedBy, Level, Outcome};
+use super::outcome::{CheckOutcome, FailedBy, Level};
 use super::report::Report;
 
 /// The name that stands in place of a path for what was read from standard input.
@@ -38,7 +38,7 @@ pub(super) fn sarif(report: &Report) -> Value {
     })
 }
 
-fn rule(outcome: &Outcome) -> Value {
+fn rule(outcome: &CheckOutcome) -> Value {
     let about = outcome.component.map_or("cluster", |component| component.name());
     let text = match outcome.rule {
         FailedBy::UnknownVersion => "A component's version is not known".to_owned(),
@@ -47,7 +47,7 @@ fn rule(outcome: &Outcome) -> Value {
     json!({"id": outcome.rule.text(), "shortDescription": {"text": text}, "helpUri": POLICY})
 }
 
-fn result(outcome: &Outcome, report: &Report) -> Value {
+fn result(outcome: &CheckOutcome, report: &Report) -> Value {
     let level = match outcome.level {
         Level::Violation => "error",
         Level::AtLimit => "warning",
@@ -69,7 +69,7 @@ fn result(outcome: &Outcome, report: &Report) -> Value {
     })
 }
 
-fn sentence(outcome: &Outcome) -> String {
+fn sentence(outcome: &CheckOutcome) -> String {
     let mut text = outcome.message.clone();
     if !outcome.names.is_empty() {
         text.extend([" (", &outcome.names, ")"]);

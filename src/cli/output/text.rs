@@ -7,16 +7,16 @@ use std::fmt::Write as _;
 
 use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, names};
 
-use super::outcome::{Level, Outcome};
+use super::outcome::{CheckOutcome, Level};
 use super::paint::{Ink, Paint};
-use super::report::{Report, Style, behind, budget_line};
+use super::report::{Report, ReportStyle, behind, budget_line};
 use super::table::{Cell, fitting, table};
 use crate::api::report::source;
 
 /// The report: the verdict, what runs, what is wrong, what comes before the next minor, the budgets that allow no
 /// eviction, what was not seen, and what is no longer maintained. As a check: the result, what fails it, then what
 /// does not.
-pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
+pub(super) fn text(report: &Report, wide: bool, style: ReportStyle) -> String {
     let text = whole(report, wide, style);
     match style.width {
         Some(width) => fitting(&text, width),
@@ -24,7 +24,7 @@ pub(super) fn text(report: &Report, wide: bool, style: Style) -> String {
     }
 }
 
-fn whole(report: &Report, wide: bool, style: Style) -> String {
+fn whole(report: &Report, wide: bool, style: ReportStyle) -> String {
     let mut text = String::new();
     let paint = style.paint;
     if style.check {
@@ -115,7 +115,7 @@ fn head(text: &mut String, report: &Report, paint: Paint) {
     }
 }
 
-fn counts(outcomes: &[Outcome]) -> String {
+fn counts(outcomes: &[CheckOutcome]) -> String {
     let of = |level| outcomes.iter().filter(|outcome| outcome.level == level).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     format!(
@@ -127,7 +127,7 @@ fn counts(outcomes: &[Outcome]) -> String {
 }
 
 /// Adds an outcome that fails the check, with its names and its remedy.
-fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
+fn show(text: &mut String, outcome: &CheckOutcome, paint: Paint) {
     let _ = writeln!(text, "\n{}  {} [{}]", word(outcome.level, paint), outcome.message, outcome.rule.text());
     for (title, rest) in [("which", &outcome.names), ("to do", &outcome.remedy)] {
         if !rest.is_empty() {
@@ -137,7 +137,7 @@ fn show(text: &mut String, outcome: &Outcome, paint: Paint) {
 }
 
 /// An outcome that does not fail the check, in one line.
-fn in_short(outcome: &Outcome, paint: Paint) -> String {
+fn in_short(outcome: &CheckOutcome, paint: Paint) -> String {
     let names = if outcome.names.is_empty() { String::new() } else { format!(" ({})", outcome.names) };
     format!("{}  {}{names} [{}]", word(outcome.level, paint), outcome.message, outcome.rule.text())
 }
@@ -150,7 +150,7 @@ fn word(level: Level, paint: Paint) -> String {
     }
 }
 
-fn rows(report: &Report, wide: bool, style: Style) -> String {
+fn rows(report: &Report, wide: bool, style: ReportStyle) -> String {
     let mut header = vec!["COMPONENT", "POOL", "VERSION", "COUNT", "BEHIND", "STATE"];
     if wide {
         header.extend(["LIMIT", "HEADROOM", "RULE", "SOURCE"]);

@@ -46,11 +46,11 @@ pub(in super::super) struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) diff: Option<PathBuf>,
     /// What to fail on: this, and everything graver.
-    #[arg(long, value_enum, default_value_t = FailOn::Stops, value_name = "WEIGHT")]
-    pub(super) fail_on: FailOn,
+    #[arg(long, value_enum, default_value_t = FailOnFinding::Stops, value_name = "WEIGHT")]
+    pub(super) fail_on: FailOnFinding,
     /// The form of the output.
-    #[arg(short, long, value_enum, default_value_t = Form::Table)]
-    pub(super) output: Form,
+    #[arg(short, long, value_enum, default_value_t = PlanForm::Table)]
+    pub(super) output: PlanForm,
     /// Whether to use colour; `auto` does on a terminal, unless `NO_COLOR` is set.
     #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(super) color: Color,
@@ -86,7 +86,7 @@ impl From<UnitArg> for Unit {
 
 /// What the exit code is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum FailOn {
+pub(super) enum FailOnFinding {
     /// Nothing may begin.
     Blocks,
     /// And what stops it on its way, or leaves nodes behind.
@@ -95,7 +95,7 @@ pub(super) enum FailOn {
     Warns,
 }
 
-impl FailOn {
+impl FailOnFinding {
     pub(super) const fn weight(self) -> Weight {
         match self {
             Self::Blocks => Weight::Blocks,
@@ -106,7 +106,7 @@ impl FailOn {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Form {
+pub(super) enum PlanForm {
     /// For a person.
     Table,
     /// The same with every name and every wave.

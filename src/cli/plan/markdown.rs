@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 
 use super::super::output::markdown::escaped;
 use super::document::{Finding, Hop, UpgradePlan};
-use super::text::Style;
+use super::text::PlanStyle;
 use super::vocabulary::Gravity;
 use super::words;
 
 /// From so many findings on they are folded.
 const MANY: usize = 15;
 
-pub(super) fn markdown(plan: &UpgradePlan, style: Style<'_>) -> String {
+pub(super) fn markdown(plan: &UpgradePlan, style: PlanStyle<'_>) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail, here and below.
     let hash = plan.hash.as_ref().map(|hash| format!(" (`{}`)", code(hash))).unwrap_or_default();

@@ -31,14 +31,14 @@ use super::{output, releases};
 use crate::api::ClusterUpgrade;
 use crate::observe::files::shown;
 pub(super) use args::{EXAMPLES, PlanArgs};
-use args::{FailOn, Form};
+use args::{FailOnFinding, PlanForm};
 use build::Made;
 use document::UpgradePlan;
 use executors::UpgradeWithExecutors;
 #[cfg(feature = "sim")]
-pub(super) use subject::Live;
+pub(super) use subject::LiveCluster;
 use subject::PlanSubject;
-use text::Style;
+use text::PlanStyle;
 use times::TimesArgs;
 use wish::Wished;
 
@@ -54,8 +54,8 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let mut planned = planned(wished, subject, &catalogue, &args.times, args.fail_on)?;
     planned.document.changes = older.map(|older| diff::changes(&older, &planned.document));
     let older = args.diff.as_deref().map(shown);
-    let style = Style {
-        wide: args.output == Form::Wide,
+    let style = PlanStyle {
+        wide: args.output == PlanForm::Wide,
         paint: output::paint(args.color),
         width: output::width(),
         about: &planned.about,
@@ -71,21 +71,21 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
 /// What is wrong with the object, in one line.
 #[cfg(feature = "sim")]
 pub(super) async fn of_object(
-    live: Live<'_>,
+    live: LiveCluster<'_>,
     object: ClusterUpgrade,
     catalogue: &Catalogue,
-    style: super::output::Style,
+    style: super::output::ReportStyle,
 ) -> Result<String, String> {
     let subject = live.subject(Some(&object.name_any())).await;
     let wished = Wished::of_object(object, Vec::new()).map_err(|invalid| invalid.to_string())?;
-    let planned = planned(wished, subject, catalogue, &TimesArgs::default(), FailOn::Stops)?;
+    let planned = planned(wished, subject, catalogue, &TimesArgs::default(), FailOnFinding::Stops)?;
     let about = &planned.about;
-    let style = Style { wide: false, paint: style.paint, width: style.width, about, older: None };
-    render(&planned.document, Form::Table, style)
+    let style = PlanStyle { wide: false, paint: style.paint, width: style.width, about, older: None };
+    render(&planned.document, PlanForm::Table, style)
 }
 
 /// A plan, and how it is introduced.
-struct Planned {
+struct ShownPlan {
     document: UpgradePlan,
     /// What it was made for: titles and lines.
     about: Vec<(&'static str, String)>,
@@ -98,8 +98,8 @@ fn planned(
     mut subject: PlanSubject,
     catalogue: &Catalogue,
     times: &TimesArgs,
-    fail_on: FailOn,
-) -> Result<Planned, String> {
+    fail_on: FailOnFinding,
+) -> Result<ShownPlan, String> {
     subject.about.splice(0..0, wished.source.iter().map(|source| ("Upgrade", source.clone())));
     let executors = std::mem::take(&mut subject.executors);
     let UpgradeWithExecutors { upgrade, absent, unseen } = match &wished.object {
@@ -147,7 +147,7 @@ fn planned(
     };
     let failed = fails(&made, fail_on);
     let document = build::document(&made, &subject);
-    Ok(Planned { document, about: subject.about, failed })
+    Ok(ShownPlan { document, about: subject.about, failed })
 }
 
 /// What the check finds wrong with a plan that could begin.
@@ -160,20 +160,20 @@ fn refuted(plan: &Plan, waves: &[Vec<plan::Wave>], wish: &Wish<'_>) -> Vec<Strin
     of_plan.into_iter().flatten().chain(of_waves).map(|wrong: Refutation| wrong.to_string()).collect()
 }
 
-fn fails(made: &Made<'_>, on: FailOn) -> bool {
+fn fails(made: &Made<'_>, on: FailOnFinding) -> bool {
     let grave = |finding: &plan::PlanFinding| finding.weight <= on.weight();
     !made.refuted.is_empty() || made.plan.findings.iter().any(grave)
 }
 
-fn render(document: &UpgradePlan, form: Form, style: Style<'_>) -> Result<String, String> {
+fn render(document: &UpgradePlan, form: PlanForm, style: PlanStyle<'_>) -> Result<String, String> {
     let failed = |error: String| format!("cannot write the plan: {error}");
     match form {
-        Form::Table | Form::Wide => Ok(text::text(document, style)),
-        Form::Json => serde_json::to_string_pretty(document)
+        PlanForm::Table | PlanForm::Wide => Ok(text::text(document, style)),
+        PlanForm::Json => serde_json::to_string_pretty(document)
             .map(|text| text + "\n")
             .map_err(|error| failed(error.to_string())),
-        Form::Yaml => serde_saphyr::to_string(document).map_err(|error| failed(error.to_string())),
-        Form::Markdown => Ok(markdown::markdown(document, style)),
+        PlanForm::Yaml => serde_saphyr::to_string(document).map_err(|error| failed(error.to_string())),
+        PlanForm::Markdown => Ok(markdown::markdown(document, style)),
     }
 }
 

@@ -59,7 +59,7 @@ async fn live(args: &ObserveArgs, upgrade: Option<&str>) -> Result<PlanSubject, 
     }
     let client = read_client(&config).map_err(|error| one_line(&error))?;
     let about = vec![("Cluster", config.cluster_url.to_string())];
-    let live = Live { client: &client, seen, inventory: &inventory, about, now: Timestamp::now() };
+    let live = LiveCluster { client: &client, seen, inventory: &inventory, about, now: Timestamp::now() };
     let mut subject = live.subject(upgrade).await;
     subject.cluster = stated_versions::add(subject.cluster, &args.given())?;
     subject.not_visible = inventory.hidden(&subject.cluster);
@@ -67,7 +67,7 @@ async fn live(args: &ObserveArgs, upgrade: Option<&str>) -> Result<PlanSubject, 
 }
 
 /// A cluster that is looked at while it lives.
-pub(in super::super) struct Live<'a> {
+pub(in super::super) struct LiveCluster<'a> {
     /// Reads what only a plan needs.
     pub(in super::super) client: &'a Client,
     /// The versions, as the report sees them.
@@ -79,7 +79,7 @@ pub(in super::super) struct Live<'a> {
     pub(in super::super) now: Timestamp,
 }
 
-impl Live<'_> {
+impl LiveCluster<'_> {
     /// What there is to plan with, and the ClusterUpgrade called `upgrade`.
     pub(super) async fn subject(self, upgrade: Option<&str>) -> PlanSubject {
         let Self { client, seen, inventory, mut about, now } = self;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::output::Color;
 use super::document::UpgradePlan;
-use super::text::{Style, text};
+use super::text::{PlanStyle, text};
 use super::{build, markdown, output};
 
 #[test]
@@ -71,8 +71,8 @@ fn plan() -> UpgradePlan {
     .unwrap()
 }
 
-fn style(wide: bool, width: Option<usize>) -> Style<'static> {
-    Style { wide, paint: output::paint(Color::Never), width, about: &[], older: None }
+fn style(wide: bool, width: Option<usize>) -> PlanStyle<'static> {
+    PlanStyle { wide, paint: output::paint(Color::Never), width, about: &[], older: None }
 }
 
 #[test]

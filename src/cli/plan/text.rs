@@ -19,7 +19,7 @@ const BOUNDS: usize = 5;
 
 /// How a plan is shown to a person.
 #[derive(Clone, Copy)]
-pub(super) struct Style<'a> {
+pub(super) struct PlanStyle<'a> {
     /// Everything, not the first few.
     pub(super) wide: bool,
     pub(super) paint: Paint,
@@ -31,7 +31,7 @@ pub(super) struct Style<'a> {
     pub(super) older: Option<&'a str>,
 }
 
-pub(super) fn text(plan: &UpgradePlan, style: Style<'_>) -> String {
+pub(super) fn text(plan: &UpgradePlan, style: PlanStyle<'_>) -> String {
     let mut text = String::new();
     head(&mut text, plan, style);
     if let Some((older, changes)) = style.older.zip(plan.changes.as_ref()) {
@@ -54,7 +54,7 @@ pub(super) fn text(plan: &UpgradePlan, style: Style<'_>) -> String {
 }
 
 // Writing to a String cannot fail, here and below.
-fn head(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
+fn head(text: &mut String, plan: &UpgradePlan, style: PlanStyle<'_>) {
     let ink = match plan.verdict {
         Verdict::Ready | Verdict::Done if plan.not_seen.is_empty() => Ink::Good,
         Verdict::Ready | Verdict::Done | Verdict::Stops => Ink::Care,
@@ -85,7 +85,7 @@ fn head(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
     }
 }
 
-fn show_hop(text: &mut String, plan: &UpgradePlan, (at, hop): (usize, &Hop), style: Style<'_>) {
+fn show_hop(text: &mut String, plan: &UpgradePlan, (at, hop): (usize, &Hop), style: PlanStyle<'_>) {
     let title = format!("HOP {} of {}: {}", at + 1, plan.hops.len(), hop.version);
     let time = plan.time.as_ref().filter(|_| plan.hops.len() > 1).and_then(|time| time.hops.get(at));
     let time = time.map(|time| format!(", about {}", words::seconds(time.p50_seconds))).unwrap_or_default();
@@ -136,7 +136,7 @@ fn rows(plan: &UpgradePlan, hop: &Hop, wide: bool) -> Vec<Vec<Cell>> {
     rows
 }
 
-fn findings(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
+fn findings(text: &mut String, plan: &UpgradePlan, style: PlanStyle<'_>) {
     if plan.findings.is_empty() {
         return;
     }
@@ -166,7 +166,7 @@ fn show_finding(text: &mut String, plan: &UpgradePlan, finding: &Finding, paint:
     }
 }
 
-fn time(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
+fn time(text: &mut String, plan: &UpgradePlan, style: PlanStyle<'_>) {
     let Some(time) = &plan.time else { return };
     let shown = if style.wide { time.bounds.len() } else { time.bounds.len().min(BOUNDS) };
     let more =
@@ -176,7 +176,7 @@ fn time(text: &mut String, plan: &UpgradePlan, style: Style<'_>) {
     section(text, style, "THE TIME RESTS ON", time.basis.iter().cloned());
 }
 
-fn section(text: &mut String, style: Style<'_>, title: &str, lines: impl Iterator<Item = String>) {
+fn section(text: &mut String, style: PlanStyle<'_>, title: &str, lines: impl Iterator<Item = String>) {
     let mut lines = lines.peekable();
     if lines.peek().is_some() {
         let _ = writeln!(text, "\n{}", style.paint.on(Ink::Bold, title));

@@ -16,7 +16,7 @@ const UNTOLD: &str = "no operator has looked at it yet; is one installed that dr
 /// How the upgrades of a cluster stand.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document {
+pub(super) struct UpgradesDocument {
     api_version: &'static str,
     kind: &'static str,
     pub(super) upgrades: Vec<UpgradeRow>,
@@ -55,7 +55,7 @@ pub(super) struct UpgradeRow {
     pub(super) waiting_for_omitted: i32,
     pub(super) in_flight: Vec<Flight>,
     /// Nodes that are out of the rollout for now.
-    pub(super) out: Vec<Out>,
+    pub(super) out: Vec<NodeOut>,
     pub(super) out_omitted: i32,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Flight {
 
 /// A node that is out of the rollout for now.
 #[derive(Serialize)]
-pub(super) struct Out {
+pub(super) struct NodeOut {
     pub(super) node: String,
     pub(super) state: String,
     pub(super) since: Option<String>,
@@ -129,12 +129,12 @@ pub(super) fn omitted(count: i32, one: &str) -> Option<String> {
 }
 
 /// What `stored` says of the upgrade called `name`, or of all, by name.
-pub(super) fn document(stored: &Stored, name: Option<&str>) -> Document {
+pub(super) fn document(stored: &Stored, name: Option<&str>) -> UpgradesDocument {
     let wanted = |upgrade: &&ClusterUpgrade| name.is_none_or(|name| upgrade.name_any() == name);
     let mut upgrades: Vec<_> =
         stored.upgrades.iter().filter(wanted).map(|upgrade| standing(upgrade, &stored.claims)).collect();
     upgrades.sort_by(|a, b| a.name.cmp(&b.name));
-    Document {
+    UpgradesDocument {
         api_version: "cli.evenkeel.dev/v1alpha1",
         kind: "UpgradeStatus",
         upgrades,
@@ -153,7 +153,7 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> UpgradeRow {
     };
     let mut in_flight: Vec<Flight> = claims.iter().filter(mine).filter_map(flight).collect();
     in_flight.sort_by(|a, b| (&a.node, &a.component).cmp(&(&b.node, &b.component)));
-    let out = status.parked.iter().map(|out| Out {
+    let out = status.parked.iter().map(|out| NodeOut {
         node: harmless(&out.node),
         state: harmless(&out.state),
         since: out.since.as_ref().map(|time| time.0.to_string()),

@@ -14,11 +14,11 @@ use jiff::SignedDuration;
 use super::args::{FormArgs, WhereArgs};
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::output;
-use super::output::causes::{CauseReport, FailOn, render};
+use super::output::causes::{CauseReport, FailOnOutlook, render};
 
-use document::{Document, document};
+use document::{UpgradesDocument, document};
 use read::Stored;
-use text::{Style, text};
+use text::{StatusStyle, text};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -34,15 +34,15 @@ pub(super) struct StatusArgs {
     #[command(flatten)]
     place: WhereArgs,
     /// The form of the output.
-    #[arg(short, long, value_enum, default_value_t = Form::Table)]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = StatusForm::Table)]
+    output: StatusForm,
     /// Whether to use colour; `auto` does on a terminal, unless `NO_COLOR` is set.
     #[arg(long, value_enum, default_value_t = output::Color::Auto, value_name = "WHEN")]
     color: output::Color,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum StatusForm {
     /// For a person.
     Table,
     /// The same with every line that the status has.
@@ -61,14 +61,14 @@ pub(super) async fn run(args: StatusArgs) -> Result<u8, String> {
     }
     let failed = |error: String| format!("cannot write the status: {error}");
     let shown = match args.output {
-        Form::Table | Form::Wide => {
-            let wide = args.output == Form::Wide;
-            text(&document, Style { wide, paint: output::paint(args.color), width: output::width() })
+        StatusForm::Table | StatusForm::Wide => {
+            let wide = args.output == StatusForm::Wide;
+            text(&document, StatusStyle { wide, paint: output::paint(args.color), width: output::width() })
         }
-        Form::Json => {
+        StatusForm::Json => {
             serde_json::to_string_pretty(&document).map_err(|error| failed(error.to_string()))? + "\n"
         }
-        Form::Yaml => serde_saphyr::to_string(&document).map_err(|error| failed(error.to_string()))?,
+        StatusForm::Yaml => serde_saphyr::to_string(&document).map_err(|error| failed(error.to_string()))?,
     };
     print(&shown)?;
     Ok(code(document.upgrades.iter().any(|upgrade| upgrade.stalled)))
@@ -77,7 +77,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<u8, String> {
 /// `evenkeel explain clusterupgrade/NAME`: why it is where it is.
 pub(super) async fn explain(place: &WhereArgs, form: &FormArgs, name: &str) -> Result<u8, String> {
     let stored = read::stored(place, "explain").await?;
-    let Document { mut upgrades, not_seen, .. } = document(&stored, Some(name));
+    let UpgradesDocument { mut upgrades, not_seen, .. } = document(&stored, Some(name));
     let Some(upgrade) = upgrades.pop() else { return Err(absent(&stored, name)) };
     let stopped = upgrade.stalled;
     let mut subject = vec![("Object", format!("clusterupgrade/{}", upgrade.name))];
@@ -92,7 +92,7 @@ pub(super) async fn explain(place: &WhereArgs, form: &FormArgs, name: &str) -> R
         slot: SignedDuration::from_mins(1),
         details: upgrade.details(),
         missing: not_seen,
-        fail_on: FailOn::NotNow,
+        fail_on: FailOnOutlook::NotNow,
         stopped,
     };
     print(&render(report, form.output, output::paint(form.color))?)?;

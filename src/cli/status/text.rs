@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::super::output::Paint;
 use super::super::output::paint::Ink;
 use super::super::output::table::{Cell, fitting, table};
-use super::document::{Document, UpgradeRow, WaitingRow, omitted};
+use super::document::{UpgradeRow, UpgradesDocument, WaitingRow, omitted};
 use crate::api::ConditionStatus;
 
 /// How many rows and lines of a section are shown where not all are asked for.
@@ -15,7 +15,7 @@ const ROWS: usize = 10;
 
 /// How the standing of upgrades is shown to a person.
 #[derive(Clone, Copy)]
-pub(super) struct Style {
+pub(super) struct StatusStyle {
     /// Everything, not the first few.
     pub(super) wide: bool,
     pub(super) paint: Paint,
@@ -24,7 +24,7 @@ pub(super) struct Style {
 }
 
 // Writing to a String cannot fail, here and below.
-pub(super) fn text(document: &Document, style: Style) -> String {
+pub(super) fn text(document: &UpgradesDocument, style: StatusStyle) -> String {
     let mut text = String::new();
     let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<10}{rest}");
     for (title, rest) in &document.about {
@@ -45,7 +45,7 @@ pub(super) fn text(document: &Document, style: Style) -> String {
     }
 }
 
-fn one(text: &mut String, upgrade: &UpgradeRow, style: Style) {
+fn one(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
     let ink = if upgrade.stalled {
         Ink::Bad
     } else if ConditionStatus::True.is(&upgrade.ready) {
@@ -95,7 +95,7 @@ fn one(text: &mut String, upgrade: &UpgradeRow, style: Style) {
 
 /// What it waits for besides what its stage says: lines; where everything is asked for, all of it, with who ends each wait
 /// and when.
-fn waits(text: &mut String, upgrade: &UpgradeRow, style: Style) {
+fn waits(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
     let omitted = upgrade.waiting_for_omitted;
     if !style.wide || upgrade.waiting_for.is_empty() {
         let others: Vec<String> = upgrade.other_waits().map(|of| of.message.clone()).collect();
@@ -126,13 +126,13 @@ fn progress(upgrade: &UpgradeRow) -> String {
 }
 
 /// Those of `all` that are shown.
-fn some<T>(all: &[T], style: Style) -> &[T] {
+fn some<T>(all: &[T], style: StatusStyle) -> &[T] {
     let most = if style.wide { all.len() } else { all.len().min(ROWS) };
     all.get(..most).unwrap_or_default()
 }
 
 /// What is said of those that are not shown: of `count`, and of `beyond` that nobody can show.
-fn left_out(count: usize, beyond: i32, one: &str, style: Style) -> Option<String> {
+fn left_out(count: usize, beyond: i32, one: &str, style: StatusStyle) -> Option<String> {
     let hidden = if style.wide { 0 } else { count.saturating_sub(ROWS) };
     if hidden == 0 {
         return omitted(beyond, one);
@@ -141,7 +141,7 @@ fn left_out(count: usize, beyond: i32, one: &str, style: Style) -> Option<String
     Some(format!("and {hidden} more (-o wide){beyond}"))
 }
 
-fn section(text: &mut String, style: Style, title: &str, lines: impl Iterator<Item = String>) {
+fn section(text: &mut String, style: StatusStyle, title: &str, lines: impl Iterator<Item = String>) {
     let mut lines = lines.peekable();
     if lines.peek().is_some() {
         _ = writeln!(text, "\n{}", style.paint.on(Ink::Bold, title));
