@@ -179,7 +179,7 @@ impl Asked {
 
 async fn upgrade(size: Size) -> Cost {
     let (cluster, client) = made(size).await;
-    executor::work(&cluster, TAKES);
+    executor::run(&cluster, TAKES);
     let stop = CancellationToken::new();
     let operator = tokio::spawn(operate(clients(&cluster), options(), clock(&cluster), stop.clone()));
     let limit = (size.nodes / 50).max(1);

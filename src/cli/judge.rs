@@ -23,7 +23,7 @@ use super::releases;
 use crate::clients::{Connect, effects_client, one_line, probe_client, read_client, within};
 use crate::judgement::{Basis, judge};
 use crate::observe::cache::Shared;
-use crate::observe::files::{Places, Snapshot, shown};
+use crate::observe::files::{Places, Snapshot, shown_path};
 use crate::observe::stated_versions::StatedVersion;
 use crate::observe::version_answer::VersionAnswer;
 use crate::observe::{Inventory, Observer, PodScope, Source, stated_versions};
@@ -96,7 +96,7 @@ pub(super) fn files(
 ) -> Result<Report, String> {
     let snapshot = Snapshot::read(files).map_err(|error| error.to_string())?;
     let cluster = stated_versions::add(snapshot.cluster(), given)?;
-    let names: Vec<_> = files.iter().map(|path| shown(path)).collect();
+    let names: Vec<_> = files.iter().map(|path| shown_path(path)).collect();
     let mut subject = vec![("Files", names.join(", ")), ("Read", read(&snapshot))];
     subject.extend(snapshot.unused().into_iter().map(|line| ("Unused", line)));
     let (told, today) = as_of(&snapshot, releases);

@@ -20,7 +20,7 @@ use super::output;
 use super::output::causes::{CauseReport, FailOnOutlook, render};
 use super::status;
 use crate::clients::{one_line, read_client};
-use crate::observe::files::shown;
+use crate::observe::files::shown_path;
 use crate::observe::survey::Survey;
 
 pub(super) const PREFLIGHT_EXAMPLES: &str = "\
@@ -187,7 +187,7 @@ impl Surveyed {
 async fn survey(place: &WhereArgs, command: &str) -> Result<Surveyed, String> {
     if !place.files.is_empty() {
         let survey = Survey::of_files(&place.files)?;
-        let names: Vec<_> = place.files.iter().map(|path| shown(path)).collect();
+        let names: Vec<_> = place.files.iter().map(|path| shown_path(path)).collect();
         // Files show the cluster as it was when they were written, so that time counts as now.
         let now = survey.taken().unwrap_or_else(Timestamp::now);
         let mut subject = vec![("Files", names.join(", "))];
@@ -228,7 +228,7 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
     let all = seen.cluster.nodes().len();
     let mut subject = vec![(
         "Nodes",
-        format!("{} of {all}: {}", names.len(), evenkeel_core::skew::names(names.len(), &few)),
+        format!("{} of {all}: {}", names.len(), evenkeel_core::skew::sample_names(names.len(), &few)),
     )];
     subject.extend(seen.subject.iter().cloned());
     let question = Question {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use evenkeel_core::skew::lifecycle::Catalogue;
 
-use crate::observe::files::shown;
+use crate::observe::files::shown_path;
 
 /// The data of `file`, else what is built in.
 ///
@@ -16,6 +16,6 @@ use crate::observe::files::shown;
 pub(super) fn read(file: Option<&Path>) -> Result<Catalogue, String> {
     let Some(file) = file else { return Catalogue::shipped().map_err(|error| error.to_string()) };
     let text = std::fs::read_to_string(file)
-        .map_err(|error| format!("--releases {}: cannot be read: {error}", shown(file)))?;
-    Catalogue::read(&text).map_err(|error| format!("--releases {}: {error}", shown(file)))
+        .map_err(|error| format!("--releases {}: cannot be read: {error}", shown_path(file)))?;
+    Catalogue::read(&text).map_err(|error| format!("--releases {}: {error}", shown_path(file)))
 }

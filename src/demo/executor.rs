@@ -30,7 +30,7 @@ struct ExecutorOrder {
 }
 
 /// Carries out every NodeUpgrade of `cluster` whose executor may work, for as long as the tokio runtime lives.
-pub fn work(cluster: &Cluster, takes: Takes) {
+pub fn run(cluster: &Cluster, takes: Takes) {
     let (orders, mut given) = unbounded_channel();
     cluster.on_write(move |write| {
         let claim = write.after().filter(|_| write.resource() == "nodeupgrades.evenkeel.dev");

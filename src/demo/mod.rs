@@ -106,7 +106,7 @@ impl Demo {
                 told.lock().unwrap_or_else(PoisonError::into_inner).push(said);
             }
         });
-        executor::work(&cluster, TAKES);
+        executor::run(&cluster, TAKES);
         let stop = CancellationToken::new();
         let now = {
             let cluster = cluster.clone();

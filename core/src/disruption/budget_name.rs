@@ -11,6 +11,6 @@ use crate::cluster::Budget;
 pub type BudgetName = (Arc<str>, Arc<str>);
 
 /// The key of `budget`.
-pub fn name(budget: &Budget) -> BudgetName {
+pub fn budget_name(budget: &Budget) -> BudgetName {
     (Arc::clone(&budget.namespace), Arc::clone(&budget.name))
 }

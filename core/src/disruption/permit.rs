@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::arithmetic::lost;
-use super::budget_name::{BudgetName, name};
+use super::budget_name::{BudgetName, budget_name};
 use super::refusal::Refusal;
 use crate::cluster::{Budget, Cluster, Phase, Pod, UnhealthyPolicy};
 
@@ -170,7 +170,7 @@ impl<'a> Budgets<'a> {
         let charge = match self.guard(pod)? {
             Guard::None | Guard::Free => None,
             Guard::One(budget) => {
-                let key = name(budget);
+                let key = budget_name(budget);
                 allows(budget, pod, self.busy.get(&key), self.now)?;
                 self.busy.insert(key.clone(), Busy::Sent);
                 let resource_version = Arc::clone(&budget.resource_version);
@@ -220,14 +220,16 @@ impl<'a> Budgets<'a> {
             [] => return Ok(Guard::None),
             [budget] => *budget,
             several => {
-                return Err(Refusal::Overlapping { budgets: several.iter().map(|b| name(b)).collect() });
+                return Err(Refusal::Overlapping {
+                    budgets: several.iter().map(|b| budget_name(b)).collect(),
+                });
             }
         };
         let healthy = budget.current_healthy >= budget.desired_healthy && budget.desired_healthy > 0;
         match budget.unhealthy_policy {
             _ if pod.ready => Ok(Guard::One(budget)),
             UnhealthyPolicy::AlwaysAllow => Ok(Guard::Free),
-            UnhealthyPolicy::Unrecognised => Err(Refusal::UnknownPolicy { budget: name(budget) }),
+            UnhealthyPolicy::Unrecognised => Err(Refusal::UnknownPolicy { budget: budget_name(budget) }),
             UnhealthyPolicy::IfHealthyBudget if healthy => Ok(Guard::Free),
             UnhealthyPolicy::IfHealthyBudget => Ok(Guard::One(budget)),
         }
@@ -236,7 +238,7 @@ impl<'a> Budgets<'a> {
 
 /// Whether the budget's status, as last written, has room for the eviction of `pod`.
 fn allows(budget: &Budget, pod: &Pod, busy: Option<&Busy>, now: Timestamp) -> Result<(), Refusal> {
-    let key = name(budget);
+    let key = budget_name(budget);
     if budget.observed_generation < budget.generation {
         // A controller that cannot compute a budget does not write observedGeneration; the condition says why.
         return Err(match &budget.sync_failed {
@@ -358,7 +360,7 @@ mod tests {
         let after = |version: &str| WhenCounted::After(version.into());
         let at_2 = Budget { resource_version: "2".into(), ..budget("cart", 2, 4, 2) };
         let take = |budget: &Budget, taken: &[Taken]| {
-            let busy = [(name(budget), Busy::Taken(taken.to_vec()))].into();
+            let busy = [(budget_name(budget), Busy::Taken(taken.to_vec()))].into();
             let cluster = of(&[], std::slice::from_ref(budget));
             Budgets::new(&cluster, busy, at(0)).take(&pod("cart", 9, "n-1")).is_ok()
         };
@@ -388,7 +390,7 @@ mod tests {
         fn never_more_than_allowed(allowed in -1..5_i32, uncounted in 0..5_usize, pods in 0..8_usize) {
             let budgets = [budget("cart", allowed, 9, 4)];
             let taken = (0..uncounted).map(|n| Taken { pod: format!("gone-{n}").into(), counted: WhenCounted::After("1".into()) });
-            let busy = [(name(&budgets[0]), Busy::Taken(taken.collect()))].into();
+            let busy = [(budget_name(&budgets[0]), Busy::Taken(taken.collect()))].into();
             let cluster = of(&[], &budgets);
             let mut round = Budgets::new(&cluster, busy, at(0));
             let given = (0..pods).filter(|n| round.take(&pod("cart", *n, "n-1")).is_ok()).count();

@@ -19,7 +19,7 @@ use super::length::{Durations, Estimate, Length, times};
 use super::order::Stage;
 use super::waves::Wave;
 use crate::cluster::{Cluster, Node, Phase};
-use crate::disruption::preflight::{Question, bounds, shown};
+use crate::disruption::preflight::{Question, bounds, duration_text};
 use crate::disruption::{BudgetName, Budgets, Handling, Rules, class, handling};
 use crate::text::harmless;
 use crate::upgrade::{Unit, Upgrade};
@@ -56,7 +56,7 @@ impl HopBound {
 impl fmt::Display for HopBound {
     /// `group workers moves 2 of 400 nodes at a time: 13 h 20 min`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, shown(self.least))
+        write!(f, "{}: {}", self.what, duration_text(self.least))
     }
 }
 

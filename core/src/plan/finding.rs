@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::finding_id::FindingId;
-use crate::skew::names;
+use crate::skew::sample_names;
 use crate::version::Minor;
 
 /// How many names a finding shows.
@@ -118,7 +118,7 @@ impl fmt::Display for PlanFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
         if !self.samples.is_empty() {
-            write!(f, " ({})", names(self.count, &self.samples))?;
+            write!(f, " ({})", sample_names(self.count, &self.samples))?;
         }
         if !self.remedy.is_empty() {
             write!(f, ": {}", self.remedy)?;

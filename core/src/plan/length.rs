@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use super::hops::Step;
 use crate::cluster::Component;
-use crate::disruption::preflight::shown;
+use crate::disruption::preflight::duration_text;
 
 /// The 90th percentile of a normal distribution is this many standard deviations above its mean.
 const TO_P90: f64 = 1.2816;
@@ -105,7 +105,7 @@ pub struct Estimate {
 impl fmt::Display for Estimate {
     /// `P50 13 h 35 min, P90 14 h 21 min`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "P50 {}, P90 {}", shown(self.p50), shown(self.p90))
+        write!(f, "P50 {}, P90 {}", duration_text(self.p50), duration_text(self.p90))
     }
 }
 

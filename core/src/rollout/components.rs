@@ -359,7 +359,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
         round.wake(until);
         return;
     }
-    let subject = subject(round, next, step.filter(|_| together));
+    let subject = component_subject(round, next, step.filter(|_| together));
     let name = claim_name(&round.upgrade.name, &subject);
     if let Some(unreadable) = round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name) {
         round.needs_a_person.push(unreadable.why.clone());
@@ -382,7 +382,7 @@ pub(super) fn next_subject(round: &Round<'_>) -> Option<Subject> {
     let step = round.hop.next_of(|_| true)?;
     let together = round.upgrade.control_plane.unit == Unit::Node;
     let first = first_of(round.world.cluster, step)?;
-    Some(subject(round, first, together.then(|| step.clone())))
+    Some(component_subject(round, first, together.then(|| step.clone())))
 }
 
 /// Says that `instance`, which is not ready, keeps everything else waiting.
@@ -398,7 +398,7 @@ fn is_not_ready(round: &mut Round<'_>, instance: &Instance) {
 }
 
 /// What a claim of `instance` is about; `together` is the step of its node, where that moves as a whole.
-fn subject(round: &Round<'_>, instance: &Instance, together: Option<Step>) -> Subject {
+fn component_subject(round: &Round<'_>, instance: &Instance, together: Option<Step>) -> Subject {
     let cluster = round.world.cluster;
     let node = name_of(instance).clone();
     let node_uid = cluster.node(&node).map_or_else(|| "".into(), |n| n.uid.clone());

@@ -35,7 +35,7 @@ pub(super) fn static_pods_settle(mine: &[&Claim], now: Timestamp) -> Option<Time
 }
 
 /// The stage that people are told: none goes back because static pods are away that a later one restarts.
-pub(super) fn shown(stage: Stage, mine: &[&Claim], cluster: &Cluster) -> Stage {
+pub(super) fn shown_stage(stage: Stage, mine: &[&Claim], cluster: &Cluster) -> Stage {
     let of_plane = |claim: &Claim| cluster.node(&claim.subject.node).is_some_and(|node| node.control_plane);
     let restarts = |claim: &&&Claim| matches!(claim.state, ClaimState::Upgrading { .. }) && of_plane(claim);
     let returning = mine.iter().filter(restarts);

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState};
-use super::control_plane_whole::{shown, static_pods_settle};
+use super::control_plane_whole::{shown_stage, static_pods_settle};
 use super::exceptions::excepted;
 use super::halt::halted;
 use super::hop::CurrentHop;
@@ -117,7 +117,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     take_steps(&mut round, &notes.preflight, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut notes);
     (notes.hop, notes.hash) = (Some(current.version.clone()), hash);
-    let stage = stage.map(|stage| shown(stage, &mine, cluster));
+    let stage = stage.map(|stage| shown_stage(stage, &mine, cluster));
     let status = status(whole, progress, world, &mine, (told, stage), notes, &actions);
     actions.extend(withheld.again);
     let again_at = [again_at, withheld.again_at].into_iter().flatten().min();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::claim::{Subject, UnreadableClaim};
-use super::hold_reason::{Hold, hold};
+use super::hold_reason::{Hold, why_held};
 use super::round::{Round, Selected, claim_name};
 use crate::cluster::{Component, Node};
 use crate::upgrade::NodeGroup;
@@ -46,7 +46,7 @@ pub(super) fn held(round: &Round<'_>) -> Vec<(Arc<str>, Hold)> {
 pub(super) fn held_by(round: &Round<'_>, selected: &Selected<'_>) -> Option<Hold> {
     let node = selected.member.node;
     let unreadable = unreadable_of(round, selected);
-    hold(node, selected.claim, unreadable, &round.upgrade.version, round.is_silent(node))
+    why_held(node, selected.claim, unreadable, &round.upgrade.version, round.is_silent(node))
 }
 
 fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a UnreadableClaim> {
@@ -54,12 +54,12 @@ fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a U
         return None;
     }
     let group = round.upgrade.groups.get(selected.member.group)?;
-    let name = claim_name(&round.upgrade.name, &subject(round, group, selected.member.node));
+    let name = claim_name(&round.upgrade.name, &kubelet_subject(round, group, selected.member.node));
     round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name)
 }
 
 /// What a claim of the kubelet of `node` is about.
-pub(super) fn subject(round: &Round<'_>, group: &NodeGroup, node: &Node) -> Subject {
+pub(super) fn kubelet_subject(round: &Round<'_>, group: &NodeGroup, node: &Node) -> Subject {
     Subject {
         component: Component::Kubelet,
         components: Vec::new(),

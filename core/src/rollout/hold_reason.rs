@@ -125,7 +125,7 @@ impl fmt::Display for Hold {
 
 /// Why `node`, which is not at `target`, is left alone for now; `None` when it may be taken up. `claim` is its own, and
 /// `silent` is whether its machine has been silent for long.
-pub(super) fn hold(
+pub(super) fn why_held(
     node: &Node,
     claim: Option<&Claim>,
     unreadable: Option<&UnreadableClaim>,

@@ -12,14 +12,14 @@ use super::claim::{Blocker, Claim, ClaimState};
 use super::control_plane_whole::{opened, others_are_whole};
 use super::controllers::idle;
 use super::gate::{ToOpen, failures, may_open};
-use super::group::{Members, held_by, members, subject};
+use super::group::{Members, held_by, kubelet_subject, members};
 use super::hold_reason::{Exception, NodeOut, OutOf};
 use super::leftovers::is_cordoned_by_others;
 use super::nodes::{PARKED_AT_LEAST, what_blocks};
 use super::round::{Round, Selected, after, gone_at, record};
 use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
-use super::whose_turn::{turn, waits_for};
+use super::whose_turn::{in_turn, waits_for};
 use super::zones::place;
 use crate::cluster::{Component, Node};
 use crate::drain::OnTimeout;
@@ -121,7 +121,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     let cluster = round.world.cluster;
     let mut zone_now = None;
     let some = !candidates.is_empty();
-    let candidates = turn(members, &round.upgrade.version, candidates);
+    let candidates = in_turn(members, &round.upgrade.version, candidates);
     if some && candidates.is_empty() && working == 0 {
         let version = &round.upgrade.version;
         let line = format!("group {}: the others wait until its canaries run {version}", group.name);
@@ -171,7 +171,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         }
         match again {
             Some(again) => round.actions.push(again),
-            None => round.claims(subject(round, group, node)),
+            None => round.claims(kubelet_subject(round, group, node)),
         }
         if round.will_empty(node) {
             round.batch.open(&node.name);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::action::Action;
 use super::claim::Subject;
-use super::group::subject as of_node;
+use super::group::kubelet_subject;
 use super::jobs::{Jobs, Trial, trial};
 use super::refused_writes::TOLD_FROM;
 use super::round::{Round, after};
@@ -73,7 +73,7 @@ fn used(round: &Round<'_>, next: Option<&Subject>) -> Vec<Subject> {
     let of_group = |(at, group)| {
         let here = round.selected.iter().filter(|selected| selected.member.group == at);
         let mut nodes = here.map(|selected| selected.member.node);
-        Some(of_node(round, group, nodes.find(|node| node.kubelet.known().is_none_or(old))?))
+        Some(kubelet_subject(round, group, nodes.find(|node| node.kubelet.known().is_none_or(old))?))
     };
     of_plane.chain(round.upgrade.groups.iter().enumerate().filter_map(of_group)).collect()
 }

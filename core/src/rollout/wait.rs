@@ -10,9 +10,9 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::hold_reason::OutOf;
-use crate::disruption::preflight::shown;
+use crate::disruption::preflight::duration_text;
 use crate::upgrade::Soaked;
-use crate::upgrade::calendar::{Opening, Shut, said};
+use crate::upgrade::calendar::{Opening, Shut, zoned_time};
 
 /// How often it is looked whether somebody has removed what is in the way: the object of a gate is read, a write that was refused
 /// is sent, and a Job is tried. What was read of a gate is believed for so long.
@@ -168,17 +168,17 @@ impl fmt::Display for Wait {
                         write!(f, "the others of group {name} wait while its canaries soak")?;
                     }
                 }
-                write!(f, ", until {}", said(*until, &TimeZone::UTC))
+                write!(f, ", until {}", zoned_time(*until, &TimeZone::UTC))
             }
             Self::Trial => f.write_str("asks the server whether it would take the Jobs of executors"),
             Self::GateRead { gate } => write!(f, "reads the object of gate {gate}"),
             Self::Gate { gate, why, .. } => {
-                write!(f, "gate {gate} is closed (read every {}): {why}", shown(EVERY))
+                write!(f, "gate {gate} is closed (read every {}): {why}", duration_text(EVERY))
             }
             Self::Seed { seed, until } => write!(
                 f,
                 "the others wait until {seed}, which is empty, is upgraded and takes their pods, at the latest until {}",
-                said(*until, &TimeZone::UTC)
+                zoned_time(*until, &TimeZone::UTC)
             ),
             Self::Replacements { node, pod, more, until } => {
                 write!(f, "{node} waits until pod {pod}")?;
@@ -189,14 +189,14 @@ impl fmt::Display for Wait {
                 write!(
                     f,
                     ", which took the place of what left, {verb} ready, at the latest until {}",
-                    said(*until, &TimeZone::UTC)
+                    zoned_time(*until, &TimeZone::UTC)
                 )
             }
             Self::Refused { write, why, .. } => {
-                write!(f, "the server refuses to {write} (asked every {}): {why}", shown(EVERY))
+                write!(f, "the server refuses to {write} (asked every {}): {why}", duration_text(EVERY))
             }
             Self::Job { executor, why, .. } => {
-                let every = shown(EVERY);
+                let every = duration_text(EVERY);
                 write!(f, "executor {executor}: the server would refuse its Job (asked every {every}): {why}")
             }
             Self::Zone { zone, not_ready, nodes, lasting } => {
@@ -223,7 +223,7 @@ fn closed(
     needs: SignedDuration,
     opens: Option<&Opening>,
 ) -> fmt::Result {
-    let needs = shown(needs);
+    let needs = duration_text(needs);
     let Some(opens) = opens else {
         return match shut {
             Shut::Frozen(name) | Shut::Freezes(name, _) => {
@@ -236,11 +236,11 @@ fn closed(
         Shut::Window => write!(f, "no window is open")?,
         Shut::Frozen(name) => write!(f, "frozen by {name}")?,
         Shut::Closes(at) => {
-            write!(f, "{what} takes about {needs}, and the window closes {}", said(*at, &opens.zone))?;
+            write!(f, "{what} takes about {needs}, and the window closes {}", zoned_time(*at, &opens.zone))?;
         }
         Shut::Freezes(name, at) => {
-            write!(f, "{what} takes about {needs}, and {name} freezes it {}", said(*at, &opens.zone))?;
+            write!(f, "{what} takes about {needs}, and {name} freezes it {}", zoned_time(*at, &opens.zone))?;
         }
     }
-    write!(f, "; opens {}", said(opens.at, &opens.zone))
+    write!(f, "; opens {}", zoned_time(opens.at, &opens.zone))
 }

@@ -11,7 +11,7 @@ use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
 /// The nodes of `members` that the groups wait for which depend on it.
-pub(super) fn left<'a>(
+pub(super) fn nodes_left<'a>(
     round: &Round<'_>,
     members: &'a Members<'a>,
 ) -> impl Iterator<Item = &'a Selected<'a>> {
@@ -35,7 +35,7 @@ pub(super) fn proven(members: &Members<'_>, version: &KubeVersion) -> usize {
 pub(super) fn waits_for(round: &Round<'_>, all: &[Members<'_>], members: &Members<'_>) -> Option<String> {
     let of = |name: &str| all.iter().find(|other| *other.group.name == *name);
     let first = members.group.depends_on.iter().filter_map(|name| of(name)).find_map(|other| {
-        let left: Vec<&Selected<'_>> = left(round, other).collect();
+        let left: Vec<&Selected<'_>> = nodes_left(round, other).collect();
         let node = left.first()?;
         Some((other.group.name.clone(), left.len(), node.member.node.name.clone()))
     });
@@ -46,7 +46,7 @@ pub(super) fn waits_for(round: &Round<'_>, all: &[Members<'_>], members: &Member
 
 /// The `candidates` of a group whose turn it is, in order. Until the canaries of the group run `version`, these are as
 /// many as canaries are still to be begun.
-pub(super) fn turn<'a>(
+pub(super) fn in_turn<'a>(
     members: &Members<'a>,
     version: &KubeVersion,
     mut candidates: Vec<Selected<'a>>,

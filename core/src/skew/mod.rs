@@ -24,7 +24,7 @@ pub use census::Census;
 pub use findings::{Severity, SkewFinding};
 pub use next::{NextMinor, webhooks_in_the_way};
 pub use row::Row;
-pub use samples::{SAMPLES, names};
+pub use samples::{SAMPLES, sample_names};
 pub(crate) use servers::effective;
 pub use servers::kubelets_ceiling;
 pub use target::blockers_of_minor;

@@ -7,7 +7,7 @@
 
 use super::policy::{self, Judgement, Policy, RuleSubject, Servers};
 use super::row::Row;
-use super::samples::names;
+use super::samples::sample_names;
 use super::verdict::Verdict;
 use crate::cluster::{Cluster, Component, Webhook};
 use crate::version::Minor;
@@ -58,7 +58,7 @@ fn unknown(rows: &[Row]) -> Vec<String> {
     }
     for component in [Component::Kubelet, Component::KubeProxy] {
         lines.extend(unknown(component).map(|row| {
-            let (count, names) = (row.count, names(row.count, &row.samples));
+            let (count, names) = (row.count, sample_names(row.count, &row.samples));
             format!("{count} {component} in pool {}: version not known ({names})", row.pool)
         }));
     }
@@ -102,7 +102,13 @@ pub(super) fn blockers(
 
 /// Why the components of `row` keep the kube-apiservers from `target`.
 fn in_the_way(policy: &Policy, row: &Row, all: Servers, target: Minor) -> Option<String> {
-    let who = format!("{} {} {} ({})", row.count, row.component, row.version, names(row.count, &row.samples));
+    let who = format!(
+        "{} {} {} ({})",
+        row.count,
+        row.component,
+        row.version,
+        sample_names(row.count, &row.samples)
+    );
     let Some(judged) = row.judged else {
         // A node that says nothing certain about itself must not stop the control plane of everyone else; it is
         // listed as unknown in the report and left alone by the rollout.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub const SAMPLES: usize = 5;
 
 /// `a, b, c and 17 more`.
-pub fn names(count: usize, samples: &[Arc<str>]) -> String {
+pub fn sample_names(count: usize, samples: &[Arc<str>]) -> String {
     let listed = samples.join(", ");
     match count.saturating_sub(samples.len()) {
         0 => listed,

@@ -20,7 +20,7 @@ fn check(cluster: &Cluster, expected: &Expect) {
             finding.severity,
             finding.id,
             finding.message,
-            names(finding.count, &finding.samples)
+            sample_names(finding.count, &finding.samples)
         )
         .unwrap();
     }

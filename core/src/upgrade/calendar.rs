@@ -26,7 +26,7 @@ pub fn time_zone(name: &str) -> Option<TimeZone> {
 
 /// `at` as a person in `zone` says it: `Mon 2026-11-23 22:00 Europe/Berlin`. A time inside of a minute is said as the
 /// next one, so that it is never too early.
-pub fn said(at: Timestamp, zone: &TimeZone) -> String {
+pub fn zoned_time(at: Timestamp, zone: &TimeZone) -> String {
     let inside = at.as_second().rem_euclid(60);
     let up = if inside == 0 && at.subsec_nanosecond() == 0 { 0 } else { 60 - inside };
     let at = at.saturating_add(SignedDuration::from_secs(up)).unwrap_or(at).to_zoned(zone.clone());

@@ -11,7 +11,7 @@ use evenkeel_core::cluster::Component;
 #[cfg(doc)]
 use evenkeel_core::disruption::preflight;
 use evenkeel_core::disruption::preflight::{Cause, Outlook};
-use evenkeel_core::skew::{Assessment, Standing, Verdict, names};
+use evenkeel_core::skew::{Assessment, Standing, Verdict, sample_names};
 use evenkeel_core::version::{Minor, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -252,7 +252,7 @@ fn reason(judged: &Assessment, missing: &[String]) -> String {
     let wrong: Vec<_> = judged.unsupported().collect();
     match (judged.supported, wrong.split_first()) {
         (Verdict::False, Some((first, []))) => {
-            format!("{} ({})", first.message, names(first.count, &first.samples))
+            format!("{} ({})", first.message, sample_names(first.count, &first.samples))
         }
         (Verdict::False, Some((first, [_]))) => format!("{} (and 1 more finding)", first.message),
         (Verdict::False, Some((first, more))) => {
@@ -274,7 +274,7 @@ fn unknown(judged: &Assessment) -> Option<String> {
     let rows = judged.rows.iter().filter(|row| !row.has_own_numbers());
     let mut rows = rows.filter(|row| matches!(row.version, Observed::Unknown(_)));
     let first = rows.next()?;
-    let named = format!("{} ({})", first.component, names(first.count, &first.samples));
+    let named = format!("{} ({})", first.component, sample_names(first.count, &first.samples));
     Some(match rows.map(|row| row.count).sum() {
         0 => format!("the version of {named} is not known"),
         more => format!("the versions of {named} and {more} more are not known"),

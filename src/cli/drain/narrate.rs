@@ -196,7 +196,8 @@ fn warned(cluster: &Cluster, node: &str, rules: &Rules, now: Timestamp) -> BTree
             lines.entry(line).or_default().push(pod.full_name().into());
         }
     }
-    let shown = |pods: Vec<Arc<str>>| evenkeel_core::skew::names(pods.len(), &pods[..pods.len().min(5)]);
+    let shown =
+        |pods: Vec<Arc<str>>| evenkeel_core::skew::sample_names(pods.len(), &pods[..pods.len().min(5)]);
     lines.into_iter().map(|(line, pods)| (line, shown(pods))).collect()
 }
 

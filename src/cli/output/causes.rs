@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::ValueEnum;
-use evenkeel_core::disruption::preflight::{BudgetBound, Cause, Code, Outlook, shown as duration};
-use evenkeel_core::skew::names;
+use evenkeel_core::disruption::preflight::{BudgetBound, Cause, Code, Outlook, duration_text};
+use evenkeel_core::skew::sample_names;
 use evenkeel_core::text;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -121,13 +121,13 @@ fn bound(bound: &BudgetBound, slot: SignedDuration) -> String {
         Some(least) => format!(
             "PDB {namespace}/{name}: {pods}, {} at a time, {} each: at least {}",
             bound.at_once,
-            duration(slot),
-            duration(least)
+            duration_text(slot),
+            duration_text(least)
         ),
         None => format!("PDB {namespace}/{name}: {pods}, none at a time: never"),
     };
     if let Some((quantity, time)) = &bound.instead {
-        let _ = write!(line, "; with maxUnavailable {quantity}: {}", duration(*time));
+        let _ = write!(line, "; with maxUnavailable {quantity}: {}", duration_text(*time));
     }
     let (node, count) = &bound.busiest;
     if *count > 1 && *count < bound.pods {
@@ -138,7 +138,7 @@ fn bound(bound: &BudgetBound, slot: SignedDuration) -> String {
 
 fn which(cause: &Cause) -> String {
     let some: Vec<_> = cause.pods.iter().take(NAMED).map(|pod| pod.as_str().into()).collect();
-    let pods = names(cause.pods.len(), &some);
+    let pods = sample_names(cause.pods.len(), &some);
     match cause.nodes.as_slice() {
         _ if cause.pods.is_empty() => String::new(),
         [node] => format!("{pods} on {node}"),

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_core::skew::{lifecycle, names};
+use evenkeel_core::skew::{lifecycle, sample_names};
 
 use super::report::{Report, ReportStyle, behind, budget_line};
 
@@ -37,7 +37,7 @@ pub(super) fn markdown(report: &Report, style: ReportStyle) -> String {
             row.count.to_string(),
             behind(row),
             row.standing.name().to_owned(),
-            names(row.count, &row.samples),
+            sample_names(row.count, &row.samples),
         ];
         let cells: Vec<_> = cells.iter().map(|cell| escaped(cell)).collect();
         let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -56,7 +56,7 @@ pub(super) fn markdown(report: &Report, style: ReportStyle) -> String {
     section(
         "Findings",
         &mut findings.iter().map(|f| {
-            let which = escaped(&names(f.count, &f.samples));
+            let which = escaped(&sample_names(f.count, &f.samples));
             format!("{} (`{}`): {which}  \n  To do: {}", escaped(&f.message), f.rule.id, escaped(&f.remedy))
         }),
     );
@@ -74,7 +74,7 @@ pub(super) fn markdown(report: &Report, style: ReportStyle) -> String {
         "Maintenance",
         &mut maintenance
             .iter()
-            .map(|f| format!("{} ({})", escaped(&f.message), escaped(&names(f.count, &f.samples)))),
+            .map(|f| format!("{} ({})", escaped(&f.message), escaped(&sample_names(f.count, &f.samples)))),
     );
     text
 }

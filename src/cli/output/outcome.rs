@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use evenkeel_core::cluster::Component;
-use evenkeel_core::skew::{Assessment, Row, Severity, Standing, names};
+use evenkeel_core::skew::{Assessment, Row, Severity, Standing, sample_names};
 use evenkeel_core::version::Observed;
 
 use crate::api::report::source;
@@ -85,7 +85,7 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<CheckOutc
         component: Some(finding.component),
         message: finding.message.clone(),
         remedy: finding.remedy.clone(),
-        names: names(finding.count, &finding.samples),
+        names: sample_names(finding.count, &finding.samples),
         samples: finding.samples.clone(),
     });
     let mut all: Vec<_> = findings.chain(judged.rows.iter().filter_map(unknown_row)).collect();
@@ -118,7 +118,7 @@ fn unknown_row(row: &Row) -> Option<CheckOutcome> {
             source(row)
         ),
         remedy: say(row.component),
-        names: names(row.count, &row.samples),
+        names: sample_names(row.count, &row.samples),
         samples: row.samples.clone(),
     })
 }

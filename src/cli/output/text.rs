@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, names};
+use evenkeel_core::skew::{Row, Standing, Verdict, lifecycle, sample_names};
 
 use super::outcome::{CheckOutcome, Level};
 use super::paint::{Ink, Paint};
@@ -75,7 +75,7 @@ fn whole(report: &Report, wide: bool, style: ReportStyle) -> String {
                 f.severity.name(),
                 f.message,
                 f.rule.id,
-                names(f.count, &f.samples),
+                sample_names(f.count, &f.samples),
                 f.remedy
             )
         }),
@@ -89,7 +89,7 @@ fn whole(report: &Report, wide: bool, style: ReportStyle) -> String {
     section("NOT VISIBLE", &mut report.hidden.iter().cloned());
     section(
         "MAINTENANCE",
-        &mut maintenance.iter().map(|f| format!("{} ({})", f.message, names(f.count, &f.samples))),
+        &mut maintenance.iter().map(|f| format!("{} ({})", f.message, sample_names(f.count, &f.samples))),
     );
     text
 }
@@ -182,6 +182,6 @@ fn cells(row: &Row, wide: bool) -> Vec<Cell> {
         cells.push(rule.map_or_else(dash, |rule| rule.id.to_owned()).into());
         cells.push(source(row).into());
     }
-    cells.push(names(row.count, &row.samples).into());
+    cells.push(sample_names(row.count, &row.samples).into());
     cells
 }

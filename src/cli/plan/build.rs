@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::{self, Pass, Picked, Plan, Weight};
-use evenkeel_core::skew::names;
+use evenkeel_core::skew::sample_names;
 use evenkeel_core::text::harmless;
 use evenkeel_core::upgrade::{Amount, Member, Mode, Upgrade, Zones};
 use evenkeel_core::version::KubeVersion;
@@ -108,7 +108,7 @@ fn summary(made: &Made<'_>, verdict: &Verdict, size: Size, hops: usize) -> Strin
     let grave = |weight: Weight| {
         let mut all = made.plan.findings.iter().filter(|finding| finding.weight == weight);
         let first = all.next().map(|finding| {
-            let which = names(finding.count, &finding.samples);
+            let which = sample_names(finding.count, &finding.samples);
             if which.is_empty() { finding.what.clone() } else { format!("{} ({which})", finding.what) }
         });
         let more = match all.count() {

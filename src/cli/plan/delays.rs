@@ -3,9 +3,9 @@
 //! Here belong the words alone; when something is open is decided in the core. The invariant: every name that a person
 //! wrote is made harmless.
 
-use evenkeel_core::disruption::preflight::shown;
+use evenkeel_core::disruption::preflight::duration_text;
 use evenkeel_core::text::harmless;
-use evenkeel_core::upgrade::calendar::{Freeze, Window, said};
+use evenkeel_core::upgrade::calendar::{Freeze, Window, zoned_time};
 use evenkeel_core::upgrade::{Amount, Gate, GateObject, Upgrade};
 use jiff::civil::Weekday;
 
@@ -15,11 +15,11 @@ pub(super) fn delays(upgrade: &Upgrade) -> Vec<String> {
     let mut lines: Vec<String> = calendar.windows.iter().map(window).collect();
     lines.extend(calendar.freezes.iter().map(freeze));
     if !upgrade.control_plane.soak.is_zero() {
-        let soak = shown(upgrade.control_plane.soak);
+        let soak = duration_text(upgrade.control_plane.soak);
         lines.push(format!("kubelets wait for {soak} after the last step of the control plane"));
     }
     for group in upgrade.groups.iter().filter(|group| !group.soak.is_zero()) {
-        let (name, soak) = (harmless(&group.name), shown(group.soak));
+        let (name, soak) = (harmless(&group.name), duration_text(group.soak));
         let canaries = if group.canary > 0 { "its other nodes after its canaries, and " } else { "" };
         lines.push(format!("group {name} soaks for {soak}: {canaries}the groups that depend on it after it"));
     }
@@ -51,12 +51,12 @@ fn window(window: &Window) -> String {
     let days = if days.is_empty() { "every day".to_owned() } else { days.join(", ") };
     let zone = window.zone.iana_name().unwrap_or("UTC");
     let (name, start, length) =
-        (harmless(&window.name), window.start.strftime("%H:%M"), shown(window.length));
+        (harmless(&window.name), window.start.strftime("%H:%M"), duration_text(window.length));
     format!("window {name}: {days} from {start} for {length} ({zone})")
 }
 
 fn freeze(freeze: &Freeze) -> String {
-    let (from, until) = (said(freeze.from, &freeze.zone), said(freeze.until, &freeze.zone));
+    let (from, until) = (zoned_time(freeze.from, &freeze.zone), zoned_time(freeze.until, &freeze.zone));
     format!("freeze {}: from {from} until {until}", harmless(&freeze.name))
 }
 

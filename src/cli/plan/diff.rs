@@ -20,7 +20,7 @@ pub(super) fn older(path: &Path) -> Result<UpgradePlan, String> {
     let advice = "give what `evenkeel plan -o json` wrote";
     let group = API_VERSION.split('/').next().unwrap_or_default();
     let value = object::only("--diff", path, (group, KIND), advice)?;
-    let name = crate::observe::files::shown(path);
+    let name = crate::observe::files::shown_path(path);
     serde_json::from_value(value).map_err(|error| {
         format!("--diff {name}: the {KIND} in it cannot be read ({}); {advice}", harmless(&error.to_string()))
     })

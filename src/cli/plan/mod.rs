@@ -29,7 +29,7 @@ use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::{output, releases};
 #[cfg(feature = "sim")]
 use crate::api::ClusterUpgrade;
-use crate::observe::files::shown;
+use crate::observe::files::shown_path;
 pub(super) use args::{EXAMPLES, PlanArgs};
 use args::{FailOnFinding, PlanForm};
 use build::Made;
@@ -53,7 +53,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let subject = subject::subject_of(&args.observe, name.as_deref()).await?;
     let mut planned = planned(wished, subject, &catalogue, &args.times, args.fail_on)?;
     planned.document.changes = older.map(|older| diff::changes(&older, &planned.document));
-    let older = args.diff.as_deref().map(shown);
+    let older = args.diff.as_deref().map(shown_path);
     let style = PlanStyle {
         wide: args.output == PlanForm::Wide,
         paint: output::paint(args.color),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::observe::files::{List, Piece, Use, pieces, shown};
+use crate::observe::files::{List, Piece, Use, pieces, shown_path};
 
 /// How many kinds of other objects are named.
 const NAMED: usize = 3;
@@ -70,7 +70,7 @@ pub(super) fn only_beside(
         Use::Some
     });
     let read = read.map_err(|error| format!("{flag} {error}"))?;
-    let (name, mut found) = (shown(path), found.into_iter());
+    let (name, mut found) = (shown_path(path), found.into_iter());
     match (found.next(), found.len()) {
         (Some(object), 0) => Ok((object, more)),
         (Some(_), others) => {

@@ -20,7 +20,7 @@ use super::times::Earlier;
 use crate::api::ClusterUpgrade;
 use crate::clients::{one_line, read_client};
 use crate::observe::Inventory;
-use crate::observe::files::{Snapshot, shown};
+use crate::observe::files::{Snapshot, shown_path};
 use crate::observe::stated_versions;
 use crate::observe::survey::Survey;
 
@@ -153,7 +153,7 @@ fn files(args: &ObserveArgs) -> Result<PlanSubject, String> {
                 .to_owned(),
         );
     }
-    let names: Vec<_> = args.files.iter().map(|path| shown(path)).collect();
+    let names: Vec<_> = args.files.iter().map(|path| shown_path(path)).collect();
     let mut about = vec![("Files", names.join(", "))];
     let earlier = Earlier::of_files(&paths);
     let executors = SeenExecutors::of_files(&paths);
@@ -228,9 +228,10 @@ impl Spool {
 
     /// `line` with the name that a person knows it by.
     fn named(&self, line: &str) -> String {
-        self.0
-            .as_ref()
-            .map_or_else(|| line.to_owned(), |path| line.replace(&harmless(&shown(path)), "standard input"))
+        self.0.as_ref().map_or_else(
+            || line.to_owned(),
+            |path| line.replace(&harmless(&shown_path(path)), "standard input"),
+        )
     }
 }
 

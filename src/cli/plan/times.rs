@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use evenkeel_core::cluster::Component;
-use evenkeel_core::disruption::preflight::shown;
+use evenkeel_core::disruption::preflight::duration_text;
 use evenkeel_core::plan::{Durations, Took};
 use evenkeel_core::rollout::ClaimState;
 use jiff::SignedDuration;
@@ -154,12 +154,16 @@ pub(super) fn durations(args: &TimesArgs, earlier: Earlier) -> (Durations, Vec<S
     }
     let why = if args.replacement_time.is_some() { said_so() } else { guess() };
     durations.replacement = args.replacement_time.unwrap_or(durations.replacement);
-    note(why, format!("a pod's replacement {}", shown(durations.replacement)));
+    note(why, format!("a pod's replacement {}", duration_text(durations.replacement)));
     (durations, basis.into_iter().map(|(why, what)| format!("{why}: {}", what.join(", "))).collect())
 }
 
 fn range(took: Took) -> String {
-    if took.p50 == took.p90 { shown(took.p50) } else { format!("{} to {}", shown(took.p50), shown(took.p90)) }
+    if took.p50 == took.p90 {
+        duration_text(took.p50)
+    } else {
+        format!("{} to {}", duration_text(took.p50), duration_text(took.p90))
+    }
 }
 
 #[cfg(test)]

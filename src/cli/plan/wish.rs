@@ -16,7 +16,7 @@ use super::executors::{self, SeenExecutors};
 use super::object;
 use crate::api::upgrade::Invalid;
 use crate::api::{ClusterUpgrade, GROUP, UpgradeExecutor};
-use crate::observe::files::shown;
+use crate::observe::files::shown_path;
 
 /// An upgrade, and where it was written.
 pub(super) struct Wished {
@@ -50,7 +50,7 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
         let name = object.name_any();
         let wished = Wished::of_object(object, executors)
             .map_err(|invalid| told(path, "ClusterUpgrade", &name, &invalid))?;
-        let source = Some(format!("ClusterUpgrade {name} in {}", shown(path)));
+        let source = Some(format!("ClusterUpgrade {name} in {}", shown_path(path)));
         return Ok(Wished { source, ..wished });
     }
     let to = args.target.to.clone().ok_or("say --to VERSION or --upgrade FILE")?;
@@ -76,7 +76,7 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
 
 /// What is wrong with an object of the file that `--upgrade` names.
 fn told(path: &Path, kind: &str, name: &str, why: &impl std::fmt::Display) -> String {
-    format!("--upgrade {}: {kind} {}: {why}", shown(path), escape(name))
+    format!("--upgrade {}: {kind} {}: {why}", shown_path(path), escape(name))
 }
 
 /// The ClusterUpgrade in a file, and the UpgradeExecutors beside it.
@@ -84,7 +84,7 @@ fn of_file(path: &Path) -> Result<(ClusterUpgrade, Vec<DynamicObject>), String> 
     let advice = "give the one ClusterUpgrade that is to be planned";
     let kind = (GROUP, "ClusterUpgrade");
     let (value, beside) = object::only_beside("--upgrade", path, kind, executors::KIND, advice)?;
-    let name = shown(path);
+    let name = shown_path(path);
     if let Some(wrong) = wrong::<ClusterUpgrade>(&value) {
         return Err(format!("--upgrade {name}: {wrong}"));
     }

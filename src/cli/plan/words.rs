@@ -3,7 +3,7 @@
 //! The invariant: everything here is made from the document alone, so that every form says the same.
 
 use evenkeel_core::cluster::Component;
-use evenkeel_core::disruption::preflight::shown;
+use evenkeel_core::disruption::preflight::duration_text;
 use jiff::SignedDuration;
 
 use super::document::{Approval, Bound, Change, Finding, Hop, Kubelets, Need, Step, Time, UpgradePlan, Wave};
@@ -161,7 +161,7 @@ pub(super) fn kubelets(kubelets: &Kubelets) -> Option<String> {
 
 /// `2 h 10 min` of seconds.
 pub(super) fn seconds(seconds: i64) -> String {
-    shown(SignedDuration::from_secs(seconds))
+    duration_text(SignedDuration::from_secs(seconds))
 }
 
 /// `about 2 h 10 min (9 of 10 times within 3 h), at least 1 h 50 min`, and whether something comes on top.

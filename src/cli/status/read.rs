@@ -14,7 +14,7 @@ use super::super::args::WhereArgs;
 use super::super::connect;
 use crate::api::{ClusterUpgrade, GROUP, NodeUpgrade, decode};
 use crate::clients::{one_line, read_client, within};
-use crate::observe::files::{Piece, Use, pieces, shown};
+use crate::observe::files::{Piece, Use, pieces, shown_path};
 
 /// Longest wait for one list.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -95,7 +95,7 @@ fn of_files(place: &WhereArgs) -> Result<Stored, String> {
     };
     let unread = pieces(&place.files, &mut each).map_err(|error| error.to_string())?.faults;
     faults.extend(unread);
-    let names: Vec<_> = place.files.iter().map(|path| shown(path)).collect();
+    let names: Vec<_> = place.files.iter().map(|path| shown_path(path)).collect();
     Ok(Stored {
         upgrades: read(&upgrades, &mut faults),
         claims: read(&claims, &mut faults),

@@ -130,7 +130,7 @@ pub(super) enum InputText {
 }
 
 /// `-` and paths as they are shown.
-pub(super) fn shown(path: &Path) -> String {
+pub(super) fn shown_path(path: &Path) -> String {
     match path.to_string_lossy() {
         text if text == "-" => "standard input".to_owned(),
         text => brief(text.strip_prefix("./").unwrap_or(&text)),
@@ -142,7 +142,7 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<(Vec<Input>, usize), String> {
     let mut found = Vec::new();
     let mut others = 0;
     for (given, path) in paths.iter().enumerate() {
-        let name = shown(path);
+        let name = shown_path(path);
         if path.as_os_str() == "-" {
             found.push(Input { name, named: true, given, path: None });
         } else if fs::metadata(path).map_err(|error| format!("{name}: {}", plain(&error)))?.is_dir() {
@@ -176,7 +176,7 @@ fn walk(folder: &Path, (given, depth): Where, found: &mut Vec<Input>, others: &m
                 walk(&path, (given, depth + 1), found, others)?;
             }
         } else if is_text() && path.is_file() {
-            found.push(Input { name: shown(&path), named: false, given, path: Some(path) });
+            found.push(Input { name: shown_path(&path), named: false, given, path: Some(path) });
         } else {
             *others += 1;
         }

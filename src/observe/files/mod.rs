@@ -115,7 +115,7 @@ impl Snapshot {
         snapshot.budgets.list_begins();
         let (inputs, other_files) = input::find(paths).map_err(Unreadable)?;
         snapshot.counts.other_files = other_files;
-        snapshot.given = paths.iter().map(|path| GivenPath::of(input::shown(path))).collect();
+        snapshot.given = paths.iter().map(|path| GivenPath::of(input::shown_path(path))).collect();
         for input in inputs {
             let name: Arc<str> = input.name.as_str().into();
             let (given, known) = (input.given, snapshot.known_faults());
@@ -142,7 +142,7 @@ impl Snapshot {
     }
 
     fn nothing(&self, paths: &[PathBuf]) -> Unreadable {
-        let given: Vec<_> = paths.iter().map(|path| input::shown(path)).collect();
+        let given: Vec<_> = paths.iter().map(|path| input::shown_path(path)).collect();
         let found = if self.pods.len() + self.counts.versions > 0 { "no Node" } else { "nothing recognised" };
         let told = unused::lines(&self.given);
         if self.given.iter().all(|given| given.told().is_some()) {
@@ -368,7 +368,7 @@ pub(crate) fn pieces(
     each: &mut dyn FnMut(&Arc<str>, &Piece<'_>) -> Use,
 ) -> Result<Read, Unreadable> {
     let mut faults = Vec::new();
-    let mut given: Vec<_> = paths.iter().map(|path| GivenPath::of(input::shown(path))).collect();
+    let mut given: Vec<_> = paths.iter().map(|path| GivenPath::of(input::shown_path(path))).collect();
     for input in input::find(paths).map_err(Unreadable)?.0 {
         let name: Arc<str> = input.name.as_str().into();
         let known = faults.len();
@@ -405,6 +405,6 @@ pub(crate) enum Use {
 }
 
 /// A path that was given, as it is shown.
-pub fn shown(path: &Path) -> String {
-    input::shown(path)
+pub fn shown_path(path: &Path) -> String {
+    input::shown_path(path)
 }

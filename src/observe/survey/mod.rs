@@ -241,7 +241,7 @@ impl Survey {
             survey.fault(fault);
         }
         survey.unused = read.unused;
-        let given: Vec<_> = paths.iter().map(|path| files::shown(path)).collect();
+        let given: Vec<_> = paths.iter().map(|path| files::shown_path(path)).collect();
         let kinds = "nodes,pods,pdb,deploy,rs,sts,ds,jobs,pv";
         for (what, missing) in [("Node", survey.nodes.is_empty()), ("Pod", survey.pods.is_empty())] {
             if missing {

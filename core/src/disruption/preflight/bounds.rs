@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::super::arithmetic::compute;
-use super::super::budget_name::{BudgetName, name};
+use super::super::budget_name::{BudgetName, budget_name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
 use super::question::Question;
@@ -45,7 +45,7 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<BudgetBound>
             let leaves =
                 pod.phase == Phase::Running && handling(pod, class, question.rules) == Handling::Evict;
             for budget in budgets.guarding(pod).into_iter().filter(|_| leaves) {
-                let of = leaving.entry(name(budget)).or_insert((budget, BTreeMap::new()));
+                let of = leaving.entry(budget_name(budget)).or_insert((budget, BTreeMap::new()));
                 *of.1.entry(Arc::clone(&node.name)).or_default() += 1;
             }
         }
@@ -66,7 +66,7 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<BudgetBound>
             let better = (at_once < 2 && tenth.of(expected) > 1).then(|| rounds(pods, tenth.of(expected)));
             let busiest = nodes.into_iter().max_by_key(|(_, count)| *count);
             BudgetBound {
-                budget: name(budget),
+                budget: budget_name(budget),
                 demand: budget.demand,
                 pods,
                 at_once,
@@ -83,7 +83,7 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<BudgetBound>
 }
 
 /// `90 s`, `4 min`, `1 h`, `2 h 30 min`.
-pub fn shown(time: SignedDuration) -> String {
+pub fn duration_text(time: SignedDuration) -> String {
     let seconds = time.as_secs().max(0);
     match (seconds / 3600, (seconds % 3600 + 30) / 60) {
         (0, _) if seconds < 120 => format!("{seconds} s"),

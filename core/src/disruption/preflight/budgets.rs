@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::arithmetic::{Numbers, Unsynced, compute, lost};
-use super::super::budget_name::{BudgetName, name};
+use super::super::budget_name::{BudgetName, budget_name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
 use super::cause::{Cause, CauseObject, ObjectKind, Outlook};
@@ -41,7 +41,7 @@ pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Caus
             }
             let guarding = budgets.guarding(pod);
             for budget in &guarding {
-                let guarded = leaving.entry(name(budget)).or_insert_with(|| Guarded::of(budget));
+                let guarded = leaving.entry(budget_name(budget)).or_insert_with(|| Guarded::of(budget));
                 guarded.all.push(pod);
                 // One that is not ready may leave a budget that is healthy without it.
                 if budgets.freed_by(pod).is_none() {
@@ -49,7 +49,10 @@ pub(super) fn causes(question: &Question<'_>, budgets: &Budgets<'_>) -> Vec<Caus
                 }
             }
             if guarding.len() > 1 {
-                several.entry(guarding.iter().map(|budget| name(budget)).collect()).or_default().push(pod);
+                several
+                    .entry(guarding.iter().map(|budget| budget_name(budget)).collect())
+                    .or_default()
+                    .push(pod);
             }
         }
     }

@@ -10,10 +10,10 @@ use std::fmt;
 
 use jiff::SignedDuration;
 
-use super::super::budget_name::{BudgetName, name};
+use super::super::budget_name::{BudgetName, budget_name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
-use super::bounds::shown;
+use super::bounds::duration_text;
 use super::question::Question;
 use crate::cluster::{Budget, Phase};
 use crate::text::plural;
@@ -56,15 +56,15 @@ impl fmt::Display for DrainForecast {
             f,
             "{} nodes, {at_a_time}: about {} if a replacement is ready in {}{}",
             self.nodes,
-            shown(self.time),
-            shown(self.slot),
+            duration_text(self.time),
+            duration_text(self.slot),
             if self.known { ", as most of these pods were" } else { "" }
         )?;
         if let Some((nodes, time)) = &self.better {
             write!(
                 f,
                 "; with --concurrency {nodes} about {}, and the PDBs allow nothing faster",
-                shown(*time)
+                duration_text(*time)
             )?;
             if self.unguarded > 0 {
                 let of = plural(self.pods, "pod");
@@ -105,8 +105,8 @@ pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<DrainForecast
             unguarded += usize::from(guarding.is_empty());
             kept += usize::from(guarding.iter().any(|budget| spare(budget) == 0));
             for budget in guarding.into_iter().filter(|budget| spare(budget) > 0) {
-                of_node.entry(name(budget)).or_insert((0, spare(budget))).0 += 1;
-                of_all.entry(name(budget)).or_insert((0, spare(budget))).0 += 1;
+                of_node.entry(budget_name(budget)).or_insert((0, spare(budget))).0 += 1;
+                of_all.entry(budget_name(budget)).or_insert((0, spare(budget))).0 += 1;
             }
         }
         if pods > before {

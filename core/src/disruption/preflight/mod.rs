@@ -19,7 +19,7 @@ mod question;
 mod remedy;
 
 pub use all::causes;
-pub use bounds::{BudgetBound, bounds, shown};
+pub use bounds::{BudgetBound, bounds, duration_text};
 pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
 pub use cause::{Cause, CauseObject, ObjectKind, Outlook};
 pub use code::Code;

@@ -91,9 +91,12 @@ fn see(plan: &Plan, upgrade: &Upgrade, parts: Parts, expected: &Expect) {
     let mut lines: Vec<String> =
         timing.bounds.iter().map(|bound| format!("{} {} | {bound}", bound.hop, bound.subject)).collect();
     lines.extend(
-        timing.hops.iter().map(|hop| format!("{} at least {}, {}", hop.hop, shown(hop.least), hop.estimate)),
+        timing
+            .hops
+            .iter()
+            .map(|hop| format!("{} at least {}, {}", hop.hop, duration_text(hop.least), hop.estimate)),
     );
-    lines.push(format!("at least {}, {}", shown(timing.least), timing.estimate));
+    lines.push(format!("at least {}, {}", duration_text(timing.least), timing.estimate));
     expected.assert_eq(&lines.join("\n"));
 }
 

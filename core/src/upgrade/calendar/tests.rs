@@ -46,7 +46,7 @@ fn ask(calendar: &Calendar, now: &str) -> String {
 fn ask_for(calendar: &Calendar, now: &str, minutes: i64) -> String {
     match calendar.may_begin(at(now), SignedDuration::from_mins(minutes)) {
         Ok(()) => "open".to_owned(),
-        Err((_, Some(next))) => said(next.at, &next.zone),
+        Err((_, Some(next))) => zoned_time(next.at, &next.zone),
         Err((_, None)) => "never".to_owned(),
     }
 }
