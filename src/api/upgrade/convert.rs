@@ -19,10 +19,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::drain;
+use super::may_begin::{self, InvalidTime};
 use super::schema::{AcceptedRisk, ClusterUpgrade, FailurePolicy, Hidden, Mode, Unit, Zones};
 use super::selector::selector;
-use super::state::SeenComponent;
-use super::when::{self, InvalidTime};
+use super::status_schema::SeenComponent;
 use crate::api::executor::Executors;
 
 /// The finalizer that keeps a deleted `ClusterUpgrade` or `NodeUpgrade` until its requests and nodes in flight have
@@ -123,8 +123,8 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
         },
         groups,
         drain: drain::options(&spec.drain).map_err(|drain::ForEveryPod(at)| Invalid::PodRule(at))?,
-        calendar: when::calendar(spec).map_err(Invalid::Time)?,
-        gates: spec.gates.iter().map(when::gate).collect(),
+        calendar: may_begin::calendar(spec).map_err(Invalid::Time)?,
+        gates: spec.gates.iter().map(may_begin::gate).collect(),
         failures: failures(spec.failure_policy.as_ref())?,
         executors,
     })
@@ -239,7 +239,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
             .and_then(|s| s.start_time.as_ref())
             .map(|time| time.0),
         completed: stored.filter(|_| complete).and_then(|s| s.completion_time.as_ref()).map(|time| time.0),
-        soaks: stored.map(|s| when::soaks(&s.soaks)).unwrap_or_default(),
+        soaks: stored.map(|s| may_begin::soaks(&s.soaks)).unwrap_or_default(),
         seen: status.map(|s| s.control_plane.iter().filter_map(place).collect()).unwrap_or_default(),
         queued_behind: None,
         protected: object.finalizers().iter().any(|name| name == FINALIZER),

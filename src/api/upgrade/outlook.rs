@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::schema::ClusterUpgrade;
-use super::state::{PastUpgrade, PlanEstimate, PlanWave};
+use super::status_schema::{PastUpgrade, PlanEstimate, PlanWave};
 use crate::api::report::count;
 
 /// How many waves the status shows.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drain::Drain;
 use super::selector::LabelSelector;
-use super::state::{ClusterUpgradeStatus, is_zero};
+use super::status_schema::{ClusterUpgradeStatus, is_zero};
 use crate::api::checks;
 use crate::api::conditions::ConditionStatus;
 

@@ -10,13 +10,13 @@ use evenkeel_core::version::KubeVersion;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use super::may_begin;
 use super::outlook;
 use super::schema::ClusterUpgrade;
-use super::state::{
+use super::status_schema::{
     ClusterUpgradeStatus, NodeProgress, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, SeenComponent,
 };
 use super::waits::WaitingFor;
-use super::when;
 use crate::api::bounds::{MAX_LINE, fitting, short};
 use crate::api::conditions::{ConditionStatus, ConditionType, Kstatus, conditions};
 use crate::api::report::count;
@@ -78,7 +78,7 @@ fn divided(
             eta: outlook::eta(phase, forecast),
         },
         control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
-        soaks: decided.soaks.iter().take(MAX_SOAKS).map(when::told).collect(),
+        soaks: decided.soaks.iter().take(MAX_SOAKS).map(may_begin::told).collect(),
         waiting_for,
         waiting_for_omitted,
         parked,

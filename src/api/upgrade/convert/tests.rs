@@ -3,7 +3,7 @@
 use kube::core::DynamicObject;
 
 use super::*;
-use crate::api::upgrade::state::{ClusterUpgradeStatus, Plan};
+use crate::api::upgrade::status_schema::{ClusterUpgradeStatus, Plan};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::civil::Weekday;
 use k8s_openapi::jiff::tz::TimeZone;
 
 use super::schema::{ClusterUpgradeSpec, Day, Freeze, Gate, Window};
-use super::state::Soak;
+use super::status_schema::Soak;
 
 /// What is wrong with a window or a freeze that the schema let through.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
