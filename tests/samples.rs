@@ -11,7 +11,7 @@ use evenkeel::api::{
 };
 use evenkeel_core::plan::Stage;
 use evenkeel_core::rollout::{UpgradePhase, WaitReason};
-use evenkeel_core::upgrade::{Executor, Mode, Unit};
+use evenkeel_core::upgrade::{ApprovalMode, Executor, Unit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -100,7 +100,7 @@ fn the_upgrades_are_valid_and_wait_for_approval() {
         assert_eq!(upgrade.version.to_string(), "v1.37.1");
         assert_eq!(
             (upgrade.mode, upgrade.approved_hash, upgrade.suspended),
-            (Mode::RequireApproval, None, false)
+            (ApprovalMode::RequireApproval, None, false)
         );
         assert_eq!(upgrade.control_plane.unit, Unit::Node);
         let names: Vec<&str> = upgrade.executors.keys().map(|name| &**name).collect();

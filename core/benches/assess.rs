@@ -26,7 +26,7 @@ use evenkeel_core::rollout::{
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
 use evenkeel_core::skew::{Census, assess, assess_counted};
-use evenkeel_core::upgrade::{Amount, Mode, NodeGroup, Progress, Unit, Upgrade};
+use evenkeel_core::upgrade::{Amount, ApprovalMode, NodeGroup, Progress, Unit, Upgrade};
 use evenkeel_core::version::{KubeVersion, Observed};
 use evenkeel_spread::{Spread, seconds};
 use jiff::Timestamp;
@@ -384,7 +384,7 @@ fn upgrade(target: KubeVersion) -> Upgrade {
     Upgrade {
         name: "bench".into(),
         uid: "bench".into(),
-        mode: Mode::Automatic,
+        mode: ApprovalMode::Automatic,
         groups: vec![NodeGroup::new("canary", labelled("pool", "canary"), "external"), workers],
         ..Upgrade::to(target)
     }

@@ -21,7 +21,7 @@ use crate::version::KubeVersion;
 
 /// When work may be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ApprovalMode {
     /// Never: the plan is shown.
     PlanOnly,
     /// When `approval.planHash` is the plan's hash.
@@ -30,7 +30,7 @@ pub enum Mode {
     Automatic,
 }
 
-impl Mode {
+impl ApprovalMode {
     /// The word for it in a spec.
     pub const fn name(self) -> &'static str {
         match self {
@@ -254,7 +254,7 @@ pub struct Upgrade {
     /// The versions of minors on the way, where the target is more than one minor away; at most one of each minor.
     pub via: Vec<KubeVersion>,
     /// When work may be started.
-    pub mode: Mode,
+    pub mode: ApprovalMode,
     /// The hash of the plan that a person approved: `approval.planHash`.
     pub approved_hash: Option<Arc<str>>,
     /// `spec.suspend`: no new disruption begins.
@@ -304,7 +304,7 @@ impl Upgrade {
             uid: "".into(),
             version,
             via: Vec::new(),
-            mode: Mode::PlanOnly,
+            mode: ApprovalMode::PlanOnly,
             approved_hash: None,
             suspended: false,
             control_plane: ControlPlane {

@@ -231,7 +231,7 @@ mod tests {
     use crate::cluster::Expression;
     use crate::disruption::Behavior;
     use crate::upgrade::calendar::{Freeze, Window, time_zone};
-    use crate::upgrade::{AcceptedRisk, ControlPlane, FailurePolicy, Gate, GateObject, Mode, Unit};
+    use crate::upgrade::{AcceptedRisk, ApprovalMode, ControlPlane, FailurePolicy, Gate, GateObject, Unit};
 
     /// What a release computes, each later one has to compute alike.
     #[test]
@@ -260,7 +260,7 @@ mod tests {
             name: "up".into(),
             uid: "uid".into(),
             version: "v1.37.1".parse().unwrap(),
-            mode: Mode::RequireApproval,
+            mode: ApprovalMode::RequireApproval,
             approved_hash: None,
             suspended: false,
             via: Vec::new(),
@@ -292,8 +292,12 @@ mod tests {
             \"spec\":{\"containers\":[],\"hostPID\":true}}"}],"form":1,"from":"v1.36.4","nodeGroups":[{"executor":"job","maxUnavailable":1,"name":"a","selector":{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}],"matchLabels":{"pool":"web"}}},
             {"executor":"job","maxUnavailable":"10%","name":"b","selector":{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}],"matchLabels":{"pool":"web"}}}],"to":"v1.37.1"}"#]].assert_eq(&text.replace("},", "},\n"));
         expect!["7adb413b69f511cba8e6560b7e9b09ff"].assert_eq(&hash(&upgrade, &from, &[]));
-        let suspended =
-            Upgrade { suspended: true, mode: Mode::Automatic, uid: "other".into(), ..upgrade.clone() };
+        let suspended = Upgrade {
+            suspended: true,
+            mode: ApprovalMode::Automatic,
+            uid: "other".into(),
+            ..upgrade.clone()
+        };
         assert_eq!(hash(&suspended, &from, &[]), hash(&upgrade, &from, &[]), "when it runs is no part of it");
         let mut other = upgrade.clone();
         let template = canonical_json(&json!({"spec": {"hostPID": false, "containers": []}, "metadata": {}}));

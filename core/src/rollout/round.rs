@@ -21,7 +21,7 @@ use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, DrainPolicy};
 use crate::plan::{Stage, hex};
-use crate::upgrade::{ComponentPlace, Member, Mode, Progress, Soak, Upgrade};
+use crate::upgrade::{ApprovalMode, ComponentPlace, Member, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
 /// How long a kube-apiserver's answer is believed where something begins because of it.
@@ -233,9 +233,9 @@ pub(super) fn gone_at(node: &Node) -> Option<Timestamp> {
 /// Whether the plan of that hash may be carried out.
 pub(super) fn is_approved(upgrade: &Upgrade, hash: Option<&str>) -> bool {
     match upgrade.mode {
-        Mode::PlanOnly => false,
-        Mode::Automatic => true,
-        Mode::RequireApproval => hash.is_some() && upgrade.approved_hash.as_deref() == hash,
+        ApprovalMode::PlanOnly => false,
+        ApprovalMode::Automatic => true,
+        ApprovalMode::RequireApproval => hash.is_some() && upgrade.approved_hash.as_deref() == hash,
     }
 }
 

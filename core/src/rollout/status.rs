@@ -18,7 +18,7 @@ use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
 use crate::plan::{Stage, StageProgress};
-use crate::upgrade::{ComponentPlace, Mode, Progress, Soak, Upgrade};
+use crate::upgrade::{ApprovalMode, ComponentPlace, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
 /// How an upgrade stands.
@@ -231,7 +231,7 @@ fn waits_for_a_word(
         let stands = (!busy).then_some(UpgradePhase::Completed);
         return if moving { Some(UpgradePhase::Working(Stage::Kubelets)) } else { stands };
     }
-    if upgrade.mode == Mode::PlanOnly {
+    if upgrade.mode == ApprovalMode::PlanOnly {
         Some(UpgradePhase::PlanOnly)
     } else if upgrade.suspended {
         Some(UpgradePhase::Suspended)

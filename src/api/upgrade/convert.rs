@@ -20,7 +20,7 @@ use kube::ResourceExt as _;
 
 use super::drain;
 use super::may_begin::{self, InvalidTime};
-use super::schema::{AcceptedRisk, ClusterUpgrade, FailurePolicy, Hidden, Mode, Unit, Zones};
+use super::schema::{AcceptedRisk, ApprovalMode, ClusterUpgrade, FailurePolicy, Hidden, Unit, Zones};
 use super::selector::selector;
 use super::status_schema::SeenComponent;
 use crate::api::executor::Executors;
@@ -102,9 +102,9 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
         via: via(spec.via.iter().map(|text| version("spec.via", text)))?,
         accepted: spec.accepted_risks.iter().map(accepted).collect::<Result<_, _>>()?,
         mode: match spec.mode {
-            Mode::PlanOnly => upgrade::Mode::PlanOnly,
-            Mode::RequireApproval => upgrade::Mode::RequireApproval,
-            Mode::Automatic => upgrade::Mode::Automatic,
+            ApprovalMode::PlanOnly => upgrade::ApprovalMode::PlanOnly,
+            ApprovalMode::RequireApproval => upgrade::ApprovalMode::RequireApproval,
+            ApprovalMode::Automatic => upgrade::ApprovalMode::Automatic,
         },
         approved_hash: spec.approval.as_ref().map(|approval| approval.plan_hash.as_str().into()),
         suspended: spec.suspend,

@@ -1,7 +1,8 @@
 //! `ClusterUpgrade`: what a person wants, kept in git, and how far the upgrade is.
 //!
-//! The schema is in `schema` (what a person writes, of which `drain` and `selector` are parts) and `status_schema` (the status);
-//! `convert`, `status`, `waits`, `may_begin` and `outlook` translate between it and the core's values. No rule is decided here.
+//! The schema is in `schema` (what a person writes, of which `drain` and `selector` are parts) and `status_schema`;
+//! `convert`, `status`, `waits`, `may_begin` and `outlook` translate between it and the core's values. No rule is decided
+//! here.
 
 mod convert;
 mod drain;
@@ -17,8 +18,8 @@ pub use convert::{FINALIZER, Invalid, absent_executors, progress, validate};
 pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use may_begin::InvalidTime;
 pub use schema::{
-    AcceptedRisk, Approval, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day, FailurePolicy, Freeze,
-    Gate, GateCondition, GateObject, Hidden, Mode, NodeGroup, Unit, Window, Zones,
+    AcceptedRisk, Approval, ApprovalMode, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day,
+    FailurePolicy, Freeze, Gate, GateCondition, GateObject, Hidden, NodeGroup, Unit, Window, Zones,
 };
 pub use selector::{LabelExpression, LabelOperator, LabelSelector};
 pub use status::{UNSEEN_REASONS, status, status_of_invalid, status_of_unseen};

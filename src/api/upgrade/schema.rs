@@ -58,7 +58,7 @@ pub struct ClusterUpgradeSpec {
     /// When work begins: `PlanOnly` never, `RequireApproval` when `approval.planHash` equals `status.plan.hash`,
     /// `Automatic` at once.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: ApprovalMode,
     /// The approval that `mode: RequireApproval` waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
@@ -122,7 +122,7 @@ pub struct AcceptedRisk {
 
 /// When work begins.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum ApprovalMode {
     /// Never: the plan is shown and nothing is done.
     PlanOnly,
     /// When the plan's hash is approved.

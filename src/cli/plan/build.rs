@@ -10,7 +10,7 @@ use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::{self, Pass, Picked, Plan, Weight};
 use evenkeel_core::skew::sample_names;
 use evenkeel_core::text::harmless;
-use evenkeel_core::upgrade::{Amount, Member, Mode, Upgrade, Zones};
+use evenkeel_core::upgrade::{self, Amount, Member, Upgrade, Zones};
 use evenkeel_core::version::KubeVersion;
 
 use super::delays::delays;
@@ -79,14 +79,14 @@ fn approval(made: &Made<'_>) -> Approval {
     let approved = upgrade.approved_hash.as_deref().map(harmless);
     Approval {
         mode: match upgrade.mode {
-            Mode::PlanOnly => ApprovalMode::PlanOnly,
-            Mode::RequireApproval => ApprovalMode::RequireApproval,
-            Mode::Automatic => ApprovalMode::Automatic,
+            upgrade::ApprovalMode::PlanOnly => ApprovalMode::PlanOnly,
+            upgrade::ApprovalMode::RequireApproval => ApprovalMode::RequireApproval,
+            upgrade::ApprovalMode::Automatic => ApprovalMode::Automatic,
         },
         given: match upgrade.mode {
-            Mode::PlanOnly => false,
-            Mode::RequireApproval => approved.is_some() && approved == made.hash,
-            Mode::Automatic => true,
+            upgrade::ApprovalMode::PlanOnly => false,
+            upgrade::ApprovalMode::RequireApproval => approved.is_some() && approved == made.hash,
+            upgrade::ApprovalMode::Automatic => true,
         },
         approved,
     }

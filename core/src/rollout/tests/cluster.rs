@@ -13,7 +13,7 @@ use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;
 use crate::rollout::Freshness;
 use crate::toy::ToyCluster;
-use crate::upgrade::{AbsentExecutor, Amount, Executor, Mode, NodeGroup, Progress, Unit, Upgrade};
+use crate::upgrade::{AbsentExecutor, Amount, ApprovalMode, Executor, NodeGroup, Progress, Unit, Upgrade};
 use crate::version::{KubeVersion, Observed, Unknown};
 
 /// What an executor does that moves the control plane of a node: the components one after the other, each away for two
@@ -103,7 +103,7 @@ impl Toy {
         let upgrade = Upgrade {
             name: "up".into(),
             uid: "uid-up".into(),
-            mode: Mode::Automatic,
+            mode: ApprovalMode::Automatic,
             groups: vec![NodeGroup {
                 max_unavailable: Amount::Count(max_unavailable),
                 ..NodeGroup::new("all", Selector::default(), "external")

@@ -6,7 +6,7 @@ use super::cluster::Toy;
 use crate::cluster::Node;
 use crate::fixture::node;
 use crate::rollout::{ClaimState, JobState, UpgradePhase};
-use crate::upgrade::{AbsentExecutor, Executor, Mode};
+use crate::upgrade::{AbsentExecutor, ApprovalMode, Executor};
 
 const WHAT: &str = "spec.nodeGroups all names UpgradeExecutor job, which does not exist";
 
@@ -124,7 +124,7 @@ fn the_job_of_a_claim_begins_when_its_executor_comes_back() {
 #[test]
 fn no_job_begins_by_a_template_that_nobody_approved() {
     let mut toy = toy(1, job("{}"));
-    toy.upgrade.mode = Mode::RequireApproval;
+    toy.upgrade.mode = ApprovalMode::RequireApproval;
     toy.upgrade.approved_hash = toy.status().hash.map(Into::into);
     let mut toy = without_its_job(toy);
     toy.jobs.refused.clear();

@@ -33,7 +33,7 @@ use self::cluster::Toy;
 use super::*;
 use crate::cluster::{Component, Node, Pod, Traits};
 use crate::fixture::{at, node};
-use crate::upgrade::{Amount, Mode};
+use crate::upgrade::{Amount, ApprovalMode};
 use crate::version::Observed;
 
 #[test]
@@ -379,7 +379,7 @@ fn the_next_apiserver_waits_until_the_last_was_seen_to_restart() {
 #[test]
 fn nothing_begins_without_approval_and_the_hash_of_what_was_seen() {
     let mut toy = Toy::new(2, 1);
-    toy.upgrade.mode = Mode::RequireApproval;
+    toy.upgrade.mode = ApprovalMode::RequireApproval;
     toy.run_to_the_end(30);
     assert_eq!(toy.phase(), UpgradePhase::AwaitingApproval);
     assert_eq!(toy.status().lines(), ["set spec.approval.planHash to status.plan.hash to begin"]);

@@ -6,7 +6,7 @@ use super::kubeadm::{ALL, OLD};
 use crate::cluster::{Component, Instance, Pod, Reach};
 use crate::fixture::{instance, pod};
 use crate::rollout::UpgradePhase;
-use crate::upgrade::{Mode, Unit};
+use crate::upgrade::{ApprovalMode, Unit};
 use crate::version::Observed;
 
 const NEW: &str = "v1.37.1";
@@ -417,7 +417,7 @@ fn another_unit_on_the_way_settles_what_is_under_way() {
     let mut toy = Toy::kubeadm(2, 0);
     toy.run_until(60, |toy| toy.state_of("cp-1") == "Upgrading");
     toy.upgrade.control_plane.unit = Unit::Component;
-    toy.upgrade.mode = Mode::Automatic;
+    toy.upgrade.mode = ApprovalMode::Automatic;
     toy.run_to_the_end(300);
     assert_eq!(
         (toy.phase(), toy.state_of("cp-1")),

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use super::cluster::Toy;
-use crate::upgrade::{Executor, Mode};
+use crate::upgrade::{ApprovalMode, Executor};
 
 /// The nodes move by a Job.
 fn by_job() -> Toy {
@@ -18,7 +18,7 @@ fn by_job() -> Toy {
 /// The nodes move by a Job that the server refuses, and nobody has approved it yet.
 fn unapproved() -> Toy {
     let mut toy = by_job();
-    toy.upgrade.mode = Mode::RequireApproval;
+    toy.upgrade.mode = ApprovalMode::RequireApproval;
     toy.refuses = Some("exceeded quota".to_owned());
     toy
 }
@@ -43,7 +43,7 @@ fn what_the_server_would_refuse_is_found_before_the_approval() {
 #[test]
 fn what_the_server_refuses_again_is_for_a_person() {
     let mut toy = unapproved();
-    toy.upgrade.mode = Mode::Automatic;
+    toy.upgrade.mode = ApprovalMode::Automatic;
     toy.run_until(5, |toy| toy.tries == 1);
     let line = "executor job: the server would refuse its Job (asked every 15 s): exceeded quota";
     let once = toy.status();
@@ -84,7 +84,7 @@ fn a_server_that_is_away_is_told_of_while_a_new_leader_asks_about_jobs() {
     assert_eq!(toy.status().message, said.message);
     // Nothing is opened before the answers.
     let mut toy = unapproved();
-    toy.upgrade.mode = Mode::Automatic;
+    toy.upgrade.mode = ApprovalMode::Automatic;
     toy.refuses = None;
     assert_eq!(toy.tries, 0);
     toy.tick();
