@@ -31,7 +31,7 @@ pub use evidence::Evidence;
 pub use incarnation::{RunMark, incarnation};
 pub use instance::{Instance, Reach};
 pub use leader::{Leader, Renewals};
-pub use name::{Name, Owner};
+pub use name::{NamespacedName, Owner};
 pub use node::{CORDON_ANNOTATION, HOLD_ANNOTATION, Node, OUTDATED_TAINT};
 pub use placement::{AntiAffinityTerm, Namespaces, NodeSelectorTerm, Placement};
 pub use pod::{Phase, Pod, Traits};

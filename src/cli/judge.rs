@@ -23,7 +23,7 @@ use super::releases;
 use crate::clients::{Connect, effects_client, one_line, probe_client, read_client, within};
 use crate::judgement::{Basis, judge};
 use crate::observe::cache::Shared;
-use crate::observe::files::{Places, Snapshot, shown_path};
+use crate::observe::files::{ObjectFiles, Snapshot, shown_path};
 use crate::observe::stated_versions::StatedVersion;
 use crate::observe::version_answer::VersionAnswer;
 use crate::observe::{Inventory, Observer, PodScope, Source, stated_versions};
@@ -69,7 +69,7 @@ pub(super) fn judged(
     };
     Report {
         subject,
-        places: Places::default(),
+        places: ObjectFiles::default(),
         missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
         nodes: cluster.nodes().len(),
         seen: Some(now),

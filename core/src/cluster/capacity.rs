@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::name::Name;
+use super::name::NamespacedName;
 use super::pod::Pod;
 
 /// The resource that each pod takes one of.
@@ -35,7 +35,7 @@ pub struct Capacity {
     /// `status.allocatable` of each node, by its name.
     pub offers: BTreeMap<Arc<str>, Amounts>,
     /// The zones in which a claim's volume can be mounted, where it is tied to some.
-    pub zones: BTreeMap<Name, Vec<Arc<str>>>,
+    pub zones: BTreeMap<NamespacedName, Vec<Arc<str>>>,
 }
 
 impl Capacity {

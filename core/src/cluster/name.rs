@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 /// A namespace and a name in it.
-pub type Name = (Arc<str>, Arc<str>);
+pub type NamespacedName = (Arc<str>, Arc<str>);
 
 /// The controller of a pod (its owner reference with `controller: true`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

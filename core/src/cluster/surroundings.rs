@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::capacity::Capacity;
-use super::name::{Name, Owner};
+use super::name::{NamespacedName, Owner};
 use super::placement::Placement;
 
 /// What was read of a pod's and a budget's surroundings.
@@ -18,7 +18,7 @@ pub struct Surroundings {
     pub workloads: Option<Workloads>,
     /// Namespace and name of each `PersistentVolumeClaim` whose volume can be mounted on some nodes only, and the
     /// values of `kubernetes.io/hostname` that its affinity allows.
-    pub volumes: Option<BTreeMap<Name, Vec<Arc<str>>>>,
+    pub volumes: Option<BTreeMap<NamespacedName, Vec<Arc<str>>>>,
     /// Namespaces that are terminating.
     pub terminating: Option<Vec<Arc<str>>>,
     /// Fail-closed webhooks that see evictions, or the creation of pods.
@@ -32,7 +32,7 @@ pub struct Surroundings {
     /// What pods ask of their nodes, by the pod's UID; those that ask for nothing are not in it.
     pub placements: Option<BTreeMap<Arc<str>, Arc<Placement>>>,
     /// The claim that each `PersistentVolume` is bound to, by the volume's name.
-    pub claims: Option<BTreeMap<Arc<str>, Name>>,
+    pub claims: Option<BTreeMap<Arc<str>, NamespacedName>>,
     /// Volumes that are attached to nodes, or about to be, or being detached.
     pub attached: Option<BTreeSet<Attachment>>,
 }
@@ -56,7 +56,7 @@ pub struct Workload {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workloads {
     /// By name and kind.
-    by_name: BTreeMap<(Name, Arc<str>), Workload>,
+    by_name: BTreeMap<(NamespacedName, Arc<str>), Workload>,
     kinds: BTreeSet<Arc<str>>,
 }
 

@@ -5,14 +5,14 @@
 
 use jiff::Timestamp;
 
-use crate::cluster::{Attachment, Cluster, Name, Node};
+use crate::cluster::{Attachment, Cluster, NamespacedName, Node};
 use crate::disruption::{Rules, may_stay};
 
 /// The volumes that are attached to `node` for pods that left, in one line. Volumes of pods that may stay do not count.
 /// `None` if there are none, or attachments were not read.
 pub(super) fn attached(cluster: &Cluster, node: &Node, rules: &Rules, now: Timestamp) -> Option<String> {
     let surroundings = cluster.surroundings();
-    let stays = |claim: &Name| {
+    let stays = |claim: &NamespacedName| {
         cluster.pods_on(&node.name).any(|pod| {
             *pod.namespace == *claim.0
                 && pod.traits().claims.contains(&claim.1)

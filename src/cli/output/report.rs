@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::outcome::{CheckOutcome, Level, outcomes};
 use super::paint::Paint;
-use crate::observe::files::Places;
+use crate::observe::files::ObjectFiles;
 use crate::observe::platform::Platform;
 
 /// What was looked at, and the judgement of it.
@@ -16,7 +16,7 @@ pub(in super::super) struct Report {
     /// What it is about: titles and lines.
     pub(in super::super) subject: Vec<(&'static str, String)>,
     /// Which file each object came from; empty for a cluster.
-    pub(in super::super) places: Places,
+    pub(in super::super) places: ObjectFiles,
     /// The platform of the cluster, if it was recognised.
     pub(in super::super) platform: Option<Platform>,
     /// Components that cannot be seen on this platform and why, one line each.

@@ -6,7 +6,7 @@ use evenkeel_core::text::harmless;
 use kube::{Resource as _, ResourceExt as _};
 use serde::Serialize;
 
-use super::read::Stored;
+use super::read::StoredUpgrades;
 use crate::api::upgrade::WaitingFor;
 use crate::api::{ClusterUpgrade, ConditionStatus, ConditionType, NodeUpgrade, claim_of};
 
@@ -129,7 +129,7 @@ pub(super) fn omitted(count: i32, one: &str) -> Option<String> {
 }
 
 /// What `stored` says of the upgrade called `name`, or of all, by name.
-pub(super) fn document(stored: &Stored, name: Option<&str>) -> UpgradesDocument {
+pub(super) fn document(stored: &StoredUpgrades, name: Option<&str>) -> UpgradesDocument {
     let wanted = |upgrade: &&ClusterUpgrade| name.is_none_or(|name| upgrade.name_any() == name);
     let mut upgrades: Vec<_> =
         stored.upgrades.iter().filter(wanted).map(|upgrade| standing(upgrade, &stored.claims)).collect();

@@ -17,7 +17,7 @@ use super::output;
 use super::output::causes::{CauseReport, FailOnOutlook, render};
 
 use document::{UpgradesDocument, document};
-use read::Stored;
+use read::StoredUpgrades;
 use text::{StatusStyle, text};
 
 pub(super) const EXAMPLES: &str = "\
@@ -103,7 +103,7 @@ const fn code(stalled: bool) -> u8 {
     if stalled { EXIT_FINDINGS } else { EXIT_OK }
 }
 
-fn absent(stored: &Stored, name: &str) -> String {
+fn absent(stored: &StoredUpgrades, name: &str) -> String {
     let unread = stored.not_seen.first().map(|line| format!(" ({line})")).unwrap_or_default();
     format!("there is no ClusterUpgrade {}{unread}", escape(name))
 }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The stored objects of all upgrades, and what of them could not be read.
 #[derive(Default)]
-pub(super) struct Stored {
+pub(super) struct StoredUpgrades {
     pub(super) upgrades: Vec<ClusterUpgrade>,
     pub(super) claims: Vec<NodeUpgrade>,
     /// Where it was read: titles and lines.
@@ -34,14 +34,14 @@ pub(super) struct Stored {
 ///
 /// # Errors
 /// Why there is nothing to read, in one line.
-pub(super) async fn stored(place: &WhereArgs, command: &str) -> Result<Stored, String> {
+pub(super) async fn stored(place: &WhereArgs, command: &str) -> Result<StoredUpgrades, String> {
     if !place.files.is_empty() {
         return of_files(place);
     }
     let config = connect::config(&place.cluster, command).await?;
     let client = read_client(&config).map_err(|error| one_line(&error))?;
     let about = vec![("Cluster", config.cluster_url.to_string())];
-    let mut stored = Stored { about, ..Stored::default() };
+    let mut stored = StoredUpgrades { about, ..StoredUpgrades::default() };
     let upgrades = list::<ClusterUpgrade>(&client).await?;
     stored.upgrades = read(&upgrades, &mut stored.not_seen);
     // Without them everything is told but what is in flight.
@@ -71,7 +71,7 @@ where
     objects.iter().filter_map(one).collect()
 }
 
-fn of_files(place: &WhereArgs) -> Result<Stored, String> {
+fn of_files(place: &WhereArgs) -> Result<StoredUpgrades, String> {
     let (mut upgrades, mut claims, mut faults) = (Vec::new(), Vec::new(), Vec::new());
     let mut each = |file: &Arc<str>, piece: &Piece<'_>| {
         let Piece::Object { raw, .. } = piece else { return Use::None };
@@ -96,7 +96,7 @@ fn of_files(place: &WhereArgs) -> Result<Stored, String> {
     let unread = pieces(&place.files, &mut each).map_err(|error| error.to_string())?.faults;
     faults.extend(unread);
     let names: Vec<_> = place.files.iter().map(|path| shown_path(path)).collect();
-    Ok(Stored {
+    Ok(StoredUpgrades {
         upgrades: read(&upgrades, &mut faults),
         claims: read(&claims, &mut faults),
         about: vec![("Files", names.join(", "))],

@@ -67,12 +67,12 @@ pub struct Counts {
 
 /// Which file each object came from, by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct ObjectFiles {
     nodes: BTreeMap<Arc<str>, Arc<str>>,
     others: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-impl Places {
+impl ObjectFiles {
     /// The file of a component's instance, by the name that it has in a report.
     pub fn of(&self, component: Component, name: &str) -> Option<&str> {
         let places = if component == Component::Kubelet { &self.nodes } else { &self.others };
@@ -95,7 +95,7 @@ pub struct Snapshot {
     re_created: usize,
     faults: Vec<String>,
     more_faults: usize,
-    places: Places,
+    places: ObjectFiles,
     /// For each path that a person named, what was found in it.
     given: Vec<GivenPath>,
     /// A `kubectl version` that did not reach the server.
@@ -241,7 +241,7 @@ impl Snapshot {
     }
 
     /// Which file each object came from.
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &ObjectFiles {
         &self.places
     }
 

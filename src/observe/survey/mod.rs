@@ -28,7 +28,7 @@ use super::fold::{Fold, Watched as _};
 use super::interner::Interner;
 use super::lean::{Node, PersistentVolume, Pod, PodDisruptionBudget, VolumeSeen};
 use crate::clients::{one_line, within};
-use wire::Name;
+use wire::NamespacedName;
 
 /// The paths that are listed, and whether a failure of the list ends the survey.
 const LISTS: [(&str, bool); 16] = [
@@ -63,14 +63,14 @@ pub struct Survey {
     pods: Fold<Pod>,
     budgets: Fold<PodDisruptionBudget>,
     workloads: Option<Vec<Workload>>,
-    volumes: Option<BTreeMap<Name, Vec<Arc<str>>>>,
-    claims: BTreeMap<Arc<str>, Name>,
+    volumes: Option<BTreeMap<NamespacedName, Vec<Arc<str>>>>,
+    claims: BTreeMap<Arc<str>, NamespacedName>,
     capacity: Capacity,
     placements: BTreeMap<Arc<str>, Arc<Placement>>,
     known: placement::Known,
     terminating: Option<Vec<Arc<str>>>,
     webhooks: Option<Vec<PodWebhook>>,
-    endpoints: Option<BTreeMap<Name, Vec<Arc<str>>>>,
+    endpoints: Option<BTreeMap<NamespacedName, Vec<Arc<str>>>>,
     quotas: Option<Vec<FullQuota>>,
     autoscalers: Option<Vec<Autoscaler>>,
     /// What could not be read, one line each.
@@ -79,7 +79,7 @@ pub struct Survey {
     /// The paths that a person named and that gave nothing, one line each.
     pub unused: Vec<String>,
     /// The file that an object came from, by its kind, namespace and name.
-    places: BTreeMap<(ObjectKind, Name), Arc<str>>,
+    places: BTreeMap<(ObjectKind, NamespacedName), Arc<str>>,
 }
 
 /// The fields that tell of what kind an object is, and the items of a list.

@@ -15,7 +15,7 @@ use super::placement::Affinity;
 use super::quantity::thousandths;
 
 /// Namespace and name.
-pub(super) type Name = (Arc<str>, Arc<str>);
+pub(super) type NamespacedName = (Arc<str>, Arc<str>);
 
 #[derive(Deserialize)]
 pub(super) struct Object<Spec> {
@@ -42,12 +42,12 @@ fn owner(reference: &OwnerReference) -> Arc<Owner> {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WorkloadSpec {
     replicas: Option<i32>,
-    pod_failure_policy: Option<FailurePolicy>,
+    pod_failure_policy: Option<WebhookFailurePolicy>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct FailurePolicy {
+struct WebhookFailurePolicy {
     rules: Option<Vec<FailureRule>>,
 }
 
@@ -330,7 +330,7 @@ struct EndpointConditions {
 
 /// The Service of a slice, and the nodes of its ready endpoints. An endpoint that does not say whether it is ready
 /// is ready.
-pub(super) fn endpoints(slice: &Slice) -> Option<(Name, Vec<Arc<str>>)> {
+pub(super) fn endpoints(slice: &Slice) -> Option<(NamespacedName, Vec<Arc<str>>)> {
     let service = slice.metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
     let ready = |endpoint: &&Endpoint| endpoint.conditions.as_ref().and_then(|c| c.ready).unwrap_or(true);
     let nodes = slice.endpoints.iter().flatten().filter(ready);

@@ -12,7 +12,7 @@ use super::super::class::{Class, Handling, class, handling};
 use super::cause::{CauseObject, Outlook};
 use super::causes_found::{CausesFound, others};
 use super::code::Code;
-use super::placement::Places;
+use super::placement::Placements;
 use super::question::Question;
 use crate::cluster::{Amounts, Capacity, Lack, Node, Phase, Placement, Pod};
 use crate::text::plural;
@@ -48,7 +48,7 @@ impl<'a> FreeCapacity<'a> {
     pub(super) fn judge(
         &self,
         question: &Question<'a>,
-        places: &Places<'a>,
+        places: &Placements<'a>,
         node: &'a Node,
         found: &mut CausesFound<'a>,
     ) {

@@ -34,7 +34,7 @@ struct TermHolders<'a> {
 type About<'a> = BTreeMap<(&'a AntiAffinityTerm, Arc<str>), Rc<Domains<'a>>>;
 
 /// The placements of a cluster.
-pub(super) struct Places<'a> {
+pub(super) struct Placements<'a> {
     cluster: &'a Cluster,
     nodes: BTreeMap<&'a str, &'a Node>,
     /// Every term that some pod has.
@@ -80,7 +80,7 @@ impl Seeking<'_, '_> {
     }
 }
 
-impl<'a> Places<'a> {
+impl<'a> Placements<'a> {
     pub(super) fn of(question: &Question<'a>) -> Self {
         let cluster = question.cluster;
         let nodes = cluster.nodes().iter().map(|node| (&*node.name, &**node)).collect();

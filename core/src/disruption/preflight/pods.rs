@@ -11,7 +11,7 @@ use super::capacity::FreeCapacity;
 use super::cause::{Cause, CauseObject, ObjectKind, Outlook};
 use super::causes_found::{CausesFound, others};
 use super::code::Code;
-use super::placement::{Places, Seeking, Unfit};
+use super::placement::{Placements, Seeking, Unfit};
 use super::question::Question;
 use crate::cluster::{Node, Phase, Placement, Pod};
 use crate::text::plural;
@@ -22,7 +22,7 @@ const STUCK_AFTER_SECONDS: i64 = 30;
 pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
     let mut found = CausesFound::default();
     let left = FreeCapacity::of(question);
-    let places = Places::of(question);
+    let places = Placements::of(question);
     for node in &question.nodes {
         found.node(question, node);
         if let Some(left) = &left {
@@ -89,7 +89,7 @@ impl<'a> CausesFound<'a> {
         }
     }
 
-    fn pod(&mut self, question: &Question<'a>, places: &Places<'a>, elsewhere: &[&Node], pod: &'a Pod) {
+    fn pod(&mut self, question: &Question<'a>, places: &Placements<'a>, elsewhere: &[&Node], pod: &'a Pod) {
         let (surroundings, rules) = (question.cluster.surroundings(), question.rules);
         let class = class(pod, rules, surroundings, question.now);
         let handling = handling(pod, class, rules);
@@ -227,7 +227,13 @@ impl<'a> CausesFound<'a> {
     }
 
     /// Adds why a replacement may find no place: quotas, placement, ports and devices (B4, B6 to B8, B10).
-    fn places(&mut self, question: &Question<'a>, places: &Places<'a>, elsewhere: &[&Node], pod: &'a Pod) {
+    fn places(
+        &mut self,
+        question: &Question<'a>,
+        places: &Placements<'a>,
+        elsewhere: &[&Node],
+        pod: &'a Pod,
+    ) {
         let cluster = question.cluster;
         let traits = pod.traits();
         if let Some(quota) =
