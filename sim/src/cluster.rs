@@ -13,13 +13,13 @@ use http::{Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::api::{ApiState, Body, Kinds, Options, Release, Server, Shared};
+use crate::api::{ApiState, Body, Kinds, Release, Server, Shared, WriteOptions};
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::models::{ControlPlane, Kubelets};
 use crate::observed_write::Write;
 use crate::random::Random;
-use crate::store::{Observer, Store};
+use crate::store::{Store, WriteObserver};
 
 /// The settings of a cluster that is to be made.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ impl Cluster {
     pub fn add_nodes(&self, group: &NodeGroup) -> Vec<String> {
         let mut state = self.shared.lock_as("kubelet");
         let Some(kind) = state.kinds.stored("nodes").cloned() else { return Vec::new() };
-        let options = Options { manager: "kubelet".into(), ..Options::default() };
+        let options = WriteOptions { manager: "kubelet".into(), ..WriteOptions::default() };
         let mut names = Vec::new();
         for at in 0..group.count {
             let name = format!("{}-{}", group.prefix, at + 1);
@@ -252,7 +252,7 @@ impl Cluster {
     /// Tells `observer` every write from now on, as soon as it is done and before anybody else knows. `observer` must
     /// not use the cluster, which is locked meanwhile.
     pub fn on_write(&self, mut observer: impl FnMut(&Write<'_>) + Send + 'static) {
-        let told = Observer(Box::new(move |resource, change, author| {
+        let told = WriteObserver(Box::new(move |resource, change, author| {
             observer(&Write::new(resource, change, author));
         }));
         self.shared.lock().store.observe(told);
@@ -447,7 +447,8 @@ impl Builder {
             clock: Clock::starting_at(self.began),
             release: release.clone(),
         };
-        let options = Options { manager: "kube-apiserver".into(), tracked: true, ..Options::default() };
+        let options =
+            WriteOptions { manager: "kube-apiserver".into(), tracked: true, ..WriteOptions::default() };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let namespace = json!({"metadata": {"name": name}});
             if let Some(kind) = state.kinds.stored("namespaces").cloned() {

@@ -209,7 +209,7 @@ type CallTest = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
 type ToldTest = Arc<dyn Fn(&Told) -> bool + Send + Sync>;
 
 #[derive(Clone)]
-struct Rule {
+struct FaultRule {
     test: CallTest,
     fault: Fault,
     left: u64,
@@ -225,7 +225,7 @@ struct WatchRule {
 struct Script {
     calls: u64,
     of_agent: BTreeMap<String, u64>,
-    rules: Vec<Rule>,
+    rules: Vec<FaultRule>,
     watches: Vec<WatchRule>,
     events: BTreeMap<String, u64>,
     events_of_agent: BTreeMap<(String, String), u64>,
@@ -285,7 +285,7 @@ impl Faults {
         fault: Fault,
         times: u64,
     ) -> &Self {
-        self.lock().rules.push(Rule { test: Arc::new(test), fault, left: times });
+        self.lock().rules.push(FaultRule { test: Arc::new(test), fault, left: times });
         self
     }
 

@@ -10,9 +10,9 @@ use crate::kind_history::{Change, Shelf};
 use crate::signal::{Signal, Waiter};
 
 /// Who is told of every write.
-pub(crate) struct Observer(pub(crate) Box<dyn FnMut(&str, &Change, &str) + Send>);
+pub(crate) struct WriteObserver(pub(crate) Box<dyn FnMut(&str, &Change, &str) + Send>);
 
-impl std::fmt::Debug for Observer {
+impl std::fmt::Debug for WriteObserver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Observer")
     }
@@ -27,7 +27,7 @@ pub(crate) struct Journal {
     any: Signal,
     /// Who writes now.
     author: Cow<'static, str>,
-    observers: Vec<Observer>,
+    observers: Vec<WriteObserver>,
 }
 
 impl Journal {
@@ -47,7 +47,7 @@ impl Journal {
         }
     }
 
-    pub(crate) fn observe(&mut self, observer: Observer) {
+    pub(crate) fn observe(&mut self, observer: WriteObserver) {
         self.observers.push(observer);
     }
 

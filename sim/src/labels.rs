@@ -12,7 +12,7 @@ pub(crate) type Labels = BTreeMap<String, String>;
 
 /// What is asked of one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Test {
+pub(crate) enum LabelTest {
     In(Vec<String>),
     NotIn(Vec<String>),
     Exists,
@@ -24,13 +24,13 @@ pub(crate) enum Test {
 /// Which labels an object must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector {
-    tests: Vec<(String, Test)>,
+    tests: Vec<(String, LabelTest)>,
     nothing: bool,
 }
 
 impl LabelSelector {
     /// All of these tests, each of the label that it names.
-    pub(crate) fn all(tests: Vec<(String, Test)>) -> Self {
+    pub(crate) fn all(tests: Vec<(String, LabelTest)>) -> Self {
         Self { tests, nothing: false }
     }
 
@@ -40,9 +40,9 @@ impl LabelSelector {
         let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
             return Some(Self { tests: Vec::new(), nothing: true });
         };
-        let mut tests: Vec<(String, Test)> = Vec::new();
+        let mut tests: Vec<(String, LabelTest)> = Vec::new();
         for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-            tests.push((key.clone(), Test::In(vec![value.as_str()?.to_owned()])));
+            tests.push((key.clone(), LabelTest::In(vec![value.as_str()?.to_owned()])));
         }
         for test in selector["matchExpressions"].as_array().into_iter().flatten() {
             let values: Vec<String> = test["values"]
@@ -52,10 +52,10 @@ impl LabelSelector {
                 .filter_map(|value| Some(value.as_str()?.to_owned()))
                 .collect();
             let test_of = match (test["operator"].as_str()?, values.is_empty()) {
-                ("In", false) => Test::In(values),
-                ("NotIn", false) => Test::NotIn(values),
-                ("Exists", true) => Test::Exists,
-                ("DoesNotExist", true) => Test::Missing,
+                ("In", false) => LabelTest::In(values),
+                ("NotIn", false) => LabelTest::NotIn(values),
+                ("Exists", true) => LabelTest::Exists,
+                ("DoesNotExist", true) => LabelTest::Missing,
                 _ => return None,
             };
             tests.push((test["key"].as_str()?.to_owned(), test_of));
@@ -66,15 +66,15 @@ impl LabelSelector {
     /// Selects what has every label of a map, as the selector of a Service or a nodeSelector does.
     pub(crate) fn map(labels: &Value) -> Self {
         let tests = labels.as_object().into_iter().flatten();
-        let tests =
-            tests.filter_map(|(key, value)| Some((key.clone(), Test::In(vec![value.as_str()?.to_owned()]))));
+        let tests = tests
+            .filter_map(|(key, value)| Some((key.clone(), LabelTest::In(vec![value.as_str()?.to_owned()]))));
         Self { tests: tests.collect(), nothing: false }
     }
 
     /// A key and value that every selected object has, if the selector names one.
     pub(crate) fn pair(&self) -> Option<(&str, &str)> {
         self.tests.iter().find_map(|(key, test)| match test {
-            Test::In(values) => match values.as_slice() {
+            LabelTest::In(values) => match values.as_slice() {
                 [value] => Some((key.as_str(), value.as_str())),
                 _ => None,
             },
@@ -92,12 +92,12 @@ impl LabelSelector {
                 let value = labels.get(key);
                 let number = || value.and_then(|value| value.parse::<i64>().ok());
                 match test {
-                    Test::In(values) => value.is_some_and(|value| values.contains(value)),
-                    Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-                    Test::Exists => value.is_some(),
-                    Test::Missing => value.is_none(),
-                    Test::Greater(than) => number().is_some_and(|number| number > *than),
-                    Test::Less(than) => number().is_some_and(|number| number < *than),
+                    LabelTest::In(values) => value.is_some_and(|value| values.contains(value)),
+                    LabelTest::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+                    LabelTest::Exists => value.is_some(),
+                    LabelTest::Missing => value.is_none(),
+                    LabelTest::Greater(than) => number().is_some_and(|number| number > *than),
+                    LabelTest::Less(than) => number().is_some_and(|number| number < *than),
                 }
             })
     }
@@ -108,13 +108,13 @@ impl LabelSelector {
             .tests
             .iter()
             .map(|(key, test)| match test {
-                Test::In(values) if values.len() == 1 => format!("{key}={}", values.join(",")),
-                Test::In(values) => format!("{key} in ({})", sorted(values)),
-                Test::NotIn(values) => format!("{key} notin ({})", sorted(values)),
-                Test::Exists => key.clone(),
-                Test::Missing => format!("!{key}"),
-                Test::Greater(than) => format!("{key}>{than}"),
-                Test::Less(than) => format!("{key}<{than}"),
+                LabelTest::In(values) if values.len() == 1 => format!("{key}={}", values.join(",")),
+                LabelTest::In(values) => format!("{key} in ({})", sorted(values)),
+                LabelTest::NotIn(values) => format!("{key} notin ({})", sorted(values)),
+                LabelTest::Exists => key.clone(),
+                LabelTest::Missing => format!("!{key}"),
+                LabelTest::Greater(than) => format!("{key}>{than}"),
+                LabelTest::Less(than) => format!("{key}<{than}"),
             })
             .collect();
         parts.sort();

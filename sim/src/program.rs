@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 /// The life of one program.
 #[derive(Debug, Default)]
-pub(crate) struct Life {
+pub(crate) struct ProgramLife {
     dead: AtomicBool,
     /// Until when the program is stopped.
     wakes: Mutex<Option<Instant>>,
 }
 
-impl Life {
+impl ProgramLife {
     /// Ends the program for good.
     pub(crate) fn end(&self) {
         self.dead.store(true, Ordering::SeqCst);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::by_key::Live;
 use crate::index::PodIndex;
 use crate::journal::Journal;
-pub(crate) use crate::journal::Observer;
+pub(crate) use crate::journal::WriteObserver;
 pub(crate) use crate::kind_history::Change;
 use crate::kind_history::Shelf;
 use crate::labels::{LabelSelector, Labels};
@@ -64,7 +64,7 @@ impl Store {
     }
 
     /// Tells every write from now on.
-    pub(crate) fn observe(&mut self, observer: Observer) {
+    pub(crate) fn observe(&mut self, observer: WriteObserver) {
         self.journal.observe(observer);
     }
 

@@ -19,7 +19,7 @@ impl ApiState {
         let body = request.object()?;
         let node = body["target"]["name"].as_str().unwrap_or_default().to_owned();
         if node.is_empty() {
-            let cause = status::Cause::required("target.name", "");
+            let cause = status::StatusCause::required("target.name", "");
             let named = status::Named { group: "", kind: "Binding", name: "" };
             return Err(Failure::invalid(named, &[cause]));
         }

@@ -12,8 +12,8 @@ use super::kinds::Kind;
 use super::release::Release;
 use super::request::{Request, RequestTarget};
 use super::state::{ApiState, Entered, Shared};
-use super::status::{Cause, Failure, Named, Outcome};
-use super::write::{Deletion, Options};
+use super::status::{Failure, Named, Outcome, StatusCause};
+use super::write::{Deletion, WriteOptions};
 
 use crate::record::{Phase, Record};
 
@@ -61,7 +61,7 @@ fn asked(request: &Request, name: &str) -> Outcome<Deletion> {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
     }
     if options["ignoreStoreReadErrorWithClusterBreakingPotential"] == true {
-        let cause = Cause::invalid(
+        let cause = StatusCause::invalid(
             "deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential",
             &json!(true),
             "can not be set for pod eviction, try after removing the option",
@@ -307,11 +307,11 @@ impl ApiState {
             return Ok(());
         }
         let Some(kind) = self.kinds.stored("poddisruptionbudgets.policy").cloned() else { return Ok(()) };
-        let options = Options {
+        let options = WriteOptions {
             manager: "kube-apiserver".into(),
             subresource: Some("status".into()),
             tracked: true,
-            ..Options::default()
+            ..WriteOptions::default()
         };
         let found = self.store.get("poddisruptionbudgets.policy", &seen.key).cloned();
         let found = found.ok_or_else(|| Failure::not_found(kind.named(name)))?;

@@ -41,4 +41,4 @@ pub(crate) use request::RequestTarget;
 pub(crate) use server::Server;
 pub(crate) use state::{ApiState, COMPACTION, Shared};
 pub(crate) use status::Outcome;
-pub(crate) use write::{Deletion, Options};
+pub(crate) use write::{Deletion, WriteOptions};

@@ -23,7 +23,7 @@ impl ApiState {
         let force = request.param("force");
         if request.content_type == "application/apply-patch+yaml" {
             if options.manager.is_empty() || request.param("fieldManager").is_none() {
-                let cause = status::Cause::required("fieldManager", "is required for apply patch");
+                let cause = status::StatusCause::required("fieldManager", "is required for apply patch");
                 let named = status::Named { group: "meta.k8s.io", kind: "PatchOptions", name: "" };
                 return Err(Failure::invalid(named, &[cause]));
             }
@@ -33,7 +33,7 @@ impl ApiState {
             return Ok(Answer::Value(if created { 201 } else { 200 }, written.object, written.warnings));
         }
         if force.is_some() {
-            let cause = status::Cause::forbidden("force", "may not be specified for non-apply patch");
+            let cause = status::StatusCause::forbidden("force", "may not be specified for non-apply patch");
             let named = status::Named { group: "meta.k8s.io", kind: "PatchOptions", name: "" };
             return Err(Failure::invalid(named, &[cause]));
         }
@@ -77,7 +77,7 @@ impl ApiState {
             }
         }
         if let Some(uid) = object["metadata"]["uid"].as_str().filter(|uid| *uid != &*before.uid) {
-            let cause = status::Cause::invalid("metadata.uid", &uid.into(), "field is immutable");
+            let cause = status::StatusCause::invalid("metadata.uid", &uid.into(), "field is immutable");
             // A server before 1.37 checks metadata twice.
             let causes = if self.release.minor < 37 { vec![cause.clone(), cause] } else { vec![cause] };
             return Err(Failure::invalid(kind.typed(name), &causes));
@@ -86,7 +86,7 @@ impl ApiState {
             |failure| {
                 let why = failure.body["message"].as_str().unwrap_or_default();
                 let why = why.split_once(": ").map_or(why, |(_, why)| why);
-                let cause = status::Cause::invalid("patch", &object.to_string().into(), why);
+                let cause = status::StatusCause::invalid("patch", &object.to_string().into(), why);
                 Failure::invalid(status::Named { group: "", kind: "", name: "" }, &[cause])
             },
         )?;

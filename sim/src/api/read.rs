@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::kinds::Kind;
 use super::request::{Request, RequestTarget};
 use super::selector::FieldSelector;
-use super::shown_as::{self, Form, shown};
+use super::shown_as::{self, ShownForm, shown};
 use super::state::ApiState;
-use super::status::{Cause, Failure, Named, Outcome};
+use super::status::{Failure, Named, Outcome, StatusCause};
 use super::table::{self, Style};
 
 use crate::by_key::Live;
@@ -62,10 +62,10 @@ pub(crate) fn one(
     object: Arc<Value>,
     request: &Request,
 ) -> Outcome<Arc<Value>> {
-    Ok(match Form::of(request) {
-        Form::Whole => object,
-        Form::Metadata => shown_as::metadata(&object).into(),
-        Form::Table => {
+    Ok(match ShownForm::of(request) {
+        ShownForm::Whole => object,
+        ShownForm::Metadata => shown_as::metadata(&object).into(),
+        ShownForm::Table => {
             let revision = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
             table::of(kind, [&*object], Style::of(request)?, state.clock.now(), &revision, true).into()
         }
@@ -83,7 +83,7 @@ pub(crate) fn revision(request: &Request) -> Outcome<Option<u64>> {
     })
 }
 
-fn list_options(causes: &[Cause]) -> Failure {
+fn list_options(causes: &[StatusCause]) -> Failure {
     Failure::invalid(Named { group: "meta.k8s.io", kind: "ListOptions", name: "" }, causes)
 }
 
@@ -95,46 +95,51 @@ pub(crate) fn check_match(request: &Request, watch: bool) -> Outcome<()> {
     if watch {
         let initial = request.query.contains_key("sendInitialEvents");
         if initial && matching != Some("NotOlderThan") {
-            causes.push(Cause::forbidden(
+            causes.push(StatusCause::forbidden(
                 "resourceVersionMatch",
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             ));
             if let Some(matching) = matching {
-                causes.push(Cause::unsupported("resourceVersionMatch", &matching.into(), &["NotOlderThan"]));
+                causes.push(StatusCause::unsupported(
+                    "resourceVersionMatch",
+                    &matching.into(),
+                    &["NotOlderThan"],
+                ));
             }
         }
         if !initial && matching.is_some() {
-            causes.push(Cause::forbidden(
+            causes.push(StatusCause::forbidden(
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ));
         }
     } else {
         if request.query.contains_key("sendInitialEvents") {
-            causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+            causes
+                .push(StatusCause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
         if let Some(matching) = matching {
             if revision.is_none() {
-                causes.push(Cause::forbidden(
+                causes.push(StatusCause::forbidden(
                     "resourceVersionMatch",
                     "resourceVersionMatch is forbidden unless resourceVersion is provided",
                 ));
             }
             if request.param("continue").is_some() {
-                causes.push(Cause::forbidden(
+                causes.push(StatusCause::forbidden(
                     "resourceVersionMatch",
                     "resourceVersionMatch is forbidden when continue is provided",
                 ));
             }
             if !matches!(matching, "Exact" | "NotOlderThan") {
-                causes.push(Cause::unsupported(
+                causes.push(StatusCause::unsupported(
                     "resourceVersionMatch",
                     &matching.into(),
                     &["Exact", "NotOlderThan", ""],
                 ));
             }
             if matching == "Exact" && revision == Some("0") {
-                causes.push(Cause::forbidden(
+                causes.push(StatusCause::forbidden(
                     "resourceVersionMatch",
                     "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
                 ));
@@ -206,7 +211,7 @@ impl ApiState {
             .filter(|record| filter.within(record));
         let mut found = Vec::new();
         let mut metadata = json!({"resourceVersion": at.to_string()});
-        if subject.kind.custom.is_some() && Form::of(request) == Form::Whole {
+        if subject.kind.custom.is_some() && ShownForm::of(request) == ShownForm::Whole {
             // An untyped list always has it.
             metadata["continue"] = "".into();
         }
@@ -237,15 +242,15 @@ impl ApiState {
         found: &[&Arc<Record>],
         metadata: &Value,
     ) -> Outcome<String> {
-        let form = Form::of(request);
-        if form == Form::Table {
+        let form = ShownForm::of(request);
+        if form == ShownForm::Table {
             let objects: Vec<Arc<Value>> = found.iter().map(|record| kind.seen(record)).collect();
             let objects = objects.iter().map(|object| &**object);
             let table = table::of(kind, objects, Style::of(request)?, self.clock.now(), metadata, true);
             return Ok(table.to_string());
         }
         let (api_version, list) = match form {
-            Form::Whole => (kind.api_version(), format!("{}List", kind.kind)),
+            ShownForm::Whole => (kind.api_version(), format!("{}List", kind.kind)),
             _ => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
         };
         let mut text =
@@ -257,7 +262,7 @@ impl ApiState {
             if at > 0 {
                 text.push(',');
             }
-            if form == Form::Metadata {
+            if form == ShownForm::Metadata {
                 text.push_str(&shown_as::metadata(&record.value()).to_string());
             } else if kind.custom.is_some() {
                 text.push_str(&shown(kind, record));
@@ -272,7 +277,7 @@ impl ApiState {
                 text.push_str(&object.to_string());
             }
         }
-        if form == Form::Metadata && found.is_empty() {
+        if form == ShownForm::Metadata && found.is_empty() {
             text.truncate(text.len() - 1);
             text.push_str("null}");
             return Ok(text);

@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::kinds::Kind;
-use super::status::{Cause, Failure, Named, Outcome};
+use super::status::{Failure, Named, Outcome, StatusCause};
 use crate::schema::{Shape, Wire, builtin, fields};
 
 /// A request whose body has been read.
@@ -136,7 +136,7 @@ impl Request {
                     http::Method::PATCH => "PatchOptions",
                     _ => "DeleteOptions",
                 };
-                let cause = Cause::unsupported("dryRun", &serde_json::json!([other]), &["All"]);
+                let cause = StatusCause::unsupported("dryRun", &serde_json::json!([other]), &["All"]);
                 Err(Failure::invalid(Named { group: "meta.k8s.io", kind, name: "" }, &[cause]))
             }
         }

@@ -13,7 +13,7 @@ use super::read;
 use super::request::{Request, RequestTarget};
 use super::state::ApiState;
 use super::status::{Failure, Outcome};
-use super::write::Options;
+use super::write::WriteOptions;
 
 /// The answer to requests for logs, commands and connections.
 const NO_CONTAINERS: &str =
@@ -53,8 +53,8 @@ impl ApiState {
         .ok_or_else(Failure::no_resource)
     }
 
-    pub(super) fn options(request: &Request, subject: &RequestTarget) -> Outcome<Options> {
-        Ok(Options {
+    pub(super) fn options(request: &Request, subject: &RequestTarget) -> Outcome<WriteOptions> {
+        Ok(WriteOptions {
             manager: request.manager(),
             subresource: subject.subresource.clone(),
             dry_run: request.dry_run()?,

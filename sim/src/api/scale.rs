@@ -87,7 +87,7 @@ impl ApiState {
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
             let why = "must be greater than or equal to 0";
-            let cause = super::status::Cause::invalid("spec.replicas", &replicas.into(), why);
+            let cause = super::status::StatusCause::invalid("spec.replicas", &replicas.into(), why);
             return Err(Failure::invalid(Named { group: "autoscaling", kind: "Scale", name }, &[cause]));
         }
         let key = kind.key(subject.namespace.as_deref(), name);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::status::{Failure, Outcome};
-use crate::labels::{LabelSelector, Test};
+use crate::labels::{LabelSelector, LabelTest};
 use crate::record::Record;
 
 impl LabelSelector {
@@ -21,21 +21,21 @@ impl LabelSelector {
                 continue;
             }
             let (key, test) = if let Some(key) = part.strip_prefix('!') {
-                (key, Test::Missing)
+                (key, LabelTest::Missing)
             } else if let Some((key, value)) = part.split_once("!=") {
-                (key, Test::NotIn(vec![value.trim().into()]))
+                (key, LabelTest::NotIn(vec![value.trim().into()]))
             } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-                (key, Test::In(vec![value.trim().into()]))
+                (key, LabelTest::In(vec![value.trim().into()]))
             } else if let Some((key, rest)) =
                 part.split_once(" notin ").or_else(|| part.split_once(" notin("))
             {
-                (key, Test::NotIn(list(rest).ok_or_else(|| bad("found '', expected: ')'"))?))
+                (key, LabelTest::NotIn(list(rest).ok_or_else(|| bad("found '', expected: ')'"))?))
             } else if let Some((key, rest)) = part.split_once(" in ").or_else(|| part.split_once(" in(")) {
-                (key, Test::In(list(rest).ok_or_else(|| bad("found '', expected: ')'"))?))
+                (key, LabelTest::In(list(rest).ok_or_else(|| bad("found '', expected: ')'"))?))
             } else if let Some((key, value)) = part.split_once('>') {
                 (
                     key,
-                    Test::Greater(
+                    LabelTest::Greater(
                         value
                             .trim()
                             .parse()
@@ -45,7 +45,7 @@ impl LabelSelector {
             } else if let Some((key, value)) = part.split_once('<') {
                 (
                     key,
-                    Test::Less(
+                    LabelTest::Less(
                         value
                             .trim()
                             .parse()
@@ -53,10 +53,10 @@ impl LabelSelector {
                     ),
                 )
             } else {
-                (part, Test::Exists)
+                (part, LabelTest::Exists)
             };
             let key = key.trim();
-            if let (Test::Exists, Some((_, second))) = (&test, key.split_once(' ')) {
+            if let (LabelTest::Exists, Some((_, second))) = (&test, key.split_once(' ')) {
                 let second = second.trim();
                 return Err(bad(&format!("found '{second}', expected: in, notin, =, ==, !=, gt, lt")));
             }

@@ -14,10 +14,10 @@ use super::request::{self, Request, RequestTarget};
 use super::state::Shared;
 use super::status::{Failure, Outcome};
 use super::{discovery, eviction, watch};
-use crate::faults::stream::Mode;
+use crate::faults::stream::StreamMode;
 use crate::faults::{Call, Fault, Faults};
 use crate::models::ControlPlane;
-use crate::program::Life;
+use crate::program::ProgramLife;
 
 /// A client's way to the server: it carries that client's life.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Server {
     /// The version that this server plays.
     pub(crate) release: Arc<Release>,
     pub(crate) faults: Faults,
-    pub(crate) life: Arc<Life>,
+    pub(crate) life: Arc<ProgramLife>,
     /// The `User-Agent` of a client that sends none.
     pub(crate) agent: Arc<str>,
     pub(crate) control: ControlPlane,
@@ -112,9 +112,9 @@ impl Server {
             _ => 0,
         };
         let mode = match fault {
-            Some(Fault::Bookmarks) => Mode::Bookmarks,
-            Some(Fault::Silence) => Mode::Silence,
-            _ => Mode::Everything,
+            Some(Fault::Bookmarks) => StreamMode::Bookmarks,
+            Some(Fault::Silence) => StreamMode::Silence,
+            _ => StreamMode::Everything,
         };
         let late = match fault {
             Some(Fault::Late(time)) => Some(*time),
@@ -169,7 +169,7 @@ impl Server {
         request: &Request,
         subject: Outcome<RequestTarget>,
         stale: u64,
-        mode: Mode,
+        mode: StreamMode,
     ) -> Outcome<Answer> {
         let subject = match subject {
             Ok(subject) => subject,

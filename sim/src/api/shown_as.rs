@@ -10,13 +10,13 @@ use crate::record::Record;
 
 /// In which form objects are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ShownForm {
     Whole,
     Metadata,
     Table,
 }
 
-impl Form {
+impl ShownForm {
     pub(crate) fn of(request: &Request) -> Self {
         if request.wants("Table") {
             Self::Table

@@ -44,13 +44,13 @@ impl Named<'_> {
 
 /// One field that is wrong.
 #[derive(Clone, Debug)]
-pub(crate) struct Cause {
+pub(crate) struct StatusCause {
     pub(crate) reason: &'static str,
     pub(crate) field: String,
     pub(crate) message: String,
 }
 
-impl Cause {
+impl StatusCause {
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: impl Display) -> Self {
         Self {
             reason: "FieldValueInvalid",
@@ -190,7 +190,7 @@ impl Failure {
     }
 
     /// What is wrong with an object; `named.kind` is its kind.
-    pub(crate) fn invalid(named: Named<'_>, causes: &[Cause]) -> Self {
+    pub(crate) fn invalid(named: Named<'_>, causes: &[StatusCause]) -> Self {
         let mut said: Vec<String> =
             causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         said.dedup();

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::status::Cause;
+use super::status::StatusCause;
 use crate::labels::{LabelSelector, Labels};
 use crate::schema::Violation;
 
@@ -41,7 +41,7 @@ fn word(text: &str) -> bool {
 }
 
 /// What is wrong with an object as a whole.
-pub(crate) fn create(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
+pub(crate) fn create(kind: &Kind, object: &Value, minor: u32) -> Vec<StatusCause> {
     let mut causes = metadata(kind, object, minor);
     if let Some(custom) = &kind.custom {
         causes.extend(violations(custom.violations(object)));
@@ -56,7 +56,7 @@ pub(crate) fn create(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
             pod_spec(&spec["template"]["spec"], "spec.template.spec", &mut causes);
             let restart = &spec["template"]["spec"]["restartPolicy"];
             if restart == "Always" {
-                causes.push(Cause::required(
+                causes.push(StatusCause::required(
                     "spec.template.spec.restartPolicy",
                     "valid values: \"OnFailure\", \"Never\"",
                 ));
@@ -67,7 +67,7 @@ pub(crate) fn create(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
             for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
                 let value = &object["status"][name];
                 if value.as_i64().is_some_and(|count| count < 0) {
-                    causes.push(Cause::invalid(
+                    causes.push(StatusCause::invalid(
                         format!("status.{name}"),
                         value,
                         "must be greater than or equal to 0",
@@ -81,17 +81,17 @@ pub(crate) fn create(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
     causes
 }
 
-fn violations(found: Vec<Violation>) -> Vec<Cause> {
-    let cause = |Violation { reason, field, message }| Cause { reason, field, message };
+fn violations(found: Vec<Violation>) -> Vec<StatusCause> {
+    let cause = |Violation { reason, field, message }| StatusCause { reason, field, message };
     found.into_iter().map(cause).collect()
 }
 
 /// What the rules in CEL say of a custom resource that is created.
-pub(crate) fn rules(kind: &Kind, object: &Value) -> Vec<Cause> {
+pub(crate) fn rules(kind: &Kind, object: &Value) -> Vec<StatusCause> {
     kind.custom.as_ref().map(|custom| violations(custom.rules(object, None))).unwrap_or_default()
 }
 
-fn metadata(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
+fn metadata(kind: &Kind, object: &Value, minor: u32) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().unwrap_or_default();
@@ -99,28 +99,36 @@ fn metadata(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
     let fits = if short { label(name) } else { subdomain(name) };
     if !name.is_empty() && name.len() > if short { 63 } else { 253 } {
         let most = if short { 63 } else { 253 };
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "metadata.name",
             &name.into(),
             format!("must be no more than {most} bytes"),
         ));
     }
     if kind.kind == "Namespace" && name.contains('.') && subdomain(name) {
-        causes.push(Cause::invalid("metadata.name", &name.into(), "must not contain dots"));
+        causes.push(StatusCause::invalid("metadata.name", &name.into(), "must not contain dots"));
     } else if !fits {
-        causes.push(Cause::invalid("metadata.name", &name.into(), if short { LABEL } else { SUBDOMAIN }));
+        causes.push(StatusCause::invalid(
+            "metadata.name",
+            &name.into(),
+            if short { LABEL } else { SUBDOMAIN },
+        ));
     }
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         let plain = key.rsplit('/').next().unwrap_or_default();
         if !word(plain) {
-            causes.push(Cause::invalid("metadata.labels", &key.as_str().into(), QUALIFIED));
+            causes.push(StatusCause::invalid("metadata.labels", &key.as_str().into(), QUALIFIED));
         }
         let value = value.as_str().unwrap_or_default();
         if value.len() > 63 {
-            causes.push(Cause::invalid("metadata.labels", &value.into(), "must be no more than 63 bytes"));
+            causes.push(StatusCause::invalid(
+                "metadata.labels",
+                &value.into(),
+                "must be no more than 63 bytes",
+            ));
         }
         if !value.is_empty() && !word(value) {
-            causes.push(Cause::invalid("metadata.labels", &value.into(), VALUE));
+            causes.push(StatusCause::invalid("metadata.labels", &value.into(), VALUE));
         }
     }
     for (at, owner) in metadata["ownerReferences"].as_array().into_iter().flatten().enumerate() {
@@ -132,9 +140,9 @@ fn metadata(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
                 let why =
                     if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
                 causes.push(if field == "uid" && minor >= 37 {
-                    Cause::required(path, why)
+                    StatusCause::required(path, why)
                 } else {
-                    Cause::invalid(path, &"".into(), why)
+                    StatusCause::invalid(path, &"".into(), why)
                 });
             }
         }
@@ -143,7 +151,7 @@ fn metadata(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
         let text = finalizer.as_str().unwrap_or_default();
         if !text.contains('/') && !matches!(text, "orphan" | "foregroundDeletion" | "kubernetes") {
             let path = format!("metadata.finalizers[{at}]");
-            causes.push(Cause::invalid(
+            causes.push(StatusCause::invalid(
                 path,
                 finalizer,
                 "name is neither a standard finalizer name nor is it fully qualified",
@@ -153,37 +161,37 @@ fn metadata(kind: &Kind, object: &Value, minor: u32) -> Vec<Cause> {
     causes
 }
 
-fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<StatusCause>) {
     let containers = spec["containers"].as_array().map_or(&[][..], Vec::as_slice);
     if containers.is_empty() {
-        causes.push(Cause::required(format!("{path}.containers"), ""));
+        causes.push(StatusCause::required(format!("{path}.containers"), ""));
     }
     let mut names: Vec<&str> = Vec::new();
     for (at, container) in containers.iter().enumerate() {
         let name = container["name"].as_str().unwrap_or_default();
         let field = |name: &str| format!("{path}.containers[{at}].{name}");
         if name.is_empty() {
-            causes.push(Cause::required(field("name"), ""));
+            causes.push(StatusCause::required(field("name"), ""));
         } else if !label(name) {
-            causes.push(Cause::invalid(field("name"), &name.into(), LABEL));
+            causes.push(StatusCause::invalid(field("name"), &name.into(), LABEL));
         } else if names.contains(&name) {
-            causes.push(Cause::duplicate(field("name"), &name.into()));
+            causes.push(StatusCause::duplicate(field("name"), &name.into()));
         }
         names.push(name);
         if container["image"].as_str().is_none_or(str::is_empty) {
-            causes.push(Cause::required(field("image"), ""));
+            causes.push(StatusCause::required(field("image"), ""));
         }
     }
     let restart = &spec["restartPolicy"];
     if !["Always", "OnFailure", "Never"].iter().any(|known| restart == known) {
-        causes.push(Cause::unsupported(
+        causes.push(StatusCause::unsupported(
             format!("{path}.restartPolicy"),
             restart,
             &["Always", "OnFailure", "Never"],
         ));
     }
     if let Some(grace) = spec["terminationGracePeriodSeconds"].as_i64().filter(|grace| *grace < 0) {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             format!("{path}.terminationGracePeriodSeconds"),
             &grace.into(),
             "must be greater than or equal to 0",
@@ -191,9 +199,13 @@ fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-fn workload(spec: &Value, causes: &mut Vec<Cause>) {
+fn workload(spec: &Value, causes: &mut Vec<StatusCause>) {
     if let Some(replicas) = spec["replicas"].as_i64().filter(|replicas| *replicas < 0) {
-        causes.push(Cause::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0"));
+        causes.push(StatusCause::invalid(
+            "spec.replicas",
+            &replicas.into(),
+            "must be greater than or equal to 0",
+        ));
     }
     let labels: Labels = spec["template"]["metadata"]["labels"]
         .as_object()
@@ -203,11 +215,11 @@ fn workload(spec: &Value, causes: &mut Vec<Cause>) {
         .collect();
     let selector = spec.get("selector").filter(|selector| !selector.is_null());
     match selector {
-        None => causes.push(Cause::required("spec.selector", "")),
+        None => causes.push(StatusCause::required("spec.selector", "")),
         Some(selector) => {
             let parsed = LabelSelector::object(Some(selector));
             if parsed.as_ref().is_some_and(LabelSelector::is_empty) {
-                causes.push(Cause::invalid(
+                causes.push(StatusCause::invalid(
                     "spec.selector",
                     selector,
                     "empty selector is invalid for deployment",
@@ -215,7 +227,7 @@ fn workload(spec: &Value, causes: &mut Vec<Cause>) {
             }
             if !parsed.is_some_and(|parsed| parsed.matches(&labels)) {
                 let labels = json!(labels);
-                causes.push(Cause::invalid(
+                causes.push(StatusCause::invalid(
                     "spec.template.metadata.labels",
                     &labels,
                     "`selector` does not match template `labels`",
@@ -225,7 +237,7 @@ fn workload(spec: &Value, causes: &mut Vec<Cause>) {
     }
     pod_spec(&spec["template"]["spec"], "spec.template.spec", causes);
     if spec["template"]["spec"]["restartPolicy"] != "Always" {
-        causes.push(Cause::unsupported(
+        causes.push(StatusCause::unsupported(
             "spec.template.spec.restartPolicy",
             &spec["template"]["spec"]["restartPolicy"],
             &["Always"],
@@ -233,7 +245,7 @@ fn workload(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn budget(spec: &Value, causes: &mut Vec<Cause>) {
+fn budget(spec: &Value, causes: &mut Vec<StatusCause>) {
     let (least, most) = (&spec["minAvailable"], &spec["maxUnavailable"]);
     if !least.is_null() && !most.is_null() {
         let (selector, policy) = (&spec["selector"], &spec["unhealthyPodEvictionPolicy"]);
@@ -242,18 +254,18 @@ fn budget(spec: &Value, causes: &mut Vec<Cause>) {
             "Invalid value: {{\"MinAvailable\":{least},\"Selector\":{selector},\"MaxUnavailable\":{most},\
              \"UnhealthyPodEvictionPolicy\":{policy}}}: minAvailable and maxUnavailable cannot be both set"
         );
-        causes.push(Cause { reason: "FieldValueInvalid", field: "spec".into(), message });
+        causes.push(StatusCause { reason: "FieldValueInvalid", field: "spec".into(), message });
     }
     for (name, value) in [("minAvailable", least), ("maxUnavailable", most)] {
         let path = format!("spec.{name}");
         match value {
             Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
-                causes.push(Cause::invalid(path, value, "must be greater than or equal to 0"));
+                causes.push(StatusCause::invalid(path, value, "must be greater than or equal to 0"));
             }
             Value::String(text) => match text.strip_suffix('%').map(str::parse::<u32>) {
                 Some(Ok(percent)) if percent <= 100 => {}
-                Some(Ok(_)) => causes.push(Cause::invalid(path, value, "must not be greater than 100%")),
-                _ => causes.push(Cause::invalid(
+                Some(Ok(_)) => causes.push(StatusCause::invalid(path, value, "must not be greater than 100%")),
+                _ => causes.push(StatusCause::invalid(
                     path,
                     value,
                     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')",
@@ -264,7 +276,7 @@ fn budget(spec: &Value, causes: &mut Vec<Cause>) {
     }
     let policy = &spec["unhealthyPodEvictionPolicy"];
     if !policy.is_null() && policy != "IfHealthyBudget" && policy != "AlwaysAllow" {
-        causes.push(Cause::unsupported(
+        causes.push(StatusCause::unsupported(
             "spec.unhealthyPodEvictionPolicy",
             policy,
             &["AlwaysAllow", "IfHealthyBudget"],
@@ -272,12 +284,16 @@ fn budget(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn lease(spec: &Value, causes: &mut Vec<Cause>) {
+fn lease(spec: &Value, causes: &mut Vec<StatusCause>) {
     if let Some(seconds) = spec["leaseDurationSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
-        causes.push(Cause::invalid("spec.leaseDurationSeconds", &seconds.into(), "must be greater than 0"));
+        causes.push(StatusCause::invalid(
+            "spec.leaseDurationSeconds",
+            &seconds.into(),
+            "must be greater than 0",
+        ));
     }
     if let Some(count) = spec["leaseTransitions"].as_i64().filter(|count| *count < 0) {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "spec.leaseTransitions",
             &count.into(),
             "must be greater than or equal to 0",
@@ -292,7 +308,7 @@ pub(crate) fn update(
     new: &Value,
     subresource: Option<&str>,
     minor: u32,
-) -> Vec<Cause> {
+) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(custom) = &kind.custom {
         return violations(custom.rules(new, Some(old)));
@@ -314,15 +330,15 @@ pub(crate) fn update(
             );
             // A server before 1.37 checks metadata twice.
             for _ in 0..if minor < 37 { 2 } else { 1 } {
-                causes.push(Cause::forbidden("metadata.finalizers", &why));
+                causes.push(StatusCause::forbidden("metadata.finalizers", &why));
             }
         }
     }
-    let immutable = |path: &str, causes: &mut Vec<Cause>| {
+    let immutable = |path: &str, causes: &mut Vec<StatusCause>| {
         let pointer = format!("/{}", path.replace('.', "/"));
         let (was, is) = (old.pointer(&pointer), new.pointer(&pointer));
         if was != is {
-            causes.push(Cause::invalid(path, is.unwrap_or(&Value::Null), "field is immutable"));
+            causes.push(StatusCause::invalid(path, is.unwrap_or(&Value::Null), "field is immutable"));
         }
     };
     match kind.kind.as_str() {
@@ -345,7 +361,7 @@ pub(crate) fn update(
                 spec
             };
             if plain(old) != plain(new) {
-                causes.push(Cause::forbidden(
+                causes.push(StatusCause::forbidden(
                     "spec",
                     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
                 ));
@@ -354,7 +370,7 @@ pub(crate) fn update(
         "ConfigMap" | "Secret" if old["immutable"] == true => {
             for name in ["data", "binaryData"] {
                 if old[name] != new[name] {
-                    causes.push(Cause::forbidden(name, "field is immutable when `immutable` is set"));
+                    causes.push(StatusCause::forbidden(name, "field is immutable when `immutable` is set"));
                 }
             }
         }

@@ -31,7 +31,7 @@ impl ApiState {
             (options["propagationPolicy"].as_str(), options["orphanDependents"].is_boolean())
         {
             let why = "orphanDependents and deletionPropagation cannot be both set";
-            let cause = status::Cause::invalid("propagationPolicy", &policy.into(), why);
+            let cause = status::StatusCause::invalid("propagationPolicy", &policy.into(), why);
             return Err(Failure::invalid(OPTIONS, &[cause]));
         }
         let mut how = eviction::deletion(&options);
@@ -40,7 +40,7 @@ impl ApiState {
             .as_deref()
             .filter(|policy| !matches!(*policy, "Orphan" | "Background" | "Foreground"))
         {
-            let cause = status::Cause::unsupported(
+            let cause = status::StatusCause::unsupported(
                 "propagationPolicy",
                 &policy.into(),
                 &["Foreground", "Background", "Orphan", "nil"],

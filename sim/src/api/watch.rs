@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 use super::kinds::Kind;
 use super::read::{self, Filter, check_match};
 use super::request::{Request, RequestTarget};
-use super::shown_as::{self, Form};
+use super::shown_as::{self, ShownForm};
 use super::state::{ApiState, Shared};
 use super::status::{Failure, Outcome};
 use super::table::{self, Style};
@@ -39,7 +39,7 @@ struct Watch {
     shared: Shared,
     kind: Arc<Kind>,
     filter: Filter,
-    form: Form,
+    form: ShownForm,
     style: Style,
     clock: Clock,
     /// The columns of a table are named with its first row.
@@ -83,7 +83,7 @@ pub(crate) fn start(
     let filter = Filter::of(request, subject)?;
     check_match(request, true)?;
     let from = start_revision(request)?;
-    let form = Form::of(request);
+    let form = ShownForm::of(request);
     let mut state = shared.lock();
     let wanted =
         request.param("timeoutSeconds").and_then(|text| text.parse::<u64>().ok()).filter(|time| *time > 0);
@@ -258,7 +258,7 @@ impl Watch {
     }
 
     fn event(&mut self, what: &str, record: &Record) -> String {
-        if self.form == Form::Whole {
+        if self.form == ShownForm::Whole {
             return format!("{{\"type\":{what:?},\"object\":{}}}", shown_as::shown(&self.kind, record));
         }
         self.line(what, &self.kind.seen(record))
@@ -266,9 +266,9 @@ impl Watch {
 
     fn line(&mut self, what: &str, object: &Value) -> String {
         let object = match self.form {
-            Form::Whole => object.clone(),
-            Form::Metadata => shown_as::metadata(object),
-            Form::Table => self.table(object),
+            ShownForm::Whole => object.clone(),
+            ShownForm::Metadata => shown_as::metadata(object),
+            ShownForm::Table => self.table(object),
         };
         json!({"type": what, "object": object}).to_string()
     }
@@ -281,14 +281,14 @@ impl Watch {
 
     fn bookmark(&mut self, revision: u64, initial: bool) -> String {
         let mut object = match self.form {
-            Form::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}),
+            ShownForm::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}),
             _ => json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version()}),
         };
         object["metadata"]["resourceVersion"] = revision.to_string().into();
         if initial {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        if self.form == Form::Table {
+        if self.form == ShownForm::Table {
             object = self.table(&object);
         }
         json!({"type": "BOOKMARK", "object": object}).to_string()

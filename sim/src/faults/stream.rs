@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Faults, WatchFault};
-use crate::program::Life;
+use crate::program::ProgramLife;
 use crate::signal::Waiter;
 
 /// Which lines a watch says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum StreamMode {
     Everything,
     Bookmarks,
     Silence,
@@ -26,8 +26,8 @@ pub(crate) struct Stream {
     faults: Faults,
     resource: String,
     agent: String,
-    mode: Mode,
-    life: Arc<Life>,
+    mode: StreamMode,
+    life: Arc<ProgramLife>,
     late: VecDeque<(Instant, String)>,
     delay: Duration,
     /// An event that waits for the next to go first.
@@ -44,7 +44,13 @@ pub(crate) enum Ending {
 
 impl Faults {
     /// The faults of one watch.
-    pub(crate) fn stream(&self, resource: &str, agent: &str, mode: Mode, life: &Arc<Life>) -> Stream {
+    pub(crate) fn stream(
+        &self,
+        resource: &str,
+        agent: &str,
+        mode: StreamMode,
+        life: &Arc<ProgramLife>,
+    ) -> Stream {
         Stream {
             faults: self.clone(),
             resource: resource.to_owned(),
@@ -62,7 +68,7 @@ impl Faults {
 impl Stream {
     /// Takes an event that is to be delivered. Returns how the watch ends, if it ends with this event.
     pub(crate) fn deliver(&mut self, line: String, lines: &mut VecDeque<String>) -> Option<Ending> {
-        if self.mode != Mode::Everything {
+        if self.mode != StreamMode::Everything {
             return None;
         }
         match self.faults.event_fault(&self.resource, &self.agent, &line) {
@@ -95,7 +101,7 @@ impl Stream {
 
     /// Whether the watch sends bookmarks, and ends when its time is over.
     pub(crate) fn speaks(&self) -> bool {
-        self.mode != Mode::Silence
+        self.mode != StreamMode::Silence
     }
 
     /// Says `line` after the delayed events: a bookmark that came before them would promise what was not told yet.

@@ -10,15 +10,15 @@ use crate::schema::Shape;
 
 /// Paths in an object. A key is one step of a path as `fieldsV1` writes it: `f:name`, `k:{"name":"a"}`, `v:"a"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Set(pub(super) BTreeMap<String, Node>);
+pub(crate) struct Set(pub(super) BTreeMap<String, SetNode>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct SetNode {
     pub(super) member: bool,
     pub(super) below: Set,
 }
 
-impl Node {
+impl SetNode {
     /// The node as `fieldsV1` writes it; `None` if nothing is a member.
     fn write(&self) -> Option<Value> {
         if self.below.is_empty() {
@@ -142,7 +142,7 @@ impl Set {
             let member = keep(node.member, theirs.is_some_and(|node| node.member));
             let below = node.below.both(theirs.map_or(&empty, |node| &node.below), keep);
             if member || !below.0.is_empty() {
-                kept.0.insert(step.clone(), Node { member, below });
+                kept.0.insert(step.clone(), SetNode { member, below });
             }
         }
         kept
@@ -161,7 +161,7 @@ impl Set {
             let below = field
                 .map_or_else(|| node.below.named(shape.item()), |name| node.below.named(shape.child(name)));
             let member = node.member || (!below.is_empty() && field.is_some_and(|name| shape.names(name)));
-            all.0.insert(step.clone(), Node { member, below });
+            all.0.insert(step.clone(), SetNode { member, below });
         }
         all
     }
@@ -171,7 +171,7 @@ impl Set {
         for (step, value) in fields.as_object().into_iter().flatten().filter(|(step, _)| *step != ".") {
             let below = Self::read(value);
             let own = value.as_object().is_some_and(is_member);
-            set.0.insert(step.clone(), Node { member: own, below });
+            set.0.insert(step.clone(), SetNode { member: own, below });
         }
         set
     }

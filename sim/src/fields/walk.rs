@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::set::{Node, Set};
+use super::set::{Set, SetNode};
 use crate::schema::{Listed, Shape};
 
 /// What differs between two versions of an object.
@@ -19,23 +19,23 @@ pub(super) struct Difference {
 }
 
 /// How a value is taken apart: not at all, by fields, or by items.
-enum Form<'a> {
+enum ValueForm<'a> {
     Leaf,
     Fields,
     Items(&'a Listed),
 }
 
 /// The form of a value. Where the shape is not known, an object is taken apart by fields and a list not at all.
-fn form<'a>(shape: &'a Shape, left: Option<&Value>, right: Option<&Value>) -> Form<'a> {
+fn form<'a>(shape: &'a Shape, left: Option<&Value>, right: Option<&Value>) -> ValueForm<'a> {
     match shape {
-        Shape::Struct(of) if of.atomic => Form::Leaf,
+        Shape::Struct(of) if of.atomic => ValueForm::Leaf,
         Shape::Map { atomic: true, .. } | Shape::List { listed: Listed::Atomic, .. } | Shape::Scalar(_) => {
-            Form::Leaf
+            ValueForm::Leaf
         }
-        Shape::Struct(_) | Shape::Map { .. } => Form::Fields,
-        Shape::List { listed, .. } => Form::Items(listed),
-        Shape::Any if right.or(left).is_some_and(Value::is_object) => Form::Fields,
-        Shape::Any => Form::Leaf,
+        Shape::Struct(_) | Shape::Map { .. } => ValueForm::Fields,
+        Shape::List { listed, .. } => ValueForm::Items(listed),
+        Shape::Any if right.or(left).is_some_and(Value::is_object) => ValueForm::Fields,
+        Shape::Any => ValueForm::Leaf,
     }
 }
 
@@ -106,10 +106,10 @@ fn in_place<'a>(
 
 /// What differs at one place and below it.
 #[derive(Default)]
-struct Place {
-    added: Node,
-    modified: Node,
-    removed: Node,
+struct Differences {
+    added: SetNode,
+    modified: SetNode,
+    removed: SetNode,
 }
 
 /// Where in an object a place is: only the fields of `metadata` are special.
@@ -122,13 +122,13 @@ enum Depth {
 
 impl Difference {
     pub(super) fn between(shape: &Shape, left: &Value, right: &Value) -> Self {
-        let mut top = Place::default();
+        let mut top = Differences::default();
         top.walk(shape, Some(left), Some(right), Depth::Object);
         Self { added: top.added.below, modified: top.modified.below, removed: top.removed.below }
     }
 }
 
-impl Place {
+impl Differences {
     fn leaf(&mut self, left: Option<&Value>, right: Option<&Value>) {
         match (left, right) {
             (None, _) => self.added.member = true,
@@ -157,9 +157,9 @@ impl Place {
             return;
         }
         match form(shape, left, right) {
-            Form::Leaf => return self.leaf(left, right),
+            ValueForm::Leaf => return self.leaf(left, right),
             _ if empty(left) && empty(right) => return self.leaf(left, right),
-            Form::Fields => {
+            ValueForm::Fields => {
                 let (left, right) = (left.and_then(Value::as_object), right.and_then(Value::as_object));
                 let before = |name: &String| left.is_some_and(|left| left.contains_key(name));
                 let new = right.into_iter().flat_map(Map::keys).filter(|name| !before(name));
@@ -180,14 +180,14 @@ impl Place {
                     self.put(|| format!("f:{name}"), below);
                 }
             }
-            Form::Items(listed) if let Some(pairs) = in_place(listed, left, right) => {
+            ValueForm::Items(listed) if let Some(pairs) = in_place(listed, left, right) => {
                 for (was, now) in pairs.filter(|(was, now)| was != now) {
                     let mut below = Self::default();
                     below.walk(shape.item(), Some(was), Some(now), Depth::Below);
                     self.put(|| step(listed, now).unwrap_or_default(), below);
                 }
             }
-            Form::Items(listed) => {
+            ValueForm::Items(listed) => {
                 let (mut order, before) = items(listed, left);
                 let (more, after) = items(listed, right);
                 order.extend(more.into_iter().filter(|step| !before.contains_key(step)));
@@ -233,8 +233,8 @@ pub(super) fn fields(shape: &Shape, value: &Value) -> Set {
 
 fn speak(shape: &Shape, value: &Value, path: &mut Vec<String>, set: &mut Set) {
     match form(shape, None, Some(value)) {
-        Form::Leaf => set.insert(path),
-        Form::Fields => {
+        ValueForm::Leaf => set.insert(path),
+        ValueForm::Fields => {
             for (name, value) in value.as_object().into_iter().flatten() {
                 path.push(format!("f:{name}"));
                 speak(shape.child(name), value, path, set);
@@ -245,7 +245,7 @@ fn speak(shape: &Shape, value: &Value, path: &mut Vec<String>, set: &mut Set) {
                 path.pop();
             }
         }
-        Form::Items(listed) => {
+        ValueForm::Items(listed) => {
             for (step, item) in items(listed, Some(value)).1 {
                 path.push(step);
                 if let Some(item) = item {
@@ -262,8 +262,8 @@ fn speak(shape: &Shape, value: &Value, path: &mut Vec<String>, set: &mut Set) {
 pub(super) fn merge(shape: &Shape, left: Option<&Value>, right: Option<&Value>) -> Option<Value> {
     let (Some(live), Some(applied)) = (left, right) else { return right.or(left).cloned() };
     match form(shape, left, right) {
-        Form::Leaf => Some(applied.clone()),
-        Form::Fields => {
+        ValueForm::Leaf => Some(applied.clone()),
+        ValueForm::Fields => {
             let (Some(live), Some(applied)) = (live.as_object(), applied.as_object()) else {
                 return Some(applied.clone());
             };
@@ -275,7 +275,7 @@ pub(super) fn merge(shape: &Shape, left: Option<&Value>, right: Option<&Value>) 
             }
             Some(Value::Object(merged))
         }
-        Form::Items(listed) => {
+        ValueForm::Items(listed) => {
             let (before, had) = items(listed, left);
             let (after, has) = items(listed, right);
             let mut merged = Vec::new();
@@ -318,7 +318,7 @@ pub(super) fn merge(shape: &Shape, left: Option<&Value>, right: Option<&Value>) 
 /// The object without these fields and items.
 pub(super) fn remove(shape: &Shape, value: &Value, gone: &Set) -> Value {
     match (form(shape, None, Some(value)), value) {
-        (Form::Fields, Value::Object(fields)) => {
+        (ValueForm::Fields, Value::Object(fields)) => {
             let mut kept = Map::new();
             for (name, value) in fields {
                 let step = format!("f:{name}");
@@ -333,7 +333,7 @@ pub(super) fn remove(shape: &Shape, value: &Value, gone: &Set) -> Value {
             }
             if kept.is_empty() { Value::Null } else { Value::Object(kept) }
         }
-        (Form::Items(listed), Value::Array(items)) => {
+        (ValueForm::Items(listed), Value::Array(items)) => {
             let mut kept = Vec::new();
             for item in items {
                 let Some(step) = step(listed, item) else { continue };
@@ -347,7 +347,7 @@ pub(super) fn remove(shape: &Shape, value: &Value, gone: &Set) -> Value {
             }
             if kept.is_empty() { Value::Null } else { Value::Array(kept) }
         }
-        (Form::Leaf, Value::Object(_) | Value::Array(_)) => Value::Null,
+        (ValueForm::Leaf, Value::Object(_) | Value::Array(_)) => Value::Null,
         _ => value.clone(),
     }
 }

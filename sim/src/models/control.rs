@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::model::{self, ModelStep};
 use super::objects::{condition, leaving};
-use crate::api::{ApiState, Options};
+use crate::api::{ApiState, WriteOptions};
 use crate::clock;
 use crate::random::Random;
 use crate::store::Change;
@@ -229,7 +229,7 @@ impl ControlPlane {
             let annotation = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint";
             pod["metadata"]["annotations"][annotation] = format!("{address}:6443").into();
         }
-        let options = Options { manager: "kubelet".into(), tracked: true, ..Options::default() };
+        let options = WriteOptions { manager: "kubelet".into(), tracked: true, ..WriteOptions::default() };
         if state.create(&kind, Some("kube-system"), pod, &options).is_ok()
             && let Some(made) = state.store.get("pods", &key).cloned()
         {
@@ -261,7 +261,8 @@ impl ControlPlane {
         }
         let slice = json!({"metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
             "addressType": "IPv4", "endpoints": running, "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]});
-        let options = Options { manager: "kube-apiserver".into(), tracked: true, ..Options::default() };
+        let options =
+            WriteOptions { manager: "kube-apiserver".into(), tracked: true, ..WriteOptions::default() };
         // Nothing is there that it could clash with.
         let _ = state.create(&kind, Some("default"), slice, &options);
     }
@@ -299,11 +300,11 @@ fn status(pod: &mut Value, component: &str, image: &str, address: &str, instance
 }
 
 /// The leases of the control plane, and the static pods that somebody deletes.
-pub(super) struct Model {
+pub(super) struct ControlModel {
     control: ControlPlane,
 }
 
-impl Model {
+impl ControlModel {
     pub(super) fn new(control: ControlPlane) -> Self {
         Self { control }
     }
@@ -349,7 +350,7 @@ impl Model {
     }
 }
 
-impl model::Model for Model {
+impl model::Model for ControlModel {
     fn name(&self) -> &'static str {
         "kube-control-plane"
     }

@@ -152,8 +152,8 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         Box::new(endpoints::Endpoints),
         Box::new(scheduler::Scheduler::default()),
         Box::new(lifecycle::Lifecycle::default()),
-        Box::new(kubelets::Model::new(kubelets, control.clone())),
-        Box::new(control::Model::new(control)),
+        Box::new(kubelets::KubeletModel::new(kubelets, control.clone())),
+        Box::new(control::ControlModel::new(control)),
         Box::new(replicas::Replicas::controllers()),
     ];
     let mut random = Random::new(seed ^ 0x6d6f_6465_6c73);

@@ -157,7 +157,7 @@ impl Kubelets {
     }
 }
 
-pub(super) struct Model {
+pub(super) struct KubeletModel {
     kubelets: Kubelets,
     control: ControlPlane,
     /// The next step of each pod that has a timer for it.
@@ -168,7 +168,7 @@ pub(super) struct Model {
     next_beats: (Duration, u64),
 }
 
-impl Model {
+impl KubeletModel {
     pub(super) fn new(kubelets: Kubelets, control: ControlPlane) -> Self {
         Self {
             kubelets,
@@ -180,7 +180,7 @@ impl Model {
     }
 }
 
-impl model::Model for Model {
+impl model::Model for KubeletModel {
     fn name(&self) -> &'static str {
         "kubelet"
     }

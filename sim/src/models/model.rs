@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::api::{ApiState, Deletion, Kind, Options, Outcome};
+use crate::api::{ApiState, Deletion, Kind, Outcome, WriteOptions};
 use crate::random::Random;
 use crate::record::Record;
 use crate::store::Change;
@@ -82,7 +82,8 @@ impl ModelStep<'_> {
         namespace: Option<&str>,
         object: Value,
     ) -> Outcome<Arc<Value>> {
-        let options = Options { manager: self.manager.to_owned(), tracked: true, ..Options::default() };
+        let options =
+            WriteOptions { manager: self.manager.to_owned(), tracked: true, ..WriteOptions::default() };
         let Some(kind) = self.kind(resource) else { return Ok(Arc::default()) };
         self.state.create(&kind, namespace, object, &options).map(|written| written.object)
     }
@@ -104,11 +105,11 @@ impl ModelStep<'_> {
         if object == *old {
             return Ok(());
         }
-        let options = Options {
+        let options = WriteOptions {
             manager: self.manager.to_owned(),
             subresource: status.then(|| "status".to_owned()),
             tracked: true,
-            ..Options::default()
+            ..WriteOptions::default()
         };
         self.state.replace_seen(&kind, key, &before, &old, object, &options).map(drop)
     }

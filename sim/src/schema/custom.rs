@@ -21,7 +21,7 @@ const READ_OF_METADATA: [&str; 2] = ["name", "generateName"];
 pub(crate) struct Custom {
     pub(crate) schema: Value,
     /// The rules of the schema, compiled at their first use.
-    pub(crate) rules: OnceLock<Rules>,
+    pub(crate) rules: OnceLock<CelRules>,
     pub(crate) storage: bool,
     /// `additionalPrinterColumns`.
     pub(crate) columns: Value,
@@ -31,7 +31,7 @@ pub(crate) struct Custom {
 
 /// The rules in CEL of a schema.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub(crate) struct CelRules {
     compiled: kube_cel::CompiledSchema,
     /// The fields of the object that a rule on the whole object can read.
     of_all: BTreeSet<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Rules {
     of: BTreeSet<String>,
 }
 
-impl Rules {
+impl CelRules {
     fn of(schema: &Value) -> Self {
         let has = |schema: &Value| schema.to_string().contains(RULES);
         let fields = || schema["properties"].as_object().into_iter().flatten();
@@ -98,7 +98,7 @@ impl Custom {
 
     /// What the rules in CEL say of an object, and of its change.
     pub(crate) fn rules(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
-        let rules = self.rules.get_or_init(|| Rules::of(&self.schema));
+        let rules = self.rules.get_or_init(|| CelRules::of(&self.schema));
         let asked = rules.asked(object, old);
         if asked.is_empty() {
             return Vec::new();

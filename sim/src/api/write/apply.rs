@@ -12,7 +12,7 @@ use super::super::defaults;
 use super::super::request::RequestTarget;
 use super::super::state::ApiState;
 use super::super::status::{Failure, Outcome};
-use super::{Options, Written, drop_field, text, warnings};
+use super::{WriteOptions, WriteResult, drop_field, text, warnings};
 use crate::fields::{Managed, Writer};
 
 impl ApiState {
@@ -22,9 +22,9 @@ impl ApiState {
         subject: &RequestTarget,
         name: &str,
         mut applied: Value,
-        options: &Options,
+        options: &WriteOptions,
         force: bool,
-    ) -> Outcome<(Written, bool)> {
+    ) -> Outcome<(WriteResult, bool)> {
         let kind = &subject.kind;
         let key = kind.key(subject.namespace.as_deref(), name);
         let before = self.store.get(&kind.resource, &key).cloned();
@@ -74,7 +74,7 @@ impl ApiState {
             })
         })?;
         let Some(before) = before else {
-            let plain = Options { tracked: false, ..options.clone() };
+            let plain = WriteOptions { tracked: false, ..options.clone() };
             if options.subresource.is_some() {
                 return Err(Failure::not_found(kind.named(name)));
             }

@@ -11,7 +11,7 @@ use super::super::kinds::Kind;
 use super::super::state::ApiState;
 use super::super::status::{self, Failure, Outcome};
 use super::super::{defaults, validate};
-use super::{Options, Written, drop_field, text, warnings};
+use super::{WriteOptions, WriteResult, drop_field, text, warnings};
 use crate::clock;
 use crate::fields::Managed;
 
@@ -22,14 +22,14 @@ impl ApiState {
         kind: &Arc<Kind>,
         namespace: Option<&str>,
         mut object: Value,
-        options: &Options,
-    ) -> Outcome<Written> {
+        options: &WriteOptions,
+    ) -> Outcome<WriteResult> {
         let unknown = kind.decode(&mut object)?;
         self.check_names(kind, namespace, &mut object, None)?;
         let sent_name = text(&object, "/metadata/name").unwrap_or_default().to_owned();
         let generate = text(&object, "/metadata/generateName").map(str::to_owned);
         if sent_name.is_empty() && generate.is_none() {
-            let cause = status::Cause::required("metadata.name", "name or generateName is required");
+            let cause = status::StatusCause::required("metadata.name", "name or generateName is required");
             return Err(Failure::invalid(kind.typed(""), &[cause]));
         }
         self.check_namespace(kind, namespace, &sent_name)?;
@@ -96,8 +96,8 @@ impl ApiState {
             return Err(failure);
         }
         if options.dry_run {
-            return Ok(Written { object: Arc::new(object), warnings });
+            return Ok(WriteResult { object: Arc::new(object), warnings });
         }
-        Ok(Written { object: self.put(kind, &key, object), warnings })
+        Ok(WriteResult { object: self.put(kind, &key, object), warnings })
     }
 }

@@ -22,7 +22,7 @@ use crate::record::Record;
 
 /// How a write is made.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct WriteOptions {
     pub(crate) manager: String,
     pub(crate) subresource: Option<String>,
     pub(crate) dry_run: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Deletion {
 
 /// The result of a write.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WriteResult {
     pub(crate) object: Arc<Value>,
     pub(crate) warnings: Vec<String>,
 }

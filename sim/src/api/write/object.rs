@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::kinds::{Kind, Kinds};
 use super::super::request::RequestTarget;
 use super::super::status::{Failure, Named, Outcome};
-use super::{Options, alike, text};
+use super::{WriteOptions, alike, text};
 use crate::fields::Writer;
 use crate::schema::Decoded;
 
@@ -105,7 +105,7 @@ impl Kind {
         self.blank().get_mut("status").map(Value::take).unwrap_or_default()
     }
 
-    pub(super) fn writer(&self, options: &Options, applies: bool) -> Writer {
+    pub(super) fn writer(&self, options: &WriteOptions, applies: bool) -> Writer {
         Writer {
             manager: options.manager.clone(),
             applies,

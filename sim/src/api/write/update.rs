@@ -11,7 +11,7 @@ use super::super::kinds::Kind;
 use super::super::state::ApiState;
 use super::super::status::{self, Failure, Outcome};
 use super::super::{defaults, validate};
-use super::{Options, Written, drop_field, same, text, warnings};
+use super::{WriteOptions, WriteResult, drop_field, same, text, warnings};
 use crate::fields::Managed;
 use crate::record::Record;
 
@@ -23,8 +23,8 @@ impl ApiState {
         key: &str,
         before: &Record,
         object: Value,
-        options: &Options,
-    ) -> Outcome<Written> {
+        options: &WriteOptions,
+    ) -> Outcome<WriteResult> {
         self.replace_seen(kind, key, before, &kind.seen(before), object, options)
     }
 
@@ -36,8 +36,8 @@ impl ApiState {
         before: &Record,
         old: &Arc<Value>,
         mut object: Value,
-        options: &Options,
-    ) -> Outcome<Written> {
+        options: &WriteOptions,
+    ) -> Outcome<WriteResult> {
         let (namespace, name) = (Some(before.namespace()), before.name());
         let unknown = kind.decode_beside(&mut object, Some(old))?;
         self.check_names(kind, namespace, &mut object, Some(name))?;
@@ -55,7 +55,7 @@ impl ApiState {
         match text(&object, "/metadata/resourceVersion") {
             Some("0") | None => {
                 if kind.conditional || kind.custom.is_some() {
-                    let cause = status::Cause::invalid(
+                    let cause = status::StatusCause::invalid(
                         "metadata.resourceVersion",
                         &json!(0),
                         "must be specified for an update",
@@ -125,8 +125,8 @@ impl ApiState {
         old: &Arc<Value>,
         mut object: Value,
         warnings: Vec<String>,
-        options: &Options,
-    ) -> Outcome<Written> {
+        options: &WriteOptions,
+    ) -> Outcome<WriteResult> {
         object["metadata"]["resourceVersion"] = before.revision.to_string().into();
         let mut causes = validate::create(kind, &object, self.release.minor);
         causes.extend(validate::update(
@@ -140,10 +140,10 @@ impl ApiState {
             return Err(Failure::invalid(kind.typed(before.name()), &causes));
         }
         if same(old, &object) {
-            return Ok(Written { object: old.clone(), warnings });
+            return Ok(WriteResult { object: old.clone(), warnings });
         }
         if options.dry_run {
-            return Ok(Written { object: Arc::new(object), warnings });
+            return Ok(WriteResult { object: Arc::new(object), warnings });
         }
         let leaving = object["metadata"].get("deletionTimestamp").is_some();
         let free = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
@@ -153,13 +153,13 @@ impl ApiState {
                 .is_none_or(|left| kind.kind != "Namespace" || left.is_empty());
         if leaving && free {
             self.remove(kind, key);
-            return Ok(Written { object: Arc::new(object), warnings });
+            return Ok(WriteResult { object: Arc::new(object), warnings });
         }
-        Ok(Written { object: self.put(kind, key, object), warnings })
+        Ok(WriteResult { object: self.put(kind, key, object), warnings })
     }
 
     /// Puts back what this write may not change.
-    pub(super) fn keep(&self, kind: &Kind, old: &Value, object: &mut Value, options: &Options) {
+    pub(super) fn keep(&self, kind: &Kind, old: &Value, object: &mut Value, options: &WriteOptions) {
         let metadata = &mut object["metadata"];
         for name in [
             "uid",

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::model::ModelStep;
 use super::super::objects::condition;
-use super::Model;
+use super::KubeletModel;
 use crate::clock;
 
 const NODE_LEASES: &str = "kube-node-lease";
@@ -18,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// After how many renewals of its lease a kubelet reports its node's status again, even if nothing changed.
 const STATUS: u32 = 30;
 
-impl Model {
+impl KubeletModel {
     /// Renews the lease, and now and then the node's status. `false` if the node is gone, or is another one of its
     /// name.
     pub(super) fn beat(

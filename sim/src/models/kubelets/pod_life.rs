@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::model::ModelStep;
 use super::super::objects::condition;
-use super::{Deed, Model};
+use super::{Deed, KubeletModel};
 use crate::api::Deletion;
 use crate::random::Spread;
 use crate::record::{Phase, Record};
@@ -23,7 +23,7 @@ fn images(pod: &Value) -> Vec<String> {
     containers.filter_map(|container| Some(container["image"].as_str()?.to_owned())).collect()
 }
 
-impl Model {
+impl KubeletModel {
     /// One step of a pod's life. `due` says that the time that was drawn for it is over.
     pub(super) fn pod(&mut self, key: &str, due: bool, world: &mut ModelStep<'_>) {
         let Some(record) = world.record("pods", key) else { return };
