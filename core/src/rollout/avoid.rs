@@ -11,9 +11,9 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::action::Action;
+use super::not_opened::NotOpened;
 use super::round::{Round, Selected, after};
 use super::taints::Taints;
-use super::wait::Wait;
 use crate::cluster::{Cluster, Node};
 use crate::plan::{Stage, is_empty, is_spare};
 
@@ -33,7 +33,7 @@ fn is_outdated(round: &Round<'_>, of: &Selected<'_>) -> bool {
 /// Whether `node` may be taken up as far as there is a place for what leaves it. Before any node is upgraded, whatever
 /// leaves one has to leave the next as well. So while a spare node is on its way, all others wait for it, but for those
 /// that nothing has to leave, and for at most `expected`, which is how long a node takes.
-pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDuration) -> Result<(), Wait> {
+pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDuration) -> Result<(), NotOpened> {
     let cluster = round.world.cluster;
     let takes = |of: &Selected<'_>| {
         let node = of.member.node;
@@ -53,7 +53,7 @@ pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDurati
     let opened = opened.filter(|seed| is_seed(seed));
     let opened = opened.map(|seed| (after(round.world.now, expected), seed.name.clone()));
     match round.selected.iter().filter_map(on_its_way).chain(opened).max() {
-        Some((until, seed)) => Err(Wait::Seed { seed, until }),
+        Some((until, seed)) => Err(NotOpened::Seed { seed, until }),
         None => Ok(()),
     }
 }

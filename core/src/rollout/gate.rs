@@ -11,9 +11,9 @@ use super::forecast::took;
 use super::gate_object::{GateFound, GateRead};
 use super::hold_reason::OutOf;
 use super::jobs::Tried;
+use super::not_opened::{EVERY, NotOpened};
 use super::round::{Round, after};
 use super::soak::soaks;
-use super::wait::{EVERY, Wait};
 use super::{avoid, replaced, zones};
 use crate::cluster::{Component, Node};
 use crate::plan::Durations;
@@ -30,7 +30,7 @@ pub(super) enum ToOpen<'a> {
 }
 
 /// Whether `opening`, which nothing else keeps from being opened, may be opened now. The error is what it waits for.
-pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(), Wait> {
+pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(), NotOpened> {
     failures(round)?;
     let moves = match opening {
         ToOpen::Step(components) => components,
@@ -38,19 +38,19 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(),
     };
     let needs = expected(round, moves);
     let calendar = round.upgrade.calendar.may_begin(round.world.now, needs);
-    calendar.map_err(|(shut, opens)| Wait::Shut { shut, what: called(moves), needs, opens })?;
+    calendar.map_err(|(shut, opens)| NotOpened::Shut { shut, what: called(moves), needs, opens })?;
     if let ToOpen::Node(node, group) = opening {
         of_node(round, node, group)?;
         avoid::has_a_place(round, node, needs)?;
     }
     if round.tried == Tried::NotAll {
-        return Err(Wait::Trial);
+        return Err(NotOpened::Trial);
     }
     gates(round)
 }
 
 /// Whether a node of `group` may be opened as far as others soak and its zone goes.
-fn of_node(round: &Round<'_>, node: &Node, group: &NodeGroup) -> Result<(), Wait> {
+fn of_node(round: &Round<'_>, node: &Node, group: &NodeGroup) -> Result<(), NotOpened> {
     soaks(round, &Soaked::ControlPlane, round.upgrade.control_plane.soak)?;
     let earlier = |other: &&NodeGroup| group.depends_on.contains(&other.name);
     for other in round.upgrade.groups.iter().filter(earlier) {
@@ -63,9 +63,9 @@ fn of_node(round: &Round<'_>, node: &Node, group: &NodeGroup) -> Result<(), Wait
 
 /// Whether every gate is open, as was read lately; what is not known lately enough is read now. All of them have to open, so
 /// that one that only a person opens is told before one that opens by itself.
-fn gates(round: &mut Round<'_>) -> Result<(), Wait> {
+fn gates(round: &mut Round<'_>) -> Result<(), NotOpened> {
     let (world, gates) = (round.world, &round.upgrade.gates);
-    let mut told: Option<Wait> = None;
+    let mut told: Option<NotOpened> = None;
     for gate in gates {
         let seen = world.gates.0.get(&gate.object);
         let read_at = seen.map_or(world.now, |read| after(read.at, EVERY));
@@ -78,10 +78,10 @@ fn gates(round: &mut Round<'_>) -> Result<(), Wait> {
         let name = gate.name.clone();
         let wait = match seen.map(|read| closed(gate, read)) {
             Some(Some((why, lasting))) => {
-                Wait::Gate { gate: name, why, lasting, read_at: read_at.max(world.now) }
+                NotOpened::Gate { gate: name, why, lasting, read_at: read_at.max(world.now) }
             }
             Some(None) if !old => continue,
-            _ => Wait::GateRead { gate: name },
+            _ => NotOpened::GateRead { gate: name },
         };
         if told.as_ref().is_none_or(|told| weight(&wait) > weight(told)) {
             told = Some(wait);
@@ -91,10 +91,10 @@ fn gates(round: &mut Round<'_>) -> Result<(), Wait> {
 }
 
 /// How much `wait` for a gate says: that one is read says least.
-const fn weight(wait: &Wait) -> u8 {
+const fn weight(wait: &NotOpened) -> u8 {
     match wait {
-        Wait::GateRead { .. } => 0,
-        Wait::Gate { lasting: true, .. } => 2,
+        NotOpened::GateRead { .. } => 0,
+        NotOpened::Gate { lasting: true, .. } => 2,
         _ => 1,
     }
 }
@@ -138,7 +138,7 @@ fn closed(gate: &Gate, read: &GateRead) -> Option<(String, bool)> {
 }
 
 /// Whether fewer nodes failed, and fewer are parked, than may.
-pub(super) fn failures(round: &Round<'_>) -> Result<(), Wait> {
+pub(super) fn failures(round: &Round<'_>) -> Result<(), NotOpened> {
     let policy = round.upgrade.failures;
     let selected = round.selected.len();
     let way = |state: &ClaimState| match state {
@@ -162,7 +162,7 @@ pub(super) fn failures(round: &Round<'_>) -> Result<(), Wait> {
         let Some(first) = those.next().map(|claim| claim.subject.node.clone()) else { continue };
         let count = 1 + those.count();
         if count >= limit {
-            return Err(Wait::Failures { state, count, selected, limit, first });
+            return Err(NotOpened::Failures { state, count, selected, limit, first });
         }
     }
     Ok(())

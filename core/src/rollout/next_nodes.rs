@@ -16,8 +16,8 @@ use super::group::{Members, held_by, kubelet_subject, members};
 use super::hold_reason::{Exception, NodeOut, OutOf};
 use super::leftovers::is_cordoned_by_others;
 use super::nodes::{PARKED_AT_LEAST, what_blocks};
+use super::not_opened::NotOpened;
 use super::round::{Round, Selected, after, gone_at, record};
-use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::whose_turn::{in_turn, waits_for};
 use super::zones::place;
@@ -158,9 +158,9 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         };
         if let Err(wait) = may_open(round, ToOpen::Node(node, group)) {
             match &wait {
-                Wait::Zone { .. } => shut.push(place(node)),
-                Wait::Seed { .. } => wait_for_seed = true,
-                Wait::Replacements { .. } if waiting < WAITING_AT_MOST => waiting += 1,
+                NotOpened::Zone { .. } => shut.push(place(node)),
+                NotOpened::Seed { .. } => wait_for_seed = true,
+                NotOpened::Replacements { .. } if waiting < WAITING_AT_MOST => waiting += 1,
                 _ => {
                     round.hold_back(wait);
                     break;

@@ -11,9 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
 use super::claim::Claim;
+use super::not_opened::{EVERY, NotOpened};
 use super::refused_writes::TOLD_FROM;
 use super::round::after;
-use super::wait::{EVERY, Wait};
 use super::world::World;
 
 /// How long a write waits that was refused for the first time.
@@ -23,7 +23,7 @@ const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 #[derive(Default)]
 pub(super) struct Withheld {
     /// What is told of them.
-    pub(super) waits: Vec<Wait>,
+    pub(super) waits: Vec<NotOpened>,
     /// Those that are sent again with this decision.
     pub(super) again: Vec<Action>,
     /// When the first of the others is sent again.
@@ -55,7 +55,11 @@ pub(super) fn withhold(
         if told {
             let of_claim = |claim: &&&Claim| claim.state.in_flight() && action.claim() == Some(&*claim.name);
             withheld.stuck.extend(mine.iter().find(of_claim).map(|claim| claim.name.clone()));
-            withheld.waits.push(Wait::Refused { write, why: refusal.why.clone(), sent_at: due.max(now) });
+            withheld.waits.push(NotOpened::Refused {
+                write,
+                why: refusal.why.clone(),
+                sent_at: due.max(now),
+            });
         }
         if due <= now {
             withheld.again.push(action);

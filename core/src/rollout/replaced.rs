@@ -8,8 +8,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{Claim, ClaimState};
+use super::not_opened::NotOpened;
 use super::round::{Round, after};
-use super::wait::Wait;
 use crate::cluster::{Node, Owner, Phase, Pod};
 
 /// A pod that is not ready so long after it was made has other troubles than ours.
@@ -35,7 +35,7 @@ fn last_emptied(round: &Round<'_>) -> Option<Timestamp> {
 }
 
 /// Whether `node` may be taken up as far as the workloads of its pods are back where others left.
-pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
+pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), NotOpened> {
     let (cluster, now) = (round.world.cluster, round.world.now);
     let Some(over) = last_emptied(round).map(|at| after(at, RECENT)).filter(|over| now < *over) else {
         return Ok(());
@@ -59,5 +59,5 @@ pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
     for (one, _) in starting {
         (until, more) = (until.max(one), more + 1);
     }
-    Err(Wait::Replacements { node: node.name.clone(), pod: first.full_name(), more, until })
+    Err(NotOpened::Replacements { node: node.name.clone(), pod: first.full_name(), more, until })
 }

@@ -14,7 +14,7 @@ use super::claim::{Claim, ClaimState, Subject};
 use super::hold_reason::{Exception, NodeOut};
 use super::hop::CurrentHop;
 use super::jobs::Tried;
-use super::wait::Wait;
+use super::not_opened::NotOpened;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
 use crate::cluster::{Component, Node};
@@ -103,7 +103,7 @@ pub(super) struct Round<'a> {
     /// What soaks or has soaked, as of now.
     pub(super) soaks: Vec<Soak>,
     /// What keeps from being opened what could be opened otherwise.
-    pub(super) held_back: Vec<Wait>,
+    pub(super) held_back: Vec<NotOpened>,
     /// What waits for something other than time.
     pub(super) blocked: Vec<Waiting>,
     /// What is under way and takes its time.
@@ -147,9 +147,9 @@ impl Round<'_> {
     }
 
     /// Notes that something could be opened, but for `wait`.
-    pub(super) fn hold_back(&mut self, wait: Wait) {
+    pub(super) fn hold_back(&mut self, wait: NotOpened) {
         // The answer comes in a moment, and what else is in the way is said as before.
-        if wait == Wait::Trial {
+        if wait == NotOpened::Trial {
             self.hope = true;
             return;
         }
@@ -157,7 +157,7 @@ impl Round<'_> {
             self.wake(until);
         }
         // Thousands of nodes may wait, each for pods of its own; the first few tell what for.
-        let shown = self.held_back.len() < HELD_BACK_SHOWN || !matches!(wait, Wait::Replacements { .. });
+        let shown = self.held_back.len() < HELD_BACK_SHOWN || !matches!(wait, NotOpened::Replacements { .. });
         if shown && !self.held_back.contains(&wait) {
             self.held_back.push(wait);
         }

@@ -7,8 +7,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::group::{Members, members};
+use super::not_opened::NotOpened;
 use super::round::{Round, after};
-use super::wait::Wait;
 use super::whose_turn::{nodes_left, proven};
 use crate::upgrade::{Soak, Soaked};
 
@@ -55,10 +55,10 @@ fn whole_second(at: Timestamp) -> Timestamp {
 }
 
 /// Whom whatever comes after `what`, which soaks for `length`, has to wait for.
-pub(super) fn soaks(round: &Round<'_>, what: &Soaked, length: SignedDuration) -> Result<(), Wait> {
+pub(super) fn soaks(round: &Round<'_>, what: &Soaked, length: SignedDuration) -> Result<(), NotOpened> {
     let soak = round.soaks.iter().find(|soak| soak.what == *what);
     match soak.map(|soak| after(soak.done, length)).filter(|until| round.world.now < *until) {
-        Some(until) => Err(Wait::Soak { what: what.clone(), until }),
+        Some(until) => Err(NotOpened::Soak { what: what.clone(), until }),
         None => Ok(()),
     }
 }

@@ -13,8 +13,8 @@ use super::action::Action;
 use super::blocked::Blockage;
 use super::claim::{Claim, ClaimState};
 use super::hold_reason::{Exception, Hold, NodeOut, OutOf};
+use super::not_opened::NotOpened;
 use super::upgrade_phase::UpgradePhase;
-use super::wait::Wait;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
 use crate::plan::{Stage, StageProgress};
@@ -88,7 +88,7 @@ pub(super) struct RoundNotes {
     pub(super) out: Vec<NodeOut>,
     pub(super) hope: bool,
     pub(super) soaks: Vec<Soak>,
-    pub(super) held_back: Vec<Wait>,
+    pub(super) held_back: Vec<NotOpened>,
     /// How many claims in flight only a person can bring further: the server refuses their write, or they wait for a control
     /// plane that needs a person.
     pub(super) stuck: usize,
@@ -212,7 +212,7 @@ fn waits(mut waits: Vec<Waiting>, phase: UpgradePhase, message: &str, preflight:
 }
 
 /// The one of `waits` that ends first; one that a person has to end comes last.
-fn soonest(waits: &[Wait]) -> Option<&Wait> {
+fn soonest(waits: &[NotOpened]) -> Option<&NotOpened> {
     waits.iter().min_by_key(|wait| {
         (UpgradePhase::of(wait, Stage::Kubelets).stalled(), wait.until().unwrap_or(Timestamp::MAX))
     })

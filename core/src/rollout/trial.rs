@@ -9,9 +9,9 @@ use super::action::Action;
 use super::claim::Subject;
 use super::group::kubelet_subject;
 use super::jobs::{Jobs, Trial, trial};
+use super::not_opened::{EVERY, NotOpened};
 use super::refused_writes::TOLD_FROM;
 use super::round::{Round, after};
-use super::wait::{EVERY, Wait};
 use crate::plan::{FindingCode, PlanFinding, Weight};
 use crate::upgrade::{Executor, Upgrade};
 use crate::version::KubeVersion;
@@ -27,7 +27,7 @@ fn template(executor: &Executor) -> Option<&Arc<str>> {
 /// Whether the server would take the Jobs of all executors that the upgrade will use, of its last group too: whoever
 /// approves a plan knows then what will be refused. A Job that was not tried yet is tried now. `next` is what comes next of
 /// the control plane. The error has one wait for each refusal, and none while a Job is only being tried.
-pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(), Vec<Wait>> {
+pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(), Vec<NotOpened>> {
     let (upgrade, jobs) = (round.upgrade, round.world.jobs);
     if upgrade.suspended || !round.world.absent_executors.is_empty() {
         return Err(Vec::new());
@@ -37,7 +37,7 @@ pub(super) fn tried(round: &mut Round<'_>, next: Option<&Subject>) -> Result<(),
         let Some(template) = template(executor) else { continue };
         let known = trial(jobs, name, template);
         if let Some((trial, why)) = known.and_then(|trial| Some((trial, trial.refused.clone()?))) {
-            refused.push(Wait::Job { executor: name.clone(), why, lasting: trial.times >= TOLD_FROM });
+            refused.push(NotOpened::Job { executor: name.clone(), why, lasting: trial.times >= TOLD_FROM });
         }
         if known.is_none_or(|trial| is_due(round, trial)) {
             due.push((name, template, known.is_none()));

@@ -3,7 +3,7 @@
 //! Here belong the name of each phase and whether only a person ends it. Which one an upgrade is in is decided in
 //! `status`.
 
-use super::wait::Wait;
+use super::not_opened::NotOpened;
 use crate::plan::Stage;
 use crate::upgrade::calendar::Shut;
 
@@ -152,23 +152,25 @@ impl UpgradePhase {
     }
 
     /// Where an upgrade is of which nothing is in flight, and which `wait` alone keeps from opening something.
-    pub(super) const fn of(wait: &Wait, stage: Stage) -> Self {
+    pub(super) const fn of(wait: &NotOpened, stage: Stage) -> Self {
         match wait {
-            Wait::Trial
-            | Wait::GateRead { .. }
-            | Wait::Seed { .. }
-            | Wait::Replacements { .. }
-            | Wait::Job { lasting: false, .. } => Self::Working(stage),
-            Wait::Gate { lasting: true, .. } => Self::GateUnreadable,
-            Wait::Gate { .. } => Self::GateClosed,
-            Wait::Failures { .. } => Self::FailurePolicy,
-            Wait::Refused { .. } | Wait::Job { .. } => Self::WritesRefused,
-            Wait::Shut { opens: None, .. } => Self::NoWindowFits,
-            Wait::Shut { shut: Shut::Window | Shut::Closes(_), .. } => Self::WaitingForWindow,
-            Wait::Shut { shut: Shut::Frozen(_) | Shut::Freezes(..), .. } => Self::Frozen,
-            Wait::Soak { .. } => Self::Soaking,
-            Wait::Zone { lasting: true, .. } | Wait::AllZones { lasting: true, .. } => Self::ZoneGone,
-            Wait::Zone { .. } | Wait::AllZones { .. } => Self::ZoneDisrupted,
+            NotOpened::Trial
+            | NotOpened::GateRead { .. }
+            | NotOpened::Seed { .. }
+            | NotOpened::Replacements { .. }
+            | NotOpened::Job { lasting: false, .. } => Self::Working(stage),
+            NotOpened::Gate { lasting: true, .. } => Self::GateUnreadable,
+            NotOpened::Gate { .. } => Self::GateClosed,
+            NotOpened::Failures { .. } => Self::FailurePolicy,
+            NotOpened::Refused { .. } | NotOpened::Job { .. } => Self::WritesRefused,
+            NotOpened::Shut { opens: None, .. } => Self::NoWindowFits,
+            NotOpened::Shut { shut: Shut::Window | Shut::Closes(_), .. } => Self::WaitingForWindow,
+            NotOpened::Shut { shut: Shut::Frozen(_) | Shut::Freezes(..), .. } => Self::Frozen,
+            NotOpened::Soak { .. } => Self::Soaking,
+            NotOpened::Zone { lasting: true, .. } | NotOpened::AllZones { lasting: true, .. } => {
+                Self::ZoneGone
+            }
+            NotOpened::Zone { .. } | NotOpened::AllZones { .. } => Self::ZoneDisrupted,
         }
     }
 }

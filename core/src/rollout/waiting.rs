@@ -7,8 +7,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::not_opened::NotOpened;
 use super::upgrade_phase::UpgradePhase;
-use super::wait::Wait;
 use crate::plan::Stage;
 
 /// Who or what ends a wait.
@@ -190,17 +190,17 @@ impl fmt::Display for Waiting {
     }
 }
 
-impl From<&Wait> for Waiting {
-    fn from(wait: &Wait) -> Self {
+impl From<&NotOpened> for Waiting {
+    fn from(wait: &NotOpened) -> Self {
         let reason = match wait {
-            Wait::Trial | Wait::GateRead { .. } => WaitReason::ReadingAgain,
-            Wait::Seed { .. } | Wait::Replacements { .. } => WaitReason::PodsStarting,
-            Wait::Job { lasting: false, .. } => WaitReason::JobRefused,
+            NotOpened::Trial | NotOpened::GateRead { .. } => WaitReason::ReadingAgain,
+            NotOpened::Seed { .. } | NotOpened::Replacements { .. } => WaitReason::PodsStarting,
+            NotOpened::Job { lasting: false, .. } => WaitReason::JobRefused,
             _ => WaitReason::Upgrade(UpgradePhase::of(wait, Stage::Kubelets)),
         };
         let until = match wait {
             // The line says how often it is looked at; a status with the time of the next look would be written as often.
-            Wait::Gate { .. } | Wait::Refused { .. } => None,
+            NotOpened::Gate { .. } | NotOpened::Refused { .. } => None,
             _ => wait.until(),
         };
         Self { until, ..Self::new(reason, wait.to_string()) }

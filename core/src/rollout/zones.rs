@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use super::claim::Claim;
+use super::not_opened::NotOpened;
 use super::round::Round;
-use super::wait::Wait;
 use crate::cluster::{Component, Node};
 use crate::plan::zone;
 
@@ -50,7 +50,7 @@ impl ZoneCount {
 }
 
 /// Whether the zones allow that `node` is taken away.
-pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
+pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), NotOpened> {
     let cluster = round.world.cluster;
     let held = |node: &Node| {
         let of_it = |claim: &&&Claim| {
@@ -70,14 +70,14 @@ pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), Wait> {
     let not_ready = || zones.values().map(|zone| zone.not_ready).sum();
     if !zones.is_empty() && zones.values().all(ZoneCount::is_full) {
         let lasting = zones.values().all(|zone| zone.gone == zone.not_ready);
-        return Err(Wait::AllZones { not_ready: not_ready(), lasting });
+        return Err(NotOpened::AllZones { not_ready: not_ready(), lasting });
     }
     match zones.get(&place(node)) {
         Some(count)
             if count.is_disrupted(count.not_ready, SHARE)
                 || count.is_disrupted(count.not_ready - count.gone, LATELY) =>
         {
-            Err(Wait::Zone {
+            Err(NotOpened::Zone {
                 zone: zone(node).into(),
                 not_ready: count.not_ready,
                 nodes: count.nodes,

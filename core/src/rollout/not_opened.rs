@@ -20,7 +20,7 @@ pub(super) const EVERY: SignedDuration = SignedDuration::from_secs(15);
 
 /// What keeps from being opened what could be opened otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum NotOpened {
     /// As many nodes are out of the rollout as may be.
     Failures {
         /// What is counted: failed nodes or parked ones.
@@ -126,7 +126,7 @@ pub enum Wait {
     },
 }
 
-impl Wait {
+impl NotOpened {
     /// When it ends, where that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
@@ -145,7 +145,7 @@ impl Wait {
     }
 }
 
-impl fmt::Display for Wait {
+impl fmt::Display for NotOpened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failures { state, count, selected, limit, first } => {
