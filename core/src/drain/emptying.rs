@@ -2,8 +2,8 @@
 //!
 //! Here the rules about pods, budgets and our own memory come together. [`ask_pods`] takes what it asks for from the
 //! budgets of the round, so nodes that are emptied at the same time share them, and whichever comes first is served
-//! first; [`pods_left`] takes nothing. The invariant: a pod gets a permit only while it is on the node, not leaving, and not
-//! asked already.
+//! first; [`pods_left`] takes nothing. The invariant: a pod gets a permit only while it is on the node, not leaving,
+//! and not asked already.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! A node's way from schedulable to empty, and several nodes at once.
 //!
 //! [`NodeDrain`] takes one cordoned node a step further, [`Batch`] says which nodes may be open at the same time,
-//! [`DrainPolicy`] is what differs between one drain and another. The command `evenkeel drain` ([`decide`]) and the rollout
-//! both stand on them; nothing else empties a node. What a single pod may do is decided in [`crate::disruption`]. The
-//! invariants: pods are asked to leave only while their node is seen cordoned; a node is called empty only when it was
-//! empty after the settling time; and two open nodes never wait for each other's pods.
+//! [`DrainPolicy`] is what differs between one drain and another. The command `evenkeel drain` ([`decide`]) and the
+//! rollout both stand on them; nothing else empties a node. What a single pod may do is decided in
+//! [`crate::disruption`]. The invariants: pods are asked to leave only while their node is seen cordoned; a node is
+//! called empty only when it was empty after the settling time; and two open nodes never wait for each other's pods.
 
 mod batch;
 mod emptying;

@@ -1,7 +1,8 @@
-//! How long the plan of an upgrade that has begun must not have been carried on.
+//! How long the plan of an upgrade that has begun has been blocked.
 //!
-//! Here belongs only when that is too long; what blocks a plan is found by [`crate::plan`]. The invariant: what is seen of a
-//! cluster comes and goes while its control plane is replaced, so nobody is called because a plan is blocked for a moment.
+//! Here belongs only when that is too long; what blocks a plan is found by [`crate::plan`]. The invariant: nobody is
+//! called because a plan is blocked for a moment, for what is seen of a cluster comes and goes while its control plane
+//! is replaced.
 
 use super::round::{GONE, Round, after};
 

@@ -1,8 +1,8 @@
 //! Whether one control-plane node may be taken away: every other one is there, with what runs on it.
 //!
-//! Both ways in which such a node is taken away ask here: its kubelet alone, after a drain, and its control plane as one
-//! step. A node that only a member of etcd runs on is one of them. The invariant: what this sees as away is never joined by
-//! a second node because of us.
+//! Both ways in which such a node is taken away ask here: its kubelet alone, after a drain, and its control plane as
+//! one step. A node that only a member of etcd runs on is one of them. The invariant: while one of them is away, as far
+//! as is seen here, we take no second one away.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,8 +1,9 @@
-//! Nodes that may stay behind: what keeps them from being drained was accepted by a person, in the upgrade and for a time.
+//! Nodes that may stay behind: what keeps them from being drained was accepted by a person, in the upgrade and for a
+//! time.
 //!
-//! Here belongs which nodes these are. What keeps a node back is seen by [`crate::drain`], as everywhere, and an acceptance
-//! allows no write that would be forbidden without it. The invariants: such a node is named, it goes on as soon as it can,
-//! and until the time that the person named it stands in nobody's way.
+//! Here belongs which nodes these are. What keeps a node back is seen by [`crate::drain`], as everywhere, and an
+//! acceptance allows no write that would be forbidden without it. The invariants: such a node is named; it goes on as
+//! soon as it can; and it stands in nobody's way until the time that the person named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

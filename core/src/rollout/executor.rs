@@ -1,10 +1,10 @@
 //! Executors: what is asked of them, and how long they have.
 //!
-//! An executor changes a version; here belongs only when it is told to, what it is waited for, and when it has failed.
-//! The invariants: the time until the new version is *observed* is bounded, whatever an executor says; no claim fails
-//! by its deadline unless its node was read afresh after it; no Job is started after its deadline, so a finished
-//! Job that the server has cleaned up is never run again; and what was asked holds, whatever becomes of the executor
-//! meanwhile.
+//! An executor changes a version; here belongs only when it is told to begin, what has to be seen before it is done,
+//! and when it has failed. The invariants: the time until the new version is *observed* is bounded, whatever an
+//! executor says; no claim fails by its deadline unless its node was read afresh after it; no Job is started after its
+//! deadline, so a finished Job that the server has cleaned up is never run again; and what was asked holds, whatever
+//! becomes of the executor meanwhile.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! What lies ahead of an upgrade: how long it still takes, by what its own nodes took so far, and what will be in its way.
+//! What lies ahead of an upgrade: how long it still takes, by what its own nodes took so far, and what will be in its
+//! way.
 //!
-//! Here belongs which finished claims count; the rest is that of [`crate::plan`]. Nothing is decided by it, and it
-//! is too slow to be made at every look: a look shows the last one.
+//! Here belongs which finished claims count; how a length follows from them is reckoned by [`crate::plan`]. Nothing is
+//! decided by it, and it is too slow to be made at every look: a look shows the last one.
 
 use jiff::SignedDuration;
 

@@ -1,7 +1,7 @@
 //! Why nothing new is opened, although something could be.
 //!
-//! Here belong the reasons, as values that code compares, with what ends each of them, and their words. Whether one is
-//! so is decided in `gate`.
+//! Here belong the reasons, as values that code compares, with what ends each of them, and their words. Whether one
+//! holds is decided in `gate` and in what it asks; that an upgrade waits for it is told by `waiting`.
 
 use std::fmt;
 use std::sync::Arc;

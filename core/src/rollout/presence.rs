@@ -1,9 +1,10 @@
 //! Which control-plane components were seen, and which of them are missing now.
 //!
 //! A component that is gone for a moment, as a static pod is while it is replaced, is not done: absence is no progress.
-//! The invariant: a place is forgotten only when its Node is gone, or when others have taken its place. What may be made
-//! anew anywhere has one place, wherever it is, and hosts that are no Nodes have as many as there were at the beginning:
-//! the old one and the new one may be seen together for a while, and both are not missed afterwards.
+//! The invariant: the place of a component is forgotten only when its Node is gone, or when others have taken it. What
+//! may be made anew anywhere has one place, wherever it runs. Hosts that are no Nodes have as many places as there were
+//! at the beginning: the old component and the new one may be seen together for a while, and afterwards one of them is
+//! enough.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

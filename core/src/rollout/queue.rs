@@ -1,8 +1,8 @@
 //! Which upgrade has its turn: one is under way at a time.
 //!
 //! Here belongs the order of upgrades; what the one does whose turn it is belongs to [`decide()`](super::decide()). The
-//! invariant: whatever has begun goes on until it is complete, and keeps all others waiting, because its nodes are half
-//! done, also where its object became invalid or cannot be read.
+//! invariant: an upgrade that has begun keeps all others waiting until it is complete, because its nodes are half done.
+//! It does so even where its object became invalid or cannot be read.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Which of the decided writes are sent in spite of a refusal, and when.
 //!
-//! Here belongs what becomes of the writes of one decision; what was refused before is remembered in `refused_writes.rs`. The
-//! invariant: a refused write is not sent again at once, and one that was refused twice is named for as long as it is
-//! wanted.
+//! Here belongs what becomes of the writes of one decision; what was refused before is remembered in
+//! `refused_writes.rs`. The invariant: a refused write is not sent again at once, and one that was refused twice is
+//! named for as long as it is wanted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Writes that the server refuses because of what they ask for: a webhook, a policy, a quota, a missing permission or the
-//! object's own rules are in the way.
+//! Writes that the server refuses because of what they ask for: a webhook, a policy, a quota, a missing permission or
+//! the object's own rules are in the way.
 //!
-//! Here belongs what is remembered of them; which writes are sent in spite of it is decided in `refusal_retries.rs`. Executors'
-//! Jobs and evictions are not here: what is said to them belongs to a claim or to a budget. The invariant: a refusal that
-//! is not repeated is forgotten.
+//! Here belongs what is remembered of them; which writes are sent in spite of it is decided in `refusal_retries.rs`.
+//! Executors' Jobs and evictions are not here: what is said to them belongs to a claim or to a budget. The invariant: a
+//! refusal that is not repeated is forgotten.
 
 use std::collections::BTreeMap;
 

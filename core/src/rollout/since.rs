@@ -1,7 +1,7 @@
-//! Since when something has been so, by the clock of whoever looks again and again.
+//! Since when something has been so, as each look finds it, by the clock of the process that looks.
 //!
-//! Here belongs only the time; when it is too long is for those to say who ask. The invariants: what was not so for a moment
-//! is so since then, and losing all of it is safe, because the time begins anew.
+//! Here belongs only the time; when it is too long is for those to say who ask. The invariants: the time begins anew
+//! when a look finds that it is not so; and losing all of it is safe, because then every time begins anew.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What an upgrade waits for: one reason, one line and a time each.
+//! What an upgrade waits for, as its status tells it: one reason, one line and a time each.
 //!
 //! Here belongs the closed set of reasons, and who or what ends each of them. The lines are written where something is
 //! waited for. The invariant: a reason that is also one of the upgrade as a whole has the same name in both places.

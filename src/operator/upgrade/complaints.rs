@@ -1,7 +1,8 @@
-//! Writes that failed, so that each is told of once.
+//! Writes that failed, so that the log tells of each once.
 //!
-//! Here belongs what the log has already; whether a write is sent again is decided elsewhere. The invariant: while a server is
-//! away, and every write fails, the log says so once for each, and again after it was there.
+//! Here belongs what the log has already; whether a write is sent again is decided elsewhere. The invariant: while the
+//! server answers no write, each line about one is logged once; as soon as the server has answered, every line is news
+//! again.
 
 use std::collections::BTreeSet;
 
