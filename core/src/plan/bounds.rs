@@ -82,8 +82,10 @@ pub struct PlanTiming {
     pub hops: Vec<HopTiming>,
     /// The whole plan takes at least so long.
     pub least: SignedDuration,
-    /// The whole plan takes about so long.
+    /// The whole plan takes about so long, of the time in which it may begin something.
     pub estimate: Estimate,
+    /// About so long until it is done, closed windows and freezes in between included. `None` where no end is in sight.
+    pub with_calendar: Option<SignedDuration>,
 }
 
 /// How long `plan` takes from where `cluster` is at `now`, when nothing is in its way. `waves` are those of
@@ -110,6 +112,7 @@ pub fn timing(
         hops: Vec::new(),
         least: SignedDuration::ZERO,
         estimate: Length::default().estimate(),
+        with_calendar: None,
     };
     let mut whole = Length::default();
     let mut moved: BTreeSet<&Arc<str>> = BTreeSet::new();
@@ -128,6 +131,11 @@ pub fn timing(
     }
     all.bounds.sort_by(HopBound::order);
     all.estimate = whole.estimate();
+    let node = durations.node;
+    // The last node of a window is begun while its 90th percentile fits, and on average half a node before that.
+    let idle = node.p90.saturating_sub(node.least() / 2);
+    let done = upgrade.calendar.done(now, all.estimate.p50, node.p90, idle);
+    all.with_calendar = done.map(|done| done.duration_since(now));
     all
 }
 

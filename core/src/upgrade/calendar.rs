@@ -159,6 +159,35 @@ impl Calendar {
         self.fits(now, needs).map_err(|shut| (shut, self.next(now, needs)))
     }
 
+    /// When `work` is done that is carried on from `now` whenever this is open. Openings shorter than `needs` are of no
+    /// use, and at the end of one that ends before the work does, `idle` goes by because what is next would not end in
+    /// time. `None` where no end is in sight.
+    pub fn done(
+        &self,
+        now: Timestamp,
+        work: SignedDuration,
+        needs: SignedDuration,
+        idle: SignedDuration,
+    ) -> Option<Timestamp> {
+        let (mut at, mut left) = (now, work);
+        for _ in 0..OPENINGS {
+            if self.fits(at, needs.min(left)).is_err() {
+                at = self.next(at, needs.min(left))?.at;
+            }
+            let done = at.saturating_add(left).unwrap_or(Timestamp::MAX);
+            let Some(shuts) = self.shuts(at).filter(|shuts| *shuts < done) else { return Some(done) };
+            left -= (shuts.duration_since(at) - idle).clamp(SignedDuration::ZERO, left);
+            at = shuts;
+        }
+        None
+    }
+
+    /// When it is no longer open that is open at `at`, if that ever comes.
+    fn shuts(&self, at: Timestamp) -> Option<Timestamp> {
+        let freezes = self.freezes.iter().map(|freeze| freeze.from).filter(|from| at < *from);
+        freezes.chain(self.closes(at)).min()
+    }
+
     fn fits(&self, at: Timestamp, needs: SignedDuration) -> Result<(), Shut> {
         if let Some(freeze) = self.frozen(at) {
             return Err(Shut::Frozen(Arc::clone(&freeze.name)));

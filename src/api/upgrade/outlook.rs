@@ -60,15 +60,20 @@ pub(super) fn waves_omitted(forecast: &Forecast, most: usize) -> i32 {
     count(all.saturating_sub(most))
 }
 
-/// How long the rest takes, as a column shows it: `8m`, `3h5m`. Empty where nothing moves, because then nobody can know.
+/// How long the rest takes, closed windows and freezes included, as a column shows it: `8m`, `3h5m`, `2d4h`. Empty where
+/// nothing moves by itself or no end is in sight, because then nobody can know.
 pub(super) fn eta(phase: UpgradePhase, forecast: Option<&Forecast>) -> String {
-    let Some(forecast) = forecast.filter(|_| matches!(phase, UpgradePhase::Working(_))) else {
+    let moves = matches!(phase, UpgradePhase::Working(_) | UpgradePhase::WaitingForWindow | UpgradePhase::Frozen | UpgradePhase::Soaking);
+    let Some(rest) = forecast.filter(|_| moves).and_then(|forecast| forecast.timing.with_calendar) else {
         return String::new();
     };
-    let minutes = minutes(forecast.timing.estimate.p50) / MINUTE;
+    let minutes = minutes(rest) / MINUTE;
     // Nobody plans by single minutes that are hours away.
     let told = if minutes > 10 { minutes.saturating_add(4) / 5 * 5 } else { minutes.max(1) };
+    let hours = minutes.saturating_add(59) / 60;
     match (told / 60, told % 60) {
+        (24.., _) if hours % 24 == 0 => format!("{}d", hours / 24),
+        (24.., _) => format!("{}d{}h", hours / 24, hours % 24),
         (0, minutes) => format!("{minutes}m"),
         (hours, 0) => format!("{hours}h"),
         (hours, minutes) => format!("{hours}h{minutes}m"),
@@ -130,7 +135,9 @@ mod tests {
         let told = |seconds: i64, phase| {
             let about = SignedDuration::from_secs(seconds);
             let estimate = Estimate { p50: about, p90: about };
-            let timing = PlanTiming { bounds: Vec::new(), hops: Vec::new(), least: about, estimate };
+            let with_calendar = Some(about);
+            let timing =
+                PlanTiming { bounds: Vec::new(), hops: Vec::new(), least: about, estimate, with_calendar };
             eta(phase, Some(&Forecast { waves: Vec::new(), timing, findings: Vec::new() }))
         };
         let works = UpgradePhase::Working(Stage::Kubelets);
@@ -142,10 +149,14 @@ mod tests {
             (3540, "1h"),
             (3601, "1h5m"),
             (3 * 3600 + 100, "3h5m"),
-            (30 * 3600, "30h"),
+            (23 * 3600 + 3500, "1d"),
+            (24 * 3600, "1d"),
+            (24 * 3600 + 1, "1d1h"),
+            (52 * 3600, "2d4h"),
         ] {
             assert_eq!(told(seconds, works), text, "{seconds} s");
         }
+        assert_eq!(told(600, UpgradePhase::Frozen), "10m");
         assert_eq!(told(600, UpgradePhase::AwaitingApproval), "");
     }
 }

@@ -333,7 +333,13 @@ fn nothing_takes_no_time() {
     let none = Estimate { p50: SignedDuration::ZERO, p90: SignedDuration::ZERO };
     assert_eq!(
         timing,
-        PlanTiming { bounds: Vec::new(), hops: Vec::new(), least: SignedDuration::ZERO, estimate: none }
+        PlanTiming {
+            bounds: Vec::new(),
+            hops: Vec::new(),
+            least: SignedDuration::ZERO,
+            estimate: none,
+            with_calendar: Some(SignedDuration::ZERO)
+        }
     );
 }
 

@@ -67,6 +67,30 @@ fn without_windows_and_freezes_it_is_always_open() {
 }
 
 #[test]
+fn work_goes_on_in_the_next_window_and_idles_where_nothing_more_fits() {
+    use Weekday::{Monday, Thursday};
+    let nights = [window("Europe/Berlin", &[Monday, Thursday], "22:00", 6 * 60)];
+    let frozen = [freeze("Europe/Berlin", "2026-11-26", "2026-11-27")];
+    let done = |calendar: &Calendar, work: i64, needs: i64, idle: i64| {
+        let [work, needs, idle] = [work, needs, idle].map(SignedDuration::from_mins);
+        let done = calendar.done(at("2026-11-23T12:00:00Z"), work, needs, idle);
+        done.map(|done| said(done, &zone("Europe/Berlin")))
+    };
+    for (windows, freezes, work, idle, told) in [
+        (&[][..], &[][..], 600, 30, "Mon 2026-11-23 23:00 Europe/Berlin"),
+        (&nights, &[], 0, 0, "Mon 2026-11-23 22:00 Europe/Berlin"),
+        (&nights, &[], 360, 30, "Tue 2026-11-24 04:00 Europe/Berlin"),
+        (&nights, &[], 600, 0, "Fri 2026-11-27 02:00 Europe/Berlin"),
+        (&nights, &[], 600, 30, "Fri 2026-11-27 02:30 Europe/Berlin"),
+        (&nights, &frozen, 600, 30, "Tue 2026-12-01 02:30 Europe/Berlin"),
+        (&[], &frozen, 72 * 60, 0, "Sat 2026-11-28 13:00 Europe/Berlin"),
+    ] {
+        assert_eq!(done(&calendar(windows, freezes), work, 40, idle).as_deref(), Some(told));
+    }
+    assert_eq!(done(&calendar(&nights, &[]), 600, 361, 0), None, "no window is long enough");
+}
+
+#[test]
 fn a_window_across_midnight_belongs_to_the_day_on_which_it_starts() {
     use Weekday::{Monday, Thursday};
     let nights = calendar(&[window("Europe/Berlin", &[Monday, Thursday], "22:00", 6 * 60)], &[]);
@@ -305,5 +329,31 @@ proptest! {
         };
         let walked = (0..=needs * 15).step_by(15).all(|minutes| minutes == needs * 15 && minutes > 0 || open(minutes));
         prop_assert_eq!(calendar.may_begin(now, SignedDuration::from_mins(needs * 15)).is_ok(), walked);
+    }
+
+    #[test]
+    fn work_is_done_after_as_many_open_quarters_as_it_takes(
+        windows in prop::collection::vec(any_window(), 1..3),
+        now in any_time(),
+        frozen in (0..40_i64, 1..40_i64),
+        work in 0..60_i64,
+    ) {
+        let from = now.checked_add(QUARTER * i32::try_from(frozen.0).unwrap()).unwrap();
+        let until = from.checked_add(QUARTER * i32::try_from(frozen.1).unwrap()).unwrap();
+        let calendar = calendar(&windows, &[Freeze { name: "f".into(), zone: TimeZone::UTC, from, until }]);
+        let (mut left, mut at) = (work, now);
+        for _ in 0..96 * 60 {
+            if left == 0 {
+                break;
+            }
+            if calendar.may_begin(at, SignedDuration::ZERO).is_ok() {
+                left -= 1;
+            }
+            at = at.checked_add(QUARTER).unwrap();
+        }
+        let told = calendar.done(now, QUARTER * i32::try_from(work).unwrap(), SignedDuration::ZERO, SignedDuration::ZERO);
+        if left == 0 && work > 0 {
+            prop_assert_eq!(told, Some(at), "{:?}", calendar);
+        }
     }
 }
