@@ -46,8 +46,17 @@ impl Hands {
         let write = action.write(&upgrade.name_any());
         let done = match action {
             Action::Claim { name, subject } => self.create_claim(upgrade, &name, &subject).await,
-            Action::Record { claim: name, resource_version, state, attempt, message, blockers, drained } => {
-                let next = NextState { state, attempt, message, blockers };
+            Action::Record {
+                claim: name,
+                resource_version,
+                state,
+                attempt,
+                message,
+                blockers,
+                job,
+                drained,
+            } => {
+                let next = NextState { state, attempt, message, blockers, job };
                 match claim {
                     Some(claim) => self.record(upgrade, &claim, &resource_version, next, drained).await,
                     None => Err(Stop::Lost(format!("record NodeUpgrade {name}: it is gone"))),

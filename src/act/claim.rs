@@ -17,7 +17,7 @@ use serde_json::json;
 use super::actions::{Hands, claims, nodes};
 use super::outcome::{FIELD_MANAGER, NextState, Outcome, Stop, stop};
 use crate::api::upgrade::FINALIZER;
-use crate::api::{ClusterUpgrade, NodeUpgrade, decode, spec_of, status_of};
+use crate::api::{ClusterUpgrade, NodeUpgrade, decode, job_of, spec_of, status_of};
 use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
 
@@ -56,7 +56,8 @@ impl Hands {
         }
         let (name, now) = (claim.name_any(), self.clock.now());
         let before = decode::<NodeUpgrade>(claim).map_err(Stop::Failed)?;
-        let status = status_of(&before, &next.state, next.attempt, &next.message, &next.blockers, now);
+        let mut status = status_of(&before, &next.state, next.attempt, &next.message, &next.blockers, now);
+        status.job = job_of(&before, next.attempt, next.job.as_ref());
         let patch =
             json!({ "metadata": { "resourceVersion": resource_version }, "status": replace(&status) });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
@@ -127,7 +128,8 @@ impl Hands {
 fn replace(status: &crate::api::NodeUpgradeStatus) -> serde_json::Value {
     let mut all = json!({
         "retryTime": null, "incarnationBefore": null, "componentsBefore": null, "notReadyBefore": null, "stalledTime": null,
-        "blockedBy": null, "executorKind": null, "deadlineTime": null,
+        "blockedBy": null, "executorKind": null, "deadlineTime": null, "staticPodsBefore": null, "observedTime": null,
+        "job": null,
     });
     if let (Some(all), Ok(serde_json::Value::Object(set))) =
         (all.as_object_mut(), serde_json::to_value(status))

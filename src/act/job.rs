@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::actions::Hands;
 use super::outcome::{FIELD_MANAGER, Outcome, Stop, refusal, stop};
+use crate::api::job_name;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 
 /// Label that tells which attempt of its claim a Job is.
@@ -64,11 +65,6 @@ impl Hands {
         };
         Ok(Outcome::JobTried { executor, template, refused })
     }
-}
-
-/// The name of the Job of a claim (its UID) and attempt. It is always the same, so the server refuses a second Job.
-fn job_name(uid: &str, attempt: u32) -> String {
-    format!("evenkeel-{uid}-{attempt}")
 }
 
 async fn create(

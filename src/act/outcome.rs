@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use evenkeel_core::disruption::answer::{Answer, WEBHOOK_AWAY};
 use evenkeel_core::disruption::{CORDON_MANAGER, Charge};
-use evenkeel_core::rollout::{Blocker, ClaimState, GateFound};
+use evenkeel_core::rollout::{Blocker, ClaimState, GateFound, JobState};
 use evenkeel_core::upgrade::GateObject;
 use kube::core::DynamicObject;
 
@@ -112,6 +112,7 @@ pub(super) struct NextState {
     pub(super) attempt: u32,
     pub(super) message: String,
     pub(super) blockers: Vec<Blocker>,
+    pub(super) job: Option<JobState>,
 }
 
 /// Why a write did not happen, before it is told as an [`Outcome`].

@@ -6,7 +6,7 @@
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::Stage;
-use evenkeel_core::rollout::{AskedExecutor, Before, Blocker, Claim, ClaimState, Subject};
+use evenkeel_core::rollout::{AskedExecutor, Before, Blocker, Claim, ClaimState, JobState, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
@@ -159,11 +159,27 @@ pub struct NodeUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub blocked_by: Vec<BlockedBy>,
+    /// How the executor's Job of this attempt stood when the claim was done or failed. It stays here when the Job is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobResult>,
     /// `Ready` (it is upgraded), `Reconciling` (it goes on by itself), `Stalled` (only a person can let it go on); their reason
     /// is the state.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// How an executor's Job ended.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct JobResult {
+    /// The Job's name, in the namespace of executors.
+    pub name: String,
+    /// `Complete` or `Failed`, as its condition said; `Running` where its time was over before it had either.
+    pub result: String,
+    /// The message of the condition `Failed`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// One component before its executor began.
@@ -358,6 +374,26 @@ pub fn status_of(
             NodeUpgradeStatus { since: since(*at), retry_time: Some(Time(*retry_at)), ..told }
         }
     }
+}
+
+/// The name of the Job of a claim (its UID) and attempt. It is always the same, so the server refuses a second Job.
+pub fn job_name(uid: &str, attempt: u32) -> String {
+    format!("evenkeel-{uid}-{attempt}")
+}
+
+/// What the status of `claim` keeps of the Job of `attempt`: how it stands `now`, or else what was kept of it before.
+pub fn job_of(claim: &NodeUpgrade, attempt: u32, now: Option<&JobState>) -> Option<JobResult> {
+    let name = job_name(&claim.uid().unwrap_or_default(), attempt);
+    let Some(state) = now else {
+        let kept = claim.status.as_ref()?.job.clone();
+        return kept.filter(|kept| kept.name == name);
+    };
+    let (result, message) = match state {
+        JobState::Running => ("Running", String::new()),
+        JobState::Complete => ("Complete", String::new()),
+        JobState::Failed(message) => ("Failed", short(message, MAX_LINE)),
+    };
+    Some(JobResult { name, result: result.to_owned(), message })
 }
 
 /// The spec that stores `subject` of the upgrade of that name and UID.

@@ -13,7 +13,9 @@ mod executor;
 pub mod report;
 pub mod upgrade;
 
-pub use claim::{BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, spec_of, status_of};
+pub use claim::{
+    BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, job_name, job_of, spec_of, status_of,
+};
 pub use conditions::{ConditionStatus, ConditionType, Kstatus, Wanted, conditions};
 pub use decode::{decode, decode_parts};
 pub use executor::{Executors, ExternalExecutor, JobExecutor, UpgradeExecutor, UpgradeExecutorSpec};

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::claim::{Blocker, ClaimState, Subject};
+use super::jobs::JobState;
 use super::taints::Taints;
 use crate::cluster::NodeRef;
 use crate::disruption::{Permit, Rules};
@@ -77,6 +78,8 @@ pub enum Action {
         message: String,
         /// The pods that keep the node from being drained; empty where nothing does.
         blockers: Vec<Blocker>,
+        /// How the Job of this attempt stands, where nothing more is waited for: it is told when the Job is long gone.
+        job: Option<JobState>,
         /// What a fresh read must find before this is recorded.
         drained: Option<Box<Drained>>,
     },

@@ -263,6 +263,7 @@ fn hand_over(round: &mut Round<'_>, claim: &Claim, node: &Node, empties: bool) {
         attempt: claim.attempt,
         message: if empties { DRAINED } else { ONLY_CORDONED }.to_owned(),
         blockers: Vec::new(),
+        job: None,
         drained: Some(Box::new(Drained {
             node: node.reference(),
             mark: claim.mark(),
@@ -359,6 +360,7 @@ fn say_blocked(
         attempt: claim.attempt,
         message,
         blockers: shown,
+        job: None,
         drained: None,
     });
 }
@@ -376,6 +378,7 @@ fn park(round: &mut Round<'_>, claim: &Claim, message: String, mut blockers: Vec
         attempt: claim.attempt,
         message,
         blockers,
+        job: None,
         drained: None,
     });
 }

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject};
+use super::executor;
 use super::hold_reason::{Exception, NodeOut};
 use super::hop::CurrentHop;
 use super::jobs::Tried;
@@ -165,7 +166,12 @@ impl Round<'_> {
 
     /// Adds the write that records `state` for `claim`.
     pub(super) fn record(&mut self, claim: &Claim, state: ClaimState, message: impl Into<String>) {
-        self.actions.push(record(claim, state, message));
+        let ends = matches!(state, ClaimState::Upgraded { .. } | ClaimState::Failed { .. });
+        let mut action = record(claim, state, message);
+        if let Action::Record { job, .. } = &mut action {
+            *job = executor::job_of(self, claim).filter(|_| ends).cloned();
+        }
+        self.actions.push(action);
     }
 
     /// Whether the plan is approved, with what its executors are now.
@@ -253,6 +259,7 @@ pub(super) fn record(claim: &Claim, state: ClaimState, message: impl Into<String
         attempt: claim.attempt,
         message: message.into(),
         blockers: Vec::new(),
+        job: None,
         drained: None,
     }
 }

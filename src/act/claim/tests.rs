@@ -77,7 +77,7 @@ async fn the_write_of_a_state_has_its_conditions_and_generation() {
     });
     let claim: DynamicObject = serde_json::from_value(claim).unwrap();
     let state = ClaimState::Draining { since: Timestamp::UNIX_EPOCH, stalled: None };
-    let next = NextState { state, attempt: 1, message: "why".to_owned(), blockers: Vec::new() };
+    let next = NextState { state, attempt: 1, message: "why".to_owned(), blockers: Vec::new(), job: None };
     let recorded = hands.record(&upgrade(), &claim, "7", next, None).await;
     assert!(matches!(recorded, Ok(Outcome::Claim(_))), "{recorded:?}");
     let sent = sent.lock().unwrap().clone();

@@ -130,3 +130,19 @@ fn a_condition_of_a_claim_keeps_the_time_at_which_it_became_so() {
     }
     assert_eq!(times, [[1, 1, 1], [1, 1, 1], [3, 3, 3], [4, 3, 4]], "Ready, Reconciling, Stalled");
 }
+
+/// What became of a Job is told as long as the claim is there, and never of another attempt.
+#[test]
+fn how_a_job_ended_is_kept_when_the_job_is_gone() {
+    let mut object = claim();
+    object.metadata.uid = Some("uid".to_owned());
+    let failed = JobState::Failed("Job has reached the specified backoff limit".to_owned());
+    let kept = job_of(&object, 1, Some(&failed)).unwrap();
+    assert_eq!((kept.name.as_str(), kept.result.as_str()), ("evenkeel-uid-1", "Failed"));
+    assert_eq!(kept.message, "Job has reached the specified backoff limit");
+    object.status = Some(NodeUpgradeStatus { job: Some(kept.clone()), ..NodeUpgradeStatus::default() });
+    assert_eq!(job_of(&object, 1, None), Some(kept));
+    assert_eq!(job_of(&object, 2, None), None);
+    let second = job_of(&object, 2, Some(&JobState::Complete)).unwrap();
+    assert_eq!((second.name.as_str(), second.result.as_str()), ("evenkeel-uid-2", "Complete"));
+}

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::cluster::Toy;
 use crate::cluster::Node;
 use crate::fixture::node;
-use crate::rollout::{ClaimState, JobState, UpgradePhase};
+use crate::rollout::{Action, ClaimState, JobState, UpgradePhase};
 use crate::upgrade::{AbsentExecutor, ApprovalMode, Executor};
 
 const WHAT: &str = "spec.nodeGroups all names UpgradeExecutor job, which does not exist";
@@ -210,4 +210,28 @@ fn the_next_component_waits_for_the_job_of_the_last_one() {
     toy.run_until(10, |toy| of_plane(toy) == 2);
     // At its deadline nobody waits for its word any more.
     toy.run_until(400, |toy| of_plane(toy) == 3);
+}
+
+#[test]
+fn what_became_of_a_job_is_recorded_with_the_end_of_its_claim() {
+    let ends = |toy: &Toy| {
+        let decided = toy.decided().actions.into_iter();
+        let mut ends = decided.filter_map(|action| match action {
+            Action::Record {
+                state: ClaimState::Upgraded { .. } | ClaimState::Failed { .. }, job, ..
+            } => Some(job),
+            _ => None,
+        });
+        ends.next()
+    };
+    let mut good = toy(1, job("{}"));
+    good.run_until(3000, |toy| toy.kubelets_in_flight() == 1 && ends(toy).is_some());
+    assert_eq!(ends(&good), Some(Some(JobState::Complete)), "{:?}", good.log);
+
+    let mut bad = without_its_job(toy(1, job("{}")));
+    bad.jobs.refused.clear();
+    bad.run_until(600, |toy| !toy.jobs.made.is_empty());
+    let failed = JobState::Failed("backoff limit".to_owned());
+    bad.jobs.made.values_mut().for_each(|job| *job = failed.clone());
+    assert_eq!(ends(&bad), Some(Some(failed)), "{:?}", bad.log);
 }
