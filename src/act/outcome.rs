@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use evenkeel_core::disruption::answer::{Answer, WEBHOOK_AWAY};
 use evenkeel_core::disruption::{CORDON_MANAGER, Charge};
-use evenkeel_core::rollout::{Blocker, ClaimState, GateFound, JobState};
+use evenkeel_core::rollout::{Blocker, ClaimState, GateFound, JobState, Write};
 use evenkeel_core::upgrade::GateObject;
 use kube::core::DynamicObject;
 
@@ -95,8 +95,8 @@ pub enum Outcome {
     Lost(String),
     /// The server refused the write, and will refuse the same again until a person changes something.
     Refused {
-        /// What was to be written, as [`Action::write`](evenkeel_core::rollout::Action::write) says it.
-        write: String,
+        /// What was to be written.
+        write: Write,
         /// The server's reason, in one line.
         why: String,
     },
@@ -127,7 +127,7 @@ pub(super) enum Stop {
 
 impl Stop {
     /// What became of an action that was to write `write`, if it was to write anything.
-    pub(super) fn of(self, write: Option<String>) -> Outcome {
+    pub(super) fn of(self, write: Option<Write>) -> Outcome {
         match (self, write) {
             (Self::Lost(why), _) => Outcome::Lost(why),
             (Self::Refused(_, why), Some(write)) => Outcome::Refused { write, why },

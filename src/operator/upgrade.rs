@@ -380,7 +380,7 @@ impl Driver<'_> {
                 self.fails(kept, Reason::Conflict);
             }
             Outcome::Refused { write, why } => {
-                tracing::warn!(write, why, "the server refuses a write");
+                tracing::warn!(%write, why, "the server refuses a write");
                 self.fails(kept, Reason::Api);
                 kept.refused.refused(write, why, self.clock.now());
                 kept.again = Some(Instant::now() + AFTER_FAILURE);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::claim::{Blocker, ClaimState, Subject};
 use super::jobs::JobState;
 use super::taints::Taints;
+use super::write::{Write, WriteKind};
 use crate::cluster::NodeRef;
 use crate::disruption::{Permit, Rules};
 use crate::drain::Forced;
@@ -140,20 +141,21 @@ pub enum Action {
 }
 
 impl Action {
-    /// What this writes for the `ClusterUpgrade` of that name, as the server's refusal of it is remembered and told: a verb
-    /// and an object. `None` for what only reads, and for Jobs and evictions, whose answers are told elsewhere.
-    pub fn write(&self, upgrade: &str) -> Option<String> {
-        let node = |verb: &str, node: &NodeRef| Some(format!("{verb} node {}", node.name));
-        match self {
-            Self::Protect => Some(format!("put the finalizer on ClusterUpgrade {upgrade}")),
-            Self::Unprotect => Some(format!("take the finalizer off ClusterUpgrade {upgrade}")),
-            Self::Claim { name, .. } => Some(format!("create NodeUpgrade {name}")),
-            Self::Record { claim, .. } => Some(format!("record NodeUpgrade {claim}")),
-            Self::Release { claim, .. } => Some(format!("delete NodeUpgrade {claim}")),
-            Self::Cordon { node, .. } => Some(cordon(&node.name)),
-            Self::Uncordon { node: of, .. } | Self::ReleaseOrphan { node: of, .. } => node("uncordon", of),
-            Self::Taint { node: of, .. } => node("taint", of),
-            Self::HandOver { node: of } => node("hand over", of),
+    /// What this writes for the `ClusterUpgrade` of that name. `None` for what only reads, and for Jobs and evictions,
+    /// whose answers are told elsewhere.
+    pub fn write(&self, upgrade: &str) -> Option<Write> {
+        let (kind, name) = match self {
+            Self::Protect => (WriteKind::Protect, upgrade.into()),
+            Self::Unprotect => (WriteKind::Unprotect, upgrade.into()),
+            Self::Claim { name, .. } => (WriteKind::CreateClaim, name.as_str().into()),
+            Self::Record { claim, .. } => (WriteKind::RecordClaim, claim.clone()),
+            Self::Release { claim, .. } => (WriteKind::DeleteClaim, claim.clone()),
+            Self::Cordon { node, .. } => (WriteKind::Cordon, node.name.clone()),
+            Self::Uncordon { node, .. } | Self::ReleaseOrphan { node, .. } => {
+                (WriteKind::Uncordon, node.name.clone())
+            }
+            Self::Taint { node, .. } => (WriteKind::Taint, node.name.clone()),
+            Self::HandOver { node } => (WriteKind::HandOver, node.name.clone()),
             Self::AskApiservers
             | Self::Reread { .. }
             | Self::ReadAttachments
@@ -161,8 +163,9 @@ impl Action {
             | Self::TryJob { .. }
             | Self::StartJob { .. }
             | Self::Evict(_)
-            | Self::Delete(_) => None,
-        }
+            | Self::Delete(_) => return None,
+        };
+        Some(Write { kind, name })
     }
 
     /// The name of the claim that gets further by this.
@@ -175,11 +178,6 @@ impl Action {
             _ => None,
         }
     }
-}
-
-/// What [`Action::Cordon`] of that node writes.
-pub(super) fn cordon(node: &str) -> String {
-    format!("cordon node {node}")
 }
 
 /// A node that a fresh read must find cordoned by this mark, of this UID, and without a pod that has to leave.

@@ -51,7 +51,7 @@ pub(super) fn asked(round: &Round<'_>, claim: &Claim) -> AskedExecutor {
 fn by_now(round: &Round<'_>, claim: &Claim, since: Timestamp) -> AskedExecutor {
     let executor = round.upgrade.executors.get(&claim.subject.executor);
     let deadline = executor.map_or(Executor::UNKNOWN_DEADLINE, Executor::deadline);
-    let job = matches!(executor, Some(Executor::Job { .. })) || job_of(round, claim).is_some();
+    let job = matches!(executor, Some(Executor::Job { .. })) || round.job_of(claim).is_some();
     AskedExecutor { job, until: after(since, deadline) }
 }
 
@@ -69,22 +69,17 @@ pub(super) fn deadline(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Op
     Some(was_asked(round, claim, since).until).filter(|until| round.world.now < *until)
 }
 
-/// The Job of this attempt of `claim`, where there is one.
-pub(super) fn job_of<'a>(round: &Round<'a>, claim: &Claim) -> Option<&'a JobState> {
-    round.world.jobs.made.get(&(claim.uid.clone(), claim.attempt))
-}
-
 /// Whether the executor of `claim`, which moves several components together, said that it has done everything. One whose
 /// word nobody hears has, as far as anybody can know.
 pub(super) fn has_ended(round: &Round<'_>, claim: &Claim) -> bool {
-    !was_asked(round, claim, round.world.now).job || job_of(round, claim) == Some(&JobState::Complete)
+    !was_asked(round, claim, round.world.now).job || round.job_of(claim) == Some(&JobState::Complete)
 }
 
 /// Whether the Job of `claim`, which was asked at `since`, may still change something on its node, whatever is observed
 /// there: it runs, and its time is not over. If so, this asks for another decision when it is.
 pub(super) fn works_still(round: &mut Round<'_>, claim: &Claim, since: Timestamp) -> bool {
     let until = was_asked(round, claim, since).until;
-    let works = job_of(round, claim) == Some(&JobState::Running) && round.world.now < until;
+    let works = round.job_of(claim) == Some(&JobState::Running) && round.world.now < until;
     if works {
         round.wake(until);
     }
@@ -162,7 +157,7 @@ fn job(
     since: Timestamp,
     (late, all): (Option<i64>, bool),
 ) -> ExecutorState {
-    let made = job_of(round, claim);
+    let made = round.job_of(claim);
     let refused = round.world.jobs.refused.get(&claim.uid);
     let too_late = |seen: &str| {
         let observed =

@@ -50,6 +50,7 @@ mod upgrade_phase;
 mod waiting;
 mod whose_turn;
 mod world;
+mod write;
 mod zones;
 
 pub use crate::disruption::{Memory, PodMemory};
@@ -74,6 +75,7 @@ pub use trial::refused_jobs;
 pub use upgrade_phase::UpgradePhase;
 pub use waiting::{EndedBy, WaitReason, Waiting};
 pub use world::{Freshness, World};
+pub use write::{Write, WriteKind};
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::hold_reason::OutOf;
+use super::write::Write;
 use crate::disruption::preflight::duration_text;
 use crate::upgrade::Soaked;
 use crate::upgrade::calendar::{Opening, Shut, zoned_time};
@@ -90,8 +91,8 @@ pub enum NotOpened {
     },
     /// The server refuses a write.
     Refused {
-        /// What is written: a verb and an object.
-        write: String,
+        /// What is written.
+        write: Write,
         /// The server's reason, in one line.
         why: String,
         /// The server is asked again then, at the earliest now.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::action::cordon;
+use super::write::{Write, WriteKind};
 
 /// From so many refusals in a row on it is told. A kube-apiserver that starts may forbid what it allows a moment later.
 pub(super) const TOLD_FROM: u32 = 2;
@@ -23,13 +23,13 @@ pub(super) struct RefusedWrite {
     pub(super) at: Timestamp,
 }
 
-/// What the server refuses, by [`Action::write`](super::Action::write). Losing it is safe: the writes are sent again.
+/// The writes that the server refuses. Losing it is safe: the writes are sent again.
 #[derive(Clone, Debug, Default)]
-pub struct RefusedWrites(pub(super) BTreeMap<String, RefusedWrite>);
+pub struct RefusedWrites(pub(super) BTreeMap<Write, RefusedWrite>);
 
 impl RefusedWrites {
     /// The server refused `write` at `now` for the reason `why`, one line.
-    pub fn refused(&mut self, write: String, why: String, now: Timestamp) {
+    pub fn refused(&mut self, write: Write, why: String, now: Timestamp) {
         let times = self.0.get(&write).map_or(0, |before| before.times).saturating_add(1);
         self.0.insert(write, RefusedWrite { why, times, at: now });
     }
@@ -41,7 +41,7 @@ impl RefusedWrites {
 
     /// Why the server refuses to cordon `node`, once it did so twice.
     pub(super) fn of_cordon(&self, node: &str) -> Option<&str> {
-        let refusal = self.0.get(&cordon(node))?;
+        let refusal = self.0.get(&Write { kind: WriteKind::Cordon, name: node.into() })?;
         (refusal.times >= TOLD_FROM).then_some(&*refusal.why)
     }
 }

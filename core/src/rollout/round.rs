@@ -11,10 +11,9 @@ use sha2::{Digest, Sha256};
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject};
-use super::executor;
 use super::hold_reason::{Exception, NodeOut};
 use super::hop::CurrentHop;
-use super::jobs::Tried;
+use super::jobs::{JobState, Tried};
 use super::not_opened::NotOpened;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
@@ -119,6 +118,13 @@ pub(super) struct Round<'a> {
     pub(super) needs_a_person: Vec<String>,
 }
 
+impl<'a> Round<'a> {
+    /// The Job of this attempt of `claim`, where there is one.
+    pub(super) fn job_of(&self, claim: &Claim) -> Option<&'a JobState> {
+        self.world.jobs.made.get(&(claim.uid.clone(), claim.attempt))
+    }
+}
+
 impl Round<'_> {
     /// Asks for another decision at `at`, or earlier.
     pub(super) fn wake(&mut self, at: Timestamp) {
@@ -164,12 +170,12 @@ impl Round<'_> {
         }
     }
 
-    /// Adds the write that records `state` for `claim`.
+    /// Adds the write that records `state` for `claim`, and what is known of its Job where nothing more is waited for.
     pub(super) fn record(&mut self, claim: &Claim, state: ClaimState, message: impl Into<String>) {
         let ends = matches!(state, ClaimState::Upgraded { .. } | ClaimState::Failed { .. });
         let mut action = record(claim, state, message);
         if let Action::Record { job, .. } = &mut action {
-            *job = executor::job_of(self, claim).filter(|_| ends).cloned();
+            *job = self.job_of(claim).filter(|_| ends).cloned();
         }
         self.actions.push(action);
     }

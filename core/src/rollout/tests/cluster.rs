@@ -270,7 +270,8 @@ impl Toy {
         self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
         self.refusals.forget_old(at(self.seconds));
         for action in decision.actions {
-            let denied = |write: &String| self.denied.is_some_and(|denied| write.starts_with(denied));
+            let denied =
+                |write: &Write| self.denied.is_some_and(|denied| write.to_string().starts_with(denied));
             if let Some(write) = action.write("up").filter(denied) {
                 self.log.push(format!("Refused {write}"));
                 self.refusals.refused(write, "no".to_owned(), at(self.seconds));
