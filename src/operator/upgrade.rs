@@ -40,7 +40,7 @@ use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, Executors, decode_parts, upgrade};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, decode_parts, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::{SyncState, Unseen};
@@ -51,8 +51,10 @@ use crate::observe::{Observer, Trouble};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// At most one decision in this time: what changes together is seen together.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
-/// At most one status write per upgrade in this time.
-const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
+/// At most one status write per upgrade in this time, where another reason is to be told.
+const BETWEEN_REASONS: Duration = Duration::from_secs(1);
+/// The same where only counts and lines are.
+const BETWEEN_LINES: Duration = Duration::from_secs(5);
 /// How long to wait before the next look after a request that failed for another reason than a lost race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// How long to wait after the server refused a Job: until then a person may have removed the reason, such as a full
@@ -420,8 +422,12 @@ impl Driver<'_> {
                 s.soaks.clone(),
             )
         };
-        let same = object.status.as_ref().is_some_and(|before| urgent(before) == urgent(&status));
-        let due = kept.status_written.get(&name).map(|at| *at + BETWEEN_STATUSES);
+        let reason = |s: &ClusterUpgradeStatus| Some(ConditionType::Ready.of(&s.conditions)?.reason.clone());
+        let before = object.status.as_ref();
+        let same = before.is_some_and(|before| urgent(before) == urgent(&status));
+        let goes_on = before.is_some_and(|before| reason(before) == reason(&status));
+        let pause = if goes_on { BETWEEN_LINES } else { BETWEEN_REASONS };
+        let due = kept.status_written.get(&name).map(|at| *at + pause);
         if let Some(due) = due.filter(|due| same && *due > Instant::now()) {
             kept.again = Some(kept.again.map_or(due, |again| again.min(due)));
             return true;
