@@ -297,7 +297,7 @@ async fn schema_refuses(cluster: &Cluster) -> TestResult {
     create(cluster, "an-hour", &freeze("2026-12-18T18:00", "2026-12-18T19:00")).await?;
     order_of_groups(cluster).await?;
     kubectl(cluster, &["delete", "clusterupgrade", "--all"]).await?;
-    claims_begin_unobserved(cluster).await
+    all_begin_unobserved(cluster).await
 }
 
 /// Groups in a circle are refused; however many after one another are not.
@@ -326,12 +326,16 @@ async fn order_of_groups(cluster: &Cluster) -> TestResult {
 }
 
 /// kstatus takes an object that nobody has told of for done, unless its status says that it is of an earlier generation.
-async fn claims_begin_unobserved(cluster: &Cluster) -> TestResult {
+async fn all_begin_unobserved(cluster: &Cluster) -> TestResult {
+    create(cluster, "new", &format!(r#""version":"v1.37.1",{SPEC}"#)).await?;
     let spec = r#""upgradeName":"up","component":"kubelet","nodeName":"n","fromVersion":"v1.36.4","toVersion":"v1.37.1","executor":"x""#;
     create_of(cluster, "NodeUpgrade", "new", spec).await?;
-    let status = kubectl(cluster, &["get", "nodeupgrade", "new", "-o", "jsonpath={.status}"]).await?;
-    assert!(status.contains(r#""observedGeneration":-1"#), "{status}");
-    kubectl(cluster, &["delete", "nodeupgrade", "new"]).await.map(drop)
+    for kind in ["nodeupgrade", "clusterupgrade"] {
+        let status = kubectl(cluster, &["get", kind, "new", "-o", "jsonpath={.status}"]).await?;
+        assert!(status.contains(r#""observedGeneration":-1"#), "{kind}: {status}");
+        kubectl(cluster, &["delete", kind, "new"]).await?;
+    }
+    Ok(())
 }
 
 async fn says(cluster: &Cluster, kind: &str, name: &str, condition: &str, line: &str) -> TestResult {

@@ -16,10 +16,12 @@ pub(super) fn is_zero(number: &i32) -> bool {
 }
 
 /// How far the upgrade is.
+// The default stands until the first status is written. kstatus takes an object without a status for done.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("default" = { "observedGeneration": -1 }))]
 pub struct ClusterUpgradeStatus {
-    /// The generation of the spec that this status is about.
+    /// The generation of the spec that this status is about; -1 until the first one is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// What this upgrade does, and in which order. An approval names the hash of this plan.
