@@ -105,6 +105,22 @@ pub fn statuses_of(call: &Call) -> Vec<String> {
     statuses().into_iter().filter(fits).collect()
 }
 
+/// One of each class of those that this request can meet. What an answer means to the operator is decided in one place, and by
+/// its class: somebody was faster, it is refused for a reason that lasts, or it failed; each of them before the request is
+/// carried out and after. An eviction is answered in ways of its own.
+pub fn classes_of(call: &Call) -> Vec<String> {
+    let evicts = call.subresource.as_deref() == Some("eviction");
+    let is_one = |fault: &String| match fault.as_str() {
+        "refuse:403" | "refuse:503" | "hang-before" => true,
+        "refuse:409" | "answer-after:403" | "answer-after:409" | "answer-after:503" | "hang-after"
+        | "webhook-down" => call.is_write(),
+        "refuse:410" => !call.is_write(),
+        "throttle:1" | "budget:0" | "budget:10" => evicts,
+        _ => false,
+    };
+    statuses_of(call).into_iter().filter(is_one).collect()
+}
+
 /// Puts every step that is a fault into the cluster; what is to happen is left to the scenario.
 pub fn arm(cluster: &Cluster, script: &[Step]) {
     arm_while(cluster, script, || true);

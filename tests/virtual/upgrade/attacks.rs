@@ -150,11 +150,17 @@ impl Attacked {
         self.faults_at(|_| true)
     }
 
+    /// Every answer that `asked` can get instead of its own; in an upgrade that is otherwise than usual one of each class.
+    fn answers_to(&self, asked: &Call) -> impl Iterator<Item = String> + use<> {
+        let all = if self.is_usual() { script::statuses_of(asked) } else { script::classes_of(asked) };
+        all.into_iter()
+    }
+
     /// Every fault at every such request.
     pub fn faults_at(&self, which: impl Fn(&Call) -> bool) -> Vec<Script> {
         let of = |asked: &Call| {
             let nth = asked.nth;
-            let faults = script::statuses_of(asked).into_iter();
+            let faults = self.answers_to(asked);
             faults.map(move |fault| self.script(vec![call(nth, 1, &fault)]))
         };
         self.calls.iter().filter(|asked| which(asked)).flat_map(of).collect()
@@ -167,7 +173,7 @@ impl Attacked {
         let like =
             |line: &String, fault: String| Step::Like { agent: LEADER.into(), line: line.clone(), fault };
         let of = |(line, call): (&String, &&Call)| {
-            let faults = script::statuses_of(call).into_iter();
+            let faults = self.answers_to(call);
             faults.map(|fault| self.script(vec![like(line, fault)])).collect::<Vec<_>>()
         };
         kinds.iter().flat_map(of).collect()
@@ -190,7 +196,8 @@ impl Attacked {
     }
 
     /// It reads what was so before, and its requests come late. What is compacted, and how late a request comes, is tried
-    /// at each request of the usual upgrade; in any other, what is read is old and what is written late.
+    /// at each request of the usual upgrade, and how old it is what is read; in any other, what is read is old and what is
+    /// written late.
     pub fn stale(&self) -> Vec<Script> {
         let mut scripts = Vec::new();
         for asked in &self.calls {
@@ -223,9 +230,10 @@ impl Attacked {
     }
 
     /// Events that are lost, doubled, late or swapped: of each resource at most so many. What a watch does with an event
-    /// does not depend on the kind of the executor, so that each single event is met in the usual upgrade alone.
+    /// does not depend on the kind of the executor, so that each single event, and all that may happen to one, is met in the
+    /// usual upgrade alone; in any other, some are lost or late, and some watches have to begin anew.
     pub fn events(&self) -> Vec<Script> {
-        let most = if self.is_usual() { 120 } else { 60 };
+        let most = if self.is_usual() { 120 } else { 30 };
         self.events_of(&WATCHED, most, is_long() && self.is_usual())
     }
 
@@ -242,8 +250,9 @@ impl Attacked {
                 let sampled = nth.is_multiple_of(step);
                 // What happens to the event alone differs from one to the next; a watch that ends is much the same at each.
                 let each = each && !is_lease;
-                let tried =
-                    told(resource, nth as u64).filter(|told| sampled || each && is_of_the_event(told));
+                let tried = told(resource, nth as u64)
+                    .filter(|told| sampled || each && is_of_the_event(told))
+                    .filter(|told| self.is_usual() || is_for_all(told));
                 scripts.extend(tried.map(|told| self.script(vec![told])));
             }
         }
@@ -260,7 +269,7 @@ fn stale_of(asked: &Call) -> impl Iterator<Item = &'static str> {
 
 /// Whether a fault makes an answer old, or keeps back what a watch would tell.
 fn is_old(fault: &str) -> bool {
-    fault.starts_with("stale") || fault == "bookmarks" || fault == "silence"
+    fault == "stale:7" || fault == "silence"
 }
 
 /// What a run waits until it is sure that its upgrade is at rest.
@@ -324,6 +333,11 @@ pub fn to_jobs(millis: u64) -> Vec<Vec<Step>> {
 /// Whether a fault is of one event, and not of the watch that tells it.
 fn is_of_the_event(told: &Step) -> bool {
     matches!(told, Step::Told { fault, .. } if ["drop", "duplicate", "delay:4", "delay:20", "swap"].contains(&fault.as_str()))
+}
+
+/// Whether a fault of an event or its watch is tried in every upgrade.
+fn is_for_all(told: &Step) -> bool {
+    matches!(told, Step::Told { fault, .. } if ["drop", "delay:20", "gone"].contains(&fault.as_str()))
 }
 
 /// What may happen to the `nth` event of `resource`.

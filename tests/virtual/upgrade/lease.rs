@@ -73,8 +73,12 @@ fn a_leader_asks_for_its_lease_all_the_time() {
 
 #[test]
 fn every_fault_at_every_request_for_the_lease() {
-    let faults = [script::statuses(), owned(&MORE)].concat();
-    let scripts = at_each(|nth, fault| vec![of(LEASE, nth, 1, fault)], &faults);
+    // One renewal is as another, so that every answer is tried at the first ones, and at each of the others one of each class.
+    let mut scripts = at_each(|nth, fault| vec![of(LEASE, nth, 1, fault)], &owned(&MORE));
+    for call in asked() {
+        let all = if call.nth < 12 { script::statuses_of(&call) } else { script::classes_of(&call) };
+        scripts.extend(all.into_iter().map(|fault| (1, vec![of(LEASE, call.nth, 1, &fault)])));
+    }
     campaign("upgrade: every fault at the lease", spread(scripts, 10));
 }
 

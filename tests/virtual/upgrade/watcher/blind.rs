@@ -63,7 +63,9 @@ pub struct Spot {
 struct HeldBack {
     agent: String,
     resource: String,
-    object: String,
+    namespace: String,
+    /// Its object; whichever it is in the namespace where the request does not say.
+    name: Option<String>,
     arrives: Instant,
     time: Duration,
     /// By how many writes it is carried out.
@@ -111,24 +113,37 @@ impl Blind {
 
     /// The write `call` is carried out after `time`, whatever happens meanwhile.
     pub fn holds_back(&mut self, call: &Call, time: Duration) {
+        let evicts = call.subresource.as_deref() == Some("eviction");
         let name = call.name.clone().unwrap_or_else(|| text(&call.sent()["metadata"]["name"]));
-        self.held_back.push(HeldBack {
+        let of = HeldBack {
             agent: call.agent.clone(),
             resource: call.resource.clone(),
-            object: key(call.namespace.as_deref().unwrap_or_default(), &name),
+            namespace: call.namespace.clone().unwrap_or_default(),
+            name: Some(name),
             arrives: Instant::now() + time,
             time,
             // A pod is marked as evicted, and then deleted.
-            writes: if call.subresource.as_deref() == Some("eviction") { 2 } else { 1 },
-        });
+            writes: if evicts { 2 } else { 1 },
+        };
+        if evicts {
+            // And its budget is told of it.
+            let resource = "poddisruptionbudgets.policy".to_owned();
+            self.held_back.push(HeldBack { resource, name: None, writes: 1, ..of.clone() });
+        }
+        self.held_back.push(of);
     }
 
     /// By how much a fault held back the request by which `write` is done now. What follows it at once is on time.
     pub fn delay_of(&mut self, write: &Write<'_>) -> Option<Duration> {
-        let (now, object) = (Instant::now(), key(write.namespace(), write.name()));
+        let now = Instant::now();
         let is = |of: &&mut HeldBack| {
-            let same = of.agent == write.author() && of.resource == write.resource() && of.object == object;
-            same && of.writes > 0 && of.arrives <= now && now <= of.arrives + AT_ONCE
+            let kind = of.agent == write.author() && of.resource == write.resource();
+            let named = of.name.as_deref().is_none_or(|name| name == write.name());
+            kind && of.namespace == write.namespace()
+                && named
+                && of.writes > 0
+                && of.arrives <= now
+                && now <= of.arrives + AT_ONCE
         };
         let found = self.held_back.iter_mut().find(is)?;
         found.writes -= 1;
