@@ -63,7 +63,13 @@ pub(super) fn waves_omitted(forecast: &Forecast, most: usize) -> i32 {
 /// How long the rest takes, closed windows and freezes included, as a column shows it: `8m`, `3h5m`, `2d4h`. Empty where
 /// nothing moves by itself or no end is in sight, because then nobody can know.
 pub(super) fn eta(phase: UpgradePhase, forecast: Option<&Forecast>) -> String {
-    let moves = matches!(phase, UpgradePhase::Working(_) | UpgradePhase::WaitingForWindow | UpgradePhase::Frozen | UpgradePhase::Soaking);
+    let moves = matches!(
+        phase,
+        UpgradePhase::Working(_)
+            | UpgradePhase::WaitingForWindow
+            | UpgradePhase::Frozen
+            | UpgradePhase::Soaking
+    );
     let Some(rest) = forecast.filter(|_| moves).and_then(|forecast| forecast.timing.with_calendar) else {
         return String::new();
     };

@@ -88,7 +88,7 @@ async fn show(args: &DemoArgs) -> Result<u8, String> {
     };
     match (pace, &file) {
         (Some(pace), _) if live => {
-            live::show(&presentation, &pace, file.as_ref().map(Kubeconfig::path)).await?
+            live::show(&presentation, &pace, file.as_ref().map(Kubeconfig::path)).await?;
         }
         (_, Some(file)) => plain::serve(&presentation, file.path()).await?,
         (_pace, None) => plain::tell(&presentation).await?,

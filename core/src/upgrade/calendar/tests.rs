@@ -74,7 +74,7 @@ fn work_goes_on_in_the_next_window_and_idles_where_nothing_more_fits() {
     let done = |calendar: &Calendar, work: i64, needs: i64, idle: i64| {
         let [work, needs, idle] = [work, needs, idle].map(SignedDuration::from_mins);
         let done = calendar.done(at("2026-11-23T12:00:00Z"), work, needs, idle);
-        done.map(|done| said(done, &zone("Europe/Berlin")))
+        done.map(|done| zoned_time(done, &zone("Europe/Berlin")))
     };
     for (windows, freezes, work, idle, told) in [
         (&[][..], &[][..], 600, 30, "Mon 2026-11-23 23:00 Europe/Berlin"),
