@@ -29,7 +29,7 @@ impl fmt::Display for Leading {
     }
 }
 
-/// Who leads each controller whose lease somebody holds, also where the lease is not renewed any more.
+/// Who leads each controller that has a lease, also where the lease is not renewed any more, or nobody holds it.
 pub fn leaders(leases: &[&LeaseSeen], nodes: &[&NodeSeen]) -> Vec<Leader> {
     let controllers = Component::ALL.into_iter().filter(|component| component.is_controller());
     controllers
@@ -46,10 +46,10 @@ pub fn leaders(leases: &[&LeaseSeen], nodes: &[&NodeSeen]) -> Vec<Leader> {
         .collect()
 }
 
-/// The lease of `component`, if somebody holds it.
+/// The lease of `component`.
 fn lease_of<'a>(leases: &[&'a LeaseSeen], component: Component) -> Option<&'a LeaseSeen> {
     let mut leases = leases.iter().copied();
-    leases.find(|lease| !lease.identity && *lease.name == *component.name() && !lease.holder.is_empty())
+    leases.find(|lease| !lease.identity && *lease.name == *component.name())
 }
 
 /// The host that the holder of `lease` names: `<host name>_<UUID of the process>`, by client-go's convention.
@@ -72,9 +72,8 @@ pub fn add(
     let controllers = Component::ALL.into_iter().filter(|component| component.is_controller());
     let mut hidden = Vec::new();
     for component in controllers {
-        let Some(lease) = lease_of(leases, component).filter(|lease| lease.is_fresh(now)) else {
-            continue;
-        };
+        let leads = |lease: &&LeaseSeen| !lease.holder.is_empty() && lease.is_fresh(now);
+        let Some(lease) = lease_of(leases, component).filter(leads) else { continue };
         let node = node_of(lease, nodes);
         let candidate = candidates
             .iter()
@@ -171,7 +170,7 @@ mod tests {
         let leases = [
             lease("kube-scheduler", "ip-10-0-0-1_b", "2026-11-20T08:00:00.000000Z"),
             lease("kube-controller-manager", "cp-1_a", "2026-11-20T11:59:58.500000Z"),
-            // Nobody leads; an election of something else; one that was never renewed.
+            // Its last holder gave it up; an election of something else.
             lease("cloud-controller-manager", "", "2026-11-20T11:59:58.000000Z"),
             lease("csi-attacher", "cp-1_c", "2026-11-20T11:59:58.000000Z"),
         ];
@@ -188,6 +187,7 @@ mod tests {
             [
                 "kube-controller-manager cp-1_a on cp-1 since 2026-11-20T10:00:00Z, renewed 2026-11-20T11:59:58.5Z",
                 "kube-scheduler ip-10-0-0-1_b on - since 2026-11-20T10:00:00Z, renewed 2026-11-20T08:00:00Z",
+                "cloud-controller-manager  on - since 2026-11-20T10:00:00Z, renewed 2026-11-20T11:59:58Z",
             ]
         );
         let renewed = LeaseSeen { renewed: "2026-11-20T12:00:00Z".parse().ok(), ..leases[1].clone() };

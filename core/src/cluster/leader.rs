@@ -10,19 +10,20 @@ use jiff::Timestamp;
 
 use super::component::Component;
 
-/// Who leads one of the controllers, by its lease.
+/// Who leads one of the controllers, by its lease, or that nobody does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leader {
     /// The controller whose lease it is: the lease has the component's name.
     pub component: Component,
-    /// Who holds the lease, in its own words: `<host name>_<random>`, another one for each run.
+    /// Who holds the lease, in its own words: `<host name>_<random>`, another one for each run. Empty where the last
+    /// holder gave it up when it ended, as kube-scheduler does.
     pub holder: Arc<str>,
     /// The Node of that host name, if there is one.
     pub node: Option<Arc<str>>,
-    /// When its present holder acquired the lease.
+    /// When its present holder acquired the lease, or the last one gave it up.
     pub acquired: Option<Timestamp>,
     /// When its holder last renewed it, by the holder's clock: the process worked at that time. A process that has
-    /// ended renews nothing, so its last renewal stays here.
+    /// ended renews nothing, so its last renewal stays here, or the time at which it gave the lease up.
     pub renewed: Timestamp,
 }
 
@@ -52,6 +53,8 @@ impl Renewals {
             let same = |known: &&Renewal| known.renewed == leader.renewed && known.holder == leader.holder;
             let after = match known {
                 Some(known) if same(&known) => known.after,
+                // Whoever gives a lease up works no more.
+                _ if leader.holder.is_empty() => None,
                 // What is another than at the last look was written after that.
                 Some(_) => self.looked,
                 None => None,
@@ -93,11 +96,15 @@ mod tests {
             (5, "cp-1_a", 2 - day, Some(at(3))),
             (9, "cp-1_a", 2 - day, Some(at(3))),
             (12, "cp-2_b", 2 - day, Some(at(9))),
+            // It gives the lease up, which is no renewal, and another one takes it.
+            (13, "", 13 - day, None),
+            (14, "", 13 - day, None),
+            (15, "cp-1_c", 14 - day, Some(at(14))),
         ] {
             renewals.see(&[leader(holder, renewed)], at(now));
             assert_eq!(renewals.after(component), after, "at {now}");
         }
-        renewals.see(&[], at(13));
+        renewals.see(&[], at(16));
         assert_eq!(renewals.after(component), None, "nobody holds it any more");
     }
 }

@@ -21,7 +21,7 @@ use crate::plan::Stage;
 const STATIC_PODS_SETTLE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Until when the static pods of `claim`'s node have time to come back, as far as its kubelet is observed.
-fn settles(claim: &Claim) -> Option<Timestamp> {
+pub(super) fn settles(claim: &Claim) -> Option<Timestamp> {
     match claim.state {
         ClaimState::Upgrading { observed: Some(at), .. } => Some(after(at, STATIC_PODS_SETTLE)),
         _ => None,

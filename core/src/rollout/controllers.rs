@@ -7,6 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{Claim, ClaimState};
+use super::control_plane_whole::settles;
 use super::round::{Round, after};
 use crate::cluster::{Cluster, Component, Leader};
 
@@ -28,9 +29,10 @@ fn is_step(cluster: &Cluster, claim: &Claim) -> bool {
 /// where none can be seen, and before the first step.
 pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
     let (cluster, now) = (round.world.cluster, round.world.now);
+    // A new kubelet has begun its static pods anew when their time is over, also where its claim is not done by then.
     let ended = |claim: &&Claim| match claim.state {
         ClaimState::Upgraded { at } if is_step(cluster, claim) => Some(at),
-        _ => None,
+        _ => settles(claim),
     };
     // A time that lies ahead was written before somebody set a clock back, and says nothing.
     let stepped: Timestamp = round.mine.iter().filter_map(ended).filter(|at| *at <= now).max()?;
@@ -46,6 +48,9 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
         Some(_) => format!(
             "waits until {component} works: {holder} has not renewed its lease since the control plane was changed"
         ),
+        None if holder.is_empty() => {
+            format!("waits until {component} works: nobody holds its lease, which its last holder gave up")
+        }
         // Whoever leads anew has not looked for long enough to say that it is silent.
         None => format!("looks whether {component} works: waits until {holder} renews its lease"),
     };

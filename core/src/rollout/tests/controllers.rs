@@ -10,11 +10,16 @@ use crate::fixture::{at, node, pod};
 use crate::plan::Stage;
 use crate::upgrade::Executor;
 
-/// Has kube-controller-manager of cp-2 lead since then, and looks at it.
+/// Has kube-controller-manager of cp-2 renew its lease then, and looks at it.
 fn renews(toy: &mut Toy, at_second: i64) {
+    holds(toy, "cp-2_a", at_second);
+}
+
+/// The same of `holder`; nobody holds the lease where that is empty.
+fn holds(toy: &mut Toy, holder: &str, at_second: i64) {
     toy.cluster.set_leaders(vec![Leader {
         component: Component::KubeControllerManager,
-        holder: "cp-2_a".into(),
+        holder: holder.into(),
         node: Some("cp-2".into()),
         acquired: None,
         renewed: at(at_second),
@@ -68,6 +73,59 @@ fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
         toy.tick();
     }
     assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
+}
+
+#[test]
+fn no_node_is_taken_up_while_nobody_holds_a_lease_that_was_given_up() {
+    let mut toy = Toy::kubeadm(2, 1);
+    while !planes_are_upgraded(&toy) {
+        let seconds = toy.seconds;
+        renews(&mut toy, seconds);
+        toy.tick();
+    }
+    // It renews its lease no more, and then it ends and says so.
+    for (holder, at_second) in [("cp-2_a", toy.seconds - 1), ("", toy.seconds + 1)] {
+        for _ in 0..30 {
+            holds(&mut toy, holder, at_second);
+            toy.tick();
+        }
+    }
+    assert_eq!(toy.kubelets("Claimed") + toy.kubelets("Draining"), 0, "{:?}", toy.log);
+    let line =
+        "waits until kube-controller-manager works: nobody holds its lease, which its last holder gave up";
+    assert_eq!(toy.status().lines().first().map(String::as_str), Some(line));
+    for _ in 0..10 {
+        let seconds = toy.seconds;
+        holds(&mut toy, "cp-1_b", seconds);
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
+}
+
+/// The claim of its kubelet is done a moment after its static pods are back, and others could be taken up in between.
+#[test]
+fn no_node_is_taken_up_beside_a_control_plane_node_before_the_controllers_renew_their_leases() {
+    let mut toy = Toy::new(2, 2);
+    toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
+    toy.cluster.set_node(Node { held: true, ..node("n-2", "v1.36.4") });
+    while toy.cluster.node("cp-1").unwrap().kubelet.to_string() != "v1.37.1" {
+        let seconds = toy.seconds;
+        renews(&mut toy, seconds);
+        toy.tick();
+    }
+    toy.cluster.set_node(node("n-2", "v1.36.4"));
+    let (last, claims) = (toy.seconds, toy.claims.len());
+    for _ in 0..90 {
+        renews(&mut toy, last);
+        toy.tick();
+        assert_eq!(toy.claims.len(), claims, "{:?}", toy.log);
+    }
+    for _ in 0..10 {
+        let seconds = toy.seconds;
+        renews(&mut toy, seconds);
+        toy.tick();
+    }
+    assert!(toy.claims.len() > claims, "{:?}", toy.log);
 }
 
 #[test]
