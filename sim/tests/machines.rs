@@ -98,6 +98,33 @@ fn a_leader_that_ends_is_followed_by_another() {
     });
 }
 
+#[test]
+fn a_controller_that_comes_late_does_nothing_until_then() {
+    run(async |cluster, client| {
+        cluster.add_control_plane(&NodeGroup::new("cp", 1), "v1.36.4");
+        seconds(5).await;
+        let plane = cluster.control_plane();
+        plane.set_late(Duration::from_mins(1));
+        plane.set_gives_up();
+        let manager = "kube-controller-manager";
+        assert!(plane.works(manager));
+        cluster.replace_component("cp-1", manager, "v1.37.1");
+        let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
+        let holder = async || leases.get(manager).await.unwrap().spec.unwrap().holder_identity.unwrap();
+        assert_eq!((holder().await, plane.works(manager)), (String::new(), false), "it gave its lease up");
+        let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
+        jobs.create(&PostParams::default(), &job("late", "cp-1")).await.unwrap();
+        let pods: Api<Pod> = Api::namespaced(client, "default");
+        let pods = async || pods.list(&ListParams::default()).await.unwrap().items.len();
+        seconds(50).await;
+        assert_eq!((holder().await, plane.works(manager), pods().await), (String::new(), false, 0));
+        assert!(plane.works("kube-scheduler"));
+        seconds(15).await;
+        assert_eq!((plane.works(manager), pods().await), (true, 1));
+        assert!(holder().await.starts_with("cp-1_"));
+    });
+}
+
 fn job(name: &str, node: &str) -> Job {
     let template = json!({"metadata": {"labels": {"job": name}}, "spec": {"nodeName": node, "restartPolicy": "Never",
         "containers": [{"name": "c", "image": "registry.example/upgrade:1"}]}});

@@ -2,8 +2,9 @@
 //!
 //! What runs on each node is kept in a [`ControlPlane`]; the API shows it as mirror pods, and an apiserver answers under
 //! its own address with its own version. A component that is stopped renews no lease: after 15 seconds the component of
-//! another node takes its election lease over. Never here: what the components do besides that, which is in the other
-//! models.
+//! another node takes its election lease over. A controller may be told to come late to its work: until then it renews no
+//! lease either, and the models of its work stand still while nobody is at it. Never here: what the components do besides
+//! that, which is in the other models.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +29,8 @@ const IDENTITY: Duration = Duration::from_secs(10);
 const LEADER: Duration = Duration::from_secs(2);
 /// How long a leader's lease lasts after it was renewed last.
 const LEASE_SECONDS: u32 = 15;
+/// The components that elect a leader.
+const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
 /// One component on one node.
 #[derive(Clone, Debug)]
@@ -39,6 +42,8 @@ struct Instance {
     restarts: u32,
     /// Its kubelet has taken its pod away, to bring it back as another one.
     absent: bool,
+    /// From when on it is at work, by the time for which the cluster has run.
+    works_from: Duration,
 }
 
 #[derive(Debug)]
@@ -49,6 +54,22 @@ struct Inner {
     instances: BTreeMap<(String, String), Instance>,
     /// By node.
     addresses: BTreeMap<String, String>,
+    /// The processes that lead, by their components.
+    leading: BTreeMap<String, String>,
+    /// How long a controller that is started takes to come to its work.
+    late: Duration,
+    /// A controller that ends gives up the lease that it holds.
+    gives_up: bool,
+}
+
+impl Inner {
+    /// Whether a process of `component` leads, and runs.
+    fn works(&self, component: &str) -> bool {
+        let leads = |((_, of), instance): (&(String, String), &Instance)| {
+            of == component && instance.runs && self.leading.get(of) == Some(&instance.process)
+        };
+        self.instances.iter().any(leads)
+    }
 }
 
 /// A handle on the control-plane nodes.
@@ -58,7 +79,14 @@ pub struct ControlPlane(Arc<Mutex<Inner>>);
 impl ControlPlane {
     /// Without nodes; those that join get addresses of this network.
     pub(crate) fn new(network: [u8; 3]) -> Self {
-        let inner = Inner { network, instances: BTreeMap::new(), addresses: BTreeMap::new() };
+        let inner = Inner {
+            network,
+            instances: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            leading: BTreeMap::new(),
+            late: Duration::ZERO,
+            gives_up: false,
+        };
         Self(Arc::new(Mutex::new(inner)))
     }
 
@@ -80,6 +108,27 @@ impl ControlPlane {
     pub fn component(&self, node: &str, component: &str) -> Option<(String, bool)> {
         let at = (node.to_owned(), component.to_owned());
         self.with(|inner| inner.instances.get(&at).map(|of| (of.version.clone(), of.runs)))
+    }
+
+    /// A controller that is started from now on takes so long to come to its work, as one that has many caches to fill. If
+    /// it is not at once, controllers do nothing while none of their processes leads.
+    pub fn set_late(&self, time: Duration) {
+        self.with(|inner| inner.late = time);
+    }
+
+    /// A controller that ends from now on gives up its lease, as kube-scheduler does: nobody holds it then.
+    pub fn set_gives_up(&self) {
+        self.with(|inner| inner.gives_up = true);
+    }
+
+    /// Whether a controller, kube-controller-manager or kube-scheduler, is at work: one of its processes leads, and runs.
+    pub fn works(&self, component: &str) -> bool {
+        self.with(|inner| inner.works(component))
+    }
+
+    /// Whether the controller that `model` is part of has to wait for a process that leads.
+    pub(super) fn holds_back(&self, model: &str) -> bool {
+        CONTROLLERS.contains(&model) && self.with(|inner| !inner.late.is_zero() && !inner.works(model))
     }
 
     /// What the apiserver at an address says of its version; `None` if none answers there.
@@ -132,6 +181,7 @@ impl ControlPlane {
             process: process.to_owned(),
             restarts: 0,
             absent: false,
+            works_from: Duration::ZERO,
         };
         self.with(|inner| {
             inner.addresses.insert(node.clone(), text(&pod["status"]["hostIP"]));
@@ -141,13 +191,14 @@ impl ControlPlane {
 
     /// Sets what runs on a node from now on: a new process, which its mirror pod shows.
     pub(crate) fn set(&self, state: &mut ApiState, node: &str, component: &str, version: &str, runs: bool) {
-        let process = state.random.uid();
+        let (process, now) = (state.random.uid(), state.clock.elapsed());
+        self.ends(state, node, component);
         self.with(|inner| {
             let at = (node.to_owned(), component.to_owned());
             let restarts = inner.instances.get(&at).map_or(0, |before| before.restarts + 1);
-            inner
-                .instances
-                .insert(at, Instance { version: version.to_owned(), runs, process, restarts, absent: false });
+            let (version, works_from) = (version.to_owned(), now + inner.late);
+            let instance = Instance { version, runs, process, restarts, absent: false, works_from };
+            inner.instances.insert(at, instance);
         });
         self.mirror(state, node, component);
         if component == "kube-apiserver" {
@@ -167,6 +218,7 @@ impl ControlPlane {
 
     /// Ends a component and takes its mirror pod away, until it is set or run again.
     pub(crate) fn take(&self, state: &mut ApiState, node: &str, component: &str) -> bool {
+        self.ends(state, node, component);
         let at = (node.to_owned(), component.to_owned());
         let taken = self.with(|inner| {
             let Some(instance) = inner.instances.get_mut(&at) else { return false };
@@ -180,6 +232,24 @@ impl ControlPlane {
             self.publish(state);
         }
         taken
+    }
+
+    /// The process of `component` on `node` ends now, if there is one. It gives up the lease that it holds, if it is to.
+    fn ends(&self, state: &mut ApiState, node: &str, component: &str) {
+        let at = (node.to_owned(), component.to_owned());
+        let gives_up = self.with(|inner| {
+            let leads = |of: &&Instance| of.runs && inner.leading.get(component) == Some(&of.process);
+            inner.gives_up && inner.instances.get(&at).filter(leads).is_some()
+        });
+        let (key, now) = (format!("kube-system/{component}"), clock::micros(state.clock.now()));
+        let lease = state.store.get(LEASES, &key).filter(|_| gives_up).cloned();
+        if let (Some(kind), Some(lease)) = (state.kinds.stored(LEASES).cloned(), lease) {
+            let mut lease = lease.copy();
+            let spec = &mut lease["spec"];
+            (spec["holderIdentity"], spec["leaseDurationSeconds"]) = ("".into(), 1.into());
+            (spec["acquireTime"], spec["renewTime"]) = (now.clone().into(), now.into());
+            state.put(&kind, &key, lease);
+        }
     }
 
     /// The pod by which the API shows what a node's kubelet runs from a file.
@@ -327,17 +397,20 @@ impl ControlModel {
         let _ = world.change(LEASES, &key, false, |lease| {
             let spec = &mut lease["spec"];
             let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0);
-            spec["holderIdentity"] = holder.into();
+            (spec["holderIdentity"], spec["leaseDurationSeconds"]) = (holder.into(), seconds.into());
             (spec["acquireTime"], spec["renewTime"]) = (now.clone().into(), now.into());
             spec["leaseTransitions"] = (transitions + 1).into();
         });
     }
 
     fn elect(&self, component: &str, world: &mut ModelStep<'_>) {
-        let processes = self.control.processes(component);
+        let now = world.state.clock.elapsed();
+        let mut processes = self.control.processes(component);
+        processes.retain(|(_, of)| of.works_from <= now);
         let holder = |(node, of): &(String, Instance)| format!("{node}_{}", of.process);
         let lease = world.get(LEASES, &format!("kube-system/{component}"));
         let held = lease.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+        let held = held.filter(|holder| !holder.is_empty());
         let still = processes.iter().find(|process| held == Some(&holder(process)));
         let renewed = lease.as_ref().and_then(|lease| clock::read(lease["spec"]["renewTime"].as_str()?));
         let silent = renewed.is_none_or(|at| {
@@ -345,6 +418,8 @@ impl ControlModel {
         });
         let next = still.or_else(|| processes.first().filter(|_| held.is_none() || silent));
         if let Some(next) = next {
+            let process = next.1.process.clone();
+            self.control.with(|inner| inner.leading.insert(component.to_owned(), process));
             self.hold(world, component, &json!({}), LEASE_SECONDS, &holder(next));
         }
     }
@@ -379,8 +454,9 @@ impl model::Model for ControlModel {
                 world.after(IDENTITY, key);
             }
             "leaders" => {
-                self.elect("kube-controller-manager", world);
-                self.elect("kube-scheduler", world);
+                for component in CONTROLLERS {
+                    self.elect(component, world);
+                }
                 world.after(LEADER, key);
             }
             _ => {

@@ -19,6 +19,9 @@ use crate::api::Shared;
 use crate::random::Random;
 use crate::store::Change;
 
+/// A model that waits until its controller is at work looks so often whether it is.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+
 /// A model at work.
 struct Worker {
     model: Box<dyn Model>,
@@ -33,6 +36,7 @@ struct Worker {
 /// Steps the models: which one takes its next step, and when.
 struct Driver {
     shared: Shared,
+    control: ControlPlane,
     workers: Vec<Worker>,
     /// What is due, by time and then by arrival: a worker and a key, or without a key the first of the worker's
     /// backlog.
@@ -85,6 +89,18 @@ impl Driver {
         }
     }
 
+    /// What was `due` is done `later`: a key, or the first of the backlog.
+    fn later(&mut self, (later, due): (Duration, Duration), model: usize, key: Option<Arc<str>>) {
+        if let Some(key) = &key {
+            match self.pending.get_mut(&(model, key.clone())) {
+                Some(pending) if *pending == due => *pending = later,
+                // It was asked for once more, and that is in the queue.
+                _ => return,
+            }
+        }
+        self.enqueue(later, model, key);
+    }
+
     /// Takes every step that is due. Returns when the next one is due.
     fn work(&mut self, now: Duration) -> Option<Duration> {
         loop {
@@ -94,6 +110,10 @@ impl Driver {
             }
             let Reverse((due, _, at, key)) = self.queue.pop()?;
             let Some(worker) = self.workers.get_mut(at) else { continue };
+            if self.control.holds_back(worker.model.name()) {
+                self.later((now + LOOKS_AGAIN, due), at, key);
+                continue;
+            }
             let waits = worker.free > now || !worker.backlog.is_empty();
             let key = match key {
                 Some(key) if self.pending.get(&(at, key.clone())) != Some(&due) => continue,
@@ -153,7 +173,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         Box::new(scheduler::Scheduler::default()),
         Box::new(lifecycle::Lifecycle::default()),
         Box::new(kubelets::KubeletModel::new(kubelets, control.clone())),
-        Box::new(control::ControlModel::new(control)),
+        Box::new(control::ControlModel::new(control.clone())),
         Box::new(replicas::Replicas::controllers()),
     ];
     let mut random = Random::new(seed ^ 0x6d6f_6465_6c73);
@@ -163,6 +183,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
     };
     let mut driver = Driver {
         shared,
+        control,
         workers: models
             .into_iter()
             .map(|model| Worker {
