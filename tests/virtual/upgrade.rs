@@ -10,6 +10,7 @@ mod bounds;
 mod branch;
 mod branch_alike;
 mod campaigns;
+mod controllers;
 mod deletions;
 mod drains;
 mod ends;

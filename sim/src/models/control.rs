@@ -238,8 +238,8 @@ impl ControlPlane {
     fn ends(&self, state: &mut ApiState, node: &str, component: &str) {
         let at = (node.to_owned(), component.to_owned());
         let gives_up = self.with(|inner| {
-            let leads = |of: &&Instance| of.runs && inner.leading.get(component) == Some(&of.process);
-            inner.gives_up && inner.instances.get(&at).filter(leads).is_some()
+            let leads = |of: &Instance| of.runs && inner.leading.get(component) == Some(&of.process);
+            inner.gives_up && inner.instances.get(&at).is_some_and(leads)
         });
         let (key, now) = (format!("kube-system/{component}"), clock::micros(state.clock.now()));
         let lease = state.store.get(LEASES, &key).filter(|_| gives_up).cloned();

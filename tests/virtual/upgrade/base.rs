@@ -37,6 +37,8 @@ pub const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
 pub enum Way {
     /// After so many seconds it brings what it was asked for.
     After(u64),
+    /// It brings at once what it was asked for, and goes on for so many seconds after that, where anybody can hear it.
+    Lingers(u64),
     /// It says that it failed, where it can, and changes nothing.
     Fail,
     /// It never ends.
@@ -49,6 +51,13 @@ pub enum Way {
     Gone,
     /// Of the components of a node that it moves together it moves so many, and then ends like this.
     Part(usize, Stop),
+}
+
+impl Way {
+    /// For how long it goes on after everything was changed.
+    pub fn lingers(&self) -> Duration {
+        if let Self::Lingers(seconds) = self { Duration::from_secs(*seconds) } else { Duration::ZERO }
+    }
 }
 
 /// How an executor ends that has moved a part of a node's components.
@@ -169,6 +178,7 @@ impl Setting {
                 ["executor", what, way @ ..] => {
                     let way = match way {
                         ["after", seconds] => Way::After(seconds.parse().unwrap()),
+                        ["lingers", seconds] => Way::Lingers(seconds.parse().unwrap()),
                         ["fail"] => Way::Fail,
                         ["hang"] => Way::Hang,
                         ["lie"] => Way::Lie,

@@ -104,7 +104,7 @@ fn claims(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
 fn jobs(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
     let orders = Arc::new(Mutex::new(orders));
     let config = Arc::new(Mutex::new(FROM.to_owned()));
-    // How each pod's work on a control-plane node stands.
+    // How the work of each pod stands that goes on after what it changes can be seen.
     let begun: Mutex<BTreeMap<String, Arc<Mutex<Option<bool>>>>> = Mutex::default();
     cluster.kubelets().set_program(move |pod: &Value| {
         let env = pod["spec"]["containers"][0]["env"].as_array().cloned().unwrap_or_default();
@@ -127,7 +127,7 @@ fn jobs(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
             over: Arc::default(),
             component,
         };
-        if order.component == PLANE {
+        if order.component == PLANE || matches!(order.way, Way::Lingers(_)) {
             let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             let mut begun = begun.lock().unwrap();
             if let Some(over) = begun.get(&uid) {
@@ -138,7 +138,9 @@ fn jobs(cluster: &Cluster, setting: Setting, orders: UnboundedSender<Order>) {
                 };
             }
             begun.insert(uid, order.over.clone());
-            order.components = text("EVENKEEL_COMPONENTS").split(' ').map(str::to_owned).collect();
+            if order.component == PLANE {
+                order.components = text("EVENKEEL_COMPONENTS").split(' ').map(str::to_owned).collect();
+            }
             let _ = orders.lock().unwrap().send(order);
             return Deed::GoOn(Duration::from_secs(1));
         }
@@ -184,6 +186,7 @@ async fn plane(cluster: &Cluster, order: &Order) {
             sleep(Duration::from_secs(*seconds)).await;
             (components.len(), None)
         }
+        Way::Lingers(_) => (components.len(), None),
         Way::Lie | Way::Wrong(_) => return *over.lock().unwrap() = Some(true),
     };
     if *follows && *config.lock().unwrap() != *to {
@@ -209,6 +212,7 @@ async fn plane(cluster: &Cluster, order: &Order) {
     if !follows {
         config.lock().unwrap().clone_from(to);
     }
+    sleep(way.lingers()).await;
     *over.lock().unwrap() = Some(true);
 }
 
@@ -216,6 +220,14 @@ async fn perform(cluster: Cluster, order: Order) {
     if !order.components.is_empty() {
         return plane(&cluster, &order).await;
     }
+    let (lingers, over) = (order.way.lingers(), order.over.clone());
+    change(&cluster, order).await;
+    sleep(lingers).await;
+    *over.lock().unwrap() = Some(true);
+}
+
+/// Changes the one component that `order` is about.
+async fn change(cluster: &Cluster, order: Order) {
     let Order { component, node, to, way, .. } = order;
     let node = host(cluster.control_plane(), &node);
     let to = match way {
@@ -224,6 +236,7 @@ async fn perform(cluster: Cluster, order: Order) {
             sleep(Duration::from_secs(seconds)).await;
             to
         }
+        Way::Lingers(_) => to,
         Way::Wrong(version) => version,
         Way::Gone if component == "kubelet" => return cluster.kubelets().stop(&node),
         Way::Gone => {
@@ -232,7 +245,7 @@ async fn perform(cluster: Cluster, order: Order) {
         }
     };
     if component == "kubelet" {
-        kubelet(&cluster, &node, &to).await;
+        kubelet(cluster, &node, &to).await;
     } else {
         cluster.take_component(&node, &component);
         sleep(STATIC).await;

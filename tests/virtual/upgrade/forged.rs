@@ -3,6 +3,7 @@
 mod blind;
 mod delayed;
 mod plane;
+mod returns;
 mod risks;
 mod statuses;
 mod taints;

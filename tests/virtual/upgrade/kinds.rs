@@ -115,6 +115,18 @@ fn whole_nodes_that_somebody_outside_moves_meet_deaths() {
     campaign("upgrade: whole nodes, moved from outside", deaths(&Attacked::of(steps("at 0 whole"))));
 }
 
+#[test]
+fn jobs_that_go_on_meet_deaths() {
+    let begins = "at 0 jobs; at 0 executor kubelet/* lingers 60; at 0 executor kube-scheduler/* lingers 60";
+    campaign("upgrade: Jobs that go on", deaths(&Attacked::of(steps(begins))));
+}
+
+#[test]
+fn controllers_that_come_late_to_their_work_meet_deaths() {
+    let begins = "at 0 whole; at 0 everything; at 0 late-controllers 150; at 0 leases-given-up";
+    campaign("upgrade: late controllers", deaths(&Attacked::of(steps(begins))));
+}
+
 /// So many moments of an upgrade in a long campaign, and else fewer.
 fn moments() -> u64 {
     if is_long() { 40 } else { 6 }

@@ -82,6 +82,10 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
             _ = kube.merge(&up(name), &json!({"spec": spec})).await;
         }
         ["bad-claim", component, node] => bad_claim(kube, component, node).await,
+        ["late-controllers", seconds] => {
+            cluster.control_plane().set_late(Duration::from_secs(seconds.parse().unwrap()));
+        }
+        ["leases-given-up"] => cluster.control_plane().set_gives_up(),
         ["slow-scheduler"] => slow_scheduler(cluster, kube).await,
         ["cut", agent, seconds] => {
             let time = Duration::from_secs(seconds.parse().unwrap());

@@ -46,7 +46,7 @@ const TOGETHER: [(u64, &[&str]); 19] = [
 const PLAN_ONLY: &str = "plan-only";
 
 /// What a person may ask for, how the cluster may be, and one in how many is so.
-const ALONE: [(u64, &str); 32] = [
+const ALONE: [(u64, &str); 35] = [
     (4, "everything"),
     (5, "target v1.38.1"),
     (12, "target v1.36.9"),
@@ -80,6 +80,9 @@ const ALONE: [(u64, &str); 32] = [
     (12, "cache main-2"),
     (5, "executor kubelet/main-3 after 20"),
     (5, "executor kube-apiserver/* after 9"),
+    (8, "executor kubelet/* lingers 50"),
+    (8, "late-controllers 100"),
+    (6, "leases-given-up"),
 ];
 
 /// The step by which `deed` comes; it is so from the beginning, unless it says when it comes.

@@ -17,6 +17,7 @@ mod starting;
 mod taints;
 mod turns;
 mod waits;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -98,6 +99,8 @@ pub struct Watcher {
     pub turns: Vec<(Instant, String, String)>,
     /// When the first replica was told an event, of each resource.
     pub heard: BTreeMap<String, Vec<Instant>>,
+    /// When each controller was last at work.
+    worked: BTreeMap<&'static str, Instant>,
     /// The cluster's time when the watcher began, or its clock was set, and when that was.
     began: (Timestamp, Instant),
 }
@@ -136,6 +139,7 @@ impl Watcher {
             given: Vec::new(),
             turns: Vec::new(),
             heard: BTreeMap::new(),
+            worked: BTreeMap::new(),
             began: (now, Instant::now()),
         };
         let name = |object: &Value| text(&object["metadata"]["name"]);
@@ -189,6 +193,7 @@ impl Watcher {
     }
 
     pub fn see(&mut self, write: &Write<'_>) {
+        self.look_at_work();
         if write.is_heartbeat() {
             return;
         }

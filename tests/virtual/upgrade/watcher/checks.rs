@@ -249,6 +249,7 @@ impl Watcher {
             ));
         }
         if before.is_control_plane {
+            lines.extend(self.job_elsewhere(claim).map(|job| format!("cordons {name} while {job}")));
             let others = self.nodes.iter().filter(|(of, node)| *of != name && node.is_control_plane);
             let bad = others.filter(|(of, node)| busy(of, node) || node.cordoned && !node.theirs);
             lines.extend(bad.map(|(of, _)| format!("cordons {name} while {of} of the control plane is out")));
@@ -268,6 +269,7 @@ impl Watcher {
         if after.mark.is_some() {
             self.fault(6, format!("leaves its mark on {name}"));
         }
+        self.gives_back(name, before);
     }
 
     /// A claim is recorded.
@@ -287,6 +289,7 @@ impl Watcher {
             self.plane_is_ready(claim, "claims");
             self.has_its_turn(claim, "claims");
             self.controllers_work(claim);
+            self.controllers_are_back(claim, "claims");
         } else if let Some((other, of)) = self.claims.iter().find(|(other, of)| {
             *other != name && of.upgrade == claim.upgrade && !of.of_kubelet() && of.in_flight()
         }) {
@@ -303,6 +306,7 @@ impl Watcher {
                 self.may_open(after, "takes up");
                 if after.of_kubelet() {
                     self.has_its_turn(after, "takes up");
+                    self.controllers_are_back(after, "takes up");
                 }
             }
             "Draining" => {
@@ -442,6 +446,9 @@ impl Watcher {
             }
             if before.state != "Claimed" {
                 bad.extend(self.works_still(after));
+            }
+            if before.state == "Upgrading" {
+                bad.extend(self.runs_still(after));
             }
         }
         for line in bad {

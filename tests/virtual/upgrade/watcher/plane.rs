@@ -2,7 +2,7 @@
 
 use evenkeel_sim::Write;
 
-use super::{Claim, Watcher, labels, version};
+use super::{Claim, Node, Watcher, labels, version};
 
 impl Watcher {
     /// Remembers which claims have a Job that is complete, and which have one that has not ended.
@@ -26,9 +26,35 @@ impl Watcher {
         }
     }
 
-    /// Why the node of `claim` is not given back: its Job runs.
+    /// Whether a Job of `claim` has not ended, whose time is measured by clocks that nobody sets.
+    fn has_job(&self, claim: &Claim) -> bool {
+        !self.clocks_jump && self.working.values().any(|of| *of == claim.uid)
+    }
+
+    /// Why the executor of `claim` is not over: its Job runs.
     pub(super) fn runs_still(&self, claim: &Claim) -> Option<String> {
-        self.working.values().any(|of| *of == claim.uid).then(|| "its Job still runs".to_owned())
+        self.has_job(claim).then(|| "its Job still runs".to_owned())
+    }
+
+    /// 9: a node is not given back before the Job has ended that works on it, whatever its kubelet says.
+    pub(super) fn gives_back(&mut self, name: &str, before: &Node) {
+        let mine = before.marked_by().and_then(|(claim, uid)| Some((self.claims.get(claim)?, uid)));
+        let works = mine.is_some_and(|(claim, uid)| {
+            claim.uid == uid && claim.state == "Upgrading" && self.has_job(claim)
+        });
+        if works {
+            self.fault(9, format!("gives {name} back while its Job still runs"));
+        }
+    }
+
+    /// The Job of a step on another control-plane node than that of `claim`, which has not ended.
+    pub(super) fn job_elsewhere(&self, claim: &Claim) -> Option<String> {
+        let of_plane = |node: &str| self.nodes.get(node).is_some_and(|node| node.is_control_plane);
+        let elsewhere = |(_, other): &(&String, &Claim)| {
+            let lasts = matches!(other.state.as_str(), "Upgrading" | "Upgraded");
+            other.node != claim.node && lasts && of_plane(&other.node) && self.has_job(other)
+        };
+        self.claims.iter().find(elsewhere).map(|(name, _)| format!("the Job of {name} still runs"))
     }
 
     /// Why the executor of `claim`, which moves several components together, is not over: its Job is not complete.
@@ -61,6 +87,7 @@ impl Watcher {
             claim.of_plane && *node != claim.node && !instance.runs && known
         });
         bad.extend(away.map(|((node, component), _)| format!("{component} on {node} is away")));
+        bad.extend(self.job_elsewhere(claim));
         for line in bad {
             self.fault(5, format!("upgrades the control plane of {} while {line}", claim.node));
         }

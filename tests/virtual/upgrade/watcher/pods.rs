@@ -3,7 +3,7 @@
 use super::{Node, Pod, Watcher, selects};
 
 impl Watcher {
-    /// 3, 4, 8, 13: a pod leaves by an eviction, from a node that we hold, and no budget breaks.
+    /// 2, 3, 4, 8, 13: a pod leaves by an eviction, from a node that we hold, and no budget breaks.
     pub(super) fn evicts(&mut self, key: &str, pod: &Pod, uid: &str) {
         let times = self.evicted.entry(uid.to_owned()).or_default();
         *times += 1;
@@ -41,6 +41,7 @@ impl Watcher {
             None => self.fault(3, format!("evicts {key} from {}, which we do not hold", pod.node)),
             Some(claim) => {
                 self.is_wanted(&claim, "evicts a pod of");
+                self.controllers_are_back(&claim, "evicts a pod of");
                 if node.is_some_and(|node| node.uid != claim.node_uid) {
                     self.fault(8, format!("evicts {key} from {}, which is another node", pod.node));
                 }

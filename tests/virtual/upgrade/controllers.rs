@@ -1,0 +1,45 @@
+//! Controllers that are long in coming back to work after a step of the control plane: after their own, after that of the
+//! kube-apiserver beside them, and after a new kubelet has begun them anew.
+//!
+//! Here belongs only how long they take; that nothing leaves a node meanwhile is what the watcher checks.
+
+use std::time::Duration;
+
+use super::Run;
+use super::ends::{ends, said};
+
+/// It is longer than any pause of the operator.
+const LATE: Duration = Duration::from_mins(4);
+
+/// An upgrade that begins so, whose controllers come late, and those that end give up their leases or do not.
+fn late(begins: &str) -> [Run; 2] {
+    ["", "; at 0 leases-given-up"].map(|given_up| {
+        let run = ends(&format!("{begins}at 0 late-controllers {}{given_up}", LATE.as_secs()));
+        assert_eq!((said(&run).0, said(&run).1), ("Completed", false), "{:#}", run.end["upgrades"]);
+        assert!(run.took > LATE, "{:?}", run.took);
+        run
+    })
+}
+
+#[test]
+fn no_node_is_taken_up_before_static_pods_are_at_work_again() {
+    late("");
+    late("at 0 jobs; ");
+    late("at 0 whole; ");
+}
+
+#[test]
+fn no_node_is_taken_up_before_processes_of_hosts_are_at_work_again() {
+    late("at 0 hosts; at 0 accept; ");
+}
+
+#[test]
+fn no_node_is_taken_up_before_what_a_new_kubelet_began_anew_is_at_work() {
+    late("at 0 everything; ");
+}
+
+/// Its claim goes on for longer than its static pods take to be back.
+#[test]
+fn no_node_is_taken_up_beside_a_control_plane_node_whose_job_goes_on() {
+    late("at 0 everything; at 0 jobs; at 0 executor kubelet/* lingers 60; ");
+}
