@@ -82,10 +82,6 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
             _ = kube.merge(&up(name), &json!({"spec": spec})).await;
         }
         ["bad-claim", component, node] => bad_claim(kube, component, node).await,
-        ["late-controllers", seconds] => {
-            cluster.control_plane().set_late(Duration::from_secs(seconds.parse().unwrap()));
-        }
-        ["leases-given-up"] => cluster.control_plane().set_gives_up(),
         ["slow-scheduler"] => slow_scheduler(cluster, kube).await,
         ["cut", agent, seconds] => {
             let time = Duration::from_secs(seconds.parse().unwrap());
@@ -111,7 +107,8 @@ async fn delete_claim(cluster: &Cluster, kube: &Kube, component: &str, node: &st
     }
 }
 
-/// Does what `words` say of executors, approvals, gates that open later, webhooks and pods that would be lost, or what is done to any cluster.
+/// Does what `words` say of executors, approvals, gates that open later, controllers, webhooks and pods that would be
+/// lost, or what is done to any cluster.
 async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]) {
     match words {
         ["change-executor", name, seconds] => {
@@ -130,6 +127,10 @@ async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]
                 gate(&kube, &what).await;
             });
         }
+        ["late-controllers", seconds] => {
+            cluster.control_plane().set_late(Duration::from_secs(seconds.parse().unwrap()));
+        }
+        ["leases-given-up"] => cluster.control_plane().set_gives_up(),
         ["bare", node] => bare(kube, node).await,
         ["cache", node] => cache(kube, node).await,
         ["webhook"] => webhook(kube).await,

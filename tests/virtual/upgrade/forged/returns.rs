@@ -36,7 +36,7 @@ impl Stage {
         self.forger.create(&format!("{PODS}/{name}/eviction"), &eviction).await;
     }
 
-    /// Gives a node to a Job, which takes five seconds at least; the UID of the claim.
+    /// Gives a node to a Job, which takes five seconds at least.
     async fn begins_a_job(&self, component: &str, node: &str) {
         let claim = self.person.get(&format!("{}/{UP}.{component}.{node}", super::CLAIMS)).await.unwrap();
         self.state(component, node, "Upgrading", "").await;
@@ -105,14 +105,12 @@ fn invariant_9_a_node_is_given_back_while_its_job_runs() {
             stage.begins_a_job("kubelet", "main-1").await;
             stage.cluster.claim_version("main-1", TO);
             sleep(Duration::from_secs(seconds)).await;
-            match state {
-                Some(state) => stage.state("kubelet", "main-1", state, "").await,
-                None => {
-                    let given_back = json!({"metadata": {"annotations": {"evenkeel.dev/cordoned-by": null}},
-                        "spec": {"unschedulable": null}});
-                    stage.forger.merge("/api/v1/nodes/main-1", &given_back).await.unwrap();
-                }
+            if let Some(state) = state {
+                return stage.state("kubelet", "main-1", state, "").await;
             }
+            let given_back = json!({"metadata": {"annotations": {"evenkeel.dev/cordoned-by": null}},
+                "spec": {"unschedulable": null}});
+            stage.forger.merge("/api/v1/nodes/main-1", &given_back).await.unwrap();
         })
     };
     names(9, "gives main-1 back while its Job still runs", &back(1, None));
