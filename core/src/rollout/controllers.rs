@@ -15,6 +15,8 @@ use crate::cluster::{Cluster, Component, Leader};
 const NEEDED: [Component; 2] = [Component::KubeControllerManager, Component::KubeScheduler];
 /// A holder renews its lease every two seconds.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
+/// A server stores times in whole seconds.
+const WHOLE_SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// A lease that was last renewed so long before the upgrade began was left behind by a controller that elects no leader.
 const LEFT_BEHIND: SignedDuration = SignedDuration::from_hours(1);
 /// A controller that is silent for so long after a step does not come back by itself, as far as anybody can say.
@@ -36,11 +38,13 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
     };
     // A time that lies ahead was written before somebody set a clock back, and says nothing.
     let stepped: Timestamp = round.mine.iter().filter_map(ended).filter(|at| *at <= now).max()?;
+    // It was cut off to a whole second when it was stored: what was renewed within that second may have been before it.
+    let over = after(stepped, WHOLE_SECOND);
     let begun = round.mine.iter().filter_map(|claim| claim.created).min().unwrap_or(stepped);
     let silent = |leader: &&Leader| {
         let lives = after(leader.renewed, LEFT_BEHIND) > begun;
         let renewed = round.world.freshness.renewals.after(leader.component);
-        NEEDED.contains(&leader.component) && lives && renewed.is_none_or(|at| at < stepped)
+        NEEDED.contains(&leader.component) && lives && renewed.is_none_or(|at| at < over)
     };
     let leader = cluster.leaders().iter().find(silent)?;
     let Leader { component, holder, .. } = leader;

@@ -102,6 +102,32 @@ fn no_node_is_taken_up_while_nobody_holds_a_lease_that_was_given_up() {
     assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
 }
 
+/// The end of a step is stored in whole seconds, and a controller that renews its lease and then ends may do both within one.
+#[test]
+fn a_lease_that_was_renewed_in_the_second_of_the_step_says_nothing() {
+    let mut toy = Toy::kubeadm(2, 1);
+    while !planes_are_upgraded(&toy) {
+        let seconds = toy.seconds;
+        renews(&mut toy, seconds);
+        toy.tick();
+    }
+    // The look of that second shows no renewal, and the next one the last.
+    let last = toy.seconds;
+    renews(&mut toy, last - 1);
+    toy.tick();
+    for _ in 0..60 {
+        renews(&mut toy, last);
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets_in_flight(), 0, "{:?}", toy.log);
+    for _ in 0..10 {
+        let seconds = toy.seconds;
+        renews(&mut toy, seconds);
+        toy.tick();
+    }
+    assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
+}
+
 /// The claim of its kubelet is done a moment after its static pods are back, and others could be taken up in between.
 #[test]
 fn no_node_is_taken_up_beside_a_control_plane_node_before_the_controllers_renew_their_leases() {
