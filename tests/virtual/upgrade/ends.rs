@@ -224,7 +224,7 @@ fn a_kubelet_that_somebody_takes_back_is_held_and_named_and_not_fought() {
     let why = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
     assert!(why.contains("main-1") && why.contains("went back to v1.36.4 after it was upgraded"), "{why}");
     // After the end it is nobody's any more, and the upgrade does not say that it still runs the version.
-    let run = ends("at 160000 kubelet main-1 v1.36.4");
+    let run = ends("at 175000 kubelet main-1 v1.36.4");
     assert_eq!(said(&run), ("Completed", false, "8/9"), "{:#}", run.end["upgrades"]);
     let says = run.end["upgrades"]["up"]["conditions"]["Ready"][2].to_string();
     assert!(says.contains("when the upgrade was complete; not all of them do now"), "{says}");
