@@ -18,7 +18,7 @@ use super::hops::{Hop, Plan, Step};
 use super::length::{Durations, Estimate, Length, times};
 use super::order::Stage;
 use super::waves::Wave;
-use crate::cluster::{Cluster, Node, Phase};
+use crate::cluster::{Cluster, Component, Node, Phase};
 use crate::disruption::preflight::{Question, bounds, duration_text};
 use crate::disruption::{BudgetName, Budgets, Handling, Rules, class, handling};
 use crate::text::harmless;
@@ -131,10 +131,10 @@ pub fn timing(
     }
     all.bounds.sort_by(HopBound::order);
     all.estimate = whole.estimate();
-    let node = durations.node;
-    // The last node of a window is begun while its 90th percentile fits, and on average half a node before that.
-    let idle = node.p90.saturating_sub(node.least() / 2);
-    let done = upgrade.calendar.done(now, all.estimate.p50, node.p90, idle);
+    let needs = durations.at_most(Component::Kubelet);
+    // The last node of a window is begun while it fits, and on average half a node before it does not any more.
+    let idle = needs.saturating_sub(durations.node.least() / 2);
+    let done = upgrade.calendar.done(now, all.estimate.p50, needs, idle);
     all.with_calendar = done.map(|done| done.duration_since(now));
     all
 }

@@ -81,6 +81,16 @@ impl Default for Durations {
 }
 
 impl Durations {
+    /// How long it takes until `component` is observed at its version, in nine of ten cases; a kubelet with the drain of its
+    /// node.
+    pub fn at_most(&self, component: Component) -> SignedDuration {
+        match component {
+            Component::KubeApiserver => self.server.p90,
+            Component::Kubelet => self.node.p90.saturating_add(self.replacement),
+            _ => self.controller.p90,
+        }
+    }
+
     /// How long `step` takes: as long as the longest of what it moves together.
     pub(super) fn step(&self, step: &Step) -> Took {
         let of = |component: &Component| match component {

@@ -184,10 +184,5 @@ fn expected(round: &Round<'_>, moves: &[Component]) -> SignedDuration {
         return took.p90;
     }
     let guessed = Durations::default();
-    let one = |component: &Component| match component {
-        Component::Kubelet => guessed.node.p90 + guessed.replacement,
-        Component::KubeApiserver => guessed.server.p90,
-        _ => guessed.controller.p90,
-    };
-    moves.iter().map(one).max().unwrap_or_default()
+    moves.iter().map(|component| guessed.at_most(*component)).max().unwrap_or_default()
 }

@@ -46,14 +46,27 @@ fn planes_are_upgraded(toy: &Toy) -> bool {
     planes.filter(|claim| claim.state.name() == "Upgraded").count() == 2
 }
 
-#[test]
-fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
-    let mut toy = Toy::kubeadm(2, 1);
-    while !planes_are_upgraded(&toy) {
+/// So many looks, each of which shows a lease that was just renewed.
+fn renews_all_the_time(toy: &mut Toy, looks: usize) {
+    for _ in 0..looks {
         let seconds = toy.seconds;
-        renews(&mut toy, seconds);
+        renews(toy, seconds);
         toy.tick();
     }
+}
+
+/// A cluster just after the last step of its control plane, whose controllers were at work until then.
+fn with_upgraded_planes() -> Toy {
+    let mut toy = Toy::kubeadm(2, 1);
+    while !planes_are_upgraded(&toy) {
+        renews_all_the_time(&mut toy, 1);
+    }
+    toy
+}
+
+#[test]
+fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
+    let mut toy = with_upgraded_planes();
     let last = toy.seconds - 1;
     for _ in 0..60 {
         renews(&mut toy, last);
@@ -67,22 +80,13 @@ fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
     toy.freshness.renewals = Renewals::default();
     let line = "looks whether kube-controller-manager works: waits until cp-2_a renews its lease";
     assert_eq!(toy.status().lines().first().map(String::as_str), Some(line));
-    for _ in 0..10 {
-        let seconds = toy.seconds;
-        renews(&mut toy, seconds);
-        toy.tick();
-    }
+    renews_all_the_time(&mut toy, 10);
     assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
 }
 
 #[test]
 fn no_node_is_taken_up_while_nobody_holds_a_lease_that_was_given_up() {
-    let mut toy = Toy::kubeadm(2, 1);
-    while !planes_are_upgraded(&toy) {
-        let seconds = toy.seconds;
-        renews(&mut toy, seconds);
-        toy.tick();
-    }
+    let mut toy = with_upgraded_planes();
     // It renews its lease no more, and then it ends and says so.
     for (holder, at_second) in [("cp-2_a", toy.seconds - 1), ("", toy.seconds + 1)] {
         for _ in 0..30 {
@@ -105,12 +109,7 @@ fn no_node_is_taken_up_while_nobody_holds_a_lease_that_was_given_up() {
 /// The end of a step is stored in whole seconds, and a controller that renews its lease and then ends may do both within one.
 #[test]
 fn a_lease_that_was_renewed_in_the_second_of_the_step_says_nothing() {
-    let mut toy = Toy::kubeadm(2, 1);
-    while !planes_are_upgraded(&toy) {
-        let seconds = toy.seconds;
-        renews(&mut toy, seconds);
-        toy.tick();
-    }
+    let mut toy = with_upgraded_planes();
     // The look of that second shows no renewal, and the next one the last.
     let last = toy.seconds;
     renews(&mut toy, last - 1);
@@ -120,11 +119,7 @@ fn a_lease_that_was_renewed_in_the_second_of_the_step_says_nothing() {
         toy.tick();
     }
     assert_eq!(toy.kubelets_in_flight(), 0, "{:?}", toy.log);
-    for _ in 0..10 {
-        let seconds = toy.seconds;
-        renews(&mut toy, seconds);
-        toy.tick();
-    }
+    renews_all_the_time(&mut toy, 10);
     assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
 }
 
@@ -135,9 +130,7 @@ fn no_node_is_taken_up_beside_a_control_plane_node_before_the_controllers_renew_
     toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
     toy.cluster.set_node(Node { held: true, ..node("n-2", "v1.36.4") });
     while toy.cluster.node("cp-1").unwrap().kubelet.to_string() != "v1.37.1" {
-        let seconds = toy.seconds;
-        renews(&mut toy, seconds);
-        toy.tick();
+        renews_all_the_time(&mut toy, 1);
     }
     toy.cluster.set_node(node("n-2", "v1.36.4"));
     let (last, claims) = (toy.seconds, toy.claims.len());
@@ -146,11 +139,7 @@ fn no_node_is_taken_up_beside_a_control_plane_node_before_the_controllers_renew_
         toy.tick();
         assert_eq!(toy.claims.len(), claims, "{:?}", toy.log);
     }
-    for _ in 0..10 {
-        let seconds = toy.seconds;
-        renews(&mut toy, seconds);
-        toy.tick();
-    }
+    renews_all_the_time(&mut toy, 10);
     assert!(toy.claims.len() > claims, "{:?}", toy.log);
 }
 
