@@ -17,7 +17,7 @@ use serde_json::json;
 use super::actions::{Hands, claims, nodes};
 use super::outcome::{FIELD_MANAGER, NextState, Outcome, Stop, stop};
 use crate::api::upgrade::FINALIZER;
-use crate::api::{ClusterUpgrade, NodeUpgrade, decode, job_of, spec_of, status_of};
+use crate::api::{ClusterUpgrade, NodeUpgrade, decode, job_result, spec_of, status_of};
 use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
 
@@ -57,7 +57,7 @@ impl Hands {
         let (name, now) = (claim.name_any(), self.clock.now());
         let before = decode::<NodeUpgrade>(claim).map_err(Stop::Failed)?;
         let mut status = status_of(&before, &next.state, next.attempt, &next.message, &next.blockers, now);
-        status.job = job_of(&before, next.attempt, next.job.as_ref());
+        status.job = job_result(&before, next.attempt, next.job.as_ref());
         let patch =
             json!({ "metadata": { "resourceVersion": resource_version }, "status": replace(&status) });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };

@@ -382,7 +382,7 @@ pub fn job_name(uid: &str, attempt: u32) -> String {
 }
 
 /// What the status of `claim` keeps of the Job of `attempt`: how it stands `now`, or else what was kept of it before.
-pub fn job_of(claim: &NodeUpgrade, attempt: u32, now: Option<&JobState>) -> Option<JobResult> {
+pub fn job_result(claim: &NodeUpgrade, attempt: u32, now: Option<&JobState>) -> Option<JobResult> {
     let name = job_name(&claim.uid().unwrap_or_default(), attempt);
     let Some(state) = now else {
         let kept = claim.status.as_ref()?.job.clone();

@@ -14,7 +14,8 @@ pub mod report;
 pub mod upgrade;
 
 pub use claim::{
-    BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, job_name, job_of, spec_of, status_of,
+    BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, job_name, job_result, spec_of,
+    status_of,
 };
 pub use conditions::{ConditionStatus, ConditionType, Kstatus, Wanted, conditions};
 pub use decode::{decode, decode_parts};

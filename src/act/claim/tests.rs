@@ -90,4 +90,8 @@ async fn the_write_of_a_state_has_its_conditions_and_generation() {
     let reconciling = reconciling.unwrap();
     assert_eq!((&reconciling["status"], &reconciling["reason"]), (&json!("True"), &json!("Draining")));
     assert_eq!(reconciling["lastTransitionTime"], "2026-11-02T09:00:00Z", "it is so since then");
+    // A merge patch keeps what it does not name, and what an earlier attempt left is no longer so.
+    for old in ["job", "observedTime", "staticPodsBefore", "deadlineTime", "executorKind", "retryTime"] {
+        assert_eq!(status.get(old), Some(&json!(null)), "{old}");
+    }
 }

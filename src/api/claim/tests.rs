@@ -137,12 +137,12 @@ fn how_a_job_ended_is_kept_when_the_job_is_gone() {
     let mut object = claim();
     object.metadata.uid = Some("uid".to_owned());
     let failed = JobState::Failed("Job has reached the specified backoff limit".to_owned());
-    let kept = job_of(&object, 1, Some(&failed)).unwrap();
+    let kept = job_result(&object, 1, Some(&failed)).unwrap();
     assert_eq!((kept.name.as_str(), kept.result.as_str()), ("evenkeel-uid-1", "Failed"));
     assert_eq!(kept.message, "Job has reached the specified backoff limit");
     object.status = Some(NodeUpgradeStatus { job: Some(kept.clone()), ..NodeUpgradeStatus::default() });
-    assert_eq!(job_of(&object, 1, None), Some(kept));
-    assert_eq!(job_of(&object, 2, None), None);
-    let second = job_of(&object, 2, Some(&JobState::Complete)).unwrap();
+    assert_eq!(job_result(&object, 1, None), Some(kept));
+    assert_eq!(job_result(&object, 2, None), None);
+    let second = job_result(&object, 2, Some(&JobState::Complete)).unwrap();
     assert_eq!((second.name.as_str(), second.result.as_str()), ("evenkeel-uid-2", "Complete"));
 }
