@@ -42,9 +42,9 @@ exit 3
 
 /// Puts `$package` back to `$version`.
 const BACK: &str = r#"
-sed -i -E "s#(core:/stable:/)v[0-9.]+#\1v${version%.*}#" /etc/apt/sources.list.d/kubernetes.list
+sed -i -E "s#(core:/stable:/)v[0-9.]+#\1v${version%.*}#" /etc/apt/sources.list.d/kubernetes.*
 dpkg --configure -a
-apt-get update
+apt-get update || true
 apt-get install -y --allow-downgrades --allow-change-held-packages "$package=${version}-*"
 "#;
 
@@ -76,6 +76,21 @@ mkdir "$old"
 mv "manifests/$pod.yaml" "$old"
 "#;
 
+/// Has a node name its repository in the form that apt prefers today, beside another one that is broken.
+const NEW_FORM: &str = r#"
+cd /etc/apt/sources.list.d
+address="$(sed -n -E 's#^deb .*(file:[^ ]*) /$#\1#p' kubernetes.list)"
+printf 'Types: deb\nURIs: %s\nSuites: /\nTrusted: yes\n' "$address" > kubernetes.sources
+rm kubernetes.list
+echo 'deb [trusted=yes] file:/var/nowhere /' > broken.list
+"#;
+
+/// Gives a node a patch for a static pod, as a person does before kubeadm makes the node.
+const PATCH: &str = r#"
+mkdir /etc/kubernetes/patches
+printf 'metadata:\n  annotations:\n    devcluster.test/patched: "yes"\n' > /etc/kubernetes/patches/kube-scheduler+merge.yaml
+"#;
+
 pub async fn end_well(real: &Real) -> TestResult {
     let first = script("kubeadm/first")?;
     killed_half_way_through_dpkg(real, "cp-1", &first, "kubeadm").await?;
@@ -85,10 +100,18 @@ pub async fn end_well(real: &Real) -> TestResult {
     assert_eq!(real.apiserver_version("cp-1").await.as_deref(), Some(TO));
 
     let further = script("kubeadm/control-plane")?;
+    on_node(real, "cp-2", NEW_FORM).await?;
+    on_node(real, "cp-2", PATCH).await?;
     killed_half_way_through_dpkg(real, "cp-2", &further, "kubeadm").await?;
     killed_while_kubeadm_works(real, "cp-2", &further).await?;
     ends_well_twice(real, "cp-2", &further).await?;
     assert_eq!(real.apiserver_version("cp-2").await.as_deref(), Some(TO));
+    on_node(
+        real,
+        "cp-2",
+        "grep 'devcluster.test/patched: \"yes\"' /etc/kubernetes/manifests/kube-scheduler.yaml",
+    )
+    .await?;
 
     // kubeadm takes a node without a kube-apiserver for a worker; and with one member of two, no etcd answers anybody.
     left_out(real, "cp-2", &further, "kube-apiserver").await?;
@@ -110,8 +133,8 @@ fn the_scripts_for_kubeadm_begin_alike() -> TestResult {
     for name in ["first", "control-plane", "worker"] {
         let script = script(&format!("kubeadm/{name}"))?;
         let (beginning, _) = script
-            .split_once("\npatiently apt-mark hold kubeadm\n")
-            .ok_or_else(|| Failure::new(format!("kubeadm/{name} does not hold kubeadm")))?;
+            .split_once("\nput kubeadm\n")
+            .ok_or_else(|| Failure::new(format!("kubeadm/{name} does not install kubeadm")))?;
         beginnings.push(beginning.to_owned());
     }
     assert!(beginnings.iter().all(|one| *one == beginnings[0]), "{beginnings:#?}");

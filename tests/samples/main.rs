@@ -1,6 +1,10 @@
 //! The samples are what the operator reads: each decodes without a field left over, and the upgrade is valid.
+//!
+//! Here belongs what `config/samples` and `config/executors` say; what the scripts of the latter do is in `scripts`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scripts;
 
 use std::fs;
 use std::path::Path;
