@@ -164,9 +164,9 @@ chmod 755 /var/tree/bin/{program}
 
         self.refuses(real, &script, TO, "must name a build").await?;
         // Nothing is in the mirror yet.
-        self.refuses(real, &script, &to, "").await?;
-        on_node(real, NODE, &self.published("echo 0000")).await?;
-        self.refuses(real, &script, &to, "").await?;
+        self.refuses(real, &script, &to, "curl: (37) ").await?;
+        on_node(real, NODE, &self.published("printf '%064d  %s\\n' 0")).await?;
+        self.refuses(real, &script, &to, "did NOT match").await?;
         assert_eq!(self.state(real).await?, before, "a try that failed changed something");
 
         on_node(real, NODE, &self.published("sha256sum")).await?;

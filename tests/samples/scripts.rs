@@ -67,6 +67,13 @@ sha256sum k3s rke2.linux-amd64.tar.gz > sha256sum-amd64.txt
 const LINE: &str = "deb [signed-by=/k.gpg] https://pkgs.k8s.io/core:/stable:/v1.36/deb/ /\n";
 const STANZA: &str = "Types: deb\nURIs: https://pkgs.k8s.io/core:/stable:/v1.36/deb/\nSuites: /\n";
 
+/// The executors that replace a program, each with the unit that runs it.
+const REPLACING: [(&str, &str); 4] = [
+    ("k3s/agent", "k3s-agent"),
+    ("k3s/server", "k3s"),
+    ("rke2/agent", "rke2-agent"),
+    ("rke2/server", "rke2-server"),
+];
 const KUBEADM: [&str; 3] = ["kubeadm/first", "kubeadm/control-plane", "kubeadm/worker"];
 
 struct Host(TempDir);
@@ -146,6 +153,85 @@ fn refuses(host: &Host, executor: &str, words: &str) {
     assert_eq!(ran.errors, words, "{executor}");
     for changes in ["curl", "apt-get", "apt-mark", "dpkg ", "kubeadm", "restart"] {
         assert!(!ran.called.contains(changes), "{executor}: {}", ran.called);
+    }
+}
+
+#[test]
+fn a_program_that_is_elsewhere_gets_no_second_one_beside_it() {
+    for (executor, _) in REPLACING {
+        let host = Host::new();
+        host.sh("rm usr/local/bin/*");
+        let words = if executor.starts_with("k3s") {
+            "there is no /usr/local/bin/k3s on this node: its k3s is elsewhere; this executor replaces no other\n"
+        } else {
+            "there is no /usr/local/bin/rke2 on this node: its RKE2 is from a package or elsewhere; this executor \
+             replaces no other\n"
+        };
+        refuses(&host, executor, words);
+    }
+}
+
+/// The tarball of RKE2 brings the units of servers and of agents: a restart would begin a server on an agent's node.
+#[test]
+fn a_node_of_the_other_kind_gets_no_second_service() {
+    for (executor, unit) in REPLACING {
+        let host = Host::new();
+        host.put("state", "inactive\n");
+        let words =
+            format!("service {unit} does not run on this node, and this executor restarts no other\n");
+        refuses(&host, executor, &words);
+        // Whatever else it is, it was begun.
+        host.put("state", "failed\n");
+        assert!(host.run(executor).well, "{executor}");
+    }
+}
+
+#[test]
+fn a_download_that_fails_says_why_and_changes_nothing() {
+    for (executor, _) in REPLACING {
+        for (left_out, why) in
+            [("k3s rke2*", "curl: (22) "), ("sha256sum*", "curl: (22) sha256sum-amd64.txt")]
+        {
+            let host = Host::new();
+            host.sh(&format!("cd mirror; rm {left_out}; cp -R ../usr ../before"));
+            let ran = host.run(executor);
+            assert!(!ran.well && ran.errors.contains(why), "{executor}: {:?}", ran.errors);
+            assert!(!ran.called.contains("restart"), "{executor}: {}", ran.called);
+            host.sh("diff -r usr before");
+        }
+    }
+}
+
+#[test]
+fn what_was_put_there_has_its_label_before_it_is_run() {
+    for (executor, unit) in REPLACING {
+        let host = Host::new();
+        let first = host.run(executor);
+        assert!(first.well, "{executor}: {}", first.errors);
+        let label = if executor.starts_with("k3s") {
+            "restorecon /usr/local/bin/k3s\n".to_owned()
+        } else {
+            let units = "/usr/local/lib/systemd/system/rke2";
+            format!("restorecon -i /usr/local/bin/rke2 {units}-agent.service {units}-server.service\n")
+        };
+        let restart = format!("systemctl restart {unit}\n");
+        let (labelled, restarted) = (first.called.find(&label), first.called.find(&restart));
+        assert!(labelled.is_some() && labelled < restarted, "{executor}: {}", first.called);
+        // A try may have ended between the two: the label is looked at again, and nothing else is done.
+        let second = host.run(executor);
+        assert!(second.well && second.called.contains(&label), "{executor}: {}", second.called);
+        assert!(!second.called.contains("curl") && !second.called.contains(&restart), "{}", second.called);
+    }
+}
+
+#[test]
+fn a_host_without_selinux_needs_nothing_of_it() {
+    for (executor, unit) in REPLACING {
+        let host = Host::new();
+        host.sh("rm bin/restorecon");
+        let ran = host.run(executor);
+        assert!(ran.well && ran.errors.is_empty(), "{executor}: {}", ran.errors);
+        assert!(ran.called.contains(&format!("systemctl restart {unit}\n")), "{executor}: {}", ran.called);
     }
 }
 
