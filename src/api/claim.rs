@@ -4,11 +4,16 @@
 //! becomes of a claim. The invariant: a stored claim whose state or target version cannot be read is an error, never a
 //! guess.
 
+use std::sync::Arc;
+
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan::Stage;
-use evenkeel_core::rollout::{AskedExecutor, Before, Blocker, Claim, ClaimState, JobState, Subject};
+use evenkeel_core::rollout::{
+    AskedExecutor, Before, Blocker, Claim, ClaimState, JobState, Subject, UnreadableClaim,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use kube::core::DynamicObject;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -209,10 +214,27 @@ pub struct BlockedBy {
 
 /// What is wrong with a stored claim that nobody but us should have written.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("NodeUpgrade {name} {why}; delete it to have it made anew")]
+#[error("NodeUpgrade {name} {why}; delete it to have it made anew: a node that it cordoned stays cordoned")]
 pub struct BadClaim {
     name: String,
     why: String,
+}
+
+/// Those of `finalizers` that are not ours.
+fn finalizers_of_others(finalizers: &[String]) -> Vec<Arc<str>> {
+    finalizers.iter().filter(|name| *name != FINALIZER).map(|name| name.as_str().into()).collect()
+}
+
+/// The core's value of a stored claim that cannot be read, for the reason `why`.
+pub fn unreadable_claim(object: &DynamicObject, why: String) -> UnreadableClaim {
+    UnreadableClaim {
+        name: object.name_any().into(),
+        uid: object.uid().unwrap_or_default().into(),
+        resource_version: object.resource_version().unwrap_or_default().into(),
+        ending: object.metadata.deletion_timestamp.is_some(),
+        finalizers: finalizers_of_others(object.finalizers()),
+        why,
+    }
 }
 
 /// The core's value of a stored claim.
@@ -267,12 +289,7 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
         upgrade: spec.upgrade_name.as_str().into(),
         upgrade_uid: spec.upgrade_uid.as_str().into(),
         ending: object.metadata.deletion_timestamp.is_some(),
-        finalizers: object
-            .finalizers()
-            .iter()
-            .filter(|name| *name != FINALIZER)
-            .map(|name| name.as_str().into())
-            .collect(),
+        finalizers: finalizers_of_others(object.finalizers()),
         subject: Subject {
             component: spec.component,
             components: spec.components.clone(),

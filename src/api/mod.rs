@@ -15,7 +15,7 @@ pub mod upgrade;
 
 pub use claim::{
     BadClaim, NodeUpgrade, NodeUpgradeSpec, NodeUpgradeStatus, claim_of, job_name, job_result, spec_of,
-    status_of,
+    status_of, unreadable_claim,
 };
 pub use conditions::{ConditionStatus, ConditionType, Kstatus, Wanted, conditions};
 pub use decode::{decode, decode_parts};

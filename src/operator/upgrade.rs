@@ -20,7 +20,7 @@ use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::rollout::{
     Action, Claim, Freshness, Gates, JobState, Jobs, RefusedWrites, UnreadableClaim, World, abandoned,
-    decide, orphans, planned, unavoided,
+    decide, orphans, planned, unavoided, unread,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
@@ -81,8 +81,24 @@ pub(super) struct Driver<'a> {
     pub(super) clock: Clock,
 }
 
-/// A `ClusterUpgrade`, and what a person wants and how far it is; or what is wrong with the object.
-type ReadUpgrade = (ClusterUpgrade, Result<(Upgrade, Progress), String>);
+/// A `ClusterUpgrade` about which something can be decided.
+#[derive(Clone)]
+struct DecidableUpgrade {
+    object: ClusterUpgrade,
+    /// What a person wants.
+    intent: Upgrade,
+    progress: Progress,
+    /// What is wrong with its spec, if something is: then `object` and `intent` have only what the rest settles by.
+    invalid: Option<String>,
+}
+
+/// What a stored `ClusterUpgrade` says.
+#[derive(Clone)]
+enum ReadUpgrade {
+    Decidable(Box<DecidableUpgrade>),
+    /// Nothing of it is in flight, and what is wrong with its spec.
+    Invalid(Box<ClusterUpgrade>, String),
+}
 
 /// What is kept between two looks; losing it is safe.
 #[derive(Default)]
@@ -177,7 +193,7 @@ impl Driver<'_> {
         let (mut rows, mut away, mut blocked) = (Vec::new(), Vec::new(), Vec::new());
         let (upgrades, mut queue) = self.upgrades(kept, now).await;
         forget_gates(kept, &upgrades);
-        for (object, intent, mut progress) in upgrades {
+        for DecidableUpgrade { object, intent, mut progress, invalid } in upgrades {
             progress.queued_behind = queue.ahead_of(&intent, &progress);
             let absent_executors = &upgrade::absent_executors(&object, &kept.executors);
             let world = World { absent_executors, ..world };
@@ -190,10 +206,13 @@ impl Driver<'_> {
             }
             blocked.extend((!decision.status.preflight.is_empty()).then(|| intent.uid.clone()));
             rows.push((object.name_any(), counts(&decision.status)));
+            let status = if let Some(why) = invalid.filter(|_| !progress.ending) {
+                upgrade::status_of_invalid(&object, &why, Some(&decision.status), now)
+            } else {
+                let forecast = kept.forecasts.of(planned.plan(), &intent, &decision.status, world);
+                upgrade::status((&object, &intent), &planned, &decision.status, forecast.as_ref(), now)
+            };
             // The plan and the start time are state: the status has to hold them before any action is taken.
-            let forecast = kept.forecasts.of(planned.plan(), &intent, &decision.status, world);
-            let status =
-                upgrade::status((&object, &intent), &planned, &decision.status, forecast.as_ref(), now);
             let told = self.tell(kept, &object, status).await;
             if told {
                 self.act(kept, object, decision.actions).await;
@@ -227,7 +246,8 @@ impl Driver<'_> {
         if self.upgrades.state() != SyncState::Synced {
             return;
         }
-        let read = |stored: &Arc<DynamicObject>| decode_parts::<ClusterUpgrade>(stored, &["spec"]).ok();
+        let read =
+            |stored: &Arc<DynamicObject>| decode_parts::<ClusterUpgrade>(stored, &["spec", "status"]).ok();
         for object in self.upgrades.list().iter().filter_map(read) {
             let complete = object.status.as_ref().is_some_and(|status| status.completion_time.is_some());
             // One that is suspended does nothing, whatever is seen.
@@ -286,7 +306,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Releases claims whose upgrade is gone, and gives back nodes whose claim is gone.
+    /// Releases claims whose upgrade is gone, and those that nobody can read and somebody deleted, and gives back nodes
+    /// whose claim is gone.
     async fn clean_up(
         &self,
         kept: &mut UpgradesKept,
@@ -298,11 +319,8 @@ impl Driver<'_> {
         let without = claims
             .iter()
             .filter(|claim| claim.ending && upgrades.iter().all(|uid| **uid != *claim.upgrade_uid));
-        for action in abandoned(cluster, without) {
-            let outcome = self.hands.perform_without_upgrade(action).await;
-            self.take(kept, outcome);
-        }
-        for action in unavoided(cluster, &upgrades) {
+        let of_claims = abandoned(cluster, without).into_iter().chain(unread(cluster, unreadable));
+        for action in of_claims.chain(unavoided(cluster, &upgrades)) {
             let outcome = self.hands.perform_without_upgrade(action).await;
             self.take(kept, outcome);
         }
@@ -477,9 +495,9 @@ fn note_dropped(
 }
 
 /// Forgets what was read of objects that no gate names any more.
-fn forget_gates(kept: &mut UpgradesKept, upgrades: &[(ClusterUpgrade, Upgrade, Progress)]) {
+fn forget_gates(kept: &mut UpgradesKept, upgrades: &[DecidableUpgrade]) {
     let named = |object: &GateObject| {
-        let mut all = upgrades.iter().flat_map(|(_, intent, _)| &intent.gates);
+        let mut all = upgrades.iter().flat_map(|of| &of.intent.gates);
         all.any(|gate| gate.object == *object)
     };
     kept.gates.retain(named);

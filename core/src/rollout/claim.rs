@@ -236,6 +236,14 @@ impl Claim {
 pub struct UnreadableClaim {
     /// `metadata.name`.
     pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Arc<str>,
+    /// Somebody deleted it. It goes when no node has its mark any more.
+    pub ending: bool,
+    /// The finalizers that are not ours; they stay when ours is taken off.
+    pub finalizers: Vec<Arc<str>>,
     /// Why, in one line that says what to do.
     pub why: String,
 }

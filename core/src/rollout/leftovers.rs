@@ -1,10 +1,13 @@
-//! What becomes of claims whose upgrade is over, deleted or unknown, and of the nodes that they hold.
+//! What becomes of claims whose upgrade is over, deleted or unknown, or that nobody can read, and of the nodes that they
+//! hold.
 //!
 //! The invariants: nothing that runs is killed, and a node that may be half upgraded is never made schedulable; it is
 //! handed over to a person, cordoned.
 
+use std::sync::Arc;
+
 use super::action::Action;
-use super::claim::{Claim, ClaimState};
+use super::claim::{Claim, ClaimState, UnreadableClaim};
 use super::round::{Round, release};
 use super::taints::Taints;
 use crate::cluster::{Cluster, Node};
@@ -76,6 +79,27 @@ pub(super) fn forget(round: &mut Round<'_>) {
 /// caller makes sure that its list of upgrades is complete.
 pub fn abandoned<'a>(cluster: &Cluster, claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Action> {
     claims.into_iter().map(|claim| settle(cluster, claim)).collect()
+}
+
+/// What to do about those of `claims` that somebody deleted. Nobody knows how far the node of such a claim is, so that it
+/// is handed over to a person; then the claim goes.
+pub fn unread(cluster: &Cluster, claims: &[UnreadableClaim]) -> Vec<Action> {
+    let ends = |claim: &UnreadableClaim| {
+        let has_mark = |node: &&Arc<Node>| {
+            let mark = node.cordoned_by.as_deref().and_then(CordonMark::read);
+            mark == Some(CordonMark::Upgrade { claim: &claim.name, uid: &claim.uid })
+        };
+        match cluster.nodes().iter().find(has_mark) {
+            Some(node) => Action::HandOver { node: node.reference() },
+            None => Action::Release {
+                claim: claim.name.clone(),
+                uid: claim.uid.clone(),
+                resource_version: claim.resource_version.clone(),
+                finalizers: Some(claim.finalizers.clone()),
+            },
+        }
+    };
+    claims.iter().filter(|claim| claim.ending).map(ends).collect()
 }
 
 /// Nodes that carry a cordon of ours whose claim no longer exists.

@@ -130,6 +130,29 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
     })
 }
 
+/// `object`, which is not valid, without whatever of its spec could be wrong: nothing new begins by it, and what is in
+/// flight can settle. It goes to the version of the plan that is under way.
+pub fn settling(object: &ClusterUpgrade) -> ClusterUpgrade {
+    let mut object = object.clone();
+    let spec = &mut object.spec;
+    spec.suspend = true;
+    let plan = object.status.as_ref().and_then(|status| status.plan.as_ref());
+    spec.version = plan.map_or(std::mem::take(&mut spec.version), |plan| plan.to.clone());
+    spec.via.clear();
+    spec.accepted_risks.clear();
+    spec.windows.clear();
+    spec.freezes.clear();
+    spec.failure_policy = None;
+    spec.drain.pod_rules.clear();
+    let plane = &mut spec.control_plane;
+    plane.first_executor = plane.first_executor.take().filter(|_| plane.unit == Unit::Node);
+    for group in &mut spec.node_groups {
+        group.depends_on.clear();
+        group.max_unavailable = IntOrString::Int(1);
+    }
+    object
+}
+
 /// The executors that `object` names and that are not `there`, by name; the first field that names one is told.
 pub fn absent_executors(object: &ClusterUpgrade, there: &Executors) -> Vec<AbsentExecutor> {
     let mut absent: BTreeMap<&str, AbsentExecutor> = BTreeMap::new();

@@ -14,7 +14,7 @@ mod status;
 mod status_schema;
 mod waits;
 
-pub use convert::{FINALIZER, Invalid, absent_executors, progress, validate};
+pub use convert::{FINALIZER, Invalid, absent_executors, progress, settling, validate};
 pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use may_begin::InvalidTime;
 pub use schema::{

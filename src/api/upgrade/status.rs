@@ -53,30 +53,15 @@ fn divided(
     now: Timestamp,
     divisor: usize,
 ) -> ClusterUpgradeStatus {
-    let nodes = decided.stages.iter().find(|s| s.stage == Stage::Kubelets);
-    let (upgraded, selected) = nodes.map_or((0, 0), |s| (s.upgraded, s.total));
     let phase = decided.phase;
     let most = |bound: usize| (bound / divisor).max(1);
     let (waiting_for, waiting_for_omitted) =
         cut(&decided.waits, most(MAX_LINES), |waiting| WaitingFor::of(waiting, line_of));
-    let (parked, parked_omitted) = cut(&decided.parked, most(MAX_PARKED), |out| ParkedNode {
-        node: out.node.to_string(),
-        state: out.state.name().to_owned(),
-        since: out.since.map(Time),
-        reason: line_of(&out.why()),
-    });
+    let (parked, parked_omitted) = cut(&decided.parked, most(MAX_PARKED), parked_node);
     ClusterUpgradeStatus {
         observed_generation: object.metadata.generation,
         plan: plan_of((object, upgrade), planned.plan(), decided, forecast, most),
-        progress: NodeProgress {
-            summary: format!("{upgraded}/{selected}"),
-            upgraded: count(upgraded),
-            selected: count(selected),
-            in_flight: count(decided.nodes_in_flight),
-            blocked: count(decided.out(OutOf::Parked)),
-            failed: count(decided.out(OutOf::Failed)),
-            eta: outlook::eta(phase, forecast),
-        },
+        progress: NodeProgress { eta: outlook::eta(phase, forecast), ..node_progress(decided) },
         control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
         soaks: decided.soaks.iter().take(MAX_SOAKS).map(may_begin::told).collect(),
         waiting_for,
@@ -85,8 +70,37 @@ fn divided(
         parked_omitted,
         start_time: decided.started.map(Time),
         completion_time: decided.completed.map(Time),
-        history: outlook::history(object, decided, upgraded),
+        history: outlook::history(object, decided, upgraded_nodes(decided).0),
         conditions: conditions_of(object, phase, decided, now),
+    }
+}
+
+/// How many nodes are upgraded, and of how many.
+fn upgraded_nodes(decided: &rollout::UpgradeStatus) -> (usize, usize) {
+    let nodes = decided.stages.iter().find(|s| s.stage == Stage::Kubelets);
+    nodes.map_or((0, 0), |s| (s.upgraded, s.total))
+}
+
+/// How far the nodes are, without an ETA.
+fn node_progress(decided: &rollout::UpgradeStatus) -> NodeProgress {
+    let (upgraded, selected) = upgraded_nodes(decided);
+    NodeProgress {
+        summary: format!("{upgraded}/{selected}"),
+        upgraded: count(upgraded),
+        selected: count(selected),
+        in_flight: count(decided.nodes_in_flight),
+        blocked: count(decided.out(OutOf::Parked)),
+        failed: count(decided.out(OutOf::Failed)),
+        ..NodeProgress::default()
+    }
+}
+
+fn parked_node(out: &rollout::NodeOut) -> ParkedNode {
+    ParkedNode {
+        node: out.node.to_string(),
+        state: out.state.name().to_owned(),
+        since: out.since.map(Time),
+        reason: line_of(&out.why()),
     }
 }
 
@@ -191,7 +205,7 @@ fn conditions_of(
     let preflight = decided.preflight.first().map(|line| line_of(line)).unwrap_or_default();
     let others = [
         (ConditionType::AwaitingApproval, is(phase == UpgradePhase::AwaitingApproval), reason, ""),
-        (ConditionType::Paused, is(phase == UpgradePhase::Suspended), reason, ""),
+        (ConditionType::Paused, is(object.spec.suspend), reason, ""),
         (
             ConditionType::DrainBlocked,
             is(blocked > 0),
@@ -212,8 +226,23 @@ fn conditions_of(
 /// The reason of condition Ready where the spec cannot be carried out: the same word as where an executor is missing.
 const INVALID: &str = UpgradePhase::Invalid.reason();
 
-/// The status of an upgrade whose spec cannot be carried out.
-pub fn status_of_invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> ClusterUpgradeStatus {
+/// The status of an upgrade whose spec cannot be carried out. `settles` is how its nodes are that were in flight, if it had
+/// begun; else everything but the reason stays as it last was.
+pub fn status_of_invalid(
+    object: &ClusterUpgrade,
+    why: &str,
+    settles: Option<&rollout::UpgradeStatus>,
+    now: Timestamp,
+) -> ClusterUpgradeStatus {
+    fitting(|divisor| {
+        let told = invalid(object, why, now);
+        let Some(decided) = settles else { return told };
+        let (parked, parked_omitted) = cut(&decided.parked, (MAX_PARKED / divisor).max(1), parked_node);
+        ClusterUpgradeStatus { progress: node_progress(decided), parked, parked_omitted, ..told }
+    })
+}
+
+fn invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> ClusterUpgradeStatus {
     let before = object.status.clone().unwrap_or_default();
     let why = &line_of(why);
     let wanted = Kstatus::Failed.conditions(INVALID, why);

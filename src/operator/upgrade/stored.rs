@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use evenkeel_core::rollout::{Claim, Queue, UnreadableClaim};
-use evenkeel_core::upgrade::{Progress, Upgrade};
+use evenkeel_core::upgrade::Upgrade;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
-use super::{Driver, UpgradesKept};
-use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode_parts, upgrade};
+use super::{DecidableUpgrade, Driver, ReadUpgrade, UpgradesKept};
+use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode_parts, unreadable_claim, upgrade};
 use crate::observe::fold::Unseen;
 
 impl Driver<'_> {
@@ -29,40 +29,36 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// The valid upgrades, oldest first, and whose turn it is; what is wrong with the others is told in their status. One
-    /// that became invalid or unreadable after it began is in the queue still.
+    /// The upgrades about which something can be decided, oldest first, and whose turn it is; what is wrong with the others
+    /// is told in their status. One that became invalid or unreadable after it began is in the queue still, and what an
+    /// invalid one has in flight settles.
     pub(super) async fn upgrades(
         &self,
         kept: &mut UpgradesKept,
         now: Timestamp,
-    ) -> (Vec<(ClusterUpgrade, Upgrade, Progress)>, Queue) {
+    ) -> (Vec<DecidableUpgrade>, Queue) {
         let mut upgrades = Vec::new();
         let mut unreadable = Vec::new();
         let mut begun: Vec<(Timestamp, Arc<str>)> = Vec::new();
         self.executors(kept);
         let executors = &kept.executors;
-        let read = |stored: &DynamicObject| {
-            let object = decode_parts::<ClusterUpgrade>(stored, &["spec"])?;
-            let intent = upgrade::validate(&object, executors).map(|intent| {
-                let progress = upgrade::progress(&object, &intent);
-                (intent, progress)
-            });
-            Ok((object, intent.map_err(|invalid| invalid.to_string())))
-        };
         let stored = self.upgrades.list();
-        for (stored, said) in stored.iter().zip(kept.upgrades.of(&stored, read)) {
+        for (stored, said) in stored.iter().zip(kept.upgrades.of(&stored, |stored| read(stored, executors))) {
             match said {
-                Ok((object, intent)) => match intent {
-                    Ok((intent, progress)) => {
-                        begun.extend(begun_since(&object).map(|since| (since, intent.name.clone())));
-                        upgrades.push((object, intent, progress));
+                Ok(read) => {
+                    let object = match &read {
+                        ReadUpgrade::Decidable(of) => &of.object,
+                        ReadUpgrade::Invalid(object, _) => object,
+                    };
+                    begun.extend(begun_since(object).map(|since| (since, object.name_any().into())));
+                    match read {
+                        ReadUpgrade::Decidable(of) => upgrades.push(*of),
+                        ReadUpgrade::Invalid(object, invalid) => {
+                            let status = upgrade::status_of_invalid(&object, &invalid, None, now);
+                            self.tell(kept, &object, status).await;
+                        }
                     }
-                    Err(invalid) => {
-                        begun.extend(begun_since(&object).map(|since| (since, object.name_any().into())));
-                        let status = upgrade::status_of_invalid(&object, &invalid, now);
-                        self.tell(kept, &object, status).await;
-                    }
-                },
+                }
                 Err(line) => {
                     begun.extend(begun_unread(stored).map(|since| (since, stored.name_any().into())));
                     unreadable.push(line);
@@ -74,7 +70,7 @@ impl Driver<'_> {
         }
         kept.unread_upgrades = unreadable;
         let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
-        upgrades.sort_by_key(|(object, ..)| (created(object), object.name_any()));
+        upgrades.sort_by_key(|of| (created(&of.object), of.object.name_any()));
         (upgrades, Queue::new(begun))
     }
 
@@ -89,7 +85,7 @@ impl Driver<'_> {
         for (stored, said) in stored.iter().zip(kept.claims.of(&stored, read)) {
             match said {
                 Ok(claim) => claims.push(claim),
-                Err(why) => unreadable.push(UnreadableClaim { name: stored.name_any().into(), why }),
+                Err(why) => unreadable.push(unreadable_claim(stored, why)),
             }
         }
         (claims, unreadable)
@@ -116,6 +112,30 @@ impl UpgradesKept {
         }
         self.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
     }
+}
+
+/// What `stored` says, as far as it can be decided about.
+///
+/// # Errors
+/// One line, where it cannot be read at all.
+fn read(stored: &DynamicObject, executors: &Executors) -> Result<ReadUpgrade, String> {
+    let object = decode_parts::<ClusterUpgrade>(stored, &["spec", "status"])?;
+    let decidable = |object: ClusterUpgrade, intent: Upgrade, invalid: Option<String>| {
+        let progress = upgrade::progress(&object, &intent);
+        ReadUpgrade::Decidable(Box::new(DecidableUpgrade { object, intent, progress, invalid }))
+    };
+    let invalid = match upgrade::validate(&object, executors) {
+        Ok(intent) => return Ok(decidable(object, intent, None)),
+        Err(invalid) => invalid.to_string(),
+    };
+    // Whatever has begun, has begun under our finalizer.
+    if object.finalizers().iter().any(|name| name == upgrade::FINALIZER) {
+        let settling = upgrade::settling(&object);
+        if let Ok(intent) = upgrade::validate(&settling, executors) {
+            return Ok(decidable(settling, intent, Some(invalid)));
+        }
+    }
+    Ok(ReadUpgrade::Invalid(Box::new(object), invalid))
 }
 
 /// Since when `object` is under way, if it is, also where it goes to another version since: its nodes are half done.

@@ -313,6 +313,54 @@ fn an_upgrade_that_becomes_invalid_on_the_way_keeps_the_next_one_waiting() {
     assert_eq!(said(&run), DONE);
 }
 
+/// The names of the nodes of which one of these is true: `cordoned`, `marked`, `avoided`.
+fn touched<'a>(run: &'a Run, in_which_way: &[&str]) -> Vec<&'a String> {
+    let all = run.end["nodes"].as_object().unwrap();
+    assert!(all.len() >= 9, "{all:#?}");
+    let is = |node: &Value| in_which_way.iter().any(|what| node[what] == true);
+    all.iter().filter(|(_, node)| is(node)).map(|(name, _)| name).collect()
+}
+
+/// Nodes drain, and later executors work, when its version becomes one that nobody can go to.
+#[test]
+fn an_upgrade_that_becomes_invalid_gives_its_nodes_back_when_they_have_settled() {
+    for millis in [100_000, 103_000, 108_000] {
+        let run = ends(&format!("at {millis} upgrade up v1.99999.1"));
+        assert_eq!((said(&run).0, said(&run).1), ("Invalid", true), "{millis}: {:#}", run.end["upgrades"]);
+        // Those that are to move yet are avoided still, as while it is suspended.
+        assert_eq!(touched(&run, &["cordoned", "marked"]), Vec::<&String>::new(), "{millis}");
+        let progress = &run.end["upgrades"]["up"]["progress"];
+        assert_eq!(progress["inFlight"], 0, "{millis}: {progress}");
+    }
+}
+
+#[test]
+fn an_upgrade_that_became_invalid_can_be_deleted_whatever_it_has_in_flight() {
+    for millis in [20_000, 100_000, 103_000, 108_000] {
+        let run = ends(&format!("at {millis} upgrade up v1.99999.1; at {} delete-upgrade up", millis + 1500));
+        assert_eq!(
+            run.end["upgrades"].as_object().map(serde_json::Map::len),
+            Some(0),
+            "{millis}: {:#}",
+            run.end
+        );
+        assert_eq!(
+            run.end["claims"].as_object().map(serde_json::Map::len),
+            Some(0),
+            "{millis}: {:#}",
+            run.end
+        );
+        let touched = touched(&run, &["cordoned", "marked", "avoided"]);
+        assert_eq!(touched, Vec::<&String>::new(), "{millis}");
+    }
+}
+
+#[test]
+fn a_claim_that_cannot_be_read_is_made_anew_once_a_person_deleted_it() {
+    let run = ends("at 0 bad-claim kubelet main-6; at 200000 delete-claim kubelet main-6");
+    assert_eq!(said(&run), DONE, "{:#}", run.end["claims"]);
+}
+
 #[test]
 fn an_invalid_upgrade_beside_one_that_is_under_way_is_told_so_and_keeps_nobody_waiting() {
     let run = ends("at 60000 invalid broken");

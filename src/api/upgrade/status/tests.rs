@@ -16,7 +16,7 @@ fn object() -> ClusterUpgrade {
 fn what_is_not_seen_leaves_the_rest_of_the_status_as_it_was() {
     let mut object = object();
     object.metadata.generation = Some(1);
-    let mut before = status_of_invalid(&object, "why", Timestamp::UNIX_EPOCH);
+    let mut before = status_of_invalid(&object, "why", None, Timestamp::UNIX_EPOCH);
     let paused = Condition { type_: "Paused".to_owned(), ..before.conditions[0].clone() };
     before.conditions.push(paused);
     object.status = Some(before.clone());
