@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::claim::{Before, Claim, ClaimState, Subject};
 use super::control_plane_whole::{others_are_whole, statics_return};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended, works_still};
-use super::gate::{ToOpen, may_open};
+use super::gate::{ToOpen, may_open, may_still_begin, takes_back};
 use super::leftovers::{at_target, node_of};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::presence::name_of;
@@ -153,6 +153,8 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                 } else {
                     round.blocks(reason, line);
                 }
+            } else if let Err(wait) = may_still_begin(round, claim, None) {
+                takes_back(round, claim, wait);
             } else if !round.heard_afresh() {
                 round.works(WaitReason::ReadingAgain, format!("{place}: asks every kube-apiserver afresh"));
             } else {

@@ -1,18 +1,19 @@
 //! Whether anything new may be opened now: a step of the control plane, a node, or a parked node once more.
 //!
 //! Here belongs everything that only delays: failures, freezes and windows, soaks, zones, gates. Which node is next, and
-//! whether it can be emptied, is decided before. The invariant: nothing here stops what is in flight.
+//! whether it can be emptied, is decided before. The invariants: nothing here stops what is in flight, and nothing is begun
+//! by an answer of another time: what was claimed, and then waited, is asked for once more.
 
 use jiff::SignedDuration;
 
 use super::action::Action;
-use super::claim::ClaimState;
+use super::claim::{Claim, ClaimState};
 use super::forecast::took;
 use super::gate_object::{GateFound, GateRead};
 use super::hold_reason::OutOf;
 use super::jobs::Tried;
 use super::not_opened::{EVERY, NotOpened};
-use super::round::{Round, after};
+use super::round::{Round, after, release};
 use super::soak::soaks;
 use super::{avoid, replaced, zones};
 use crate::cluster::{Component, Node};
@@ -36,9 +37,7 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(),
         ToOpen::Step(components) => components,
         ToOpen::Node(..) => &[Component::Kubelet],
     };
-    let needs = expected(round, moves);
-    let calendar = round.upgrade.calendar.may_begin(round.world.now, needs);
-    calendar.map_err(|(shut, opens)| NotOpened::Shut { shut, what: called(moves), needs, opens })?;
+    let needs = in_time(round, moves)?;
     if let ToOpen::Node(node, group) = opening {
         of_node(round, node, group)?;
         avoid::has_a_place(round, node, needs)?;
@@ -47,6 +46,38 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(),
         return Err(NotOpened::Trial);
     }
     gates(round)
+}
+
+/// Whether what `claim` has opened, and nothing was done for yet, may still be begun: until then as much time may have passed
+/// as a part of the control plane was away, or we were. `node` is the one that a claim of a kubelet is about.
+pub(super) fn may_still_begin(
+    round: &mut Round<'_>,
+    claim: &Claim,
+    node: Option<&Node>,
+) -> Result<(), NotOpened> {
+    failures(round)?;
+    in_time(round, claim.subject.moves())?;
+    if let Some(node) = node {
+        zones::allow(round, node)?;
+    }
+    gates(round)
+}
+
+/// Says again what keeps `claim`, which was opened and not begun, from being begun: `wait`. It is released, unless it is
+/// known in a moment.
+pub(super) fn takes_back(round: &mut Round<'_>, claim: &Claim, wait: NotOpened) {
+    if !matches!(wait, NotOpened::GateRead { .. }) {
+        round.actions.push(release(claim));
+    }
+    round.hold_back(wait);
+}
+
+/// Whether the calendar allows what `moves` now. Returns how long that is expected to take.
+fn in_time(round: &Round<'_>, moves: &[Component]) -> Result<SignedDuration, NotOpened> {
+    let needs = expected(round, moves);
+    let calendar = round.upgrade.calendar.may_begin(round.world.now, needs);
+    calendar.map_err(|(shut, opens)| NotOpened::Shut { shut, what: called(moves), needs, opens })?;
+    Ok(needs)
 }
 
 /// Whether a node of `group` may be opened as far as others soak and its zone goes.

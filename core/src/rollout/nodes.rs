@@ -12,6 +12,7 @@ use super::claim::{Before, Blocker, Claim, ClaimState};
 use super::control_plane_whole::{others_are_whole, statics_return};
 use super::controllers::idle;
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still};
+use super::gate::{may_still_begin, takes_back};
 use super::leftovers::{at_target, holds, node_of, settle};
 use super::round::{Round, after, record, release};
 use super::static_pods::{is_static, static_pods, statics_lack};
@@ -88,6 +89,9 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         ClaimState::Claimed => {
             if let Some(why) = round.world.refused.of_cordon(&node.name) {
                 return park(round, claim, format!("the server refuses to cordon it: {why}"), Vec::new());
+            }
+            if let Err(wait) = may_still_begin(round, claim, Some(node)) {
+                return takes_back(round, claim, wait);
             }
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }

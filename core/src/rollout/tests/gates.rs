@@ -14,7 +14,7 @@ use crate::upgrade::{FailurePolicy, Gate, GateObject, NodeGroup};
 /// It is 2027-01-15 08:00 UTC when a toy begins.
 const BEGINS: i64 = 8 * 60;
 
-fn window(start: i64, minutes: i64) -> Window {
+pub(super) fn window(start: i64, minutes: i64) -> Window {
     let start = BEGINS + start;
     let start = time(i8::try_from(start / 60).unwrap(), i8::try_from(start % 60).unwrap(), 0, 0);
     let length = SignedDuration::from_mins(minutes);

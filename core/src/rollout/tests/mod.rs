@@ -2,6 +2,7 @@
 
 mod avoid;
 mod backoff;
+mod begun_late;
 mod cluster;
 mod control_plane_whole;
 mod controllers;

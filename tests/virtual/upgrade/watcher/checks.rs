@@ -186,6 +186,7 @@ impl Watcher {
             self.fault(8, format!("cordons {name}, which is another node than the claim's"));
         }
         self.is_wanted(&claim, "cordons");
+        self.may_begin(&claim, "cordons");
         self.plane_is_ready(&claim, "cordons");
         self.within_budget(name, before, &claim);
         if !self.upgrades.get(&claim.upgrade).is_some_and(|upgrade| upgrade.only_cordons(&claim)) {
@@ -321,6 +322,7 @@ impl Watcher {
                     self.plane_is_ready(after, "upgrades");
                     self.is_empty(name, after);
                 } else {
+                    self.may_begin(after, "upgrades");
                     self.webhooks_are_ready(after);
                     self.plane_holds(after);
                     self.others_are_done(name, after);

@@ -88,6 +88,27 @@ impl Watcher {
     /// soaks, from as many failures on as may be, while a gate is closed, and in a zone that is disrupted.
     pub(super) fn may_open(&mut self, claim: &Claim, does: &str) {
         let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
+        let mut why = self.not_in_time(&upgrade, claim);
+        if claim.of_kubelet() {
+            why.extend(self.soaks(&upgrade, claim));
+            why.extend(self.disrupted(claim));
+            why.extend(self.starts_still(claim));
+        }
+        for why in why {
+            self.fault(13, format!("{does} {} while {why}", claim.node));
+        }
+    }
+
+    /// 13: what was claimed is begun only while it might be claimed as far as time and gates go.
+    pub(super) fn may_begin(&mut self, claim: &Claim, does: &str) {
+        let Some(upgrade) = self.upgrades.get(&claim.upgrade).cloned() else { return };
+        for why in self.not_in_time(&upgrade, claim) {
+            self.fault(13, format!("{does} {} while {why}", claim.node));
+        }
+    }
+
+    /// Which window, freeze, gate or number of nodes that are out keeps `claim` from being begun now.
+    fn not_in_time(&self, upgrade: &Upgrade, claim: &Claim) -> Vec<String> {
         let mut why = Vec::new();
         let unseen = self.is_blind(UPGRADES, &upgrade.name, upgrade.spec_since);
         // What was decided a moment ago was so by the clock before it was set.
@@ -102,7 +123,7 @@ impl Watcher {
             let freeze = frozen(&upgrade.spec, now).filter(|_| frozen(&upgrade.spec, before).is_some());
             why.extend(freeze.map(|name| format!("freeze {name} lasts")));
             if !self.clocks_jump {
-                why.extend(self.too_late(&upgrade, claim));
+                why.extend(self.too_late(upgrade, claim));
             }
         }
         let gated = upgrade.spec["gates"].as_array().is_some_and(|gates| !gates.is_empty());
@@ -110,15 +131,8 @@ impl Watcher {
             self.gate_closed.filter(|since| gated && since.elapsed() > GATE_READ_EVERY + self.moment());
         let closed = closed.filter(|since| !self.is_blind(GATES, "shop/checkout", *since));
         why.extend(closed.map(|_| "its gate is closed".to_owned()));
-        why.extend(self.too_many(&upgrade, claim));
-        if claim.of_kubelet() {
-            why.extend(self.soaks(&upgrade, claim));
-            why.extend(self.disrupted(claim));
-            why.extend(self.starts_still(claim));
-        }
-        for why in why {
-            self.fault(13, format!("{does} {} while {why}", claim.node));
-        }
+        why.extend(self.too_many(upgrade, claim));
+        why
     }
 
     /// What keeps `claim` from being done in time, if it takes as long as nine of ten of its like took.

@@ -1,0 +1,48 @@
+//! What was claimed, and waits so long that it may not be opened any more.
+
+use super::super::*;
+use super::cluster::Toy;
+use super::gates::window;
+
+/// The other kube-apiserver goes away in the second in which a step was claimed, and comes back when it is too late.
+#[test]
+fn a_step_that_waits_after_its_claim_is_not_begun_when_it_may_not_be_opened_any_more() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.calendar.windows = vec![window(0, 60), window(200, 60)];
+    let claimed = |toy: &Toy| toy.claims.iter().any(|claim| claim.state.name() == "Claimed");
+    toy.run_until(100, claimed);
+    let ready = |toy: &mut Toy, ready: bool| {
+        toy.cluster.change_instances(|one| {
+            if *one.name == *"cp-2" {
+                one.ready = ready;
+            }
+        });
+    };
+    ready(&mut toy, false);
+    toy.pass(90 * 60 - toy.seconds);
+    toy.tick();
+    assert!(claimed(&toy), "it waits for the other kube-apiserver: {:?}", toy.log);
+    ready(&mut toy, true);
+    let before = toy.log.len();
+    toy.tick();
+    toy.pass(200 * 60 - 2 - toy.seconds);
+    toy.tick();
+    let begun = toy.log[before..].iter().filter(|line| line.ends_with(" Upgrading")).count();
+    assert_eq!((begun, toy.claims.len()), (0, 0), "{:?}", &toy.log[before..]);
+    assert_eq!(toy.phase(), UpgradePhase::WaitingForWindow);
+    toy.run_until(3600, |toy| toy.phase() == UpgradePhase::Completed);
+}
+
+/// The process dies after the claim, and another one begins long after it.
+#[test]
+fn a_node_whose_cordon_comes_too_late_is_not_taken_up_any_more() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.calendar.windows = vec![window(0, 60), window(200, 60)];
+    let claimed = |toy: &Toy| toy.claims.iter().any(Claim::is_of_kubelet);
+    toy.run_until(600, claimed);
+    assert!(toy.claims.iter().any(|claim| claim.is_of_kubelet() && claim.state.name() == "Claimed"));
+    toy.pass(90 * 60 - toy.seconds);
+    toy.run_until(10, |toy| toy.claims.iter().all(|claim| !claim.is_of_kubelet()));
+    assert!(!toy.log.iter().any(|line| line.starts_with("Cordon ")), "{:?}", toy.log);
+    assert_eq!(toy.phase(), UpgradePhase::WaitingForWindow);
+}
