@@ -342,10 +342,15 @@ fn say_blocked(
 ) {
     let ClaimState::Draining { since, stalled } = claim.state else { return };
     let begins_to_stall = drain.stalled.is_some() != stalled.is_some();
-    let from = after(since, SAY_BLOCKED_AFTER.min(round.upgrade.drain.timeout / 2));
-    if !begins_to_stall && blockers.is_empty() {
-        return;
-    }
+    let lasts = SAY_BLOCKED_AFTER.min(round.upgrade.drain.timeout / 2);
+    // A budget that lets one pod go after the other blocks nothing, however long all of them take.
+    let closed_since = |blocker: &Blocker| {
+        let (namespace, name) = blocker.budget.as_ref()?;
+        round.world.cluster.budget(namespace, name)?.closed_since
+    };
+    let from = |blocker: &Blocker| after(closed_since(blocker).map_or(since, |at| at.max(since)), lasts);
+    let first = blockers.iter().map(from).min();
+    let Some(from) = first.or_else(|| begins_to_stall.then_some(since)) else { return };
     if !begins_to_stall && round.world.now < from {
         round.wake(from);
         return;

@@ -253,6 +253,25 @@ fn what_holds_a_drain_back_is_written_when_it_lasts() {
 }
 
 #[test]
+fn a_budget_that_lets_one_pod_go_after_the_other_holds_nothing_back() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.drain.timeout = SignedDuration::from_secs(300);
+    toy.deploy("web", 2, 2);
+    toy.absent = 1;
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    let told = |toy: &Toy| toy.claims.iter().any(|claim| !claim.blockers.is_empty());
+    for _ in 0..60 {
+        let lately = at(toy.seconds - 3);
+        toy.cluster.change_budget("web", |budget| budget.closed_since = Some(lately));
+        toy.tick();
+        assert!(!told(&toy), "{:?}", toy.claims);
+    }
+    let since = toy.seconds;
+    toy.run_until(60, told);
+    assert!((10..15).contains(&(toy.seconds - since)), "{} s", toy.seconds - since);
+}
+
+#[test]
 fn a_node_is_not_given_back_while_its_job_runs() {
     let mut toy = Toy::new(2, 1);
     toy.goes_on = true;
