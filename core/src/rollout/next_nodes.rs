@@ -18,7 +18,7 @@ use super::leftovers::is_cordoned_by_others;
 use super::nodes::{PARKED_AT_LEAST, what_blocks};
 use super::not_opened::NotOpened;
 use super::round::{Round, Selected, after, gone_at, record};
-use super::waiting::{WaitReason, Waiting};
+use super::waiting::{EndedBy, WaitReason, Waiting};
 use super::whose_turn::{in_turn, waits_for};
 use super::zones::place;
 use crate::cluster::{Component, Node};
@@ -119,20 +119,19 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     let mut unavailable = nodes.iter().filter(away).count();
     let candidates = candidates(round, members);
     let cluster = round.world.cluster;
+    let candidates = match in_turn(round, members, candidates) {
+        Ok(candidates) => candidates,
+        Err(_) if working > 0 => return,
+        Err(line) => return round.blocks(WaitReason::GroupsInOrder, line),
+    };
+    // The zone whose turn it is, where zones go one after the other.
     let mut zone_now = None;
-    let some = !candidates.is_empty();
-    let candidates = in_turn(members, &round.upgrade.version, candidates);
-    if some && candidates.is_empty() && working == 0 {
-        let version = &round.upgrade.version;
-        let line = format!("group {}: the others wait until its canaries run {version}", group.name);
-        round.blocks(WaitReason::GroupsInOrder, line);
-    }
     // Zones of which nothing more is opened.
     let mut shut = Vec::new();
     let (mut wait_for_seed, mut waiting) = (false, 0);
     for Selected { member, claim } in candidates {
         let node = member.node;
-        // Once a node of a zone is opened, the others wait for that zone.
+        // Once a node of a zone is opened, or waits for what comes without a person, the others wait for that zone.
         if group.zones == Zones::OneAtATime && zone_now.is_some_and(|now| now != zone(node)) {
             break;
         }
@@ -152,11 +151,14 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
             Ok(again) => again,
             Err(_) if round.halted.is_some() => return,
             Err(waiting) => {
+                let comes = claim.is_none() && waiting.reason.ended_by() != EndedBy::Person;
+                zone_now = zone_now.or(comes.then(|| zone(node)));
                 round.blocked.push(waiting);
                 continue;
             }
         };
         if let Err(wait) = may_open(round, ToOpen::Node(node, group)) {
+            zone_now = zone_now.or(claim.is_none().then(|| zone(node)));
             match &wait {
                 NotOpened::Zone { .. } => shut.push(place(node)),
                 NotOpened::Seed { .. } => wait_for_seed = true,

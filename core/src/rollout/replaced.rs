@@ -13,7 +13,7 @@ use super::round::{Round, after};
 use crate::cluster::{Node, Owner, Phase, Pod};
 
 /// A pod that is not ready so long after it was made has other troubles than ours.
-const START: SignedDuration = SignedDuration::from_mins(2);
+const START: SignedDuration = SignedDuration::from_mins(10);
 /// So long after the last node was emptied, whatever starts is no matter of ours.
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
 /// What serves by all of its pods together. The pods of a Job come and go by themselves.

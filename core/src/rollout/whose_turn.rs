@@ -6,6 +6,7 @@
 use super::claim::ClaimState;
 use super::group::{Members, held_by};
 use super::round::{Round, Selected};
+use crate::cluster::Node;
 use crate::plan::zone;
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
@@ -44,29 +45,45 @@ pub(super) fn waits_for(round: &Round<'_>, all: &[Members<'_>], members: &Member
     Some(format!("group {} waits until group {group} is done ({node}{more})", members.group.name))
 }
 
-/// The `candidates` of a group whose turn it is, in order. Until the canaries of the group run `version`, these are as
-/// many as canaries are still to be begun.
+/// The `candidates` of a group whose turn it is, in order. Until the canaries of the group run the version of the hop, these
+/// are as many as canaries are still to be begun. The error is what all of them wait for, in one line.
 pub(super) fn in_turn<'a>(
+    round: &Round<'_>,
     members: &Members<'a>,
-    version: &KubeVersion,
     mut candidates: Vec<Selected<'a>>,
-) -> Vec<Selected<'a>> {
-    let group = members.group;
+) -> Result<Vec<Selected<'a>>, String> {
+    let (group, version) = (members.group, &round.upgrade.version);
     let in_flight = || members.nodes.iter().filter(|node| node.in_flight());
+    // One that failed keeps its place: what it shows is that the others must not follow.
+    let failed = |node: &&Selected<'_>| {
+        node.claim.is_some_and(|claim| matches!(claim.state, ClaimState::Failed { .. }))
+    };
+    if candidates.is_empty() {
+        return Ok(candidates);
+    }
     if group.zones == Zones::OneAtATime {
         candidates.sort_by(|a, b| zone(a.member.node).cmp(zone(b.member.node)));
-        if let Some(now) = in_flight().map(|node| zone(node.member.node)).next() {
+        let excepted = |node: &&Selected<'_>| round.excepted.contains_key(&node.member.node.name);
+        let out = members.nodes.iter().filter(failed).find(|node| !excepted(node));
+        if let Some(now) = in_flight().next().or(out) {
+            let Node { name, .. } = now.member.node;
+            let now = zone(now.member.node);
             candidates.retain(|candidate| zone(candidate.member.node) == now);
+            if candidates.is_empty() {
+                return Err(format!(
+                    "group {}: the other zones wait until zone {now} is done ({name})",
+                    group.name
+                ));
+            }
         }
     }
     let proven = proven(members, version);
     if proven < group.canary {
-        // One that failed keeps its place: what it shows is that the others must not follow.
-        let failed = |node: &&Selected<'_>| {
-            node.claim.is_some_and(|claim| matches!(claim.state, ClaimState::Failed { .. }))
-        };
         let taken = in_flight().count() + members.nodes.iter().filter(failed).count();
         candidates.truncate((group.canary - proven).saturating_sub(taken));
     }
-    candidates
+    if candidates.is_empty() {
+        return Err(format!("group {}: the others wait until its canaries run {version}", group.name));
+    }
+    Ok(candidates)
 }

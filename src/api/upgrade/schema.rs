@@ -348,8 +348,8 @@ pub struct NodeGroup {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub depends_on: Vec<String>,
-    /// Whether nodes of several zones (label `topology.kubernetes.io/zone`) may be away at once. `OneAtATime`: a zone
-    /// begins when nothing of another one is under way. Default `Any`.
+    /// Whether nodes of this group may be away in several zones at once (label `topology.kubernetes.io/zone`).
+    /// `OneAtATime`: a zone begins when every node of the last one is done, but for those that are parked or held. Default `Any`.
     #[serde(default)]
     pub zones: Zones,
     /// How many nodes of the group go first; the others wait until these run the version. Default 0.

@@ -1,7 +1,10 @@
 //! Nodes that wait until what left the last one is ready elsewhere.
 
+use std::sync::Arc;
+
 use super::super::*;
 use super::cluster::Toy;
+use crate::upgrade::Zones;
 
 /// Two pods of one workload, on `n-1` and `n-2`, that no budget protects, and an empty node. `n-1` was just emptied, and
 /// what left it starts elsewhere, and is not ready.
@@ -35,8 +38,30 @@ fn the_next_node_waits_until_what_left_the_last_one_is_ready() {
 fn a_pod_that_never_becomes_ready_holds_nobody_up() {
     let mut toy = starting();
     let begun = toy.seconds;
-    toy.run_until(200, |toy| toy.kubelets_in_flight() == 1);
-    assert!((60..=130).contains(&(toy.seconds - begun)), "{}", toy.seconds - begun);
+    toy.run_until(900, |toy| toy.kubelets_in_flight() == 1);
+    assert!((540..=600).contains(&(toy.seconds - begun)), "{}", toy.seconds - begun);
+}
+
+/// Two pods of one workload run in zone `a`, and a node of zone `b` has nothing of it.
+#[test]
+fn the_next_zone_waits_while_a_node_of_this_one_does() {
+    let mut toy = Toy::new(3, 1);
+    toy.upgrade.groups[0].zones = Zones::OneAtATime;
+    for (node, zone) in [("n-1", "a"), ("n-2", "a"), ("n-3", "b")] {
+        let labels = [("topology.kubernetes.io/zone".to_owned(), zone.to_owned())];
+        toy.cluster.change_node(node, |node| node.labels = Arc::new(labels.into()));
+    }
+    toy.deploy("web", 2, 0);
+    toy.run_until(300, |toy| toy.evictions == 1);
+    toy.stays_unready = true;
+    toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
+    for _ in 0..60 {
+        toy.tick();
+    }
+    let begun: Vec<&str> = toy.log.iter().filter_map(|line| line.strip_prefix("Cordon ")).collect();
+    assert_eq!(begun, ["n-1"], "zone a is half done");
+    toy.stays_unready = false;
+    toy.run_until(200, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 #[test]

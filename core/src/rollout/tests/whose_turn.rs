@@ -7,6 +7,7 @@ use super::cluster::Toy;
 use crate::cluster::Selector;
 use crate::rollout::UpgradePhase;
 use crate::upgrade::{Amount, NodeGroup, Zones};
+use crate::version::Observed;
 
 /// Six nodes in zones a, b and c, two in each, in pools `canary` (the first two) and `web`.
 fn toy(groups: Vec<NodeGroup>) -> Toy {
@@ -111,6 +112,22 @@ fn zones_go_one_after_the_other() {
     let all = NodeGroup { zones: Zones::OneAtATime, ..group("all", None, 6) };
     let all = together(&mut toy(vec![all]));
     assert_eq!(all, ["n-1 n-2", "n-3 n-4", "n-5 n-6"]);
+}
+
+#[test]
+fn a_node_that_failed_keeps_the_next_zone_waiting_until_a_person_accepts_it() {
+    let all = NodeGroup { zones: Zones::OneAtATime, ..group("all", None, 6) };
+    let mut toy = toy(vec![all]);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_to_the_end(3000);
+    assert_eq!((toy.kubelets("Failed"), toy.kubelets("Upgraded")), (1, 1), "{:#?}", toy.log);
+    assert_eq!(toy.phase(), UpgradePhase::NodesFailed);
+    let line = "group all: the other zones wait until zone a is done (n-1)";
+    assert!(toy.status().lines().iter().any(|wait| wait == line), "{:#?}", toy.status().lines());
+    // Mended, it counts no more.
+    toy.broken = None;
+    toy.cluster.change_node("n-1", |node| node.kubelet = Observed::Known("v1.37.1".parse().unwrap()));
+    toy.run_until(3000, |toy| toy.phase() == UpgradePhase::Completed);
 }
 
 /// The plan says the same of the nodes that are there.

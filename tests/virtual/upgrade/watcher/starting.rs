@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Claim, Pod, Watcher};
 
 /// A pod that is not ready so long after it was made is waited for no longer.
-const START: Duration = Duration::from_mins(2);
+const START: Duration = Duration::from_mins(10);
 /// What starts so long after the last node was emptied has another cause.
 const RECENT: Duration = Duration::from_mins(10);
 /// Times are stored in whole seconds.
