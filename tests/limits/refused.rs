@@ -99,6 +99,9 @@ async fn downgrades(cluster: &Cluster) -> TestResult {
         ("v1.38.0", "v1.37.9", true),
         ("v1.36.4-eks-1.2..v1.37.1-eks-3.4", "v1.37.1-eks-0.1", false),
         ("v1.9.11", "v1.10.0", false),
+        ("v1.36.4", "v1.35", true),
+        ("v1.36.4", "v1.36", false),
+        ("v1.36.4", "v1.37", false),
         ("unknown", "v1.2.0", false),
         ("v1.38.0", "v1.37.9", true),
     ] {
