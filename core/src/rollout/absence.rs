@@ -69,9 +69,12 @@ pub(super) fn tell(round: &mut Round<'_>) {
         if now < lost {
             round.wake(lost);
         } else if let Away::Component(component, name) = away {
-            // What was seen is forgotten with its Node, or when another one took its place.
-            let node = round.world.cluster.node(&name).is_some();
-            let instead = if node { "delete its Node" } else { "another one in its place" };
+            // What was seen is forgotten with its Node, when another one took its place, and with the ClusterUpgrade.
+            let instead = match round.world.cluster.node(&name) {
+                Some(_) if component == Component::KubeApiserver => "delete its Node",
+                Some(_) => "delete this ClusterUpgrade and apply it anew if it is to stay away",
+                None => "another one in its place",
+            };
             let minutes = GONE.as_mins();
             round.needs_a_person.push(format!(
                 "{component} on {name} has been away for {minutes} minutes: bring it back, or {instead}"
